@@ -45,35 +45,35 @@ type Activities struct {
 	// Metrics counts the work of this worker. New sets it to discard.
 	Metrics client.MetricsHandler
 
-	hints   *hints
-	issuers issuers // keys of recently used token issuers
-	recall  recall  // recent schedules of checks that had news
+	hints     *hints
+	issuers   issuers       // keys of recently used token issuers
+	schedules scheduleCache // recent schedules of checks that had news
 
-	holds     lately[[]protocol.ScopePause]      // active pauses, by application and runtime
-	owners    lately[entities.RuntimeDefinition] // newest declarations of runtimes, by name
-	published lately[string]                     // directories that applications were published from, by application
-	progress  lately[[]protocol.Configured]      // progress of configuration changes, by application and incarnation
-	plans     lately[planned]                    // plans that run or are waited for, by digest of their inputs
-	newest    lately[numbered]                   // incarnations, by application
-	inForce   lately[string]                     // hashes of the newest incarnations, by application
-	addonsIn  lately[addons]                     // by hash of the incarnation
-	follows   follows                            // plans that this worker follows
-	prepared  rush
-	prompt    prompt
+	pauses             ttlCache[[]protocol.ScopePause]      // active pauses, by application and runtime
+	runtimeDefinitions ttlCache[entities.RuntimeDefinition] // newest declarations of runtimes, by name
+	publishedDirs      ttlCache[string]                     // directories that applications were published from, by application
+	configProgress     ttlCache[[]protocol.Configured]      // progress of configuration changes, by application and incarnation
+	plans              ttlCache[planned]                    // plans that run or are waited for, by digest of their inputs
+	newestManifests    ttlCache[numberedManifest]           // incarnations, by application
+	newestHashes       ttlCache[string]                     // hashes of the newest incarnations, by application
+	addonsByHash       ttlCache[addons]                     // by hash of the incarnation
+	planFollowers      planFollowers                        // plans that this worker follows
+	prepareRate        recentRate
+	latencies          latencyTracker
 
-	readings places // by application and runtime
-	checks   places // by application
+	readingSlots keyedSemaphore // by application and runtime
+	checkSlots   keyedSemaphore // by application
 
-	mu      sync.Mutex
-	lines   map[string]connection    // by runtime and digest of its definition
-	applies map[string]chan struct{} // running applies, by instance or extension; closed at their end
+	mu             sync.Mutex
+	connections    map[string]connection    // by runtime and digest of its definition
+	runningApplies map[string]chan struct{} // running applies, by instance or extension; closed at their end
 }
 
 // New creates activities. Close ends their background work.
 func New(store *store.Store, c client.Client, factories map[entities.RuntimeKind]Factory) *Activities {
 	a := &Activities{
 		Store: store, Client: c, Factories: factories, Metrics: client.MetricsNopHandler,
-		readings: places{all: readingPlaces, each: runtimePlaces}, checks: places{all: checkPlaces, each: askerPlaces},
+		readingSlots: keyedSemaphore{total: maxReadings, perKey: maxRuntimeReadings}, checkSlots: keyedSemaphore{total: maxChecks, perKey: maxApplicationChecks},
 	}
 	a.hints = newHints(a)
 	return a
@@ -84,20 +84,20 @@ func (a *Activities) Close() {
 	a.hints.stop()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, line := range a.lines {
-		if line.stop != nil {
-			line.stop()
+	for _, conn := range a.connections {
+		if conn.stop != nil {
+			conn.stop()
 		}
 	}
-	a.lines = nil
+	a.connections = nil
 }
 
 // connection is a runtime ready for use, with its definition.
 type connection struct {
 	runtimes.Runtime
 	definition entities.RuntimeDefinition
-	watches    bool   // it reports changes (runtimes.Watcher)
-	mirrors    bool   // it has a cache of the watched state (runtimes.Mirror)
+	sendsHints bool   // it reports changes (runtimes.Watcher)
+	hasCache   bool   // it has a cache of the watched state (runtimes.Mirror)
 	stop       func() // stops the watch
 }
 
@@ -111,17 +111,17 @@ func (c connection) observable() bool {
 func (a *Activities) connect(ctx context.Context, name, digest string) (connection, error) {
 	definition, err := a.Store.Runtime(ctx, name, digest)
 	if err == nil {
-		definition, err = a.placed(ctx, definition)
+		definition, err = a.withLocalDir(ctx, definition)
 	}
 	if err != nil {
 		return connection{}, fmt.Errorf("runtime %s: %w", name, err)
 	}
 	key := name + "/" + digest + "/" + definition.Dir
 	a.mu.Lock()
-	line, ok := a.lines[key]
+	conn, ok := a.connections[key]
 	a.mu.Unlock()
 	if ok {
-		return line, nil
+		return conn, nil
 	}
 	factory, ok := a.Factories[definition.Kind]
 	if !ok {
@@ -131,28 +131,28 @@ func (a *Activities) connect(ctx context.Context, name, digest string) (connecti
 	if err != nil {
 		return connection{}, fmt.Errorf("runtime %s: %w", name, err)
 	}
-	line = connection{Runtime: runtime, definition: definition}
+	conn = connection{Runtime: runtime, definition: definition}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.lines == nil {
-		a.lines = map[string]connection{}
+	if a.connections == nil {
+		a.connections = map[string]connection{}
 	}
-	if made, ok := a.lines[key]; ok { // another activity created it in the meantime
-		return made, nil
+	if existing, ok := a.connections[key]; ok { // another activity created it in the meantime
+		return existing, nil
 	}
 	if w, ok := runtime.(runtimes.Watcher); ok {
-		line.stop = w.Watch(func(owner runtimes.Owner) { a.hints.hint(owner, name) })
-		line.watches = line.stop != nil
+		conn.stop = w.Watch(func(owner runtimes.Owner) { a.hints.hint(owner, name) })
+		conn.sendsHints = conn.stop != nil
 		_, mirror := runtime.(runtimes.Mirror)
-		line.mirrors = line.watches && mirror
+		conn.hasCache = conn.sendsHints && mirror
 	}
-	a.lines[key] = line
-	return line, nil
+	a.connections[key] = conn
+	return conn, nil
 }
 
 // instance reads the data that a runtime gets of an instance, including the objects of a bundle. Without a payload digest nothing was
 // ever applied there. With open, references to values that no extension reported stay unchanged.
-func (a *Activities) instance(ctx context.Context, in runtimes.Instance, payload string, open bool) (runtimes.Instance, error) {
+func (a *Activities) instance(ctx context.Context, in runtimes.Request, payload string, keepUnresolved bool) (runtimes.Request, error) {
 	in.Installation = a.Installation
 	if payload == "" {
 		return in, nil
@@ -161,8 +161,8 @@ func (a *Activities) instance(ctx context.Context, in runtimes.Instance, payload
 	if err != nil {
 		return in, fmt.Errorf("payload of %s: %w", in.Owner, err)
 	}
-	f := a.ofVersion(in.Application, in.Service, in.ID.Channel, in.FullVersion)
-	f.open = open
+	f := a.versionFiller(in.Application, in.Service, in.ID.Channel, in.FullVersion)
+	f.keepUnresolved = keepUnresolved
 	p.Fill(func(text string) string { return f.text(ctx, text) })
 	if f.err != nil {
 		return in, fmt.Errorf("payload of %s: %w", in.Owner, f.err)
@@ -184,22 +184,22 @@ func (a *Activities) instance(ctx context.Context, in runtimes.Instance, payload
 }
 
 // payload reads a payload. It renders a lost or damaged one again, if the meaning of the version is known.
-func (a *Activities) payload(ctx context.Context, in runtimes.Instance, digest string) (entities.Payload, error) {
-	p, lost := a.Store.Payload(ctx, digest)
-	if !store.IsDamaged(lost) && !store.IsNotFound(lost) {
-		return p, lost
+func (a *Activities) payload(ctx context.Context, in runtimes.Request, digest string) (entities.Payload, error) {
+	p, readErr := a.Store.Payload(ctx, digest)
+	if !store.IsDamaged(readErr) && !store.IsNotFound(readErr) {
+		return p, readErr
 	}
 	record, err := a.Store.Version(ctx, in.Application, in.Service, in.FullVersion)
 	if store.IsNotFound(err) {
 		name, _ := entities.SplitVersion(in.FullVersion)
-		return p, fmt.Errorf("%w; to render it again, release the version again: converge release %s/%s %s", lost, in.Application, in.Service, ordering.Named(name))
+		return p, fmt.Errorf("%w; to render it again, release the version again: converge release %s/%s %s", readErr, in.Application, in.Service, ordering.BaseVersion(name))
 	}
 	if err != nil {
-		return p, lost
+		return p, readErr
 	}
 	rendered, err := a.render(ctx, protocol.PrepareRequest{Service: in.Service}, []entities.InstanceID{in.ID}, record)
 	if err != nil || entities.DigestOf(rendered[in.ID]) != digest {
-		return p, lost
+		return p, readErr
 	}
 	if _, err := a.Store.PutPayload(ctx, rendered[in.ID]); err != nil && !store.IsReadOnly(err) {
 		return p, err
@@ -209,13 +209,13 @@ func (a *Activities) payload(ctx context.Context, in runtimes.Instance, digest s
 
 // observe takes one reading, limited in time and size. It never fails: errors are in the reading. It abandons a runtime that ignores its
 // deadline.
-func (c connection) observe(ctx context.Context, in runtimes.Instance, timeout time.Duration) (entities.Reading, runtimes.Output) {
+func (c connection) observe(ctx context.Context, in runtimes.Request, timeout time.Duration) (entities.Reading, runtimes.Output) {
 	type result struct {
 		objects []entities.Object
 		output  runtimes.Output
 		err     error
 	}
-	r, ok := leftBehind(ctx, timeout, stragglers, func(ctx context.Context) (r result) {
+	r, ok := callWithGrace(ctx, timeout, observeGrace, func(ctx context.Context) (r result) {
 		if l, ok := c.Runtime.(runtimes.Logger); ok {
 			r.objects, r.output, r.err = l.ObserveOutput(ctx, in)
 		} else {
@@ -229,13 +229,13 @@ func (c connection) observe(ctx context.Context, in runtimes.Instance, timeout t
 	return reading(r.objects, r.err), r.output
 }
 
-// leftBehind calls do. It abandons the call if it ignores its deadline and runs longer than the grace after it. During the grace a call
+// callWithGrace makes the call. It abandons the call if it ignores its deadline and runs longer than the grace after it. During the grace a call
 // that noticed the deadline can still return its reason.
-func leftBehind[T any](ctx context.Context, limit, grace time.Duration, do func(context.Context) T) (out T, ok bool) {
+func callWithGrace[T any](ctx context.Context, limit, grace time.Duration, call func(context.Context) T) (out T, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	done := make(chan T, 1)
-	go func() { done <- do(ctx) }()
+	go func() { done <- call(ctx) }()
 	select {
 	case out = <-done:
 		return out, true
@@ -249,8 +249,8 @@ func leftBehind[T any](ctx context.Context, limit, grace time.Duration, do func(
 	}
 }
 
-// stragglers is the grace of an observation after its deadline.
-const stragglers = 10 * time.Second
+// observeGrace is the grace of an observation after its deadline.
+const observeGrace = 10 * time.Second
 
 func reading(objects []entities.Object, err error) entities.Reading {
 	r := entities.Reading{At: time.Now().UTC()}

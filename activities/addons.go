@@ -11,13 +11,13 @@ import (
 // addons are the addons of the services in an incarnation, by the first name of the service and the addon's name.
 type addons map[string]map[string]entities.Addon
 
-// addonsFor is the maximum age of the cached addons of the newest incarnation. All checks that use addons of an application read them.
-const addonsFor = 5 * time.Second
+// addonsTTL is the maximum age of the cached addons of the newest incarnation. All checks that use addons of an application read them.
+const addonsTTL = 5 * time.Second
 
 // addons returns those of a service in the newest incarnation, or in the pinned one (D1). A change of addons alone does not change the
 // service's rules, so the service is not notified of it; addons are read when needed.
 func (a *Activities) addons(ctx context.Context, application, service string) (map[string]entities.Addon, error) {
-	hash, err := a.inForce.get(application, addonsFor, func() (string, error) {
+	hash, err := a.newestHashes.get(application, addonsTTL, func() (string, error) {
 		notice, err := a.Store.NewestNotice(ctx, application)
 		if store.IsNotFound(err) { // no incarnation with addons was published
 			err = nil
@@ -27,7 +27,7 @@ func (a *Activities) addons(ctx context.Context, application, service string) (m
 	if err != nil || hash == "" {
 		return nil, err
 	}
-	all, err := a.addonsIn.get(hash, longestLately, func() (addons, error) {
+	all, err := a.addonsByHash.get(hash, maxCacheTTL, func() (addons, error) {
 		inc, err := a.Store.Incarnation(ctx, hash)
 		if err != nil {
 			return nil, err

@@ -21,8 +21,8 @@ import (
 	"github.com/converge-engine/converge/intent/store"
 )
 
-// missedAtOnce limits the messages in one answer of Adopt, in bytes of their payloads.
-const missedAtOnce = 32 << 10
+// maxMissedBytes limits the messages in one answer of Adopt, in bytes of their payloads.
+const maxMissedBytes = 32 << 10
 
 // Adopt returns the newest checkpoint of a workflow from the store, if it is newer than the state that the workflow knows, and the
 // messages that closed runs accepted after it (F1). The state is returned in the form of a continue-as-new input, and is read in parts
@@ -34,21 +34,21 @@ func (a *Activities) Adopt(ctx context.Context, r protocol.AdoptRequest) (protoc
 		answer.Trail, err = a.Store.TrailEnd(ctx, application, service)
 	}
 	if err == nil && r.After == (protocol.Cursor{}) && r.ID == protocol.InstallationID() {
-		answer.Holds, err = a.heldFromTheBeginning(ctx)
+		answer.Pauses, err = a.initialPause(ctx)
 	}
 	if kind, _, _ := strings.Cut(r.ID, "/"); err == nil && r.After == (protocol.Cursor{}) && (kind == "runtime" || r.ID == protocol.InstallationID()) {
-		rules, unread := a.Store.Rules(ctx)
-		if unread == nil {
+		rules, rulesErr := a.Store.Rules(ctx)
+		if rulesErr == nil {
 			answer.Rules = &rules
-		} else if !store.IsDamaged(unread) { // damaged rules are reported at the next request that needs them
-			return answer, unread
+		} else if !store.IsDamaged(rulesErr) { // damaged rules are reported at the next request that needs them
+			return answer, rulesErr
 		}
 	}
-	return left(ctx, a, answer, err)
+	return spillIfLarge(ctx, a, answer, err)
 }
 
-// heldFromTheBeginning returns the pause with which the installation starts, or none.
-func (a *Activities) heldFromTheBeginning(ctx context.Context) ([]protocol.ScopePause, error) {
+// initialPause returns the pause with which the installation starts, or none.
+func (a *Activities) initialPause(ctx context.Context) ([]protocol.ScopePause, error) {
 	i, err := a.Store.Installation(ctx)
 	if store.IsNotFound(err) {
 		return nil, nil
@@ -56,20 +56,20 @@ func (a *Activities) heldFromTheBeginning(ctx context.Context) ([]protocol.Scope
 	if err != nil {
 		return nil, err
 	}
-	held, err := a.restored(ctx, i)
-	if held == nil {
+	pause, err := a.restoredPause(ctx, i)
+	if pause == nil {
 		return nil, err
 	}
-	return []protocol.ScopePause{{Scope: entities.ScopeInstallation, Pause: held}}, err
+	return []protocol.ScopePause{{Scope: entities.ScopeInstallation, Pause: pause}}, err
 }
 
 func (a *Activities) adopt(ctx context.Context, r protocol.AdoptRequest) (protocol.AdoptAnswer, error) {
 	c, err := a.Store.Checkpoint(ctx, r.ID)
-	nothing := store.IsNotFound(err)
-	if err != nil && !nothing {
+	notFound := store.IsNotFound(err)
+	if err != nil && !notFound {
 		return protocol.AdoptAnswer{}, err
 	}
-	if nothing || c.Over {
+	if notFound || c.Over {
 		return a.floor(ctx, r, c)
 	}
 	if c.N <= r.N {
@@ -81,19 +81,19 @@ func (a *Activities) adopt(ctx context.Context, r protocol.AdoptRequest) (protoc
 		if from, err = a.firstMissed(ctx, c); err != nil {
 			return protocol.AdoptAnswer{}, err
 		}
-		if answer.Holds, answer.Ended, err = a.pausesOf(ctx, r.ID); err != nil {
+		if answer.Pauses, answer.Ended, err = a.pausesOf(ctx, r.ID); err != nil {
 			return protocol.AdoptAnswer{}, err
 		}
-		if answer.Carried, err = a.packed(ctx, c); err != nil {
+		if answer.CarriedState, err = a.carriedState(ctx, c); err != nil {
 			return protocol.AdoptAnswer{}, err
 		}
 	}
-	answer.Missed, answer.Next, err = a.missed(ctx, r, c, from)
+	answer.Missed, answer.Next, err = a.readMissed(ctx, r, c, from)
 	return answer, err
 }
 
 // pausesOf returns the active pauses that may concern a service, and the last ones that have ended.
-func (a *Activities) pausesOf(ctx context.Context, id string) (inForce []protocol.ScopePause, ended []protocol.PauseEnded, err error) {
+func (a *Activities) pausesOf(ctx context.Context, id string) (active []protocol.ScopePause, ended []protocol.PauseEnded, err error) {
 	application, _, ok := protocol.ParseServiceID(id)
 	if !ok {
 		return nil, nil, nil
@@ -102,33 +102,33 @@ func (a *Activities) pausesOf(ctx context.Context, id string) (inForce []protoco
 	if err != nil {
 		return nil, nil, err
 	}
-	if inForce, err = a.Store.Pauses(ctx, application, runtimes); err != nil {
+	if active, err = a.Store.Pauses(ctx, application, runtimes); err != nil {
 		return nil, nil, err
 	}
 	ended, err = a.Store.PausesEnded(ctx, application)
-	return ownTurns(inForce, id), ended, err
+	return ownPauses(active, id), ended, err
 }
 
-// elsewhere stands for the runs of a workflow before its installation was moved. The messages that they accepted after the checkpoint
+// beforeMove stands for the runs of a workflow before its installation was moved. The messages that they accepted after the checkpoint
 // were copied with it and are numbered from 0.
-const elsewhere = "elsewhere"
+const beforeMove = "elsewhere"
 
 // firstMissed returns the position after which accepted messages are not in a checkpoint.
 func (a *Activities) firstMissed(ctx context.Context, c protocol.Checkpoint) (protocol.Cursor, error) {
 	at := protocol.Cursor{Run: c.Run, Event: c.Event}
-	along, err := a.Store.Missed(ctx, c.ID, at)
-	if len(along) > 0 {
-		at = protocol.Cursor{Run: elsewhere}
+	copied, err := a.Store.Missed(ctx, c.ID, at)
+	if len(copied) > 0 {
+		at = protocol.Cursor{Run: beforeMove}
 	}
 	return at, err
 }
 
 // MissedAfter returns the messages in the history of a workflow that it accepted after c, its newest checkpoint in the store.
-func (a *Activities) MissedAfter(ctx context.Context, c protocol.Checkpoint) (all []protocol.Missed, err error) {
+func (a *Activities) MissedAfter(ctx context.Context, c protocol.Checkpoint) (all []protocol.MissedMessage, err error) {
 	from, err := a.firstMissed(ctx, c)
 	for err == nil && from != (protocol.Cursor{}) {
-		var some []protocol.Missed
-		some, from, err = a.missed(ctx, protocol.AdoptRequest{ID: c.ID}, c, from)
+		var some []protocol.MissedMessage
+		some, from, err = a.readMissed(ctx, protocol.AdoptRequest{ID: c.ID}, c, from)
 		all = append(all, some...)
 	}
 	return all, err
@@ -142,12 +142,12 @@ func (a *Activities) floor(ctx context.Context, r protocol.AdoptRequest, c proto
 		return answer, nil
 	}
 	var err error
-	answer.Floor, err = a.Store.HighestClaim(ctx, application, service, a.Epoch)
+	answer.MinSequence, err = a.Store.HighestClaim(ctx, application, service, a.Epoch)
 	return answer, err
 }
 
-// packed returns the state of a checkpoint as the input of a run.
-func (a *Activities) packed(ctx context.Context, c protocol.Checkpoint) (out protocol.Carried, err error) {
+// carriedState returns the state of a checkpoint as the input of a run.
+func (a *Activities) carriedState(ctx context.Context, c protocol.Checkpoint) (out protocol.CarriedState, err error) {
 	out.StateVersion = c.StateVersion
 	if len(c.State) <= partSize/2 {
 		out.Packed = c.State
@@ -157,13 +157,13 @@ func (a *Activities) packed(ctx context.Context, c protocol.Checkpoint) (out pro
 	return out, err
 }
 
-// missed reads the messages that closed runs accepted after a position, run by run up to the caller's run, and then, if requested, those
+// readMissed reads the messages that closed runs accepted after a position, run by run up to the caller's run, and then, if requested, those
 // of the caller's run. A run whose history is gone yields none.
-func (a *Activities) missed(ctx context.Context, r protocol.AdoptRequest, c protocol.Checkpoint, from protocol.Cursor) ([]protocol.Missed, protocol.Cursor, error) {
-	if from.Run == elsewhere {
-		return a.missedElsewhere(ctx, r, c, from)
+func (a *Activities) readMissed(ctx context.Context, r protocol.AdoptRequest, c protocol.Checkpoint, from protocol.Cursor) ([]protocol.MissedMessage, protocol.Cursor, error) {
+	if from.Run == beforeMove {
+		return a.readCopiedMissed(ctx, r, c, from)
 	}
-	var out []protocol.Missed
+	var out []protocol.MissedMessage
 	size := 0
 	for from.Run != "" && (from.Run != r.Run || r.OwnUpTo > 0) {
 		events, next, err := a.eventsAfter(ctx, r.ID, from)
@@ -181,13 +181,13 @@ func (a *Activities) missed(ctx context.Context, r protocol.AdoptRequest, c prot
 			if !ok {
 				continue
 			}
-			if size += len(m.Payload) + len(m.Verb); size > missedAtOnce && len(out) > 0 {
+			if size += len(m.Payload) + len(m.Verb); size > maxMissedBytes && len(out) > 0 {
 				return out, from, nil
 			}
 			out, from.Event = append(out, m), e.GetEventId()
 		}
 		if next == "" && from.Run != r.Run {
-			if next, err = a.followedBy(ctx, r, from.Run); err != nil {
+			if next, err = a.nextRunToRead(ctx, r, from.Run); err != nil {
 				return nil, protocol.Cursor{}, err
 			}
 		}
@@ -201,17 +201,17 @@ func upTo(events []*historypb.HistoryEvent, id int64) []*historypb.HistoryEvent 
 	return slices.DeleteFunc(events, func(e *historypb.HistoryEvent) bool { return e.GetEventId() > id })
 }
 
-// missedElsewhere reads the messages that were copied with a checkpoint when the installation was moved, and then continues in the
+// readCopiedMissed reads the messages that were copied with a checkpoint when the installation was moved, and then continues in the
 // caller's run, if requested.
-func (a *Activities) missedElsewhere(ctx context.Context, r protocol.AdoptRequest, c protocol.Checkpoint, from protocol.Cursor) ([]protocol.Missed, protocol.Cursor, error) {
+func (a *Activities) readCopiedMissed(ctx context.Context, r protocol.AdoptRequest, c protocol.Checkpoint, from protocol.Cursor) ([]protocol.MissedMessage, protocol.Cursor, error) {
 	all, err := a.Store.Missed(ctx, c.ID, protocol.Cursor{Run: c.Run, Event: c.Event})
 	if err != nil {
 		return nil, protocol.Cursor{}, err
 	}
 	rest := all[min(int(from.Event), len(all)):]
 	for n, size := 0, 0; n < len(rest); n++ {
-		if size += len(rest[n].Payload) + len(rest[n].Verb); size > missedAtOnce && n > 0 {
-			return rest[:n], protocol.Cursor{Run: elsewhere, Event: from.Event + int64(n)}, nil
+		if size += len(rest[n].Payload) + len(rest[n].Verb); size > maxMissedBytes && n > 0 {
+			return rest[:n], protocol.Cursor{Run: beforeMove, Event: from.Event + int64(n)}, nil
 		}
 	}
 	if r.OwnUpTo > 0 {
@@ -220,8 +220,8 @@ func (a *Activities) missedElsewhere(ctx context.Context, r protocol.AdoptReques
 	return rest, protocol.Cursor{}, nil
 }
 
-// followedBy returns the run to read after a closed one: the next run, and at the end, if requested, the caller's run.
-func (a *Activities) followedBy(ctx context.Context, r protocol.AdoptRequest, run string) (string, error) {
+// nextRunToRead returns the run to read after a closed one: the next run, and at the end, if requested, the caller's run.
+func (a *Activities) nextRunToRead(ctx context.Context, r protocol.AdoptRequest, run string) (string, error) {
 	next, err := a.runAfter(ctx, r, run)
 	if next == "" && err == nil && r.OwnUpTo > 0 {
 		next = r.Run
@@ -232,12 +232,12 @@ func (a *Activities) followedBy(ctx context.Context, r protocol.AdoptRequest, ru
 // runAfter returns the next run of a workflow that was closed and started again, except the caller's run. Such a run may have closed
 // before it wrote a checkpoint. It returns "" if the history of the run is gone.
 func (a *Activities) runAfter(ctx context.Context, r protocol.AdoptRequest, run string) (string, error) {
-	began, err := a.startOf(ctx, r.ID, run)
-	if err != nil || began.IsZero() || strings.Contains(r.ID, "'") { // no name contains a quote
+	startTime, err := a.startTimeOf(ctx, r.ID, run)
+	if err != nil || startTime.IsZero() || strings.Contains(r.ID, "'") { // no name contains a quote
 		return "", err
 	}
 	request := &workflowservice.ListWorkflowExecutionsRequest{
-		Query: fmt.Sprintf("WorkflowId = '%s' AND StartTime > '%s'", r.ID, began.Format(time.RFC3339Nano)),
+		Query: fmt.Sprintf("WorkflowId = '%s' AND StartTime > '%s'", r.ID, startTime.Format(time.RFC3339Nano)),
 	}
 	var next *workflowpb.WorkflowExecutionInfo
 	for {
@@ -257,11 +257,11 @@ func (a *Activities) runAfter(ctx context.Context, r protocol.AdoptRequest, run 
 	}
 }
 
-// startOf returns when a run began; zero when it is no longer known.
-func (a *Activities) startOf(ctx context.Context, id, run string) (time.Time, error) {
+// startTimeOf returns when a run began; zero when it is no longer known.
+func (a *Activities) startTimeOf(ctx context.Context, id, run string) (time.Time, error) {
 	d, err := a.Client.DescribeWorkflowExecution(ctx, id, run)
-	var gone *serviceerror.NotFound
-	if errors.As(err, &gone) {
+	var notFound *serviceerror.NotFound
+	if errors.As(err, &notFound) {
 		return time.Time{}, nil
 	}
 	return d.GetWorkflowExecutionInfo().GetStartTime().AsTime(), err
@@ -273,8 +273,8 @@ func (a *Activities) eventsAfter(ctx context.Context, id string, from protocol.C
 	all := a.Client.GetWorkflowHistory(ctx, id, from.Run, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	for all.HasNext() {
 		e, err := all.Next()
-		var gone *serviceerror.NotFound
-		if errors.As(err, &gone) {
+		var notFound *serviceerror.NotFound
+		if errors.As(err, &notFound) {
 			return nil, "", nil
 		}
 		if err != nil {
@@ -291,11 +291,11 @@ func (a *Activities) eventsAfter(ctx context.Context, id string, from protocol.C
 	if reset { // events that were carried over are in the history of the earlier run
 		events = nil
 	}
-	return refusedLeftOut(events), next, nil
+	return withoutRefused(events), next, nil
 }
 
-// refusedLeftOut removes the updates that were answered with an error. Their callers know that nothing was done.
-func refusedLeftOut(events []*historypb.HistoryEvent) []*historypb.HistoryEvent {
+// withoutRefused removes the updates that were answered with an error. Their callers know that nothing was done.
+func withoutRefused(events []*historypb.HistoryEvent) []*historypb.HistoryEvent {
 	refused := map[string]bool{}
 	for _, e := range events {
 		if done := e.GetWorkflowExecutionUpdateCompletedEventAttributes(); done.GetOutcome().GetFailure() != nil {
@@ -309,7 +309,7 @@ func refusedLeftOut(events []*historypb.HistoryEvent) []*historypb.HistoryEvent 
 }
 
 // message returns the message in an event that a workflow accepted.
-func (a *Activities) message(e *historypb.HistoryEvent) (m protocol.Missed, is bool, err error) {
+func (a *Activities) message(e *historypb.HistoryEvent) (m protocol.MissedMessage, ok bool, err error) {
 	m.At = e.GetEventTime().AsTime()
 	payloads := e.GetWorkflowExecutionSignaledEventAttributes().GetInput()
 	if signal := e.GetWorkflowExecutionSignaledEventAttributes(); signal != nil {
@@ -325,8 +325,8 @@ func (a *Activities) message(e *historypb.HistoryEvent) (m protocol.Missed, is b
 	case codec.IsNoKey(err):
 		return m, false, err
 	case err == nil:
-		m.Payload, is = raw, true
+		m.Payload, ok = raw, true
 	default: // an unreadable payload was rejected at that time, too
 	}
-	return m, is, nil
+	return m, ok, nil
 }

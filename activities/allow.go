@@ -11,14 +11,14 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// mayUse checks against the newest declaration of a runtime whether an instance may use it. The declaration may be cached for the time
+// checkRuntimeAccess checks against the newest declaration of a runtime whether an instance may use it. The declaration may be cached for the time
 // old. The digest that a service knows may be of an older declaration, which allowed more. A permanent error means that the use is not
 // allowed.
-func (a *Activities) mayUse(ctx context.Context, line connection, in *runtimes.Instance, old time.Duration) error {
-	name := line.definition.Name
-	newest, err := a.owners.get(name, old, func() (entities.RuntimeDefinition, error) { return a.Store.CurrentRuntime(ctx, name) })
+func (a *Activities) checkRuntimeAccess(ctx context.Context, conn connection, in *runtimes.Request, maxAge time.Duration) error {
+	name := conn.definition.Name
+	newest, err := a.runtimeDefinitions.get(name, maxAge, func() (entities.RuntimeDefinition, error) { return a.Store.CurrentRuntime(ctx, name) })
 	if store.IsNotFound(err) { // it was never published
-		newest, err = line.definition, nil
+		newest, err = conn.definition, nil
 	}
 	if err != nil {
 		return fmt.Errorf("runtime %s: read access rules: %w", name, err)
@@ -29,12 +29,12 @@ func (a *Activities) mayUse(ctx context.Context, line connection, in *runtimes.I
 			address = map[string]string{}
 		}
 	}
-	if why := newest.Refuses(in.Application, address); why != "" {
-		return runtimes.Permanent(errors.New(why))
+	if reason := newest.DenialReason(in.Application, address); reason != "" {
+		return runtimes.Permanent(errors.New(reason))
 	}
 	in.Allow = newest.Allow
 	return nil
 }
 
-// lookedUp is the maximum age of a runtime's declaration for reads.
-const lookedUp = 30 * time.Second
+// definitionTTL is the maximum age of a runtime's declaration for reads.
+const definitionTTL = 30 * time.Second

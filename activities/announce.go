@@ -34,27 +34,27 @@ const hookTimeout = 10 * time.Second
 
 // Event is the body of a webhook call.
 type Event struct {
-	Schema      string             `json:"schema"` // EventSchema
-	Application string             `json:"application"`
-	Service     string             `json:"service,omitempty"`
-	Line        entities.AuditLine `json:"line"`
+	Schema      string              `json:"schema"` // EventSchema
+	Application string              `json:"application"`
+	Service     string              `json:"service,omitempty"`
+	Entry       entities.AuditEntry `json:"line"`
 	// Commits are the newest that the release of the line brings to its channel; none: none are known.
-	Commits *protocol.Brought `json:"commits,omitempty"`
+	Commits *protocol.ReleaseCommits `json:"commits,omitempty"`
 }
 
 // announcedCommits is the maximum number of commits of a release in a webhook call.
 const announcedCommits = 100
 
-// brings returns the commits of the release that an audit line is about. If they are not available, the line is announced without them.
-func (a *Activities) brings(ctx context.Context, r protocol.AnnounceRequest) *protocol.Brought {
-	if r.Incarnation == 0 || r.Line.Channel == "" {
+// releaseCommits returns the commits of the release that an audit line is about. If they are not available, the line is announced without them.
+func (a *Activities) releaseCommits(ctx context.Context, r protocol.AnnounceRequest) *protocol.ReleaseCommits {
+	if r.Incarnation == 0 || r.Entry.Channel == "" {
 		return nil
 	}
 	b, err := a.Store.Brought(ctx, r.Application, r.Since, r.Incarnation)
 	if err != nil || b.Count() == 0 {
 		return nil
 	}
-	b.Channel, b.Version = r.Line.Channel, r.Line.Version
+	b.Channel, b.Version = r.Entry.Channel, r.Entry.Version
 	b = b.Bounded(announcedCommits)
 	return &b
 }
@@ -66,15 +66,15 @@ func (a *Activities) Announce(ctx context.Context, r protocol.AnnounceRequest) e
 	if activity.HasHeartbeatDetails(ctx) {
 		_ = activity.GetHeartbeatDetails(ctx, &announced) // unreadable: send to all again
 	}
-	before := announced
+	alreadyAnnounced := announced
 	failed := make([]error, len(r.Notifications))
 	var mu sync.Mutex
-	var all sync.WaitGroup
+	var calls sync.WaitGroup
 	for i, n := range r.Notifications {
-		if slices.Contains(before, n.Name) {
+		if slices.Contains(alreadyAnnounced, n.Name) {
 			continue
 		}
-		all.Go(func() {
+		calls.Go(func() {
 			err := a.post(ctx, r, n)
 			mu.Lock()
 			defer mu.Unlock()
@@ -86,7 +86,7 @@ func (a *Activities) Announce(ctx context.Context, r protocol.AnnounceRequest) e
 			activity.RecordHeartbeat(ctx, announced)
 		})
 	}
-	all.Wait()
+	calls.Wait()
 	return errors.Join(failed...)
 }
 
@@ -98,7 +98,7 @@ func (a *Activities) post(ctx context.Context, r protocol.AnnounceRequest, n ent
 	}
 	ctx, cancel := context.WithTimeout(ctx, hookTimeout)
 	defer cancel()
-	body, err := body(r, a.brings(ctx, r), n.Format)
+	body, err := eventBody(r, a.releaseCommits(ctx, r), n.Format)
 	if err != nil {
 		return err
 	}
@@ -112,9 +112,9 @@ func (a *Activities) post(ctx context.Context, r protocol.AnnounceRequest, n ent
 	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	response, err := client.Do(request)
 	if err != nil {
-		var whole *url.Error
-		if errors.As(err, &whole) { // its text contains the URL
-			err = whole.Err
+		var urlErr *url.Error
+		if errors.As(err, &urlErr) { // its text contains the URL
+			err = urlErr.Err
 		}
 		return fmt.Errorf("not delivered: %w", err)
 	}
@@ -128,15 +128,15 @@ func (a *Activities) post(ctx context.Context, r protocol.AnnounceRequest, n ent
 // eventKey is the same for each announcement of a line. A service that was removed and started again counts from one again, so the key
 // includes the time.
 func eventKey(r protocol.AnnounceRequest) string {
-	return fmt.Sprintf("%s/%s/%d@%s", r.Application, r.Service, r.Line.N, r.Line.At.UTC().Format(time.RFC3339Nano))
+	return fmt.Sprintf("%s/%s/%d@%s", r.Application, r.Service, r.Entry.N, r.Entry.At.UTC().Format(time.RFC3339Nano))
 }
 
-func body(r protocol.AnnounceRequest, commits *protocol.Brought, format string) ([]byte, error) {
+func eventBody(r protocol.AnnounceRequest, commits *protocol.ReleaseCommits, format string) ([]byte, error) {
 	switch format {
 	case "", formatJSON:
-		return json.Marshal(Event{Schema: EventSchema, Application: r.Application, Service: r.Service, Line: r.Line, Commits: commits})
+		return json.Marshal(Event{Schema: EventSchema, Application: r.Application, Service: r.Service, Entry: r.Entry, Commits: commits})
 	case formatSlack:
-		return json.Marshal(map[string]string{"text": sentence(r)})
+		return json.Marshal(map[string]string{"text": chatText(r)})
 	}
 	return nil, fmt.Errorf("unknown format %q; expected %s or %s", format, formatJSON, formatSlack)
 }
@@ -144,19 +144,19 @@ func body(r protocol.AnnounceRequest, commits *protocol.Brought, format string) 
 // chatEscapes escapes formatting characters of a chat. Slack has escapes only for & < >; other characters are replaced by similar ones.
 var chatEscapes = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "*", "∗", "~", "∼", "`", "ˋ")
 
-// sentence formats a line for readers in a chat.
-func sentence(r protocol.AnnounceRequest) string {
-	where := r.Application
+// chatText formats a line for readers in a chat.
+func chatText(r protocol.AnnounceRequest) string {
+	subject := r.Application
 	if r.Service != "" {
-		where += "/" + r.Service
+		subject += "/" + r.Service
 	}
-	text := fmt.Sprintf("%s: %s", r.Line.Kind, r.Line.Text)
-	if r.Line.Reason != "" {
-		text += " — " + r.Line.Reason
+	text := fmt.Sprintf("%s: %s", r.Entry.Kind, r.Entry.Text)
+	if r.Entry.Reason != "" {
+		text += " — " + r.Entry.Reason
 	}
-	if who := r.Line.Who; who != nil && who.Name != "" {
+	if who := r.Entry.Who; who != nil && who.Name != "" {
 		text += " (" + who.Name + ")"
 	}
-	plain := func(text string) string { return chatEscapes.Replace(entities.Visible(text)) }
-	return "*" + plain(where) + "* " + plain(text)
+	escape := func(text string) string { return chatEscapes.Replace(entities.Visible(text)) }
+	return "*" + escape(subject) + "* " + escape(text)
 }

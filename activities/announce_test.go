@@ -52,7 +52,7 @@ func (h *hook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func announcement(hooks ...entities.Notification) protocol.AnnounceRequest {
 	return protocol.AnnounceRequest{
 		Application: "shop", Service: "web", Notifications: hooks,
-		Line: entities.AuditLine{
+		Entry: entities.AuditEntry{
 			N: 12, At: time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC), Kind: entities.EventRollback, Who: &entities.Who{Name: "alice"},
 			Channel: "prod", Version: "v2", Text: "v2 taken back to v1 in prod", Reason: "error rate 7 % > 5 %",
 		},
@@ -82,7 +82,7 @@ func TestCommitsAreAnnounced_A20(t *testing.T) {
 	for n, body := range h.bodies {
 		require.NoError(t, json.Unmarshal([]byte(body), &events[n]))
 	}
-	require.Equal(t, protocol.Brought{
+	require.Equal(t, protocol.ReleaseCommits{
 		Channel: "prod", Version: "v2", Since: 3, Incarnation: 4, Unknown: "only the newest are listed",
 		Commits: []protocol.IncarnationCommits{{Incarnation: 4, Commits: c.All[:announcedCommits]}},
 	}, *events[0].Commits)
@@ -102,7 +102,7 @@ func TestAnnounceToWebhooks(t *testing.T) {
 	require.NoError(t, err)
 	var event Event
 	require.NoError(t, json.Unmarshal([]byte(plain.bodies[0]), &event))
-	require.Equal(t, Event{Schema: "converge.event/v1", Application: "shop", Service: "web", Line: r.Line}, event)
+	require.Equal(t, Event{Schema: "converge.event/v1", Application: "shop", Service: "web", Entry: r.Entry}, event)
 	require.Equal(t, []string{"shop/web/12@2026-11-21T10:00:00Z"}, plain.keys)
 	require.Equal(t, plain.keys, slack.keys)
 	var message map[string]string
@@ -111,7 +111,7 @@ func TestAnnounceToWebhooks(t *testing.T) {
 }
 
 // One that is unavailable does not make the others get everything again, and no error says where it is.
-func TestAnnounceAgainOnlyWhereItFailed(t *testing.T) {
+func TestAnnounceRetriesOnlyFailedWebhooks(t *testing.T) {
 	first, down, last := newHook(t), newHook(t), newHook(t)
 	down.status = http.StatusBadGateway
 	r := announcement(
@@ -137,29 +137,29 @@ func TestAnnounceAgainOnlyWhereItFailed(t *testing.T) {
 }
 
 func TestAnnounceErrorsKeepTheURLSecret(t *testing.T) {
-	moved, down := newHook(t), newHook(t)
-	moved.status = http.StatusFound
+	redirecting, down := newHook(t), newHook(t)
+	redirecting.status = http.StatusFound
 	down.Close()
 	a := newActivities(t, &server{})
 	for text, n := range map[string]entities.Notification{
-		"notification n: answered 302 Found":  {URL: entities.Value{Literal: moved.URL + "/SECRET"}},
+		"notification n: answered 302 Found":  {URL: entities.Value{Literal: redirecting.URL + "/SECRET"}},
 		"connection refused":                  {URL: entities.Value{Literal: down.URL + "/SECRET"}},
 		"invalid url":                         {URL: entities.Value{Literal: "SECRET"}},
 		"variable NOT_SET_HERE, which":        {URL: entities.Value{WorkerEnv: "NOT_SET_HERE"}},
-		`unknown format "xml"; expected json`: {URL: entities.Value{Literal: moved.URL}, Format: "xml"},
+		`unknown format "xml"; expected json`: {URL: entities.Value{Literal: redirecting.URL}, Format: "xml"},
 	} {
 		n.Name = "n"
 		_, _, err := run[any](t, a.Announce, announcement(n))
 		require.ErrorContains(t, err, text)
 		require.NotContains(t, err.Error(), "SECRET")
 	}
-	require.Len(t, moved.bodies, 1)
-	require.True(t, strings.HasPrefix(moved.URL, "http://127.0.0.1"), "no request leaves this machine")
+	require.Len(t, redirecting.bodies, 1)
+	require.True(t, strings.HasPrefix(redirecting.URL, "http://127.0.0.1"), "no request leaves this machine")
 }
 
 // What somebody wrote is shown in a chat as it was written: it calls nobody, makes no link, and fakes no line.
-func TestAnnouncedTextDoesNothing(t *testing.T) {
+func TestAnnouncedTextIsEscaped(t *testing.T) {
 	r := announcement()
-	r.Line.Text, r.Line.Reason = "v2 <!channel> <http://evil|approve>\n*shop/web* approval: PASS", "`x` ~y~ \u202e"
-	require.Equal(t, "*shop/web* rollback: v2 &lt;!channel&gt; &lt;http://evil|approve&gt;\\n∗shop/web∗ approval: PASS — ˋxˋ ∼y∼ \\u202e (alice)", sentence(r))
+	r.Entry.Text, r.Entry.Reason = "v2 <!channel> <http://evil|approve>\n*shop/web* approval: PASS", "`x` ~y~ \u202e"
+	require.Equal(t, "*shop/web* rollback: v2 &lt;!channel&gt; &lt;http://evil|approve&gt;\\n∗shop/web∗ approval: PASS — ˋxˋ ∼y∼ \\u202e (alice)", chatText(r))
 }

@@ -24,68 +24,68 @@ func (a *Activities) Apply(ctx context.Context, r protocol.ApplyRequest) (protoc
 	if r.ReportOnly {
 		return protocol.ApplyAnswer{Err: reportOnly, Unready: true}, nil
 	}
-	defer a.follows.moved(activity.GetInfo(ctx).WorkflowExecution.ID)
+	defer a.planFollowers.notify(activity.GetInfo(ctx).WorkflowExecution.ID)
 	began := time.Now()
-	answer, err := a.applyAlone(ctx, r)
-	a.applied(began, r, answer, err)
+	answer, err := a.applyExclusively(ctx, r)
+	a.recordApply(began, r, answer, err)
 	return answer, err
 }
 
-// applyAlone is Apply for instances that may be written.
-func (a *Activities) applyAlone(ctx context.Context, r protocol.ApplyRequest) (protocol.ApplyAnswer, error) {
+// applyExclusively is Apply for instances that may be written.
+func (a *Activities) applyExclusively(ctx context.Context, r protocol.ApplyRequest) (protocol.ApplyAnswer, error) {
 	ctx, life := a.lifeline(ctx, r.Instance.ID.Key())
 	defer life.stop()
 	owner := runtimes.Owner{Application: r.Application, Service: r.Service, ID: r.Instance.ID}
-	done, err := a.alone(ctx, owner.Key()+"@"+r.Runtime)
+	release, err := a.lockKey(ctx, owner.Key()+"@"+r.Runtime)
 	if err != nil {
 		return protocol.ApplyAnswer{}, err
 	}
-	defer done()
-	line, in, by, why, err := a.ready(ctx, owner, r)
-	if lost := life.heard(ctx); lost != nil {
-		return protocol.ApplyAnswer{}, lost
+	defer release()
+	conn, in, conflict, reason, err := a.prepareWrite(ctx, owner, r)
+	if heartbeatErr := life.awaitHeartbeat(ctx); heartbeatErr != nil {
+		return protocol.ApplyAnswer{}, heartbeatErr
 	}
 	if err != nil {
 		permanent := runtimes.IsPermanent(err) // the owner of the object does not allow it
 		return protocol.ApplyAnswer{Err: runtimes.Clip(err.Error(), 1000), Permanent: permanent, Unready: !permanent}, ctx.Err()
 	}
-	if by != nil {
-		return protocol.ApplyAnswer{Err: why, Fenced: by}, ctx.Err()
+	if conflict != nil {
+		return protocol.ApplyAnswer{Err: reason, Fenced: conflict}, ctx.Err()
 	}
-	told := func(*entities.Reading) {}
-	rests := r.Rest > 0 && line.observable() && a.hints.reads()
-	if line.watches || rests {
-		turn := a.hints.begin(owner)
-		told = func(reading *entities.Reading) { a.hints.applied(r, turn, reading, line.watches) }
+	recordReading := func(*entities.Reading) {}
+	polled := r.SteadyPollInterval > 0 && conn.observable() && a.hints.isPolling()
+	if conn.sendsHints || polled {
+		generation := a.hints.begin(owner)
+		recordReading = func(reading *entities.Reading) { a.hints.finishApply(r, generation, reading, conn.sendsHints) }
 	}
-	answer, err := a.applyAndObserve(ctx, life, line, in, r)
+	answer, err := a.applyAndObserve(ctx, life, conn, in, r)
 	if err != nil { // another attempt follows
 		answer.Reading = nil
 	}
-	told(answer.Reading)
-	answer.AtHand = line.mirrors && answer.Reading != nil
+	recordReading(answer.Reading)
+	answer.ServedFromWatchCache = conn.hasCache && answer.Reading != nil
 	return answer, err
 }
 
 // applyAndObserve applies a prepared instance, unless a lost attempt already did.
 func (a *Activities) applyAndObserve(
-	ctx context.Context, life *lifeline, line connection, in runtimes.Instance, r protocol.ApplyRequest,
+	ctx context.Context, life *lifeline, conn connection, in runtimes.Request, r protocol.ApplyRequest,
 ) (protocol.ApplyAnswer, error) {
-	if activity.GetInfo(ctx).Attempt > 1 && line.observable() && !r.Restart {
-		if before, _ := line.observe(ctx, in, r.FetchTimeout); current(before, in.FullVersion).Stable {
+	if activity.GetInfo(ctx).Attempt > 1 && conn.observable() && !r.Restart {
+		if before, _ := conn.observe(ctx, in, r.FetchTimeout); current(before, in.FullVersion).Stable {
 			return protocol.ApplyAnswer{Reading: &before}, ctx.Err()
 		}
 	}
-	life.begins(r.Instance.ID.Channel, "apply of "+r.Instance.FullVersion, r.Timeout)
-	answer := answerOf(a.apply(ctx, line, in, r.Timeout))
-	if answer.Fenced != nil || !line.observable() {
+	life.setStep(r.Instance.ID.Channel, "apply of "+r.Instance.FullVersion, r.Timeout)
+	answer := applyAnswer(a.apply(ctx, conn, in, r.Timeout))
+	if answer.Fenced != nil || !conn.observable() {
 		return answer, ctx.Err()
 	}
-	read := time.Now()
-	after, output := line.observe(ctx, in, r.FetchTimeout) // a failed apply may have changed things too
-	a.read(read, line, after)
+	observeStart := time.Now()
+	after, output := conn.observe(ctx, in, r.FetchTimeout) // a failed apply may have changed things too
+	a.recordReading(observeStart, conn, after)
 	if after.Err != nil {
-		a.logFetch(ctx, in, output, after)
+		a.storeFetchLog(ctx, in, output, after)
 	}
 	answer.Reading = &after
 	return answer, ctx.Err()
@@ -95,61 +95,61 @@ func (a *Activities) applyAndObserve(
 // rejected before a claim, a connection or a command.
 const reportOnly = "its channel is report-only: nothing is applied there"
 
-// ready fetches concurrently, and in parallel to the first heartbeat, everything that is needed before the first write: the payload, the
+// prepareWrite fetches concurrently, and in parallel to the first heartbeat, everything that is needed before the first write: the payload, the
 // runtime connection, a conflicting claim, and the active pauses. An unused claim is harmless.
-func (a *Activities) ready(ctx context.Context, owner runtimes.Owner, r protocol.ApplyRequest) (
-	line connection, in runtimes.Instance, by *protocol.Claim, why string, err error,
+func (a *Activities) prepareWrite(ctx context.Context, owner runtimes.Owner, r protocol.ApplyRequest) (
+	conn connection, in runtimes.Request, conflict *protocol.Claim, reason string, err error,
 ) {
 	fence := a.fenceOf(r.Instance, r.Sequence)
-	var asked sync.WaitGroup
-	var held, unclaimed error
-	asked.Go(func() { held = a.held(ctx, r.Application, r.Runtime) })
-	asked.Go(func() { by, why, unclaimed = a.fence(ctx, owner, fence) })
-	line, in, err = a.prepareApply(ctx, owner, r)
+	var fetches sync.WaitGroup
+	var pauseErr, claimErr error
+	fetches.Go(func() { pauseErr = a.checkPaused(ctx, r.Application, r.Runtime) })
+	fetches.Go(func() { conflict, reason, claimErr = a.fence(ctx, owner, fence) })
+	conn, in, err = a.prepareApply(ctx, owner, r)
 	if err == nil {
 		err = a.decrypt(&in)
 	}
-	asked.Wait()
+	fetches.Wait()
 	in.Fence = fence
-	return line, in, by, why, cmp.Or(err, held, unclaimed)
+	return conn, in, conflict, reason, cmp.Or(err, pauseErr, claimErr)
 }
 
-// answerOf converts the result of an apply on a runtime.
-func answerOf(err error) protocol.ApplyAnswer {
+// applyAnswer converts the result of an apply on a runtime.
+func applyAnswer(err error) protocol.ApplyAnswer {
 	var fenced *runtimes.FencedError
 	switch {
 	case err == nil:
 		return protocol.ApplyAnswer{}
 	case errors.As(err, &fenced):
-		return fencedOff(fenced)
+		return fencedAnswer(fenced)
 	}
 	return protocol.ApplyAnswer{Err: runtimes.Clip(err.Error(), 1000), Permanent: runtimes.IsPermanent(err), Unready: runtimes.IsUnready(err)}
 }
 
-// try returns an id of this attempt. An activity that starts again after its worker was lost has the same id; the next attempt of the
+// attemptID returns an id of this attempt. An activity that starts again after its worker was lost has the same id; the next attempt of the
 // decision has another.
-func try(ctx context.Context) string {
+func attemptID(ctx context.Context) string {
 	info := activity.GetInfo(ctx)
 	return info.WorkflowExecution.RunID + "/" + info.ActivityID
 }
 
-// alone waits until no other call with that key runs in this worker. It returns a function that releases the key.
-func (a *Activities) alone(ctx context.Context, key string) (done func(), err error) {
+// lockKey waits until no other call with that key runs in this worker. It returns a function that releases the key.
+func (a *Activities) lockKey(ctx context.Context, key string) (release func(), err error) {
 	for {
 		a.mu.Lock()
-		running := a.applies[key]
+		running := a.runningApplies[key]
 		if running == nil {
-			ended := make(chan struct{})
-			if a.applies == nil {
-				a.applies = map[string]chan struct{}{}
+			finished := make(chan struct{})
+			if a.runningApplies == nil {
+				a.runningApplies = map[string]chan struct{}{}
 			}
-			a.applies[key] = ended
+			a.runningApplies[key] = finished
 			a.mu.Unlock()
 			return func() {
 				a.mu.Lock()
-				delete(a.applies, key)
+				delete(a.runningApplies, key)
 				a.mu.Unlock()
-				close(ended)
+				close(finished)
 			}, nil
 		}
 		a.mu.Unlock()
@@ -161,39 +161,39 @@ func (a *Activities) alone(ctx context.Context, key string) (done func(), err er
 	}
 }
 
-func (a *Activities) prepareApply(ctx context.Context, owner runtimes.Owner, r protocol.ApplyRequest) (connection, runtimes.Instance, error) {
-	line, err := a.connect(ctx, r.Runtime, r.RuntimeDigest)
+func (a *Activities) prepareApply(ctx context.Context, owner runtimes.Owner, r protocol.ApplyRequest) (connection, runtimes.Request, error) {
+	conn, err := a.connect(ctx, r.Runtime, r.RuntimeDigest)
 	if err != nil {
-		return line, runtimes.Instance{}, err
+		return conn, runtimes.Request{}, err
 	}
-	in, err := a.instance(ctx, runtimes.Instance{
+	in, err := a.instance(ctx, runtimes.Request{
 		Owner: owner, ServiceID: r.ServiceID, FullVersion: r.Instance.FullVersion,
-		Key: fmt.Sprintf("%s/%s/%s", owner.Key(), r.Instance.FullVersion, r.Instance.Payload), Try: try(ctx), Attempt: r.Attempt,
+		Key: fmt.Sprintf("%s/%s/%s", owner.Key(), r.Instance.FullVersion, r.Instance.Payload), AttemptID: attemptID(ctx), Attempt: r.Attempt,
 		Restarted: r.Instance.Restarted, Restart: r.Restart,
 	}, r.Instance.Payload, false)
 	if r.Restart {
 		in.Key += "/" + r.Instance.Restarted.UTC().Format(time.RFC3339Nano)
 	}
 	if err == nil {
-		err = a.mayUse(ctx, line, &in, 0)
+		err = a.checkRuntimeAccess(ctx, conn, &in, 0)
 	}
-	return line, in, err
+	return conn, in, err
 }
 
-func (a *Activities) apply(ctx context.Context, line connection, in runtimes.Instance, timeout time.Duration) error {
+func (a *Activities) apply(ctx context.Context, conn connection, in runtimes.Request, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	output, err := line.Apply(ctx, in)
+	output, err := conn.Apply(ctx, in)
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) && err != nil {
 		err = fmt.Errorf("timed out after %s: %w", timeout, err)
 	}
-	a.log(ctx, in, store.LogApply, output, err)
+	a.storeLog(ctx, in, store.LogApply, output, err)
 	return err
 }
 
-// heartbeats sends heartbeats with the progress for another attempt (nil: none) until ctx ends.
-func heartbeats(ctx context.Context, details func() []any) {
-	ticker := time.NewTicker(beat)
+// sendHeartbeats sends heartbeats with the progress for another attempt (nil: none) until ctx ends.
+func sendHeartbeats(ctx context.Context, details func() []any) {
+	ticker := time.NewTicker(heartbeatInterval)
 	defer ticker.Stop()
 	for {
 		select {
@@ -218,23 +218,23 @@ func (a *Activities) Remove(ctx context.Context, r protocol.RemoveRequest) (prot
 	ctx, life := a.lifeline(ctx, "")
 	defer life.stop()
 	owner := runtimes.Owner{Application: r.Application, Service: r.Service, ID: r.Instance.ID}
-	done, err := a.alone(ctx, owner.Key()+"@"+r.Runtime)
+	release, err := a.lockKey(ctx, owner.Key()+"@"+r.Runtime)
 	if err != nil {
 		return protocol.RemoveAnswer{}, err
 	}
-	defer done()
-	if err := life.heard(ctx); err != nil {
+	defer release()
+	if err := life.awaitHeartbeat(ctx); err != nil {
 		return protocol.RemoveAnswer{}, err
 	}
-	if err := a.removalHeld(ctx, r.Application, r.Runtime); err != nil {
+	if err := a.checkRemovalPaused(ctx, r.Application, r.Runtime); err != nil {
 		return protocol.RemoveAnswer{Err: runtimes.Clip(err.Error(), 1000)}, ctx.Err()
 	}
-	renamed, err := a.renamed(ctx, r)
+	renamed, err := a.isSameRuntime(ctx, r)
 	if renamed {
 		return protocol.RemoveAnswer{Renamed: true}, ctx.Err()
 	}
 	if err == nil {
-		life.begins(r.Instance.ID.Channel, "removal", r.Timeout)
+		life.setStep(r.Instance.ID.Channel, "removal", r.Timeout)
 		err = a.remove(ctx, owner, r)
 	}
 	if err != nil {
@@ -243,46 +243,46 @@ func (a *Activities) Remove(ctx context.Context, r protocol.RemoveRequest) (prot
 	return protocol.RemoveAnswer{}, ctx.Err()
 }
 
-// renamed reports whether the instance to remove is on the same runtime as the current one, under another name of that runtime.
-func (a *Activities) renamed(ctx context.Context, r protocol.RemoveRequest) (bool, error) {
+// isSameRuntime reports whether the instance to remove is on the same runtime as the current one, under another name of that runtime.
+func (a *Activities) isSameRuntime(ctx context.Context, r protocol.RemoveRequest) (bool, error) {
 	if r.Successor == nil {
 		return false, nil
 	}
-	left, err := a.connect(ctx, r.Runtime, r.RuntimeDigest)
+	previous, err := a.connect(ctx, r.Runtime, r.RuntimeDigest)
 	if err != nil {
 		return false, err
 	}
-	now, err := a.connect(ctx, r.Successor.Runtime, r.Successor.RuntimeDigest)
-	return err == nil && left.definition.SamePlace(now.definition), err
+	successor, err := a.connect(ctx, r.Successor.Runtime, r.Successor.RuntimeDigest)
+	return err == nil && previous.definition.SamePlace(successor.definition), err
 }
 
-// claim claims an instance for a removal. The removal of an instance that moved to another runtime uses the claim of its successor, so it
+// claimRemoval claims an instance for a removal. The removal of an instance that moved to another runtime uses the claim of its successor, so it
 // is rejected once there is a later claim.
-func (a *Activities) claim(ctx context.Context, owner runtimes.Owner, r protocol.RemoveRequest, own *runtimes.Fence) (*protocol.Claim, string, error) {
-	if after := r.Successor; after != nil {
-		own = a.fenceOf(after.Instance, after.Sequence)
+func (a *Activities) claimRemoval(ctx context.Context, owner runtimes.Owner, r protocol.RemoveRequest, position *runtimes.Fence) (*protocol.Claim, string, error) {
+	if successor := r.Successor; successor != nil {
+		position = a.fenceOf(successor.Instance, successor.Sequence)
 	}
-	return a.fence(ctx, owner, own)
+	return a.fence(ctx, owner, position)
 }
 
 func (a *Activities) remove(ctx context.Context, owner runtimes.Owner, r protocol.RemoveRequest) error {
-	line, in, err := a.prepareApply(ctx, owner, protocol.ApplyRequest{
+	conn, in, err := a.prepareApply(ctx, owner, protocol.ApplyRequest{
 		ServiceID: r.ServiceID, Runtime: r.Runtime, RuntimeDigest: r.RuntimeDigest, Instance: r.Instance,
 	})
 	if err != nil {
 		return err
 	}
-	remover, ok := line.Runtime.(runtimes.Remover)
+	remover, ok := conn.Runtime.(runtimes.Remover)
 	if !ok {
-		return fmt.Errorf("runtime %s (%s) does not support removal; remove the objects by hand, then delete without removal", r.Runtime, line.definition.Kind)
+		return fmt.Errorf("runtime %s (%s) does not support removal; remove the objects by hand, then delete without removal", r.Runtime, conn.definition.Kind)
 	}
 	in.Fence = a.fenceOf(protocol.InstanceRef{ID: r.Instance.ID}, r.Sequence)
-	by, why, err := a.claim(ctx, owner, r, in.Fence)
+	conflict, reason, err := a.claimRemoval(ctx, owner, r, in.Fence)
 	if err != nil {
 		return err
 	}
-	if by != nil {
-		return errors.New(why)
+	if conflict != nil {
+		return errors.New(reason)
 	}
 	if r.Successor == nil { // otherwise the instance continues on another runtime, and its record stays
 		a.hints.forget(ctx, owner)

@@ -26,29 +26,29 @@ func TestCurrent_A11(t *testing.T) {
 	require.False(t, current(reading, "v2").Stable, "unknown state")
 }
 
-// slow is a runtime whose applies end when a test lets them, and that sees how many run at once.
-type slow struct {
-	began chan string
-	end   chan struct{}
-	mu    sync.Mutex
-	now   int
-	most  int
+// blockingRuntime is a runtime whose applies end when a test lets them, and that sees how many run at once.
+type blockingRuntime struct {
+	began      chan string
+	end        chan struct{}
+	mu         sync.Mutex
+	running    int
+	maxRunning int
 }
 
-func (s *slow) Observe(context.Context, runtimes.Instance) ([]entities.Object, error) {
+func (s *blockingRuntime) Observe(context.Context, runtimes.Request) ([]entities.Object, error) {
 	return nil, nil
 }
 
-func (s *slow) Apply(_ context.Context, in runtimes.Instance) (runtimes.Output, error) {
+func (s *blockingRuntime) Apply(_ context.Context, in runtimes.Request) (runtimes.Output, error) {
 	s.mu.Lock()
-	s.now++
-	s.most = max(s.most, s.now)
+	s.running++
+	s.maxRunning = max(s.maxRunning, s.running)
 	s.mu.Unlock()
 	s.began <- in.ID.String()
 	<-s.end
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.now--
+	s.running--
 	return runtimes.Output{}, nil
 }
 
@@ -60,7 +60,7 @@ func TestAppliesOfOneInstanceDoNotOverlap(t *testing.T) {
 	definition := entities.RuntimeDefinition{Name: "local", Kind: entities.RuntimeFake}
 	digest, err := store.PutRuntime(t.Context(), definition)
 	require.NoError(t, err)
-	rt := &slow{began: make(chan string), end: make(chan struct{})}
+	rt := &blockingRuntime{began: make(chan string), end: make(chan struct{})}
 	a := New(store, nil, map[entities.RuntimeKind]Factory{
 		entities.RuntimeFake: func(entities.RuntimeDefinition) (runtimes.Runtime, error) { return rt, nil },
 	})
@@ -87,5 +87,5 @@ func TestAppliesOfOneInstanceDoNotOverlap(t *testing.T) {
 	require.Equal(t, "staging", <-rt.began)
 	rt.end <- struct{}{}
 	all.Wait()
-	require.Empty(t, a.applies)
+	require.Empty(t, a.runningApplies)
 }

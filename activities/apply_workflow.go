@@ -28,8 +28,8 @@ import (
 const (
 	// workflowGrace is how long a workflow may take to end after its deadline, once it is cancelled.
 	workflowGrace = 5 * time.Second
-	// tryMemo is the memo key, in a workflow that applies, of the attempt that it was started for.
-	tryMemo = "convergeTry"
+	// attemptMemoKey is the memo key, in a workflow that applies, of the attempt that it was started for.
+	attemptMemoKey = "convergeTry"
 )
 
 // UserWorkflows runs workflows of users as part of an activity and in its namespace (D28). Payloads are plain JSON even if Converge
@@ -46,12 +46,12 @@ func (u UserWorkflows) RunWorkflow(ctx context.Context, r custom.WorkflowRequest
 	}
 	f := &userWorkflow{
 		service: u.Client.WorkflowService(), request: r, namespace: activity.GetInfo(ctx).Namespace,
-		execution: &commonpb.WorkflowExecution{WorkflowId: protocol.ApplyWorkflowID(r.One)},
+		execution: &commonpb.WorkflowExecution{WorkflowId: protocol.ApplyWorkflowID(r.ExclusiveKey)},
 	}
-	if err := f.begin(ctx); err != nil {
+	if err := f.findOrStart(ctx); err != nil {
 		return nil, err
 	}
-	runtimes.ProgressOf(ctx).At(fmt.Sprintf("workflow %s, run %s, on task queue %s", f.execution.WorkflowId, f.execution.RunId, r.TaskQueue))
+	runtimes.ProgressOf(ctx).SetLocation(fmt.Sprintf("workflow %s, run %s, on task queue %s", f.execution.WorkflowId, f.execution.RunId, r.TaskQueue))
 	result, err := f.follow(ctx)
 	if ctx.Err() != nil && f.open {
 		err = f.end(ctx, err)
@@ -65,25 +65,25 @@ type userWorkflow struct {
 	request   custom.WorkflowRequest
 	namespace string
 	execution *commonpb.WorkflowExecution
-	page      []byte
-	begun     bool // a worker of the user has completed a task
+	pageToken []byte
+	started   bool // a worker of the user has completed a task
 	open      bool
 }
 
-// begin finds the run of this attempt, or starts it after the run of another attempt has ended.
-func (f *userWorkflow) begin(ctx context.Context) error {
+// findOrStart finds the run of this attempt, or starts it after the run of another attempt has ended.
+func (f *userWorkflow) findOrStart(ctx context.Context) error {
 	for {
 		found, err := f.service.DescribeWorkflowExecution(ctx, &workflowservice.DescribeWorkflowExecutionRequest{Namespace: f.namespace, Execution: f.execution})
-		var none *serviceerror.NotFound
-		if err != nil && !errors.As(err, &none) {
+		var notFound *serviceerror.NotFound
+		if err != nil && !errors.As(err, &notFound) {
 			return runtimes.Unready(fmt.Errorf("describe workflow %s: %w", f.execution.WorkflowId, err))
 		}
 		last := found.GetWorkflowExecutionInfo()
-		var try string
-		_ = converter.GetDefaultDataConverter().FromPayload(last.GetMemo().GetFields()[tryMemo], &try) // a workflow that Converge did not start has no memo
+		var attempt string
+		_ = converter.GetDefaultDataConverter().FromPayload(last.GetMemo().GetFields()[attemptMemoKey], &attempt) // a workflow that Converge did not start has no memo
 		f.open = last.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
 		switch {
-		case err == nil && try == f.request.Try:
+		case err == nil && attempt == f.request.AttemptID:
 			f.execution.RunId = last.GetExecution().GetRunId()
 			return nil
 		case f.open:
@@ -92,7 +92,7 @@ func (f *userWorkflow) begin(ctx context.Context) error {
 				return fmt.Errorf("the workflow of an earlier apply is still running: %w", err)
 			}
 		}
-		if err := f.polled(ctx); err != nil {
+		if err := f.checkPollers(ctx); err != nil {
 			return err
 		}
 		if started, err := f.start(ctx); started || err != nil {
@@ -101,8 +101,8 @@ func (f *userWorkflow) begin(ctx context.Context) error {
 	}
 }
 
-// polled returns an error if no worker polls the task queue. It does not count as an attempt, because the workflow has not started.
-func (f *userWorkflow) polled(ctx context.Context) error {
+// checkPollers returns an error if no worker polls the task queue. It does not count as an attempt, because the workflow has not started.
+func (f *userWorkflow) checkPollers(ctx context.Context) error {
 	q, err := f.service.DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
 		Namespace: f.namespace, TaskQueue: &taskqueuepb.TaskQueue{Name: f.request.TaskQueue}, TaskQueueType: enumspb.TASK_QUEUE_TYPE_WORKFLOW,
 	})
@@ -117,26 +117,26 @@ func (f *userWorkflow) polled(ctx context.Context) error {
 
 // start starts a run; false: another run exists.
 func (f *userWorkflow) start(ctx context.Context) (bool, error) {
-	to := converter.GetDefaultDataConverter()
-	input, err := to.ToPayloads(f.request.Input)
+	encoder := converter.GetDefaultDataConverter()
+	input, err := encoder.ToPayloads(f.request.Input)
 	if err != nil {
 		return false, err
 	}
-	try, err := to.ToPayload(f.request.Try)
+	attempt, err := encoder.ToPayload(f.request.AttemptID)
 	if err != nil {
 		return false, err
 	}
 	started, err := f.service.StartWorkflowExecution(ctx, &workflowservice.StartWorkflowExecutionRequest{
-		Namespace: f.namespace, WorkflowId: f.execution.WorkflowId, RequestId: f.request.Try, Identity: "converge",
+		Namespace: f.namespace, WorkflowId: f.execution.WorkflowId, RequestId: f.request.AttemptID, Identity: "converge",
 		WorkflowType: &commonpb.WorkflowType{Name: f.request.Type}, TaskQueue: &taskqueuepb.TaskQueue{Name: f.request.TaskQueue},
-		Input: input, Memo: &commonpb.Memo{Fields: map[string]*commonpb.Payload{tryMemo: try}},
+		Input: input, Memo: &commonpb.Memo{Fields: map[string]*commonpb.Payload{attemptMemoKey: attempt}},
 		// In case no process is left to end it.
 		WorkflowExecutionTimeout: durationpb.New(f.request.Timeout + 2*workflowGrace),
 		WorkflowIdReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
 		WorkflowIdConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
 	})
-	var there *serviceerror.WorkflowExecutionAlreadyStarted
-	if errors.As(err, &there) {
+	var alreadyStarted *serviceerror.WorkflowExecutionAlreadyStarted
+	if errors.As(err, &alreadyStarted) {
 		return false, nil
 	}
 	if err != nil {
@@ -150,17 +150,17 @@ func (f *userWorkflow) start(ctx context.Context) (bool, error) {
 func (f *userWorkflow) follow(ctx context.Context) ([]byte, error) {
 	for {
 		history, err := f.service.GetWorkflowExecutionHistory(ctx, &workflowservice.GetWorkflowExecutionHistoryRequest{
-			Namespace: f.namespace, Execution: f.execution, NextPageToken: f.page, WaitNewEvent: true,
+			Namespace: f.namespace, Execution: f.execution, NextPageToken: f.pageToken, WaitNewEvent: true,
 		})
-		if err != nil && !wait(ctx, err) {
+		if err != nil && !waitToRetry(ctx, err) {
 			return nil, fmt.Errorf("follow workflow %s: %w", f.execution.WorkflowId, err)
 		}
 		if err != nil {
 			continue
 		}
-		f.page = history.GetNextPageToken()
+		f.pageToken = history.GetNextPageToken()
 		for _, event := range history.GetHistory().GetEvents() {
-			result, closed, err := f.event(ctx, event)
+			result, closed, err := f.processEvent(ctx, event)
 			if closed || err != nil {
 				return result, err
 			}
@@ -168,12 +168,12 @@ func (f *userWorkflow) follow(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// wait waits a second before the next request to an unavailable server. It returns false if a retry is useless, or if ctx has ended.
-func wait(ctx context.Context, err error) bool {
-	var gone *serviceerror.NotFound
-	var wrong *serviceerror.InvalidArgument
+// waitToRetry waits a second before the next request to an unavailable server. It returns false if a retry is useless, or if ctx has ended.
+func waitToRetry(ctx context.Context, err error) bool {
+	var notFound *serviceerror.NotFound
+	var invalid *serviceerror.InvalidArgument
 	var denied *serviceerror.PermissionDenied
-	if errors.As(err, &gone) || errors.As(err, &wrong) || errors.As(err, &denied) {
+	if errors.As(err, &notFound) || errors.As(err, &invalid) || errors.As(err, &denied) {
 		return false
 	}
 	select {
@@ -184,25 +184,25 @@ func wait(ctx context.Context, err error) bool {
 	}
 }
 
-// event processes an event, and returns the result if the run has ended.
-func (f *userWorkflow) event(ctx context.Context, e *historypb.HistoryEvent) (result []byte, closed bool, err error) {
+// processEvent processes an event, and returns the result if the run has ended.
+func (f *userWorkflow) processEvent(ctx context.Context, e *historypb.HistoryEvent) (result []byte, closed bool, err error) {
 	switch e.GetEventType() {
 	case enumspb.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
-		f.begun = true
+		f.started = true
 		return nil, false, nil
 	case enumspb.EVENT_TYPE_WORKFLOW_TASK_FAILED:
-		if f.begun { // its workers retry, and may be fixed in the meantime
+		if f.started { // its workers retry, and may be fixed in the meantime
 			return nil, false, nil
 		}
 		err = fmt.Errorf("the workers of task queue %s cannot start it: %s", f.request.TaskQueue, e.GetWorkflowTaskFailedEventAttributes().GetFailure().GetMessage())
 		return nil, false, errors.Join(err, f.terminate(ctx, "its workers cannot start it"))
 	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW:
-		f.execution.RunId, f.page = e.GetWorkflowExecutionContinuedAsNewEventAttributes().GetNewExecutionRunId(), nil
+		f.execution.RunId, f.pageToken = e.GetWorkflowExecutionContinuedAsNewEventAttributes().GetNewExecutionRunId(), nil
 		return nil, false, nil
 	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED:
-		result, err = document(e.GetWorkflowExecutionCompletedEventAttributes().GetResult())
+		result, err = resultJSON(e.GetWorkflowExecutionCompletedEventAttributes().GetResult())
 	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED:
-		err = failed(e.GetWorkflowExecutionFailedEventAttributes().GetFailure())
+		err = workflowError(e.GetWorkflowExecutionFailedEventAttributes().GetFailure())
 	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT:
 		err = errors.New("it timed out, and the server ended it")
 	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED:
@@ -216,8 +216,8 @@ func (f *userWorkflow) event(ctx context.Context, e *historypb.HistoryEvent) (re
 	return result, true, err
 }
 
-// failed returns the failure of a workflow. It is permanent if the workflow says so.
-func failed(f *failure.Failure) error {
+// workflowError returns the failure of a workflow. It is permanent if the workflow says so.
+func workflowError(f *failure.Failure) error {
 	err := temporal.GetDefaultFailureConverter().FailureToError(f)
 	if f.GetApplicationFailureInfo().GetNonRetryable() {
 		return runtimes.Permanent(err)
@@ -225,8 +225,8 @@ func failed(f *failure.Failure) error {
 	return err
 }
 
-// document returns the result of a workflow as JSON, or nil if there is none.
-func document(result *commonpb.Payloads) ([]byte, error) {
+// resultJSON returns the result of a workflow as JSON, or nil if there is none.
+func resultJSON(result *commonpb.Payloads) ([]byte, error) {
 	for _, p := range result.GetPayloads() {
 		switch encoding := string(p.GetMetadata()[converter.MetadataEncoding]); {
 		case encoding == converter.MetadataEncodingNil:
@@ -244,7 +244,7 @@ func document(result *commonpb.Payloads) ([]byte, error) {
 func (f *userWorkflow) end(ctx context.Context, err error) error {
 	cause, deadline := context.Cause(ctx), time.Now().Add(workflowGrace)
 	switch {
-	case errors.Is(cause, runtimes.ErrAsked):
+	case errors.Is(cause, runtimes.ErrStopRequested):
 		if until, bounded := ctx.Deadline(); bounded && until.After(deadline) {
 			deadline = until
 		}
@@ -252,24 +252,24 @@ func (f *userWorkflow) end(ctx context.Context, err error) error {
 		return err
 	}
 	life := runtimes.LifelineOf(ctx)
-	ctx, done := context.WithDeadline(context.WithoutCancel(ctx), deadline)
-	defer done()
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline)
+	defer cancel()
 	go func() { // a terminated run gets no grace
 		ticker := time.NewTicker(100 * time.Millisecond)
 		defer ticker.Stop()
-		for !life.Over() {
+		for !life.Expired() {
 			select {
 			case <-ctx.Done():
 				return
 			case <-ticker.C:
 			}
 		}
-		done()
+		cancel()
 	}()
-	_, asked := f.service.RequestCancelWorkflowExecution(ctx, &workflowservice.RequestCancelWorkflowExecutionRequest{
+	_, cancelErr := f.service.RequestCancelWorkflowExecution(ctx, &workflowservice.RequestCancelWorkflowExecutionRequest{
 		Namespace: f.namespace, WorkflowExecution: f.execution, Reason: "the apply was asked to end",
 	})
-	if asked == nil {
+	if cancelErr == nil {
 		_, _ = f.follow(ctx) // its result does not matter any more
 	}
 	if f.open {
@@ -280,13 +280,13 @@ func (f *userWorkflow) end(ctx context.Context, err error) error {
 
 // terminate terminates the run at once.
 func (f *userWorkflow) terminate(ctx context.Context, reason string) error {
-	ctx, done := context.WithTimeout(ctx, workflowGrace)
-	defer done()
+	ctx, cancel := context.WithTimeout(ctx, workflowGrace)
+	defer cancel()
 	_, err := f.service.TerminateWorkflowExecution(ctx, &workflowservice.TerminateWorkflowExecutionRequest{
 		Namespace: f.namespace, WorkflowExecution: f.execution, Reason: reason, Identity: "converge",
 	})
-	var gone *serviceerror.NotFound
-	if err != nil && !errors.As(err, &gone) {
+	var notFound *serviceerror.NotFound
+	if err != nil && !errors.As(err, &notFound) {
 		return fmt.Errorf("terminate workflow %s: %w", f.execution.WorkflowId, err)
 	}
 	f.open = false

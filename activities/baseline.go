@@ -17,18 +17,18 @@ func (a *Activities) Baseline(ctx context.Context, r protocol.BaselineRequest) (
 	services := slices.Sorted(slices.Values(r.Only))
 	if len(services) == 0 {
 		var err error
-		if services, err = a.running(ctx, ""); err != nil {
+		if services, err = a.runningServices(ctx, ""); err != nil {
 			return protocol.AnnounceAnswer{}, err
 		}
 	}
-	all := &reach{tell: a.haveLook}
-	err := all.all(ctx, services)
-	return protocol.AnnounceAnswer{Unreached: all.missed}, err
+	sender := &broadcast{send: a.resendNotice}
+	err := sender.run(ctx, services)
+	return protocol.AnnounceAnswer{Unreached: sender.unreached}, err
 }
 
-// haveLook sends a service the newest notice of its application. It does nothing if there is no notice, or if the notice does not declare
+// resendNotice sends a service the newest notice of its application. It does nothing if there is no notice, or if the notice does not declare
 // the service.
-func (a *Activities) haveLook(ctx context.Context, id string) error {
+func (a *Activities) resendNotice(ctx context.Context, id string) error {
 	application, service, ok := protocol.ParseServiceID(id)
 	if !ok {
 		return nil
@@ -44,14 +44,14 @@ func (a *Activities) haveLook(ctx context.Context, id string) error {
 	if err != nil || manifest[service] == "" {
 		return err
 	}
-	return present(a.Client.SignalWorkflow(ctx, id, "", protocol.Publish, protocol.ServicePublish{
+	return ignoreNotFound(a.Client.SignalWorkflow(ctx, id, "", protocol.Publish, protocol.ServicePublish{
 		Incarnation: n.Incarnation.Number, Hash: n.Incarnation.Hash, Spec: manifest[service], Store: a.Store.URL(),
 		By: n.Incarnation.By, Proven: n.Incarnation.Proven, Subject: n.Incarnation.Subject, Pinned: n.Pinned, Order: n.Order, At: n.Incarnation.At,
 	}))
 }
 
-// looking makes a restarted service reload its configuration too, because its checkpoint may be older than the current baseline.
-func (a *Activities) looking(ctx context.Context, last protocol.NotifyRequest) (protocol.NotifyRequest, error) {
+// withCurrentOrder makes a restarted service reload its configuration too, because its checkpoint may be older than the current baseline.
+func (a *Activities) withCurrentOrder(ctx context.Context, last protocol.NotifyRequest) (protocol.NotifyRequest, error) {
 	rules, err := a.Store.Rules(ctx)
 	if err != nil && !store.IsDamaged(err) || rules.Number == 0 {
 		return last, err
@@ -66,18 +66,18 @@ func (a *Activities) looking(ctx context.Context, last protocol.NotifyRequest) (
 	return last, err
 }
 
-// confirmBaseline rejects a publication that violates the baseline of the installation: another identity, more than its limits, or
+// checkBaseline rejects a publication that violates the baseline of the installation: another identity, more than its limits, or
 // runtimes of other applications.
-func (a *Activities) confirmBaseline(ctx context.Context, rules protocol.Rules, inc *incarnation.Incarnation, manifest incarnation.Manifest) error {
+func (a *Activities) checkBaseline(ctx context.Context, rules protocol.Rules, inc *incarnation.Incarnation, manifest incarnation.Manifest) error {
 	if rules.Baseline == nil {
 		return nil
 	}
-	own, _ := inc.People()
-	if err := rules.CheckIdentity(own); err != nil {
+	identity, _ := inc.People()
+	if err := rules.CheckIdentity(identity); err != nil {
 		return refuse("%s (rules %d)", err, rules.Number)
 	}
 	limits := rules.Baseline.Limits
-	if err := limits.Exceeds(len(manifest), len(inc.Channels())); err != nil {
+	if err := limits.Check(len(manifest), len(inc.Channels())); err != nil {
 		return refuse("%s has %s (rules %d)", inc.Application(), err, rules.Number)
 	}
 	if len(limits.RuntimesOf) == 0 {
@@ -86,12 +86,12 @@ func (a *Activities) confirmBaseline(ctx context.Context, rules protocol.Rules, 
 	for _, service := range entities.SortedKeys(manifest) {
 		spec, err := a.Store.Spec(ctx, manifest[service])
 		if err != nil {
-			return unpublished(err)
+			return unpublishedError(err)
 		}
 		for _, name := range entities.SortedKeys(spec.Runtimes) {
-			owner, err := a.ownerOf(ctx, name, spec.Runtimes[name].Digest)
+			owner, err := a.runtimeOwner(ctx, name, spec.Runtimes[name].Digest)
 			if err != nil {
-				return unpublished(err)
+				return unpublishedError(err)
 			}
 			if !slices.Contains(limits.RuntimesOf, owner) {
 				return refuse("%s uses runtime %s of application %s; the installation allows runtimes of %s (rules %d)",
@@ -102,8 +102,8 @@ func (a *Activities) confirmBaseline(ctx context.Context, rules protocol.Rules, 
 	return nil
 }
 
-// ownerOf returns the application that defines a runtime, in its current definition or, without one, in the one of that digest.
-func (a *Activities) ownerOf(ctx context.Context, name, digest string) (string, error) {
+// runtimeOwner returns the application that defines a runtime, in its current definition or, without one, in the one of that digest.
+func (a *Activities) runtimeOwner(ctx context.Context, name, digest string) (string, error) {
 	definition, err := a.Store.CurrentRuntime(ctx, name)
 	if store.IsNotFound(err) {
 		definition, err = a.Store.Runtime(ctx, name, digest)

@@ -39,9 +39,9 @@ func (a *Activities) Captured(ctx context.Context, application, channel, service
 	return texts, nil
 }
 
-// capturedBefore returns the version of the last capture of a command's service, and whether its secrets are captured again: because some
+// lastCapture returns the version of the last capture of a command's service, and whether its secrets are captured again: because some
 // are missing, or at a user's request.
-func (a *Activities) capturedBefore(ctx context.Context, r *protocol.PlanRunRequest) (version int64, again bool, err error) {
+func (a *Activities) lastCapture(ctx context.Context, r *protocol.PlanRunRequest) (version int64, recapture bool, err error) {
 	c, err := a.Store.Captured(ctx, r.Application, r.Channel, r.Command.Service)
 	if store.IsNotFound(err) || store.IsDamaged(err) {
 		return c.Version, true, nil
@@ -50,16 +50,16 @@ func (a *Activities) capturedBefore(ctx context.Context, r *protocol.PlanRunRequ
 		return 0, false, err
 	}
 	for _, name := range r.Command.Captures {
-		again = again || !slices.Contains(c.Names, name)
+		recapture = recapture || !slices.Contains(c.Names, name)
 	}
-	if !again {
+	if !recapture {
 		record, err := a.Store.Plan(ctx, r.PlanRef)
 		if err != nil {
 			return 0, false, err
 		}
-		again = slices.Contains(record.Recapture, r.Command.Service)
+		recapture = slices.Contains(record.Recapture, r.Command.Service)
 	}
-	return c.Version, again, nil
+	return c.Version, recapture, nil
 }
 
 // capture encrypts and stores the output of a command. If another attempt was first, its output is kept. Errors do not contain the
@@ -81,19 +81,19 @@ func (a *Activities) capture(ctx context.Context, work *plan.Work, r *protocol.P
 
 // parseCaptured parses the secrets that a command printed, exactly the wanted ones: a JSON object of strings, or lines of NAME=TEXT.
 // Errors do not contain values.
-func parseCaptured(printed []byte, wanted []string) (map[string]string, error) {
-	if len(printed) > maxCaptured {
-		return nil, fmt.Errorf("the output has %d bytes; expected at most %d", len(printed), maxCaptured)
+func parseCaptured(output []byte, wanted []string) (map[string]string, error) {
+	if len(output) > maxCaptured {
+		return nil, fmt.Errorf("the output has %d bytes; expected at most %d", len(output), maxCaptured)
 	}
-	if !utf8.Valid(printed) || bytes.IndexByte(printed, 0) >= 0 {
+	if !utf8.Valid(output) || bytes.IndexByte(output, 0) >= 0 {
 		return nil, errors.New("the output is not text")
 	}
 	texts, err := map[string]string{}, error(nil)
-	if trimmed := bytes.TrimSpace(printed); bytes.HasPrefix(trimmed, []byte("{")) {
+	if trimmed := bytes.TrimSpace(output); bytes.HasPrefix(trimmed, []byte("{")) {
 		if json.Unmarshal(trimmed, &texts) != nil {
 			return nil, errors.New("the output is not a JSON object of strings")
 		}
-	} else if texts, err = capturedLines(string(trimmed)); err != nil {
+	} else if texts, err = parseCapturedLines(string(trimmed)); err != nil {
 		return nil, err
 	}
 	for _, name := range wanted {
@@ -107,9 +107,9 @@ func parseCaptured(printed []byte, wanted []string) (map[string]string, error) {
 	return texts, nil
 }
 
-func capturedLines(printed string) (map[string]string, error) {
+func parseCapturedLines(output string) (map[string]string, error) {
 	texts := map[string]string{}
-	for n, line := range strings.Split(printed, "\n") {
+	for n, line := range strings.Split(output, "\n") {
 		line = strings.TrimSuffix(line, "\r")
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
@@ -118,7 +118,7 @@ func capturedLines(printed string) (map[string]string, error) {
 		if !found {
 			return nil, fmt.Errorf("line %d of the output is not NAME=TEXT, and the output is not a JSON object", n+1)
 		}
-		if _, twice := texts[name]; twice {
+		if _, duplicate := texts[name]; duplicate {
 			return nil, fmt.Errorf("line %d of the output repeats a name", n+1)
 		}
 		texts[name] = text
@@ -127,9 +127,9 @@ func capturedLines(printed string) (map[string]string, error) {
 }
 
 // fillInput builds the document of a node and fills the captured secrets in.
-func (a *Activities) fillInput(ctx context.Context, work *plan.Work, w *protocol.PlanWork, with *extra) error {
+func (a *Activities) fillInput(ctx context.Context, work *plan.Work, w *protocol.PlanWork, options *commandOptions) error {
 	var err error
-	if work, err = with.reported.located(ctx, work, with.reports); err != nil {
+	if work, err = options.reported.withAddresses(ctx, work, options.reportsValues); err != nil {
 		return err
 	}
 	input := work.Input(nodeOf(w))
@@ -140,26 +140,26 @@ func (a *Activities) fillInput(ctx context.Context, work *plan.Work, w *protocol
 	for i := range input.Fragments {
 		f := &input.Fragments[i]
 		if f.Captured {
-			err = a.fillCaptured(ctx, work, f, known, with)
+			err = a.fillCaptured(ctx, work, f, known, options)
 		}
 		if f.Reported && err == nil { // after that, because reported values contain no secret
-			f.Reported, f.Content = false, with.reported.text(ctx, f.Content)
-			err = with.reported.err
+			f.Reported, f.Content = false, options.reported.text(ctx, f.Content)
+			err = options.reported.err
 		}
 		if err != nil {
 			return fmt.Errorf("input of %s for %s: %w", f.Service, f.Aggregator, err)
 		}
 	}
 	document, err := json.Marshal(input)
-	with.document = string(document)
+	options.document = string(document)
 	return err
 }
 
 // fillCaptured fills captured secrets into a fragment. known caches them by service.
-func (a *Activities) fillCaptured(ctx context.Context, work *plan.Work, f *plan.Fragment, known map[string]map[string]string, with *extra) (missing error) {
+func (a *Activities) fillCaptured(ctx context.Context, work *plan.Work, f *plan.Fragment, known map[string]map[string]string, options *commandOptions) (missing error) {
 	f.Captured = false
-	f.Content = plan.WithCaptured(f.Content, func(service, name string) string {
-		if _, have := known[service]; !have {
+	f.Content = plan.ReplaceCaptured(f.Content, func(service, name string) string {
+		if _, isCached := known[service]; !isCached {
 			texts, err := a.Captured(ctx, work.Application, work.Channel, service)
 			known[service], missing = texts, errors.Join(missing, err)
 		}
@@ -167,7 +167,7 @@ func (a *Activities) fillCaptured(ctx context.Context, work *plan.Work, f *plan.
 		if !captured {
 			missing = errors.Join(missing, fmt.Errorf("secret %s of service %s is not captured", name, service))
 		}
-		with.hidden = append(with.hidden, text)
+		options.redact = append(options.redact, text)
 		return text
 	})
 	return missing

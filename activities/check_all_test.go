@@ -14,36 +14,36 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// evaluated is a play in virtual time: what each check says, and when it was asked.
-type evaluated struct {
-	mu    sync.Mutex
-	says  map[string]func(context.Context) entities.CheckReading
-	asked map[string][]time.Duration // since the start
-	start time.Time
+// fakeChecks is a play in virtual time: what each check says, and when it was asked.
+type fakeChecks struct {
+	mu          sync.Mutex
+	results     map[string]func(context.Context) entities.CheckReading
+	evaluations map[string][]time.Duration // since the start
+	start       time.Time
 }
 
-func newEvaluated() *evaluated {
-	return &evaluated{says: map[string]func(context.Context) entities.CheckReading{}, asked: map[string][]time.Duration{}, start: time.Now()}
+func newFakeChecks() *fakeChecks {
+	return &fakeChecks{results: map[string]func(context.Context) entities.CheckReading{}, evaluations: map[string][]time.Duration{}, start: time.Now()}
 }
 
-func (j *evaluated) evaluate(ctx context.Context, e entities.Evaluation) entities.CheckReading {
+func (j *fakeChecks) evaluate(ctx context.Context, e entities.Evaluation) entities.CheckReading {
 	j.mu.Lock()
-	j.asked[e.ID] = append(j.asked[e.ID], time.Since(j.start).Round(time.Second))
-	says := j.says[e.ID]
+	j.evaluations[e.ID] = append(j.evaluations[e.ID], time.Since(j.start).Round(time.Second))
+	result := j.results[e.ID]
 	j.mu.Unlock()
-	return says(ctx)
+	return result(ctx)
 }
 
-func (j *evaluated) says1(id string, v entities.Verdict) {
+func (j *fakeChecks) setVerdict(id string, v entities.Verdict) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.says[id] = func(context.Context) entities.CheckReading { return entities.CheckReading{Verdict: v} }
+	j.results[id] = func(context.Context) entities.CheckReading { return entities.CheckReading{Verdict: v} }
 }
 
-func (j *evaluated) hangs(id string, d time.Duration, v entities.Verdict) {
+func (j *fakeChecks) setHanging(id string, d time.Duration, v entities.Verdict) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.says[id] = func(ctx context.Context) entities.CheckReading {
+	j.results[id] = func(ctx context.Context) entities.CheckReading {
 		select {
 		case <-time.After(d):
 		case <-ctx.Done():
@@ -55,57 +55,57 @@ func (j *evaluated) hangs(id string, d time.Duration, v entities.Verdict) {
 func evaluationOf(id string, known entities.Verdict, interval time.Duration) entities.Evaluation {
 	return entities.Evaluation{
 		Channel: "prod", ID: id, Kind: entities.CheckHTTP, Release: "r1", Interval: interval,
-		Known: entities.CheckReading{Verdict: known}.Digest(),
+		KnownDigest: entities.CheckReading{Verdict: known}.Digest(),
 	}
 }
 
 // Every check is evaluated at once and by its own interval; nothing new is no news.
 func TestChecksHaveTheirOwnIntervals_A7(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		j := newEvaluated()
-		j.says1("fast", entities.Wait)
-		j.says1("slow", entities.Wait)
+		j := newFakeChecks()
+		j.setVerdict("fast", entities.Wait)
+		j.setVerdict("slow", entities.Wait)
 		all := []entities.Evaluation{evaluationOf("fast", entities.Wait, 10*time.Second), evaluationOf("slow", entities.Wait, 25*time.Second)}
 		s := &schedule{}
 		for range 4 { // attempts of one activity
 			require.Empty(t, evaluateAll(t.Context(), all, s, j.evaluate))
 			time.Sleep(time.Until(s.next(all))) // virtual: the server's delay
 		}
-		require.Len(t, j.asked["fast"], 3)
-		require.Len(t, j.asked["slow"], 2)
-		require.Less(t, j.asked["fast"][2], 23*time.Second)
-		require.Empty(t, evaluateAll(t.Context(), all, &schedule{at: map[string]pace{
+		require.Len(t, j.evaluations["fast"], 3)
+		require.Len(t, j.evaluations["slow"], 2)
+		require.Less(t, j.evaluations["fast"][2], 23*time.Second)
+		require.Empty(t, evaluateAll(t.Context(), all, &schedule{backoffs: map[string]checkBackoff{
 			"prod/fast": {Next: time.Now().Add(time.Minute)}, "prod/slow": {Next: time.Now().Add(time.Minute)},
 		}}, j.evaluate))
-		require.Len(t, j.asked["fast"], 3, "none is due")
+		require.Len(t, j.evaluations["fast"], 3, "none is due")
 	})
 }
 
 // Who hangs delays no other's news, and the others go on by their own intervals meanwhile.
-func TestHungCheckDelaysNoOther_A7(t *testing.T) {
+func TestHungCheckDoesNotDelayOthers_A7(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		j := newEvaluated()
-		j.hangs("job", 5*time.Minute, entities.Wait)
-		j.says1("http", entities.Wait)
+		j := newFakeChecks()
+		j.setHanging("job", 5*time.Minute, entities.Wait)
+		j.setVerdict("http", entities.Wait)
 		all := []entities.Evaluation{evaluationOf("job", entities.Wait, time.Minute), evaluationOf("http", entities.Wait, 10*time.Second)}
 		go func() {
 			time.Sleep(65 * time.Second)
-			j.says1("http", entities.Pass)
+			j.setVerdict("http", entities.Pass)
 		}()
 		news := evaluateAll(t.Context(), all, &schedule{}, j.evaluate)
 		require.Equal(t, map[string]entities.CheckReading{"prod/http": {Verdict: entities.Pass}}, news)
 		require.Less(t, time.Since(j.start), 90*time.Second)
-		require.Greater(t, len(j.asked["http"]), 5)
-		require.Len(t, j.asked["job"], 1)
+		require.Greater(t, len(j.evaluations["http"]), 5)
+		require.Len(t, j.evaluations["job"], 1)
 	})
 }
 
-func TestCheckNewsOfAllComeTogether(t *testing.T) {
+func TestNewsOfSeveralChecksIsGathered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		j := newEvaluated()
-		j.says1("a", entities.Pass)
-		j.hangs("b", gather/2, entities.Fail)
-		j.says1("same", entities.Pass)
+		j := newFakeChecks()
+		j.setVerdict("a", entities.Pass)
+		j.setHanging("b", gatherTime/2, entities.Fail)
+		j.setVerdict("same", entities.Pass)
 		news := evaluateAll(t.Context(), []entities.Evaluation{
 			evaluationOf("a", entities.Wait, time.Minute), evaluationOf("b", "", time.Minute), evaluationOf("same", entities.Pass, time.Minute),
 		}, &schedule{}, j.evaluate)
@@ -114,7 +114,7 @@ func TestCheckNewsOfAllComeTogether(t *testing.T) {
 }
 
 // What cannot be evaluated is asked later and later, and at once as before when it can be.
-func TestErrorsAreAskedLaterAndLater_D16(t *testing.T) {
+func TestErrorsBackOff_D16(t *testing.T) {
 	s, e, now := &schedule{}, evaluationOf("q", entities.Error, 30*time.Second), time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 	after := func(reading entities.CheckReading) time.Duration { return s.evaluated(e, reading, now).Sub(now) }
 	broken := entities.CheckReading{Verdict: entities.Error}
@@ -122,13 +122,13 @@ func TestErrorsAreAskedLaterAndLater_D16(t *testing.T) {
 	require.InDelta(t, 30, first.Seconds(), 3)
 	require.Equal(t, 2*first, after(broken))
 	require.Equal(t, 4*first, after(broken))
-	require.True(t, s.erred())
+	require.True(t, s.hasErrors())
 	for range 100 {
 		require.LessOrEqual(t, after(broken), 5*time.Minute+30*time.Second)
 	}
 	require.InDelta(t, 300, after(broken).Seconds(), 30)
 	require.Equal(t, first, after(entities.CheckReading{Verdict: entities.Wait}))
-	require.False(t, s.erred())
+	require.False(t, s.hasErrors())
 	require.Equal(t, first, after(broken))
 
 	e.Interval = time.Hour
@@ -136,7 +136,7 @@ func TestErrorsAreAskedLaterAndLater_D16(t *testing.T) {
 }
 
 // What says for itself when it is to be asked again is, however soon or late.
-func TestAskedAgainWhenItSays_D24(t *testing.T) {
+func TestRetryTimeOfAReadingIsUsed_D24(t *testing.T) {
 	s, e, now := &schedule{}, evaluationOf("q", entities.Wait, 30*time.Second), time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 	for _, at := range []time.Time{now.Add(time.Second), now.Add(time.Hour)} {
 		require.Equal(t, at, s.evaluated(e, entities.CheckReading{Verdict: entities.Wait, Retry: at}, now))
@@ -144,7 +144,7 @@ func TestAskedAgainWhenItSays_D24(t *testing.T) {
 }
 
 // A calendar is not asked again and again over a weekend, but when it opens.
-func TestCalendarsAreAskedWhenTheyOpen_A20(t *testing.T) {
+func TestCalendarsAreEvaluatedWhenTheyOpen_A20(t *testing.T) {
 	s, now := &schedule{}, time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 	e := evaluationOf("office-hours", entities.Wait, 30*time.Second)
 	e.Kind = entities.CheckAllowedTimes
@@ -156,11 +156,11 @@ func TestCalendarsAreAskedWhenTheyOpen_A20(t *testing.T) {
 	require.InDelta(t, 30, s.evaluated(e, entities.CheckReading{Verdict: entities.Wait, Next: now.Add(-time.Second)}, now).Sub(now).Seconds(), 3, "already over")
 }
 
-func TestCheckThatIgnoresItsDeadlineIsLeftBehind(t *testing.T) {
+func TestCheckThatIgnoresItsDeadlineIsAbandoned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		never := make(chan struct{})
 		defer close(never)
-		r := within(t.Context(), time.Second, func(context.Context) entities.CheckReading { <-never; return entities.CheckReading{} })
+		r := evaluateWithin(t.Context(), time.Second, func(context.Context) entities.CheckReading { <-never; return entities.CheckReading{} })
 		require.Equal(t, entities.Error, r.Verdict)
 		require.Equal(t, "no answer within 1s", r.Reason)
 	})
@@ -168,23 +168,23 @@ func TestCheckThatIgnoresItsDeadlineIsLeftBehind(t *testing.T) {
 
 // The first error is news, so are the third in a row and each doubling after, whichever worker evaluates; each says how often
 // in a row, and when it is tried again.
-func TestErrorsInARowAreNews_D16(t *testing.T) {
+func TestConsecutiveErrorsAreReported_D16(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		j := newEvaluated()
-		j.says1("q", entities.Error)
+		j := newFakeChecks()
+		j.setVerdict("q", entities.Error)
 		e := evaluationOf("q", entities.Error, 10*time.Second)
-		e.Known = ""
+		e.KnownDigest = ""
 		all, s := []entities.Evaluation{e}, &schedule{}
 		var news []int
 		for tries := range 13 {
 			for _, r := range evaluateAll(t.Context(), all, s, j.evaluate) {
 				news = append(news, r.Errors)
 				require.Equal(t, s.next(all), r.Retry)
-				all[0].Known, all[0].Errors = r.Digest(), r.Errors
+				all[0].KnownDigest, all[0].Errors = r.Digest(), r.Errors
 				if s = (&schedule{}); tries < 6 { // another worker goes on, which knows no pace
 					continue
 				}
-				s.at = map[string]pace{"prod/q": {Next: r.Retry, Errors: r.Errors}}
+				s.backoffs = map[string]checkBackoff{"prod/q": {Next: r.Retry, Errors: r.Errors}}
 			}
 			time.Sleep(max(0, time.Until(s.next(all))))
 		}
@@ -193,38 +193,38 @@ func TestErrorsInARowAreNews_D16(t *testing.T) {
 }
 
 // Between two pieces of news explain knows when the next try is.
-func TestNextTryBetweenNews_D16(t *testing.T) {
+func TestNextRetryBetweenReports_D16(t *testing.T) {
 	at := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
-	require.Equal(t, at, entities.NextTry(30*time.Second, 3, at, at.Add(-time.Second)))
-	require.Equal(t, at.Add(4*time.Minute), entities.NextTry(30*time.Second, 3, at, at.Add(time.Second)), "after the fourth")
-	require.Equal(t, at.Add(9*time.Minute), entities.NextTry(30*time.Second, 3, at, at.Add(5*time.Minute)), "after the fifth, five minutes at most")
+	require.Equal(t, at, entities.NextRetry(30*time.Second, 3, at, at.Add(-time.Second)))
+	require.Equal(t, at.Add(4*time.Minute), entities.NextRetry(30*time.Second, 3, at, at.Add(time.Second)), "after the fourth")
+	require.Equal(t, at.Add(9*time.Minute), entities.NextRetry(30*time.Second, 3, at, at.Add(5*time.Minute)), "after the fifth, five minutes at most")
 }
 
 // A reason that changed is news though the verdict stays, once; the same one never is.
-func TestReasonsAreNewsOnce_A13(t *testing.T) {
+func TestChangedReasonIsReportedOnce_A13(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		j, began := newEvaluated(), time.Now()
-		j.says["api"] = func(context.Context) entities.CheckReading {
+		j, began := newFakeChecks(), time.Now()
+		j.results["api"] = func(context.Context) entities.CheckReading {
 			r := entities.CheckReading{Verdict: entities.Wait, Reason: "api is CONVERGING", At: time.Now()}
 			if time.Since(began) > 50*time.Second {
 				r.Reason = "api is DEGRADED"
 			}
 			return r
 		}
-		first := j.says["api"](t.Context())
+		first := j.results["api"](t.Context())
 		e := entities.Evaluation{
 			Channel: "prod", ID: "api", Kind: entities.CheckServiceStable, Interval: 20 * time.Second,
-			Known: first.Digest(), Said: first.Said(), SaidAt: first.At,
+			KnownDigest: first.Digest(), ReasonDigest: first.ReasonDigest(), ReasonAt: first.At,
 		}
-		var told []time.Duration
+		var reported []time.Duration
 		s := &schedule{}
 		for time.Since(began) < 5*time.Minute {
 			for _, r := range evaluateAll(t.Context(), []entities.Evaluation{e}, s, j.evaluate) {
-				told = append(told, time.Since(began).Round(20*time.Second))
-				e.Said, e.SaidAt = r.Said(), r.At
+				reported = append(reported, time.Since(began).Round(20*time.Second))
+				e.ReasonDigest, e.ReasonAt = r.ReasonDigest(), r.At
 			}
 			time.Sleep(max(time.Until(s.next([]entities.Evaluation{e})), time.Second))
 		}
-		require.Equal(t, []time.Duration{time.Minute}, told)
+		require.Equal(t, []time.Duration{time.Minute}, reported)
 	})
 }

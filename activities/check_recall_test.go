@@ -12,17 +12,17 @@ import (
 
 // A check that has news each time keeps no slow one from being evaluated, nor has others asked
 // more often than they say.
-func TestFlippingCheckKeepsNobodyFromBeingEvaluated_A7(t *testing.T) {
+func TestFlippingCheckDoesNotStarveOthers_A7(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		j := newEvaluated()
-		j.says1("steady", entities.Pass)
-		j.hangs("slow", 5*time.Second, entities.Fail)
+		j := newFakeChecks()
+		j.setVerdict("steady", entities.Pass)
+		j.setHanging("slow", 5*time.Second, entities.Fail)
 		flips := map[bool]entities.Verdict{true: entities.Pass, false: entities.Wait}
 		known := map[string]entities.Verdict{}
-		var memory recall
+		var cache scheduleCache
 		var reported time.Duration
 		for n := range 40 {
-			j.says1("flip", flips[n%2 == 0])
+			j.setVerdict("flip", flips[n%2 == 0])
 			var all []entities.Evaluation
 			for _, id := range []string{"flip", "steady", "slow"} {
 				interval := time.Minute
@@ -31,12 +31,12 @@ func TestFlippingCheckKeepsNobodyFromBeingEvaluated_A7(t *testing.T) {
 				}
 				e := evaluationOf(id, known[id], interval)
 				if known[id] == "" {
-					e.Known = ""
+					e.KnownDigest = ""
 				}
 				all = append(all, e)
 			}
 			s := &schedule{}
-			memory.take("s", all, s, time.Now())
+			cache.restore("s", all, s, time.Now())
 			time.Sleep(max(0, time.Until(s.next(all)))) // virtual: the server's delay
 			for key, reading := range evaluateAll(t.Context(), all, s, j.evaluate) {
 				known[key[len("prod/"):]] = reading.Verdict
@@ -44,17 +44,17 @@ func TestFlippingCheckKeepsNobodyFromBeingEvaluated_A7(t *testing.T) {
 					reported = time.Since(j.start)
 				}
 			}
-			memory.keep("s", all, s, time.Now())
+			cache.save("s", all, s, time.Now())
 		}
 		require.Equal(t, entities.Fail, known["slow"], "it was evaluated")
 		require.Less(t, reported, 20*time.Second)
-		require.LessOrEqual(t, len(j.asked["steady"]), 2+int(time.Since(j.start)/(50*time.Second)), "at its own interval")
-		require.Greater(t, len(j.asked["flip"]), 30)
+		require.LessOrEqual(t, len(j.evaluations["steady"]), 2+int(time.Since(j.start)/(50*time.Second)), "at its own interval")
+		require.Greater(t, len(j.evaluations["flip"]), 30)
 	})
 }
 
 // What is asked now must be what was asked then, and a moment ago: else it is due at once.
-func TestRecallForgets(t *testing.T) {
+func TestSavedScheduleExpires(t *testing.T) {
 	now := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 	e := evaluationOf("q", entities.Pass, time.Minute)
 	later := now.Add(time.Minute)
@@ -64,22 +64,22 @@ func TestRecallForgets(t *testing.T) {
 		want   time.Time
 	}{
 		"unchanged":   {func(*entities.Evaluation) {}, now.Add(time.Second), later},
-		"news":        {func(e *entities.Evaluation) { e.Known = "FAIL" }, now.Add(time.Second), later},
-		"not known":   {func(e *entities.Evaluation) { e.Known = "" }, now.Add(time.Second), time.Time{}},
+		"news":        {func(e *entities.Evaluation) { e.KnownDigest = "FAIL" }, now.Add(time.Second), later},
+		"not known":   {func(e *entities.Evaluation) { e.KnownDigest = "" }, now.Add(time.Second), time.Time{}},
 		"new rule":    {func(e *entities.Evaluation) { e.Definition = "other" }, now.Add(time.Second), time.Time{}},
 		"new release": {func(e *entities.Evaluation) { e.Release = "r2" }, now.Add(time.Second), time.Time{}},
 		"expired":     {func(*entities.Evaluation) {}, now.Add(time.Hour), time.Time{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var memory recall
-			memory.keep("s", []entities.Evaluation{e}, &schedule{at: map[string]pace{e.Key(): {Next: later}}}, now)
-			asked, s := e, &schedule{}
-			c.change(&asked)
-			memory.take("s", []entities.Evaluation{asked}, s, c.at)
-			require.Equal(t, c.want, s.due(asked))
-			again := &schedule{}
-			memory.take("s", []entities.Evaluation{e}, again, c.at)
-			require.True(t, again.due(e).IsZero(), "restored only once")
+			var cache scheduleCache
+			cache.save("s", []entities.Evaluation{e}, &schedule{backoffs: map[string]checkBackoff{e.Key(): {Next: later}}}, now)
+			changed, s := e, &schedule{}
+			c.change(&changed)
+			cache.restore("s", []entities.Evaluation{changed}, s, c.at)
+			require.Equal(t, c.want, s.due(changed))
+			second := &schedule{}
+			cache.restore("s", []entities.Evaluation{e}, second, c.at)
+			require.True(t, second.due(e).IsZero(), "restored only once")
 		})
 	}
 }

@@ -17,15 +17,15 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// asking keeps a definition and returns an evaluation by it.
-func (a *Activities) asking(t *testing.T, d entities.CheckDefinition, known entities.Verdict) entities.Evaluation {
+// storeCheck keeps a definition and returns an evaluation by it.
+func (a *Activities) storeCheck(t *testing.T, d entities.CheckDefinition, known entities.Verdict) entities.Evaluation {
 	t.Helper()
 	d.Application, d.Service, d.Channel = "shop", "web", "prod"
 	digest, err := a.Store.PutCheck(t.Context(), d)
 	require.NoError(t, err)
 	return entities.Evaluation{
 		Channel: "prod", ID: d.ID, Kind: d.Kind, Definition: digest, Release: "r1", FullVersion: "v1",
-		Known: entities.CheckReading{Verdict: known}.Digest(), Interval: 20 * time.Second,
+		KnownDigest: entities.CheckReading{Verdict: known}.Digest(), Interval: 20 * time.Second,
 	}
 }
 
@@ -45,33 +45,33 @@ func TestCheckCompletesWithNews(t *testing.T) {
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(int(status.Load())) }))
 	defer web.Close()
 	a := newActivities(t, &server{})
-	up := a.asking(t, httpGate("up", web.URL), "")
+	up := a.storeCheck(t, httpGate("up", web.URL), "")
 	answer, _, err := run[protocol.CheckAnswer](t, a.Check, checkRequest(up))
 	require.NoError(t, err)
 	require.Equal(t, entities.Pass, answer.Readings["prod/up"].Verdict, "%v", answer)
 
-	up.Known = answer.Readings["prod/up"].Digest()
-	always := a.asking(t, entities.CheckDefinition{ID: "never", Kind: entities.CheckAlways, Always: &entities.AlwaysCheck{Verdict: entities.Wait}}, entities.Wait)
+	up.KnownDigest = answer.Readings["prod/up"].Digest()
+	always := a.storeCheck(t, entities.CheckDefinition{ID: "never", Kind: entities.CheckAlways, Always: &entities.AlwaysCheck{Verdict: entities.Wait}}, entities.Wait)
 	_, beats, err := run[protocol.CheckAnswer](t, a.Check, checkRequest(up, always))
 	app := applicationError(t, err)
 	require.Equal(t, protocol.ErrUnchanged, app.Type())
 	require.Equal(t, temporal.ApplicationErrorCategoryBenign, app.Category())
 	require.InDelta(t, 20, app.NextRetryDelay().Seconds(), 2.5)
-	var paces map[string]pace
+	var paces map[string]checkBackoff
 	require.NoError(t, beats[len(beats)-1].Get(&paces))
 	require.Equal(t, []string{"prod/never", "prod/up"}, slices.Sorted(maps.Keys(paces)))
 
 	status.Store(http.StatusTeapot)
 	_, _, err = run[protocol.CheckAnswer](t, a.Check, checkRequest(up, always), paces)
 	require.Equal(t, protocol.ErrUnchanged, applicationError(t, err).Type(), "not due yet")
-	paces["prod/up"] = pace{}
+	paces["prod/up"] = checkBackoff{}
 	answer, _, err = run[protocol.CheckAnswer](t, a.Check, checkRequest(up, always), paces)
 	require.NoError(t, err)
 	require.Len(t, answer.Readings, 1)
 }
 
 // A preflight answers about every check; what cannot be evaluated is an ERROR.
-func TestPreflightAnswersAboutEveryCheck_A10_D16(t *testing.T) {
+func TestPreflightEvaluatesEveryCheck_A10_D16(t *testing.T) {
 	t.Setenv("CHECK_TOKEN", "hunter2hunter2")
 	web := httptest.NewServer(http.NotFoundHandler())
 	web.Close()
@@ -83,18 +83,18 @@ func TestPreflightAnswersAboutEveryCheck_A10_D16(t *testing.T) {
 			Command: entities.Command{Argv: argv, Timeout: 100 * time.Millisecond}, Env: map[string]entities.Value{"TOKEN": {WorkerEnv: "CHECK_TOKEN"}},
 		}}
 	}
-	gone := a.asking(t, httpGate("gone", web.URL), entities.Pass)
-	gone.Definition = strings.Repeat("0", 64)
-	gone.ID = "lost"
+	undefined := a.storeCheck(t, httpGate("gone", web.URL), entities.Pass)
+	undefined.Definition = strings.Repeat("0", 64)
+	undefined.ID = "lost"
 	answer, _, err := run[protocol.CheckAnswer](t, a.Preflight, checkRequest(
-		a.asking(t, httpGate("down", web.URL), ""),
-		a.asking(t, run1("pass", "sh", "-c", "echo ${{ version }} has $TOKEN"), entities.Pass),
-		a.asking(t, run1("fail", "sh", "-c", "echo no; exit 3"), entities.Fail),
-		a.asking(t, entities.CheckDefinition{ID: "cel", Kind: entities.CheckCEL, CEL: &entities.CELCheck{Expression: `release.by == "ci"`}}, ""),
-		a.asking(t, run1("hung", "sleep", "60"), entities.Pass),
-		a.asking(t, entities.CheckDefinition{ID: "other", Kind: entities.CheckServiceStable, Dependency: &entities.Dependency{Service: "api"}}, ""),
-		a.asking(t, entities.CheckDefinition{ID: "odd", Kind: "odd"}, ""),
-		gone,
+		a.storeCheck(t, httpGate("down", web.URL), ""),
+		a.storeCheck(t, run1("pass", "sh", "-c", "echo ${{ version }} has $TOKEN"), entities.Pass),
+		a.storeCheck(t, run1("fail", "sh", "-c", "echo no; exit 3"), entities.Fail),
+		a.storeCheck(t, entities.CheckDefinition{ID: "cel", Kind: entities.CheckCEL, CEL: &entities.CELCheck{Expression: `release.by == "ci"`}}, ""),
+		a.storeCheck(t, run1("hung", "sleep", "60"), entities.Pass),
+		a.storeCheck(t, entities.CheckDefinition{ID: "other", Kind: entities.CheckServiceStable, Dependency: &entities.Dependency{Service: "api"}}, ""),
+		a.storeCheck(t, entities.CheckDefinition{ID: "odd", Kind: "odd"}, ""),
+		undefined,
 	))
 	require.NoError(t, err)
 	verdicts := map[string]entities.Verdict{}
@@ -111,15 +111,15 @@ func TestPreflightAnswersAboutEveryCheck_A10_D16(t *testing.T) {
 	require.Contains(t, answer.Readings["prod/lost"].Reason, "cannot read its definition: the store has no checks/")
 }
 
-func TestChecksSayHowLongTheyMayTake(t *testing.T) {
+func TestCheckTimeouts(t *testing.T) {
 	command := func(timeout time.Duration, job *entities.CommandJob) entities.CheckDefinition {
 		return entities.CheckDefinition{Command: &entities.CheckRun{Command: entities.Command{Timeout: timeout}, Job: job}}
 	}
-	require.Equal(t, 10*time.Second, limitOf(entities.CheckDefinition{}))
-	require.Equal(t, 3*time.Second, limitOf(entities.CheckDefinition{HTTP: &entities.HTTPCheck{Timeout: 3 * time.Second}}))
-	require.Equal(t, 35*time.Second, limitOf(command(0, nil)))
-	require.Equal(t, 5*time.Minute+5*time.Second, limitOf(command(0, &entities.CommandJob{})))
-	require.Equal(t, 5*time.Minute+5*time.Second, limitOf(entities.CheckDefinition{Command: &entities.CheckRun{Task: &entities.CommandTask{}}}))
-	require.Equal(t, 65*time.Second, limitOf(command(time.Minute, nil)))
-	require.Equal(t, 10*time.Minute, limitOf(command(time.Hour, nil)))
+	require.Equal(t, 10*time.Second, checkTimeout(entities.CheckDefinition{}))
+	require.Equal(t, 3*time.Second, checkTimeout(entities.CheckDefinition{HTTP: &entities.HTTPCheck{Timeout: 3 * time.Second}}))
+	require.Equal(t, 35*time.Second, checkTimeout(command(0, nil)))
+	require.Equal(t, 5*time.Minute+5*time.Second, checkTimeout(command(0, &entities.CommandJob{})))
+	require.Equal(t, 5*time.Minute+5*time.Second, checkTimeout(entities.CheckDefinition{Command: &entities.CheckRun{Task: &entities.CommandTask{}}}))
+	require.Equal(t, 65*time.Second, checkTimeout(command(time.Minute, nil)))
+	require.Equal(t, 10*time.Minute, checkTimeout(command(time.Hour, nil)))
 }

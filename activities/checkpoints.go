@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// checkpointAgain is the retry delay after a failed write.
-	checkpointAgain = 5 * time.Second
+	// checkpointRetryDelay is the retry delay after a failed write.
+	checkpointRetryDelay = 5 * time.Second
 	// checkpointWriters is the number of concurrent writes.
 	checkpointWriters = 4
 	checkpointTimeout = 30 * time.Second
-	// checkpointLate is how long a write takes at most while the store is available.
-	checkpointLate = 2 * time.Second
+	// checkpointWriteLimit is how long a write takes at most while the store is available.
+	checkpointWriteLimit = 2 * time.Second
 )
 
 // Checkpoints writes checkpoints of this worker's workflows to the store, each soon after its workflow task, and only the newest of a
@@ -30,26 +30,26 @@ type Checkpoints struct {
 	// Metrics counts the writes. Nil: no metrics.
 	Metrics client.MetricsHandler
 
-	mu      sync.Mutex
-	changed *sync.Cond
-	newest  map[string]taken     // by workflow id: checkpoints to write
-	queue   []string             // workflow ids of newest that are ready to be written
-	resting map[string]bool      // being written, or waiting after a failed write
-	since   map[string]time.Time // by workflow id: time of the oldest checkpoint that may not be in the store
-	away    bool                 // the last request to the store failed
-	closing bool
-	writers sync.WaitGroup
+	mu           sync.Mutex
+	changed      *sync.Cond
+	pending      map[string]pendingCheckpoint // by workflow id: checkpoints to write
+	queue        []string                     // workflow ids of pending that are ready to be written
+	busy         map[string]bool              // being written, or waiting after a failed write
+	pendingSince map[string]time.Time         // by workflow id: time of the oldest checkpoint that may not be in the store
+	storeFailed  bool                         // the last request to the store failed
+	closing      bool
+	writers      sync.WaitGroup
 }
 
-// taken is a checkpoint without its state, and the state as JSON.
-type taken struct {
+// pendingCheckpoint is a checkpoint without its state, and the state as JSON.
+type pendingCheckpoint struct {
 	protocol.Checkpoint
 	plain []byte
 }
 
 // NewCheckpoints returns Checkpoints that run until Close.
 func NewCheckpoints(s *store.Store) *Checkpoints {
-	c := &Checkpoints{store: s, newest: map[string]taken{}, resting: map[string]bool{}, since: map[string]time.Time{}}
+	c := &Checkpoints{store: s, pending: map[string]pendingCheckpoint{}, busy: map[string]bool{}, pendingSince: map[string]time.Time{}}
 	c.changed = sync.NewCond(&c.mu)
 	for range checkpointWriters {
 		c.writers.Go(c.write)
@@ -61,15 +61,15 @@ func NewCheckpoints(s *store.Store) *Checkpoints {
 func (c *Checkpoints) Take(checkpoint protocol.Checkpoint, state []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	before, waits := c.newest[checkpoint.ID]
-	if waits && before.Newer(&checkpoint) {
+	before, queued := c.pending[checkpoint.ID]
+	if queued && before.Newer(&checkpoint) {
 		return
 	}
-	c.newest[checkpoint.ID] = taken{checkpoint, state}
-	if _, known := c.since[checkpoint.ID]; !known {
-		c.since[checkpoint.ID] = time.Now()
+	c.pending[checkpoint.ID] = pendingCheckpoint{checkpoint, state}
+	if _, known := c.pendingSince[checkpoint.ID]; !known {
+		c.pendingSince[checkpoint.ID] = time.Now()
 	}
-	if !waits && !c.resting[checkpoint.ID] {
+	if !queued && !c.busy[checkpoint.ID] {
 		c.enqueue(checkpoint.ID)
 	}
 }
@@ -94,40 +94,40 @@ func (c *Checkpoints) write() {
 		}
 		id := c.queue[0]
 		c.queue = c.queue[1:]
-		one := c.newest[id]
-		delete(c.newest, id)
-		c.resting[id] = true
+		next := c.pending[id]
+		delete(c.pending, id)
+		c.busy[id] = true
 		c.mu.Unlock()
-		err := c.put(one, &packer)
+		err := c.put(next, &packer)
 		c.mu.Lock()
-		c.away = err != nil
+		c.storeFailed = err != nil
 		c.count(err)
 		if err == nil {
-			if _, newer := c.newest[id]; !newer {
-				delete(c.since, id)
+			if _, newer := c.pending[id]; !newer {
+				delete(c.pendingSince, id)
 			}
-			c.rested(id)
+			c.release(id)
 			continue
 		}
 		slog.Warn("checkpoint not stored; retrying", "workflow", id, "error", err)
-		if _, newer := c.newest[id]; !newer {
-			c.newest[id] = one
+		if _, newer := c.pending[id]; !newer {
+			c.pending[id] = next
 		}
-		time.AfterFunc(checkpointAgain, func() {
+		time.AfterFunc(checkpointRetryDelay, func() {
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			c.rested(id)
+			c.release(id)
 		})
 	}
 }
 
-func (c *Checkpoints) put(one taken, packer *protocol.Packer) (err error) {
+func (c *Checkpoints) put(checkpoint pendingCheckpoint, packer *protocol.Packer) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), checkpointTimeout)
 	defer cancel()
-	if one.State, err = packer.Pack(one.plain); err != nil {
+	if checkpoint.State, err = packer.Pack(checkpoint.plain); err != nil {
 		return err
 	}
-	return c.store.PutCheckpoint(ctx, one.Checkpoint)
+	return c.store.PutCheckpoint(ctx, checkpoint.Checkpoint)
 }
 
 // count counts a write and its result. The caller holds the lock.
@@ -140,13 +140,13 @@ func (c *Checkpoints) count(err error) {
 		outcome = "failed"
 	}
 	c.Metrics.WithTags(labels{"outcome": outcome}).Counter(metricCheckpoints).Inc(1)
-	c.Metrics.Gauge(metricUnkept).Update(float64(len(c.newest)))
+	c.Metrics.Gauge(metricCheckpointsWaiting).Update(float64(len(c.pending)))
 }
 
-// rested allows the next write for a workflow. The caller holds the lock.
-func (c *Checkpoints) rested(id string) {
-	delete(c.resting, id)
-	if _, waits := c.newest[id]; waits && !c.closing {
+// release allows the next write for a workflow. The caller holds the lock.
+func (c *Checkpoints) release(id string) {
+	delete(c.busy, id)
+	if _, queued := c.pending[id]; queued && !c.closing {
 		c.enqueue(id)
 	}
 }
@@ -155,7 +155,7 @@ func (c *Checkpoints) rested(id string) {
 func (c *Checkpoints) KeptUpTo(now time.Time) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, since := range c.since {
+	for _, since := range c.pendingSince {
 		if since.Before(now) {
 			now = since
 		}
@@ -163,31 +163,31 @@ func (c *Checkpoints) KeptUpTo(now time.Time) time.Time {
 	return now
 }
 
-// Saw records whether the store answered another part of this worker.
-func (c *Checkpoints) Saw(err error) {
+// RecordStoreResult records whether the store answered another part of this worker.
+func (c *Checkpoints) RecordStoreResult(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.away = err != nil
+	c.storeFailed = err != nil
 }
 
-// Away implements workflows.Watcher. It reports whether the last request of this worker to the store failed, or a write takes too long.
-func (c *Checkpoints) Away() bool {
+// StoreUnavailable implements workflows.StoreHealth. It reports whether the last request of this worker to the store failed, or a write takes too long.
+func (c *Checkpoints) StoreUnavailable() bool {
 	now := time.Now()
-	late := now.Sub(c.KeptUpTo(now)) > checkpointLate
+	overdue := now.Sub(c.KeptUpTo(now)) > checkpointWriteLimit
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.away || late
+	return c.storeFailed || overdue
 }
 
 // Close makes a last attempt to write pending checkpoints and stops. It reports whether all of them are in the store.
-func (c *Checkpoints) Close() (all bool) {
+func (c *Checkpoints) Close() (complete bool) {
 	c.mu.Lock()
 	c.closing = true
 	queued := map[string]bool{}
 	for _, id := range c.queue {
 		queued[id] = true
 	}
-	for id := range c.newest {
+	for id := range c.pending {
 		if !queued[id] {
 			c.queue = append(c.queue, id)
 		}
@@ -195,5 +195,5 @@ func (c *Checkpoints) Close() (all bool) {
 	c.changed.Broadcast()
 	c.mu.Unlock()
 	c.writers.Wait()
-	return len(c.since) == 0
+	return len(c.pendingSince) == 0
 }

@@ -36,7 +36,7 @@ func TestDamagedPayloadIsRenderedAgain(t *testing.T) {
 	answer, err := open().Prepare(ctx, request)
 	require.NoError(t, err)
 	digest := answer.Payloads[id].Digest
-	in := runtimes.Instance{Owner: runtimes.Owner{Application: "shop", Service: "routes", ID: id}, FullVersion: "r1"}
+	in := runtimes.Request{Owner: runtimes.Owner{Application: "shop", Service: "routes", ID: id}, FullVersion: "r1"}
 	want, err := open().payload(ctx, in, digest)
 	require.NoError(t, err)
 	file := filepath.Join(dir, "payloads", digest)
@@ -74,7 +74,7 @@ func TestDamagedPayloadIsRenderedAgain(t *testing.T) {
 }
 
 // A version means what it was rendered to when it was first named, even where a version of Converge would render it otherwise by now.
-func TestKnownVersionKeepsWhatItWasRenderedTo_B3_D4(t *testing.T) {
+func TestKnownVersionKeepsItsPayload_B3_D4(t *testing.T) {
 	dir, ctx := t.TempDir(), t.Context()
 	s, err := store.Open(ctx, dir)
 	require.NoError(t, err)
@@ -111,7 +111,7 @@ func TestKnownVersionKeepsWhatItWasRenderedTo_B3_D4(t *testing.T) {
 }
 
 // Rules that are damaged are no outage: whoever knew none would let everybody pass meanwhile (F4).
-func TestDamagedRulesAreToldFromAnOutage_F4(t *testing.T) {
+func TestDamagedRulesDifferFromAnOutage_F4(t *testing.T) {
 	dir, ctx := t.TempDir(), t.Context()
 	s, err := store.Open(ctx, dir)
 	require.NoError(t, err)
@@ -124,16 +124,16 @@ func TestDamagedRulesAreToldFromAnOutage_F4(t *testing.T) {
 	require.Len(t, records, 1)
 	require.NoError(t, os.WriteFile(records[0], []byte(`{"number":`), 0o600))
 
-	again, err := store.Open(ctx, dir)
+	reopened, err := store.Open(ctx, dir)
 	require.NoError(t, err)
-	a = New(again, nil, nil)
+	a = New(reopened, nil, nil)
 	t.Cleanup(a.Close)
-	for name, ask := range map[string]func() error{
+	for name, call := range map[string]func() error{
 		"read": func() error { _, err := a.Rules(ctx, protocol.RulesRequest{}); return err },
 		"set":  func() error { _, err := a.Configure(ctx, protocol.Rules{Number: 1}); return err },
 	} {
 		var app *temporal.ApplicationError
-		require.True(t, errors.As(ask(), &app), name)
+		require.True(t, errors.As(call(), &app), name)
 		require.Equal(t, protocol.ErrDamaged, app.Type(), name)
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 // decrypt decrypts the SOPS-encrypted objects of an instance, only for a runtime that is about to get them. A missing key is not a
 // permanent error, because a worker may get it later.
-func (a *Activities) decrypt(in *runtimes.Instance) error {
+func (a *Activities) decrypt(in *runtimes.Request) error {
 	if in.Payload == nil || in.Payload.Bundled() == nil {
 		return nil
 	}

@@ -17,8 +17,8 @@ import (
 
 // This file drains a runtime and restores it (A16).
 
-// drainEvery is the least time between two checks of the services' progress. If the queries are slow, it is four times their duration.
-const drainEvery = time.Second
+// drainInterval is the least time between two checks of the services' progress. If the queries are slow, it is four times their duration.
+const drainInterval = time.Second
 
 // Drain notifies the services whose turn it is to leave a runtime, or to come back. It returns when the turns differ from those in the
 // request. The turns are stored where services read them (InForce, LoadSpec, Adopt). A service with outdated turns is notified again.
@@ -27,37 +27,37 @@ func (a *Activities) Drain(ctx context.Context, r protocol.AnnouncePause) (proto
 	if r.Runtime == "" || r.Pause == nil || r.Pause.Drain == nil {
 		return protocol.DrainAnswer{}, refuse("drain of runtime %q: expected a runtime and its drain", r.Runtime)
 	}
-	beating, stop := context.WithCancel(ctx)
+	heartbeatCtx, stop := context.WithCancel(ctx)
 	defer stop()
-	go heartbeats(beating, nil)
+	go sendHeartbeats(heartbeatCtx, nil)
 	r, err := a.withTurns(ctx, r)
 	if err != nil {
 		return protocol.DrainAnswer{}, err
 	}
-	before, kept := entities.DigestOf(r.Pause.Drain), ""
+	before, stored := entities.DigestOf(r.Pause.Drain), ""
 	for {
 		began := time.Now()
-		placed, err := Placed(ctx, a.Client)
+		placed, err := Placements(ctx, a.Client)
 		if err != nil {
 			return protocol.DrainAnswer{}, err
 		}
 		next := drain.Next(r.Runtime, *r.Pause.Drain, placed)
 		pause, now := *r.Pause, entities.DigestOf(&next)
 		pause.Drain = &next
-		if now != kept {
+		if now != stored {
 			if err := a.Store.PutPause(ctx, "", protocol.ScopePause{Scope: r.Scope, Pause: &pause}); err != nil {
 				return protocol.DrainAnswer{}, err
 			}
-			a.holds.forget()
-			kept = now
+			a.pauses.reset()
+			stored = now
 		}
-		if err := a.tellTurns(ctx, r.Scope, &pause, placed); err != nil {
+		if err := a.notifyTurns(ctx, r.Scope, &pause, placed); err != nil {
 			return protocol.DrainAnswer{}, err
 		}
 		if now != before {
-			return left(ctx, a, protocol.DrainAnswer{Drain: next}, nil)
+			return spillIfLarge(ctx, a, protocol.DrainAnswer{Drain: next}, nil)
 		}
-		if err := pauseFor(ctx, max(drainEvery, 4*time.Since(began))); err != nil {
+		if err := sleep(ctx, max(drainInterval, 4*time.Since(began))); err != nil {
 			return protocol.DrainAnswer{}, err
 		}
 	}
@@ -65,18 +65,18 @@ func (a *Activities) Drain(ctx context.Context, r protocol.AnnouncePause) (proto
 
 // withTurns reads the turns of a drain that were spilled to the store.
 func (a *Activities) withTurns(ctx context.Context, r protocol.AnnouncePause) (protocol.AnnouncePause, error) {
-	if r.Turns == "" || r.Pause == nil || r.Pause.Drain == nil {
+	if r.PermitsDigest == "" || r.Pause == nil || r.Pause.Drain == nil {
 		return r, nil
 	}
-	packed, err := a.Store.State(ctx, r.Turns)
+	packed, err := a.Store.State(ctx, r.PermitsDigest)
 	if err == nil {
-		err = protocol.Packed(packed).Unpack(&r.Pause.Drain.Turns)
+		err = protocol.Packed(packed).Unpack(&r.Pause.Drain.Permits)
 	}
 	return r, err
 }
 
-// pauseFor waits for a duration or until ctx ends.
-func pauseFor(ctx context.Context, d time.Duration) error {
+// sleep waits for a duration or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -87,15 +87,15 @@ func pauseFor(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// tellTurns signals the services with outdated turns. A failed signal is repeated later.
-func (a *Activities) tellTurns(ctx context.Context, scope string, pause *entities.Pause, placed []protocol.Placed) error {
+// notifyTurns signals the services with outdated turns. A failed signal is repeated later.
+func (a *Activities) notifyTurns(ctx context.Context, scope string, pause *entities.Pause, placed []protocol.Placement) error {
 	for n := range placed {
 		s := &placed[n]
-		if s.Err != "" || knows(s, scope, pause) {
+		if s.Err != "" || isUpToDate(s, scope, pause) {
 			continue
 		}
-		limited, cancel := context.WithTimeout(ctx, reachWithin)
-		err := present(a.Client.SignalWorkflow(limited, s.Service, "", protocol.SignalScopePause, protocol.ScopePause{Scope: scope, Pause: pause.Own(s.Service)}))
+		sendCtx, cancel := context.WithTimeout(ctx, sendTimeout)
+		err := ignoreNotFound(a.Client.SignalWorkflow(sendCtx, s.Service, "", protocol.SignalScopePause, protocol.ScopePause{Scope: scope, Pause: pause.WithOwnPermit(s.Service)}))
 		cancel()
 		if err != nil && ctx.Err() != nil {
 			return ctx.Err()
@@ -104,73 +104,73 @@ func (a *Activities) tellTurns(ctx context.Context, scope string, pause *entitie
 	return nil
 }
 
-// knows reports whether a service has its current turn of a drain, or is not affected by it.
-func knows(s *protocol.Placed, scope string, pause *entities.Pause) bool {
-	var told *entities.Pause
+// isUpToDate reports whether a service has its current turn of a drain, or is not affected by it.
+func isUpToDate(s *protocol.Placement, scope string, pause *entities.Pause) bool {
+	var received *entities.Pause
 	for n := range s.Drains {
 		if s.Drains[n].Scope == scope {
-			told = &s.Drains[n]
+			received = &s.Drains[n]
 		}
 	}
-	here := false
+	affected := false
 	for _, i := range s.Instances {
-		here = here || entities.ScopeRuntime+i.Runtime == scope
+		affected = affected || entities.ScopeRuntime+i.Runtime == scope
 	}
-	meant := pause.For(s.Service)
+	expected := pause.ForService(s.Service)
 	switch {
-	case !here && told == nil:
+	case !affected && received == nil:
 		return true
-	case meant == nil || told == nil:
-		return meant == nil && told == nil
+	case expected == nil || received == nil:
+		return expected == nil && received == nil
 	}
-	return told.At.Equal(meant.At) && entities.DigestOf(told.Drain) == entities.DigestOf(meant.Drain)
+	return received.At.Equal(expected.At) && entities.DigestOf(received.Drain) == entities.DigestOf(expected.Drain)
 }
 
 // Alone returns the channels that would have no runtime left. A service that does not answer is an error.
 func (a *Activities) Alone(ctx context.Context, r protocol.AloneRequest) (protocol.AloneAnswer, error) {
-	placed, err := Placed(ctx, a.Client)
+	placed, err := Placements(ctx, a.Client)
 	for n := range placed {
 		if placed[n].Err != "" {
 			err = errors.Join(err, fmt.Errorf("%s: %s", protocol.ShortID(placed[n].Service), placed[n].Err))
 		}
 	}
-	return protocol.AloneAnswer{Alone: drain.Alone(r.Runtime, placed)}, err
+	return protocol.AloneAnswer{Alone: drain.OnlyOn(r.Runtime, placed)}, err
 }
 
-// Placed queries the placement of all running services, in order of their workflow ids. An error of a service takes the place of its
+// Placements queries the placement of all running services, in order of their workflow ids. An error of a service takes the place of its
 // answer.
-func Placed(ctx context.Context, c client.Client) ([]protocol.Placed, error) {
-	ids, err := (&Activities{Client: c}).running(ctx, "")
+func Placements(ctx context.Context, c client.Client) ([]protocol.Placement, error) {
+	ids, err := (&Activities{Client: c}).runningServices(ctx, "")
 	if err != nil {
 		return nil, err
 	}
-	all := make([]protocol.Placed, len(ids))
-	atOnce(len(ids), func(n int) { all[n] = placedOf(ctx, c, ids[n]) })
+	all := make([]protocol.Placement, len(ids))
+	forEach(len(ids), func(n int) { all[n] = placementOf(ctx, c, ids[n]) })
 	return all, ctx.Err()
 }
 
-// atOnce calls ask for each of the services, a limited number concurrently.
-func atOnce(services int, ask func(n int)) {
-	var asking sync.WaitGroup
-	room := make(chan struct{}, reachAtOnce)
+// forEach makes a call for each of the services, a limited number concurrently.
+func forEach(services int, call func(n int)) {
+	var calls sync.WaitGroup
+	slots := make(chan struct{}, sendConcurrency)
 	for n := range services {
-		room <- struct{}{}
-		asking.Go(func() {
-			defer func() { <-room }()
-			ask(n)
+		slots <- struct{}{}
+		calls.Go(func() {
+			defer func() { <-slots }()
+			call(n)
 		})
 	}
-	asking.Wait()
+	calls.Wait()
 }
 
-func placedOf(ctx context.Context, c client.Client, id string) protocol.Placed {
-	out := protocol.Placed{Service: id}
-	err := services{&Activities{Client: c}}.askInParts(ctx, id, &out, protocol.QueryPlaced)
+func placementOf(ctx context.Context, c client.Client, id string) protocol.Placement {
+	out := protocol.Placement{Service: id}
+	err := services{&Activities{Client: c}}.queryInParts(ctx, id, &out, protocol.QueryPlaced)
 	if errors.Is(err, checks.ErrNoService) {
-		return protocol.Placed{Service: id} // it has ended in the meantime
+		return protocol.Placement{Service: id} // it has ended in the meantime
 	}
 	if err != nil {
-		return protocol.Placed{Service: id, Err: err.Error()}
+		return protocol.Placement{Service: id, Err: err.Error()}
 	}
 	return out
 }

@@ -20,57 +20,57 @@ import (
 //
 // The zero value is ready. Nil has no records: each attempt waits for its first heartbeat.
 type Eager struct {
-	mu    sync.Mutex
-	asked map[string]time.Time // request times, by task token
+	mu        sync.Mutex
+	requested map[string]time.Time // request times, by task token
 }
 
 // DialOption adds the recording to a connection.
 func (e *Eager) DialOption() grpc.DialOption {
 	return grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, request, reply any, c *grpc.ClientConn, invoke grpc.UnaryInvoker, o ...grpc.CallOption) error {
-		asked := time.Now()
+		requested := time.Now()
 		err := invoke(ctx, method, request, reply, c, o...)
 		if answer, ok := reply.(*workflowservice.RespondWorkflowTaskCompletedResponse); ok && err == nil {
-			e.note(answer, asked)
+			e.record(answer, requested)
 		}
 		return err
 	})
 }
 
-// outside are the activities that make external changes.
-var outside = []string{protocol.ActivityApply, protocol.ActivityRemove, protocol.ActivityExtension}
+// writeActivities are the activities that make external changes.
+var writeActivities = []string{protocol.ActivityApply, protocol.ActivityRemove, protocol.ActivityExtension}
 
-func (e *Eager) note(answer *workflowservice.RespondWorkflowTaskCompletedResponse, asked time.Time) {
+func (e *Eager) record(answer *workflowservice.RespondWorkflowTaskCompletedResponse, requested time.Time) {
 	for _, task := range answer.GetActivityTasks() {
-		if slices.Contains(outside, task.GetActivityType().GetName()) {
-			e.add(string(task.GetTaskToken()), asked)
+		if slices.Contains(writeActivities, task.GetActivityType().GetName()) {
+			e.add(string(task.GetTaskToken()), requested)
 		}
 	}
 }
 
 // add records a request time. It drops old records of activities that never started, because their workflows had ended or the worker
 // stops.
-func (e *Eager) add(token string, asked time.Time) {
+func (e *Eager) add(token string, requested time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if len(e.asked) >= 1000 {
-		maps.DeleteFunc(e.asked, func(_ string, old time.Time) bool { return asked.Sub(old) > beat })
+	if len(e.requested) >= 1000 {
+		maps.DeleteFunc(e.requested, func(_ string, old time.Time) bool { return requested.Sub(old) > heartbeatInterval })
 	}
-	if e.asked == nil {
-		e.asked = map[string]time.Time{}
+	if e.requested == nil {
+		e.requested = map[string]time.Time{}
 	}
-	e.asked[token] = asked
+	e.requested[token] = requested
 }
 
-// take returns the request time of an attempt that begins now, if it is known and less than a beat ago. It also checks the wall clock,
+// take returns the request time of an attempt that begins now, if it is known and less than a heartbeat interval ago. It also checks the wall clock,
 // which advances while the machine is suspended.
-func (e *Eager) take(token []byte) (asked time.Time, ok bool) {
+func (e *Eager) take(token []byte) (requested time.Time, ok bool) {
 	if e == nil {
-		return asked, false
+		return requested, false
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	asked, ok = e.asked[string(token)]
-	delete(e.asked, string(token))
+	requested, ok = e.requested[string(token)]
+	delete(e.requested, string(token))
 	now := time.Now()
-	return asked, ok && now.Sub(asked) < beat && now.Round(0).Sub(asked.Round(0)).Abs() < beat
+	return requested, ok && now.Sub(requested) < heartbeatInterval && now.Round(0).Sub(requested.Round(0)).Abs() < heartbeatInterval
 }

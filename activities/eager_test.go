@@ -14,7 +14,7 @@ import (
 
 // An attempt waits for no heartbeat only when it was asked for a moment ago: not when that is unknown, long ago by either
 // clock, or asked a second time.
-func TestOnlyWhatWasAskedForJustNowIsEager_F7(t *testing.T) {
+func TestOnlyRecentRequestsAreEager_F7(t *testing.T) {
 	answer := func(activity, token string) *workflowservice.RespondWorkflowTaskCompletedResponse {
 		return &workflowservice.RespondWorkflowTaskCompletedResponse{ActivityTasks: []*workflowservice.PollActivityTaskQueueResponse{
 			{TaskToken: []byte(token), ActivityType: &commonpb.ActivityType{Name: activity}},
@@ -23,9 +23,9 @@ func TestOnlyWhatWasAskedForJustNowIsEager_F7(t *testing.T) {
 	eager := func(e *Eager, token string) bool { _, ok := e.take([]byte(token)); return ok }
 	e := &Eager{}
 	now := time.Now()
-	e.note(answer(protocol.ActivityApply, "now"), now)
-	e.note(answer(protocol.ActivityApply, "late"), now.Add(-beat))
-	e.note(answer(protocol.ActivityObserve, "reading"), now)
+	e.record(answer(protocol.ActivityApply, "now"), now)
+	e.record(answer(protocol.ActivityApply, "late"), now.Add(-heartbeatInterval))
+	e.record(answer(protocol.ActivityObserve, "reading"), now)
 	require.True(t, eager(e, "now"))
 	require.False(t, eager(e, "now"), "one attempt per request")
 	require.False(t, eager(e, "late"))
@@ -34,10 +34,10 @@ func TestOnlyWhatWasAskedForJustNowIsEager_F7(t *testing.T) {
 	require.False(t, eager(nil, "now"))
 
 	suspended := now.Round(0).Add(-time.Hour) // by the wall's clock alone: the other stood still
-	e.note(answer(protocol.ActivityRemove, "before"), suspended)
+	e.record(answer(protocol.ActivityRemove, "before"), suspended)
 	require.False(t, eager(e, "before"))
 	for n := range 5000 {
-		e.note(answer(protocol.ActivityApply, fmt.Sprint(n)), now.Add(time.Duration(n)*10*time.Millisecond))
+		e.record(answer(protocol.ActivityApply, fmt.Sprint(n)), now.Add(time.Duration(n)*10*time.Millisecond))
 	}
-	require.LessOrEqual(t, len(e.asked), 1000, "unused records are dropped")
+	require.LessOrEqual(t, len(e.requested), 1000, "unused records are dropped")
 }

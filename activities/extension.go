@@ -28,74 +28,74 @@ const (
 // finish it or not read its definition; then it starts again. A process ends with its worker and runs again. A Job is adopted by its
 // name, a task by its attempt.
 func (a *Activities) Extension(ctx context.Context, r protocol.ExtensionRequest) (protocol.ExtensionAnswer, error) {
-	defer a.follows.moved(activity.GetInfo(ctx).WorkflowExecution.ID)
-	return a.runExtension(ctx, r, extra{reports: true, reported: a.ofVersion(r.Application, r.Service, r.Channel, r.FullVersion)})
+	defer a.planFollowers.notify(activity.GetInfo(ctx).WorkflowExecution.ID)
+	return a.runExtension(ctx, r, commandOptions{reportsValues: true, reported: a.versionFiller(r.Application, r.Service, r.Channel, r.FullVersion)})
 }
 
-// extra is the additional input of a plan's command compared with an extension: a document with secrets, variables, and a function that
+// commandOptions is the additional input of a plan's command compared with an extension: a document with secrets, variables, and a function that
 // receives the secrets that it prints.
-type extra struct {
+type commandOptions struct {
 	document string
-	hidden   []string
+	redact   []string
 	env      map[string]string
-	captures func(stdout []byte) error
+	capture  func(stdout []byte) error
 	// reported has the values that others reported before. reports: this command reports values itself.
-	reported *filler
-	reports  bool
+	reported      *filler
+	reportsValues bool
 }
 
 // runExtension runs an extension or a command of a plan.
-func (a *Activities) runExtension(ctx context.Context, r protocol.ExtensionRequest, with extra) (protocol.ExtensionAnswer, error) {
+func (a *Activities) runExtension(ctx context.Context, r protocol.ExtensionRequest, options commandOptions) (protocol.ExtensionAnswer, error) {
 	if r.ReportOnly {
 		return protocol.ExtensionAnswer{Err: reportOnly}, nil
 	}
 	ctx, life := a.lifeline(ctx, entities.ExtensionRun(r.Release, r.Key))
 	defer life.stop()
-	one := strings.Join([]string{"extension", r.Application, r.Service, r.Key}, "/")
-	done, err := a.alone(ctx, one)
+	lock := strings.Join([]string{"extension", r.Application, r.Service, r.Key}, "/")
+	release, err := a.lockKey(ctx, lock)
 	if err != nil {
 		return protocol.ExtensionAnswer{}, err
 	}
-	defer done()
+	defer release()
 	definition, err := a.Store.Extension(ctx, r.Definition)
 	if err != nil {
 		return protocol.ExtensionAnswer{}, fmt.Errorf("extension %s of %s/%s: %w", r.Name, r.Application, r.Service, err)
 	}
-	if definition.Dir, err = a.dirIf(ctx, needsDirFor(definition.Job, definition.Task), r.Application, definition.Dir); err != nil {
+	if definition.Dir, err = a.dirIfNeeded(ctx, needsDirFor(definition.Job, definition.Task), r.Application, definition.Dir); err != nil {
 		return protocol.ExtensionAnswer{}, fmt.Errorf("extension %s of %s/%s: %w", r.Name, r.Application, r.Service, err)
 	}
-	if err := life.heard(ctx); err != nil {
+	if err := life.awaitHeartbeat(ctx); err != nil {
 		return protocol.ExtensionAnswer{}, err
 	}
-	if err := with.reported.definition(ctx, &definition); err != nil {
+	if err := options.reported.definition(ctx, &definition); err != nil {
 		return protocol.ExtensionAnswer{Err: runtimes.Clip(err.Error(), tailSize)}, ctx.Err()
 	}
 	once := extensionRun(r, definition)
-	once.Document, once.About, once.Hidden, once.Captures = with.document, "PLAN", with.hidden, with.captures
-	for _, name := range entities.SortedKeys(with.env) {
-		once.Env[name] = entities.Value{Literal: with.env[name]}
+	once.Document, once.DocumentName, once.DocumentSecrets, once.HandleSecretOutput = options.document, "PLAN", options.redact, options.capture
+	for _, name := range entities.SortedKeys(options.env) {
+		once.Env[name] = entities.Value{Literal: options.env[name]}
 	}
-	life.begins(r.Channel, "extension "+r.Name+" of "+r.FullVersion, once.Timeout)
-	once.One, once.Key, once.Try = one, fmt.Sprintf("%s/%s/%d", r.Release, r.FullVersion, r.Attempt), try(ctx)
-	if r.Begun > 0 {
-		once.Key += fmt.Sprintf("/%d", r.Begun) // earlier output is not a result of this run
+	life.setStep(r.Channel, "extension "+r.Name+" of "+r.FullVersion, once.Timeout)
+	once.ExclusiveKey, once.Key, once.AttemptID = lock, fmt.Sprintf("%s/%s/%d", r.Release, r.FullVersion, r.Attempt), attemptID(ctx)
+	if r.Restarts > 0 {
+		once.Key += fmt.Sprintf("/%d", r.Restarts) // earlier output is not a result of this run
 	}
-	output, signal, err := custom.RunOnce(ctx, a.Commands, once)
+	output, signal, err := custom.RunStandalone(ctx, a.Commands, once)
 	if ctx.Err() != nil {
 		return protocol.ExtensionAnswer{}, ctx.Err()
 	}
-	answer := protocol.ExtensionAnswer{Err: ended(once.Argv[0], output, signal, err), Tail: lastOf(output)}
-	if answer.Err == "" && with.reports && definition.Reports() {
-		if answer.Err, err = with.reported.keep(ctx, &definition, r.Release, output.Stdout); err != nil {
+	answer := protocol.ExtensionAnswer{Err: failureText(once.Argv[0], output, signal, err), Tail: outputTail(output)}
+	if answer.Err == "" && options.reportsValues && definition.Reports() {
+		if answer.Err, err = options.reported.storeReport(ctx, &definition, r.Release, output.Stdout); err != nil {
 			return protocol.ExtensionAnswer{}, err
 		}
 	}
-	answer.Log = a.keepExtension(ctx, r, output, answer.Err)
+	answer.Log = a.storeExtensionLog(ctx, r, output, answer.Err)
 	return answer, ctx.Err()
 }
 
 // extensionRun returns the command with all values filled in. Values of Converge take precedence over the definition.
-func extensionRun(r protocol.ExtensionRequest, d entities.ExtensionDefinition) custom.Once {
+func extensionRun(r protocol.ExtensionRequest, d entities.ExtensionDefinition) custom.StandaloneCommand {
 	fill := func(text string) string {
 		return versionRE.ReplaceAllStringFunc(text, func(match string) string {
 			if strings.Contains(match, "fullVersion") {
@@ -126,10 +126,10 @@ func extensionRun(r protocol.ExtensionRequest, d entities.ExtensionDefinition) c
 	if timeout <= 0 {
 		timeout = extensionTimeout
 	}
-	return custom.Once{
-		What:    fmt.Sprintf("extension %s of %s/%s in %s", r.Name, r.Application, r.Service, r.Channel),
-		Purpose: "extension", Dir: d.Dir, Argv: argv, Env: env, Job: d.Job, Task: d.Task, Timeout: timeout,
-		Instance: runtimes.Instance{
+	return custom.StandaloneCommand{
+		ErrorPrefix: fmt.Sprintf("extension %s of %s/%s in %s", r.Name, r.Application, r.Service, r.Channel),
+		Purpose:     "extension", Dir: d.Dir, Argv: argv, Env: env, Job: d.Job, Task: d.Task, Timeout: timeout,
+		Instance: runtimes.Request{
 			Owner:     runtimes.Owner{Application: r.Application, Service: r.Service, ID: entities.InstanceID{Channel: r.Channel}},
 			ServiceID: r.ServiceID, FullVersion: r.FullVersion,
 		},
@@ -139,31 +139,31 @@ func extensionRun(r protocol.ExtensionRequest, d entities.ExtensionDefinition) c
 // versionRE matches the placeholders of a definition.
 var versionRE = regexp.MustCompile(`\$\{\{\s*(version|fullVersion)\s*\}\}`)
 
-// ended describes how a command failed; empty means success.
-func ended(program string, o runtimes.Output, signal string, err error) string {
-	how := ""
+// failureText describes how a command failed; empty means success.
+func failureText(program string, o runtimes.Output, signal string, err error) string {
+	text := ""
 	switch {
 	case err != nil:
 		return runtimes.Clip(err.Error(), tailSize)
 	case signal != "":
-		how = fmt.Sprintf("%s was ended by signal %s", program, signal)
+		text = fmt.Sprintf("%s was ended by signal %s", program, signal)
 	case o.ExitCode != 0:
-		how = fmt.Sprintf("%s exited %d", program, o.ExitCode)
+		text = fmt.Sprintf("%s exited %d", program, o.ExitCode)
 	default:
 		return ""
 	}
-	lines := strings.Split(lastOf(o), "\n")
+	lines := strings.Split(outputTail(o), "\n")
 	if last := strings.TrimSpace(lines[len(lines)-1]); last != "" {
-		how += ": " + last
+		text += ": " + last
 	}
-	if o.Place != "" {
-		how = runtimes.Clip(how, tailSize/2) + " (" + o.Place + ")"
+	if o.Location != "" {
+		text = runtimes.Clip(text, tailSize/2) + " (" + o.Location + ")"
 	}
-	return runtimes.Clip(how, tailSize)
+	return runtimes.Clip(text, tailSize)
 }
 
-// lastOf returns the end of the output, stderr last, in whole characters. Secrets are removed already.
-func lastOf(o runtimes.Output) string {
+// outputTail returns the end of the output, stderr last, in whole characters. Secrets are removed already.
+func outputTail(o runtimes.Output) string {
 	text := strings.TrimSpace(strings.TrimSpace(o.Stdout) + "\n" + strings.TrimSpace(o.Stderr))
 	text = text[max(0, len(text)-tailSize):]
 	for len(text) > 0 && !utf8.RuneStart(text[0]) {
@@ -172,8 +172,8 @@ func lastOf(o runtimes.Output) string {
 	return text
 }
 
-// keepExtension stores the output for `converge logs` and returns its key. A failed write is ignored.
-func (a *Activities) keepExtension(ctx context.Context, r protocol.ExtensionRequest, o runtimes.Output, failed string) string {
+// storeExtensionLog stores the output for `converge logs` and returns its key. A failed write is ignored.
+func (a *Activities) storeExtensionLog(ctx context.Context, r protocol.ExtensionRequest, o runtimes.Output, failed string) string {
 	if o.Started.IsZero() {
 		o.Started = time.Now()
 	}

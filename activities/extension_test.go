@@ -65,10 +65,10 @@ PVN_SERVICE_VERSION=v7-i4
 	require.Equal(t, 2, logs[0].Attempt)
 	require.Equal(t, "***\n", logs[0].Stderr)
 	require.True(t, strings.HasPrefix(answer.Log, "logs/shop/web/prod/extension/migrate/"), answer.Log)
-	require.Empty(t, a.applies)
+	require.Empty(t, a.runningApplies)
 
 	// Of a release that was taken back it knows what is there instead.
-	r.BackTo, r.Begun = "v6", 1
+	r.BackTo, r.Restarts = "v6", 1
 	answer, _, err = run[protocol.ExtensionAnswer](t, a.Extension, r)
 	require.NoError(t, err)
 	require.Contains(t, answer.Tail, "CONVERGE_ROLLED_BACK_TO=v6\n")

@@ -15,34 +15,34 @@ import (
 // fence claims an instance for a write, so that no write follows a later one (F2). Whatever an operator does to workflows and workers, at
 // most one sequence of targets makes progress. It returns the conflicting claim, if any, and the reason. A claim of another epoch, to
 // which the installation was moved, has no sequence.
-func (a *Activities) fence(ctx context.Context, in runtimes.Owner, f *runtimes.Fence) (by *protocol.Claim, why string, err error) {
-	var asked sync.WaitGroup
+func (a *Activities) fence(ctx context.Context, in runtimes.Owner, f *runtimes.Fence) (conflict *protocol.Claim, reason string, err error) {
+	var fetches sync.WaitGroup
 	var i protocol.Installation
-	var unknown error
-	asked.Go(func() { i, unknown = a.Store.Installation(ctx) }) // not cached: after a move, the new installation applies at once
+	var readErr error
+	fetches.Go(func() { i, readErr = a.Store.Installation(ctx) }) // not cached: after a move, the new installation applies at once
 	claim := protocol.Claim{Epoch: f.Epoch, Sequence: f.Sequence, Target: f.Target, FullVersion: f.FullVersion, At: time.Now().UTC()}
-	by, err = a.Store.Claim(ctx, in.Application, in.Service, in.ID.Key(), claim)
-	asked.Wait()
+	conflict, err = a.Store.Claim(ctx, in.Application, in.Service, in.ID.Key(), claim)
+	fetches.Wait()
 	switch {
-	case unknown != nil && !store.IsNotFound(unknown):
-		return nil, "", unknown
+	case readErr != nil && !store.IsNotFound(readErr):
+		return nil, "", readErr
 	case i.Epoch > a.Epoch:
-		return &protocol.Claim{Epoch: i.Epoch}, "refused: the installation was " + whereTo(i), nil
+		return &protocol.Claim{Epoch: i.Epoch}, "refused: the installation was " + moveText(i), nil
 	case err != nil:
 		return nil, "", fmt.Errorf("claim %s: %w", in.ID, err)
 	}
-	if by != nil {
-		what := by.FullVersion
-		if what == "" {
-			what = "its removal"
+	if conflict != nil {
+		claimed := conflict.FullVersion
+		if claimed == "" {
+			claimed = "its removal"
 		}
-		why = fmt.Sprintf("refused: a run that is unknown here claimed %s later (%d, this one %d)", what, by.Sequence, f.Sequence)
+		reason = fmt.Sprintf("refused: a run that is unknown here claimed %s later (%d, this one %d)", claimed, conflict.Sequence, f.Sequence)
 	}
-	return by, why, nil
+	return conflict, reason, nil
 }
 
-// whereTo says where an installation was moved to.
-func whereTo(i protocol.Installation) string {
+// moveText says where an installation was moved to.
+func moveText(i protocol.Installation) string {
 	if i.Exported != "" {
 		return "exported by " + i.Exported + ", to continue elsewhere"
 	}
@@ -50,17 +50,17 @@ func whereTo(i protocol.Installation) string {
 }
 
 // fenceOf returns the position of a target, or of a removal, in the sequence of an instance.
-func (a *Activities) fenceOf(to protocol.InstanceRef, sequence int64) *runtimes.Fence {
-	f := &runtimes.Fence{Installation: a.Installation, Epoch: a.Epoch, Sequence: sequence, FullVersion: to.FullVersion}
-	if to.FullVersion != "" {
-		f.Target = entities.ShortDigestOf([]string{to.FullVersion, to.Payload})
+func (a *Activities) fenceOf(target protocol.InstanceRef, sequence int64) *runtimes.Fence {
+	f := &runtimes.Fence{Installation: a.Installation, Epoch: a.Epoch, Sequence: sequence, FullVersion: target.FullVersion}
+	if target.FullVersion != "" {
+		f.Target = entities.ShortDigestOf([]string{target.FullVersion, target.Payload})
 	}
 	return f
 }
 
-// fencedOff returns the answer for an apply that the runtime itself rejected because of a later write. If the later write comes from the
+// fencedAnswer returns the answer for an apply that the runtime itself rejected because of a later write. If the later write comes from the
 // place that the installation was moved to, the answer has no sequence, because a higher number would not help here.
-func fencedOff(e *runtimes.FencedError) protocol.ApplyAnswer {
+func fencedAnswer(e *runtimes.FencedError) protocol.ApplyAnswer {
 	by := &protocol.Claim{Epoch: e.By.Epoch, Target: e.By.Target, FullVersion: e.By.FullVersion}
 	if e.By.Epoch == e.Refused.Epoch {
 		by.Sequence = e.By.Sequence

@@ -36,14 +36,14 @@ import (
 type server struct {
 	client.Client
 
-	mu      sync.Mutex
-	sent    []sent
-	running []string       // workflows
-	answers map[string]any // to status queries, by workflow
-	fail    map[string]error
-	pages   int
-	ended   []string // workflows that were ended by somebody, and answer still
-	blind   bool     // workflows cannot be listed
+	mu         sync.Mutex
+	sent       []sent
+	running    []string       // workflows
+	answers    map[string]any // to status queries, by workflow
+	fail       map[string]error
+	pages      int
+	terminated []string // workflows that were ended by somebody, and answer still
+	failList   bool     // workflows cannot be listed
 }
 
 // sent is a signal; start is the workflow type where it may start one.
@@ -88,7 +88,7 @@ func (s *server) QueryWorkflow(ctx context.Context, id, _, _ string, _ ...any) (
 }
 
 func (s *server) QueryWorkflowWithOptions(ctx context.Context, r *client.QueryWorkflowWithOptionsRequest) (*client.QueryWorkflowWithOptionsResponse, error) {
-	if slices.Contains(s.ended, r.WorkflowID) && r.QueryRejectCondition == enumspb.QUERY_REJECT_CONDITION_NOT_COMPLETED_CLEANLY {
+	if slices.Contains(s.terminated, r.WorkflowID) && r.QueryRejectCondition == enumspb.QUERY_REJECT_CONDITION_NOT_COMPLETED_CLEANLY {
 		return &client.QueryWorkflowWithOptionsResponse{QueryRejected: &querypb.QueryRejected{Status: enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED}}, nil
 	}
 	answer, err := s.QueryWorkflow(ctx, r.WorkflowID, r.RunID, r.QueryType, r.Args...)
@@ -104,7 +104,7 @@ func (e encoded) Get(into any) error {
 
 // ListWorkflow answers two at a time.
 func (s *server) ListWorkflow(_ context.Context, r *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
-	if s.blind {
+	if s.failList {
 		return nil, errors.New("the visibility store is unavailable")
 	}
 	of, all := s.running, "WorkflowType = 'Service' AND ExecutionStatus = 'Running'"
@@ -193,19 +193,19 @@ func requireRefused(t *testing.T, err error, text string) {
 func TestLease_C10(t *testing.T) {
 	s := &server{}
 	a := newActivities(t, s)
-	request := entities.LeaseRequest{ID: "a1", Holder: "service/shop/web", What: "shop/web prod v9", Limit: 2, Timeout: time.Minute}
+	request := entities.LeaseRequest{ID: "a1", Holder: "service/shop/web", Description: "shop/web prod v9", Limit: 2, Timeout: time.Minute}
 	_, _, err := run[any](t, a.Lease, protocol.LeaseCall{Runtime: "eu", Request: &request})
 	require.NoError(t, err)
-	_, _, err = run[any](t, a.Lease, protocol.LeaseCall{Runtime: "eu", Give: "a1"})
+	_, _, err = run[any](t, a.Lease, protocol.LeaseCall{Runtime: "eu", Return: "a1"})
 	require.NoError(t, err, "the lease is unknown")
 	s.running = []string{"runtime/eu"}
-	_, _, err = run[any](t, a.Lease, protocol.LeaseCall{Runtime: "eu", Give: "a1"})
+	_, _, err = run[any](t, a.Lease, protocol.LeaseCall{Runtime: "eu", Return: "a1"})
 	require.NoError(t, err)
-	_, _, err = run[any](t, a.Lease, protocol.LeaseCall{Runtime: "eu", Keep: "a2"})
+	_, _, err = run[any](t, a.Lease, protocol.LeaseCall{Runtime: "eu", Confirm: "a2"})
 	require.NoError(t, err)
 	require.Equal(t, []sent{
 		{id: "runtime/eu", name: "request", start: "Runtime", payload: request},
-		{name: "converge: runtime eu", payload: protocol.RuntimeInput{Runtime: "eu", Beginning: protocol.Beginning{Adopt: true}}},
+		{name: "converge: runtime eu", payload: protocol.RuntimeInput{Runtime: "eu", StartMode: protocol.StartMode{Adopt: true}}},
 		{id: "runtime/eu", name: "release", payload: protocol.LeaseSignal{ID: "a1"}},
 		{id: "runtime/eu", name: "keep", payload: protocol.LeaseSignal{ID: "a2"}},
 	}, s.sent)
@@ -213,17 +213,17 @@ func TestLease_C10(t *testing.T) {
 	_, _, err = run[any](t, a.Lease, protocol.LeaseCall{Runtime: "eu"})
 	requireRefused(t, err, "expected a request, or a lease")
 	s.fail = map[string]error{"runtime/eu": errors.New("the server is unavailable")}
-	_, _, err = run[any](t, a.Lease, protocol.LeaseCall{Runtime: "eu", Give: "a1"})
+	_, _, err = run[any](t, a.Lease, protocol.LeaseCall{Runtime: "eu", Return: "a1"})
 	require.ErrorContains(t, err, "the server is unavailable")
 	require.False(t, applicationError(t, err).NonRetryable(), "retryable")
 }
 
-func TestHistoryKeepsLinesOnce(t *testing.T) {
+func TestHistoryIsIdempotent(t *testing.T) {
 	a := newActivities(t, &server{})
 	at := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
-	lines := []entities.AuditLine{{N: 1, At: at, Kind: entities.EventRelease, Text: "v1"}, {N: 2, At: at, Kind: entities.EventTarget, Text: "v1 to prod"}}
-	for _, some := range [][]entities.AuditLine{lines[:1], lines, lines} {
-		_, _, err := run[any](t, a.History, protocol.HistoryRequest{Application: "shop", Service: "web", Lines: some})
+	lines := []entities.AuditEntry{{N: 1, At: at, Kind: entities.EventRelease, Text: "v1"}, {N: 2, At: at, Kind: entities.EventTarget, Text: "v1 to prod"}}
+	for _, some := range [][]entities.AuditEntry{lines[:1], lines, lines} {
+		_, _, err := run[any](t, a.History, protocol.HistoryRequest{Application: "shop", Service: "web", Entries: some})
 		require.NoError(t, err)
 	}
 	got, err := a.Store.Audit(t.Context(), "shop", "web")
@@ -246,7 +246,7 @@ func TestPauseOfAnApplication_A16(t *testing.T) {
 	require.NoError(t, err)
 	one := protocol.Incarnation{Number: 1, Hash: "h", Manifest: manifest}
 	require.NoError(t, a.Store.PutNumber(t.Context(), "shop", one))
-	_, err = a.Store.PutNotice(t.Context(), "shop", protocol.Notice{Incarnation: one, Order: order(1, 1)})
+	_, err = a.Store.PutNotice(t.Context(), "shop", protocol.Notice{Incarnation: one, Order: noticeOrder(1, 1)})
 	require.NoError(t, err)
 	load := protocol.LoadSpecRequest{Application: "shop", Service: "web", Incarnation: 1, Hash: "h"}
 	pause := protocol.ScopePause{Scope: "application", Pause: pausedFor("outage")}
@@ -258,12 +258,12 @@ func TestPauseOfAnApplication_A16(t *testing.T) {
 		{id: "service/shop/gone", name: "scope-pause", payload: pause},
 		{id: "service/shop/web", name: "scope-pause", payload: pause},
 	}, s.sent, "one has not started")
-	s.blind = true
+	s.failList = true
 	_, _, err = run[any](t, a.Pause, protocol.AnnouncePause{ScopePause: pause, Application: "shop", Manifest: manifest})
 	require.NoError(t, err, "a pause does not need the list")
 	_, _, err = run[any](t, a.Pause, protocol.AnnouncePause{ScopePause: protocol.ScopePause{Scope: "application"}, Application: "shop", Manifest: manifest})
 	require.ErrorContains(t, err, "the visibility store is unavailable", "the end of a pause needs the list")
-	s.blind, s.sent = false, s.sent[:3]
+	s.failList, s.sent = false, s.sent[:3]
 	require.NoError(t, a.Store.PutPause(t.Context(), "shop", pause))
 	require.NotEmpty(t, beats)
 
@@ -319,48 +319,48 @@ func TestPauseOfARuntime_A16(t *testing.T) {
 }
 
 // What is read of the pauses in force serves many applies, for a few seconds.
-func TestPausesInForceAreReadOnceForManyApplies_A16(t *testing.T) {
+func TestActivePausesAreCached_A16(t *testing.T) {
 	a := newActivities(t, &server{})
-	require.NoError(t, a.held(t.Context(), "shop", "eu"))
+	require.NoError(t, a.checkPaused(t.Context(), "shop", "eu"))
 	require.NoError(t, a.Store.PutPause(t.Context(), "shop", protocol.ScopePause{Scope: protocol.RuntimeID("eu"), Pause: pausedFor("upgrade")}))
 	for range 1000 {
-		require.NoError(t, a.held(t.Context(), "shop", "eu"), "not cached")
+		require.NoError(t, a.checkPaused(t.Context(), "shop", "eu"), "not cached")
 	}
-	for key, read := range a.holds.read {
-		a.holds.read[key] = known[[]protocol.ScopePause]{at: read.at.Add(-holdsFor)}
+	for key, read := range a.pauses.entries {
+		a.pauses.entries[key] = cacheEntry[[]protocol.ScopePause]{at: read.at.Add(-pausesTTL)}
 	}
-	require.ErrorContains(t, a.held(t.Context(), "shop", "eu"), "runtime/eu is paused by")
-	require.ErrorContains(t, a.held(t.Context(), "other", "eu"), "runtime/eu is paused by")
-	require.NoError(t, a.held(t.Context(), "shop", "us"))
+	require.ErrorContains(t, a.checkPaused(t.Context(), "shop", "eu"), "runtime/eu is paused by")
+	require.ErrorContains(t, a.checkPaused(t.Context(), "other", "eu"), "runtime/eu is paused by")
+	require.NoError(t, a.checkPaused(t.Context(), "shop", "us"))
 }
 
 // A drain holds applies and no removals; of a runtime that is turned up it holds neither, as each service knows when it comes back.
-func TestDrainHoldsAppliesAndNoRemovals_A16(t *testing.T) {
+func TestDrainBlocksAppliesButNotRemovals_A16(t *testing.T) {
 	a := newActivities(t, &server{})
 	drain := func(up bool) {
 		p := pausedFor("new nodes")
-		p.Drain = &entities.Drain{Up: up}
+		p.Drain = &entities.Drain{Restoring: up}
 		require.NoError(t, a.Store.PutPause(t.Context(), "", protocol.ScopePause{Scope: protocol.RuntimeID("eu"), Pause: p}))
-		a.holds.forget()
+		a.pauses.reset()
 	}
 	drain(false)
-	require.ErrorContains(t, a.held(t.Context(), "shop", "eu"), "runtime/eu is drained by")
-	require.NoError(t, a.removalHeld(t.Context(), "shop", "eu"))
+	require.ErrorContains(t, a.checkPaused(t.Context(), "shop", "eu"), "runtime/eu is drained by")
+	require.NoError(t, a.checkRemovalPaused(t.Context(), "shop", "eu"))
 	drain(true)
-	require.NoError(t, a.held(t.Context(), "shop", "eu"))
+	require.NoError(t, a.checkPaused(t.Context(), "shop", "eu"))
 	require.NoError(t, a.Store.PutPause(t.Context(), "", protocol.ScopePause{Scope: protocol.RuntimeID("eu"), Pause: pausedFor("upgrade")}))
-	a.holds.forget()
-	require.ErrorContains(t, a.removalHeld(t.Context(), "shop", "eu"), "runtime/eu is paused by")
+	a.pauses.reset()
+	require.ErrorContains(t, a.checkRemovalPaused(t.Context(), "shop", "eu"), "runtime/eu is paused by")
 }
 
-// gone is a runtime that can take down what it runs, or says why not.
-type gone struct {
-	slow
-	removed []runtimes.Instance
+// removableRuntime is a runtime that can take down what it runs, or says why not.
+type removableRuntime struct {
+	blockingRuntime
+	removed []runtimes.Request
 	err     error
 }
 
-func (g *gone) Remove(ctx context.Context, in runtimes.Instance) error {
+func (g *removableRuntime) Remove(ctx context.Context, in runtimes.Request) error {
 	g.removed = append(g.removed, in)
 	if errors.Is(g.err, context.DeadlineExceeded) {
 		<-ctx.Done()
@@ -375,7 +375,7 @@ func TestRemove_A24(t *testing.T) {
 	payload := entities.Payload{Application: "shop", Service: "web", Channel: "prod", Runtime: "local"}
 	applied, err := a.Store.PutPayload(t.Context(), payload)
 	require.NoError(t, err)
-	rt := &gone{}
+	rt := &removableRuntime{}
 	var made runtimes.Runtime = rt
 	a.Factories = map[entities.RuntimeKind]Factory{
 		entities.RuntimeFake: func(entities.RuntimeDefinition) (runtimes.Runtime, error) { return made, nil },
@@ -404,15 +404,15 @@ func TestRemove_A24(t *testing.T) {
 	request.Runtime = "plain"
 	request.RuntimeDigest, err = a.Store.PutRuntime(t.Context(), entities.RuntimeDefinition{Name: "plain", Kind: entities.RuntimeFake})
 	require.NoError(t, err)
-	made = &slow{}
+	made = &blockingRuntime{}
 	answer, _, err = run[protocol.RemoveAnswer](t, a.Remove, request)
 	require.NoError(t, err)
 	require.Contains(t, answer.Err, "runtime plain (fake) does not support removal")
-	require.Empty(t, a.applies)
+	require.Empty(t, a.runningApplies)
 }
 
 // What another service is at is asked of its workflow.
-func TestServicesAreAskedNow(t *testing.T) {
+func TestServiceStatusIsQueried(t *testing.T) {
 	s := &server{answers: map[string]any{
 		"service/shop/api": protocol.Status{Service: "api", Version: "v3"},
 	}}
@@ -422,10 +422,10 @@ func TestServicesAreAskedNow(t *testing.T) {
 	require.Equal(t, "v3", status.Version)
 	_, err = services{a}.Status(t.Context(), "shop", "gone")
 	require.ErrorContains(t, err, "shop/gone is not known")
-	s.ended = []string{"service/shop/api"}
+	s.terminated = []string{"service/shop/api"}
 	_, err = services{a}.Status(t.Context(), "shop", "api")
 	require.ErrorIs(t, err, checks.ErrEnded, "a terminated workflow does not answer")
-	s.ended = nil
+	s.terminated = nil
 
 	old, err := a.Store.PutManifest(t.Context(), incarnation.Manifest{"api": "one"})
 	require.NoError(t, err)

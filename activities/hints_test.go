@@ -27,93 +27,95 @@ type fixture struct {
 	*hints
 	readings, woken chan runtimes.Owner
 
-	store kept
+	store memoryRecords
 
 	mu      sync.Mutex
 	version string
 	err     *entities.ReadingError
 }
 
-// kept is what the store holds of what workflows know.
-type kept struct {
-	mu      sync.Mutex
-	of      map[runtimes.Owner]protocol.Watched
-	present map[string]store.Beat
-	away    error
-	common  *kept // of the common queue, where this is that of a remote runtime
+// memoryRecords is what the store holds of what workflows know.
+type memoryRecords struct {
+	mu          sync.Mutex
+	records     map[runtimes.Owner]protocol.WatchedInstance
+	heartbeatOf map[string]store.Heartbeat
+	err         error
+	monitors    *memoryRecords // of the common queue, where this is that of a remote runtime
 }
 
-func (k *kept) guards(ctx context.Context) (map[string]store.Beat, error) { return k.common.beats(ctx) }
+func (k *memoryRecords) monitorHeartbeats(ctx context.Context) (map[string]store.Heartbeat, error) {
+	return k.monitors.heartbeats(ctx)
+}
 
-func (k *kept) beat(_ context.Context, worker string, b store.Beat) error {
+func (k *memoryRecords) putHeartbeat(_ context.Context, worker string, b store.Heartbeat) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.present == nil {
-		k.present = map[string]store.Beat{}
+	if k.heartbeatOf == nil {
+		k.heartbeatOf = map[string]store.Heartbeat{}
 	}
-	if k.away == nil {
-		k.present[worker] = b
+	if k.err == nil {
+		k.heartbeatOf[worker] = b
 	}
-	return k.away
+	return k.err
 }
 
-func (k *kept) beats(context.Context) (map[string]store.Beat, error) {
+func (k *memoryRecords) heartbeats(context.Context) (map[string]store.Heartbeat, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return maps.Clone(k.present), k.away
+	return maps.Clone(k.heartbeatOf), k.err
 }
 
-func (k *kept) leave(_ context.Context, worker string) error {
+func (k *memoryRecords) removeHeartbeat(_ context.Context, worker string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	delete(k.present, worker)
-	return k.away
+	delete(k.heartbeatOf, worker)
+	return k.err
 }
 
-func (k *kept) put(_ context.Context, owner runtimes.Owner, w protocol.Watched) error {
+func (k *memoryRecords) put(_ context.Context, owner runtimes.Owner, w protocol.WatchedInstance) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.of == nil {
-		k.of = map[runtimes.Owner]protocol.Watched{}
+	if k.records == nil {
+		k.records = map[runtimes.Owner]protocol.WatchedInstance{}
 	}
-	if k.away == nil {
-		k.of[owner] = w
+	if k.err == nil {
+		k.records[owner] = w
 	}
-	return k.away
+	return k.err
 }
 
-func (k *kept) get(_ context.Context, owner runtimes.Owner) (*protocol.Watched, error) {
+func (k *memoryRecords) get(_ context.Context, owner runtimes.Owner) (*protocol.WatchedInstance, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if w, ok := k.of[owner]; ok {
-		return &w, k.away
+	if w, ok := k.records[owner]; ok {
+		return &w, k.err
 	}
-	return nil, k.away
+	return nil, k.err
 }
 
-func (k *kept) remove(_ context.Context, owner runtimes.Owner) error {
+func (k *memoryRecords) remove(_ context.Context, owner runtimes.Owner) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	delete(k.of, owner)
-	return k.away
+	delete(k.records, owner)
+	return k.err
 }
 
-func (k *kept) all(context.Context) ([]runtimes.Owner, error) {
+func (k *memoryRecords) owners(context.Context) ([]runtimes.Owner, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return slices.Collect(maps.Keys(k.of)), k.away
+	return slices.Collect(maps.Keys(k.records)), k.err
 }
 
-func (k *kept) fails(err error) {
+func (k *memoryRecords) setError(err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.away = err
+	k.err = err
 }
 
-// another is a worker beside p, or after it, with the same store and the same cluster. It wakes the same workflows.
-func (p *fixture) another(t *testing.T) *hints {
+// anotherWorker is a worker beside p, or after it, with the same store and the same cluster. It wakes the same workflows.
+func (p *fixture) anotherWorker(t *testing.T) *hints {
 	h := newHints(&Activities{})
-	h.gap, h.leave, h.records, h.observe, h.wake = p.gap, p.leave, &p.store, p.observe, p.wake
+	h.gap, h.deferral, h.records, h.observe, h.wake = p.gap, p.deferral, &p.store, p.observe, p.wake
 	t.Cleanup(h.stop)
 	return h
 }
@@ -121,7 +123,7 @@ func (p *fixture) another(t *testing.T) *hints {
 func newFixture(t *testing.T) *fixture {
 	p := &fixture{readings: make(chan runtimes.Owner, 100), woken: make(chan runtimes.Owner, 100), version: "v1"}
 	p.hints = newHints(&Activities{})
-	p.gap, p.leave = time.Millisecond, time.Millisecond
+	p.gap, p.deferral = time.Millisecond, time.Millisecond
 	p.records = &p.store
 	p.observe = func(_ context.Context, _ protocol.ObserveRequest, ref protocol.InstanceRef) entities.Reading {
 		defer func() { p.readings <- runtimes.Owner{ID: ref.ID} }()
@@ -147,7 +149,7 @@ func (p *fixture) reading() entities.Reading {
 	}}}
 }
 
-func (p *fixture) run(version string, err *entities.ReadingError) {
+func (p *fixture) setVersion(version string, err *entities.ReadingError) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.version, p.err = version, err
@@ -155,16 +157,16 @@ func (p *fixture) run(version string, err *entities.ReadingError) {
 
 var ref = protocol.InstanceRef{ID: staging.ID, FullVersion: "v1"}
 
-// settled is an observation that found what runs to be as known.
-func (p *fixture) settled(owner runtimes.Owner) {
-	p.settle(owner, p.begin(owner), p.found())
+// observeUnchanged is an observation that found what runs to be as known.
+func (p *fixture) observeUnchanged(owner runtimes.Owner) {
+	p.settle(owner, p.begin(owner), p.state())
 }
 
-func (p *fixture) found() *observed {
+func (p *fixture) state() *observed {
 	return &observed{ref: ref, shape: shapeOf(p.reading(), ref)}
 }
 
-func next(t *testing.T, from chan runtimes.Owner) runtimes.Owner {
+func receive(t *testing.T, from chan runtimes.Owner) runtimes.Owner {
 	t.Helper()
 	select {
 	case owner := <-from:
@@ -175,13 +177,13 @@ func next(t *testing.T, from chan runtimes.Owner) runtimes.Owner {
 	}
 }
 
-// idle waits until nobody follows hints any more.
-func (p *fixture) idle(t *testing.T) {
+// awaitIdle waits until nobody follows hints any more.
+func (p *fixture) awaitIdle(t *testing.T) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		p.hints.mu.Lock()
 		defer p.hints.mu.Unlock()
-		for _, i := range p.owners {
+		for _, i := range p.instances {
 			if i.running {
 				return false
 			}
@@ -192,56 +194,56 @@ func (p *fixture) idle(t *testing.T) {
 
 func TestHintOfAChangeWakesTheService(t *testing.T) {
 	p := newFixture(t)
-	p.settled(staging)
-	p.run("v2", nil)
+	p.observeUnchanged(staging)
+	p.setVersion("v2", nil)
 	p.hint(staging, "eu")
-	require.Equal(t, staging, next(t, p.woken))
-	p.settled(staging) // its observation
+	require.Equal(t, staging, receive(t, p.woken))
+	p.observeUnchanged(staging) // its observation
 	p.hint(staging, "eu")
-	p.idle(t)
+	p.awaitIdle(t)
 	require.Empty(t, p.woken)
-	p.run("v1", nil)
+	p.setVersion("v1", nil)
 	p.hint(staging, "eu")
-	require.Equal(t, staging, next(t, p.woken))
+	require.Equal(t, staging, receive(t, p.woken))
 }
 
 // What runs on the way to another version is shown by the next observation, and decides nothing.
-func TestHintOfProgressWakesNobody(t *testing.T) {
+func TestHintOfProgressDoesNotWake(t *testing.T) {
 	p := newFixture(t)
-	p.run("v2", nil)
-	p.settled(staging)
-	p.run("v3", nil)
+	p.setVersion("v2", nil)
+	p.observeUnchanged(staging)
+	p.setVersion("v3", nil)
 	p.hint(staging, "eu")
-	next(t, p.readings)
-	p.idle(t)
+	receive(t, p.readings)
+	p.awaitIdle(t)
 	require.Empty(t, p.woken)
 }
 
 // What the decision would not see wakes nobody.
-func TestHintWithoutADifferenceWakesNobody(t *testing.T) {
+func TestHintWithoutADifferenceDoesNotWake(t *testing.T) {
 	p := newFixture(t)
-	p.settled(staging)
+	p.observeUnchanged(staging)
 	p.hint(staging, "eu")
-	next(t, p.readings)
-	p.idle(t)
+	receive(t, p.readings)
+	p.awaitIdle(t)
 	require.Empty(t, p.woken)
 }
 
 // A hint comes once: what could not be read is read again, and wakes nobody until it was.
-func TestHintIsFollowedUntilItCouldBeRead(t *testing.T) {
+func TestHintIsRetriedUntilItIsRead(t *testing.T) {
 	p := newFixture(t)
-	p.settled(staging)
-	p.run("v2", &entities.ReadingError{Code: runtimes.CodeTimeout})
+	p.observeUnchanged(staging)
+	p.setVersion("v2", &entities.ReadingError{Code: runtimes.CodeTimeout})
 	p.hint(staging, "eu")
-	next(t, p.readings)
-	next(t, p.readings)
+	receive(t, p.readings)
+	receive(t, p.readings)
 	require.Empty(t, p.woken)
-	p.run("v2", nil)
-	require.Equal(t, staging, next(t, p.woken))
-	p.idle(t)
+	p.setVersion("v2", nil)
+	require.Equal(t, staging, receive(t, p.woken))
+	p.awaitIdle(t)
 }
 
-func TestHintIsFollowedUntilTheServiceWasWoken(t *testing.T) {
+func TestHintIsRetriedUntilTheServiceIsWoken(t *testing.T) {
 	p := newFixture(t)
 	tries := 0
 	p.wake = func(_ context.Context, owner runtimes.Owner, _ string) error {
@@ -251,302 +253,302 @@ func TestHintIsFollowedUntilTheServiceWasWoken(t *testing.T) {
 		p.woken <- owner
 		return nil
 	}
-	p.settled(staging)
-	p.run("v2", nil)
+	p.observeUnchanged(staging)
+	p.setVersion("v2", nil)
 	p.hint(staging, "eu")
-	require.Equal(t, staging, next(t, p.woken))
-	p.idle(t)
+	require.Equal(t, staging, receive(t, p.woken))
+	p.awaitIdle(t)
 	require.Empty(t, p.woken)
 }
 
 // A hint about one instance of a channel wakes nobody because of another.
 func TestHintsDistinguishInstancesOfAChannel(t *testing.T) {
 	p := newFixture(t)
-	p.settled(staging)
+	p.observeUnchanged(staging)
 	other := staging
 	other.ID.Name = "eu-3"
-	p.settled(other)
-	p.run("v2", nil)
+	p.observeUnchanged(other)
+	p.setVersion("v2", nil)
 	p.hint(other, "eu")
-	require.Equal(t, other, next(t, p.woken))
-	p.idle(t)
+	require.Equal(t, other, receive(t, p.woken))
+	p.awaitIdle(t)
 	require.Empty(t, p.woken)
 }
 
 func TestHintDuringAnObservationIsNotLost(t *testing.T) {
 	p := newFixture(t)
 	turn := p.begin(staging)
-	found := p.found() // it reads, then something changes, then it ends
-	p.run("v2", nil)
+	found := p.state() // it reads, then something changes, then it ends
+	p.setVersion("v2", nil)
 	p.hint(staging, "eu")
-	p.idle(t)
+	p.awaitIdle(t)
 	require.Empty(t, p.woken)
 	p.settle(staging, turn, found)
-	require.Equal(t, staging, next(t, p.woken))
+	require.Equal(t, staging, receive(t, p.woken))
 }
 
 // What comes during an apply is about it, and is followed once it has ended: what happened besides is no part of its reading.
 func TestHintDuringAnApplyIsFollowedAfterwards_H9(t *testing.T) {
 	p := newFixture(t)
-	p.settled(staging)
+	p.observeUnchanged(staging)
 	turn := p.begin(staging)
-	p.run("v2", nil)
+	p.setVersion("v2", nil)
 	p.hint(staging, "eu")
-	p.idle(t)
+	p.awaitIdle(t)
 	require.Empty(t, p.readings)
-	p.hints.settled(staging, turn, p.found(), true)
-	next(t, p.readings)
-	p.idle(t)
+	p.hints.finish(staging, turn, p.state(), true)
+	receive(t, p.readings)
+	p.awaitIdle(t)
 	require.Empty(t, p.woken, "the apply reported it")
 
 	turn = p.begin(staging)
-	found := p.found()
-	p.run("v1", nil) // behind its reading
+	found := p.state()
+	p.setVersion("v1", nil) // behind its reading
 	p.hint(staging, "eu")
-	p.hints.settled(staging, turn, found, true)
-	require.Equal(t, staging, next(t, p.woken))
+	p.hints.finish(staging, turn, found, true)
+	require.Equal(t, staging, receive(t, p.woken))
 }
 
 // A repair ends as it began, so the steady observation that was under way before it stays, and none begins. What the apply
 // read is what later hints are compared with, however much later they come.
 func TestHintLongAfterARepairIsFollowed_H9(t *testing.T) {
 	p := newFixture(t)
-	p.settled(staging)
+	p.observeUnchanged(staging)
 	request := protocol.ApplyRequest{Application: staging.Application, Service: staging.Service, Instance: ref, Runtime: "eu"}
 	reading := p.reading()
-	p.hints.applied(request, p.begin(staging), &reading, true)
-	p.run("v2", nil)
+	p.hints.finishApply(request, p.begin(staging), &reading, true)
+	p.setVersion("v2", nil)
 	p.hint(staging, "eu")
-	require.Equal(t, staging, next(t, p.woken))
+	require.Equal(t, staging, receive(t, p.woken))
 }
 
 // What was applied is followed by hints alone where no observation is to come: at once.
-func TestHintBehindAnApplyThatNothingFollows_F9(t *testing.T) {
+func TestHintAfterAnApplyWithoutObservationIsFollowed_F9(t *testing.T) {
 	p := newFixture(t)
-	p.leave = time.Hour
-	request := protocol.ApplyRequest{Application: staging.Application, Service: staging.Service, Instance: ref, Runtime: "eu", Rest: 5 * time.Minute}
+	p.deferral = time.Hour
+	request := protocol.ApplyRequest{Application: staging.Application, Service: staging.Service, Instance: ref, Runtime: "eu", SteadyPollInterval: 5 * time.Minute}
 	reading := p.reading()
-	p.hints.applied(request, p.begin(staging), &reading, true)
-	p.run("v2", nil)
+	p.hints.finishApply(request, p.begin(staging), &reading, true)
+	p.setVersion("v2", nil)
 	p.hint(staging, "eu")
-	require.Equal(t, staging, next(t, p.woken))
+	require.Equal(t, staging, receive(t, p.woken))
 }
 
 // Between an apply and the observation that follows it a hint is left to that one. What is hinted at after it is followed at once.
-func TestHintBehindAnApplyDelaysNone_H9(t *testing.T) {
+func TestHintAfterAnApplyDoesNotDelayLaterOnes_H9(t *testing.T) {
 	p := newFixture(t)
-	p.leave = time.Hour
-	p.hints.settled(staging, p.begin(staging), p.found(), true)
+	p.deferral = time.Hour
+	p.hints.finish(staging, p.begin(staging), p.state(), true)
 	p.hint(staging, "eu")
-	require.NotNil(t, p.owners[staging].later)
-	p.settled(staging)
+	require.NotNil(t, p.instances[staging].deferred)
+	p.observeUnchanged(staging)
 	require.Empty(t, p.readings)
-	p.run("v2", nil)
+	p.setVersion("v2", nil)
 	p.hint(staging, "eu")
-	require.Equal(t, staging, next(t, p.woken))
+	require.Equal(t, staging, receive(t, p.woken))
 }
 
 // An apply, or an observation, that was given up has read nothing: what changed meanwhile is looked for.
-func TestWhatWasGivenUpIsLookedAtAgain_H9(t *testing.T) {
+func TestAbandonedObservationIsRepeated_H9(t *testing.T) {
 	p := newFixture(t)
-	p.settled(staging)
-	p.stored(t, staging)
+	p.observeUnchanged(staging)
+	p.awaitRecord(t, staging)
 	turn := p.begin(staging)
-	p.run("v2", nil) // the hint of which came before it began
+	p.setVersion("v2", nil) // the hint of which came before it began
 	p.settle(staging, turn, nil)
-	require.Equal(t, staging, next(t, p.woken))
+	require.Equal(t, staging, receive(t, p.woken))
 }
 
 // An observation that took so long that its workflow asked anew ends after the new one.
-func TestAnObservationThatWasPassedByHidesNothing(t *testing.T) {
+func TestSupersededObservationHidesNoChange(t *testing.T) {
 	p := newFixture(t)
 	slow := p.begin(staging)
-	p.settled(staging)
+	p.observeUnchanged(staging)
 	p.settle(staging, slow, nil)
-	p.run("v2", nil)
+	p.setVersion("v2", nil)
 	p.hint(staging, "eu")
-	require.Equal(t, staging, next(t, p.woken))
+	require.Equal(t, staging, receive(t, p.woken))
 }
 
 // Where nothing is written down, by a worker that had to go at once, the workflow looks.
-func TestHintForAnInstanceNobodyKnowsWakes_H9(t *testing.T) {
+func TestHintForAnUnknownInstanceWakes_H9(t *testing.T) {
 	p := newFixture(t)
 	p.hint(staging, "eu")
-	require.Equal(t, staging, next(t, p.woken))
+	require.Equal(t, staging, receive(t, p.woken))
 	p.hint(staging, "eu") // whoever looked then may not have seen this
-	require.Equal(t, staging, next(t, p.woken))
+	require.Equal(t, staging, receive(t, p.woken))
 }
 
 // kept waits until the store knows what the workflow does.
-func (p *fixture) stored(t *testing.T, owner runtimes.Owner) {
+func (p *fixture) awaitRecord(t *testing.T, owner runtimes.Owner) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		w, err := p.store.get(t.Context(), owner)
-		return err == nil && w != nil && w.Seen == shapeOf(p.reading(), ref)
+		return err == nil && w != nil && w.Summary == shapeOf(p.reading(), ref)
 	}, hintPatience, time.Millisecond)
 }
 
 // A worker that starts finds what changed while nobody watched.
-func TestTakeOverFindsWhatChangedMeanwhile_H9(t *testing.T) {
+func TestTakeOverFindsMissedChanges_H9(t *testing.T) {
 	p := newFixture(t)
-	p.settled(staging)
+	p.observeUnchanged(staging)
 	other := staging
 	other.ID.Channel = "production"
-	p.settled(other)
-	p.stored(t, staging)
-	p.stored(t, other)
+	p.observeUnchanged(other)
+	p.awaitRecord(t, staging)
+	p.awaitRecord(t, other)
 	p.stop()
-	p.another(t).takeOver()
-	next(t, p.readings)
-	next(t, p.readings)
+	p.anotherWorker(t).takeOver()
+	receive(t, p.readings)
+	receive(t, p.readings)
 	require.Empty(t, p.woken, "no change")
-	p.run("v2", nil)
-	p.another(t).takeOver()
-	require.ElementsMatch(t, []runtimes.Owner{staging, other}, []runtimes.Owner{next(t, p.woken), next(t, p.woken)})
+	p.setVersion("v2", nil)
+	p.anotherWorker(t).takeOver()
+	require.ElementsMatch(t, []runtimes.Owner{staging, other}, []runtimes.Owner{receive(t, p.woken), receive(t, p.woken)})
 }
 
 func TestTakeOverWaitsForTheStore_H9(t *testing.T) {
 	p := newFixture(t)
-	p.settled(staging)
-	p.stored(t, staging)
-	p.store.fails(errors.New("unavailable"))
-	p.run("v2", nil)
-	after := p.another(t)
+	p.observeUnchanged(staging)
+	p.awaitRecord(t, staging)
+	p.store.setError(errors.New("unavailable"))
+	p.setVersion("v2", nil)
+	after := p.anotherWorker(t)
 	go after.takeOver()
 	after.hint(staging, "eu")
-	p.idle(t)
+	p.awaitIdle(t)
 	require.Empty(t, p.woken)
-	p.store.fails(nil)
-	require.Equal(t, staging, next(t, p.woken))
+	p.store.setError(nil)
+	require.Equal(t, staging, receive(t, p.woken))
 }
 
 // Of two workers on one cluster both hear of a change. The one that does not observe finds that the workflow knows; when the
 // other one is gone, it wakes the workflow.
 func TestHintIsFollowedByAnotherWorker_H9(t *testing.T) {
 	p := newFixture(t)
-	p.settled(staging)
-	p.stored(t, staging)
-	beside := p.another(t)
+	p.observeUnchanged(staging)
+	p.awaitRecord(t, staging)
+	second := p.anotherWorker(t)
 	for range 3 {
-		beside.hint(staging, "eu")
-		next(t, p.readings)
+		second.hint(staging, "eu")
+		receive(t, p.readings)
 	}
 	require.Empty(t, p.woken)
-	p.run("v2", nil)
-	p.settled(staging) // by the first
-	p.stored(t, staging)
-	beside.hint(staging, "eu")
-	next(t, p.readings)
+	p.setVersion("v2", nil)
+	p.observeUnchanged(staging) // by the first
+	p.awaitRecord(t, staging)
+	second.hint(staging, "eu")
+	receive(t, p.readings)
 	require.Empty(t, p.woken)
 	p.stop()
-	p.run("v1", nil)
-	beside.hint(staging, "eu")
-	require.Equal(t, staging, next(t, p.woken))
+	p.setVersion("v1", nil)
+	second.hint(staging, "eu")
+	require.Equal(t, staging, receive(t, p.woken))
 }
 
 // While a workflow that is woken observes nowhere, hints wake it ever more seldom.
-func TestUnansweredHintsBecomeSeldom_H9(t *testing.T) {
+func TestUnansweredHintsBackOff_H9(t *testing.T) {
 	p := newFixture(t)
-	p.leave = time.Minute
-	i := &interest{looks: 1}
-	require.Equal(t, time.Minute, p.leaves(i))
-	i.looks = 3
-	require.Equal(t, 4*time.Minute, p.leaves(i))
-	i.looks = 1000
-	require.Equal(t, lastHintLeave, p.leaves(i))
-	i.known = p.found()
-	require.Zero(t, p.leaves(i))
+	p.deferral = time.Minute
+	i := &trackedInstance{remoteReads: 1}
+	require.Equal(t, time.Minute, p.deferralOf(i))
+	i.remoteReads = 3
+	require.Equal(t, 4*time.Minute, p.deferralOf(i))
+	i.remoteReads = 1000
+	require.Equal(t, maxHintDeferral, p.deferralOf(i))
+	i.known = p.state()
+	require.Zero(t, p.deferralOf(i))
 }
 
 // Of a service that is gone nothing stays known.
-func TestHintForAServiceThatIsGone(t *testing.T) {
+func TestHintForAnEndedServiceRemovesItsRecord(t *testing.T) {
 	p := newFixture(t)
-	p.settled(staging)
-	p.stored(t, staging)
-	p.run("v2", nil)
+	p.observeUnchanged(staging)
+	p.awaitRecord(t, staging)
+	p.setVersion("v2", nil)
 	p.wake = func(_ context.Context, owner runtimes.Owner, _ string) error {
 		p.woken <- owner
-		return errNobody
+		return errServiceGone
 	}
 	p.hint(staging, "eu")
-	next(t, p.woken)
-	p.idle(t)
+	receive(t, p.woken)
+	p.awaitIdle(t)
 	w, err := p.store.get(t.Context(), staging)
 	require.NoError(t, err)
 	require.Nil(t, w)
 }
 
 // Many hints at once are few readings.
-func TestHintsAreGathered(t *testing.T) {
+func TestHintsAreCoalesced(t *testing.T) {
 	p := newFixture(t)
 	p.gap = 50 * time.Millisecond
-	p.settled(staging)
+	p.observeUnchanged(staging)
 	for range 1000 {
 		p.hint(staging, "eu")
 	}
-	p.idle(t)
+	p.awaitIdle(t)
 	require.Less(t, len(p.readings), 20)
 	require.NotEmpty(t, p.readings)
 	require.Empty(t, p.woken)
 }
 
 // pods that come and go leave a workload as declared and not ready.
-func (p *fixture) ready(is bool) {
+func (p *fixture) setReady(ready bool) {
 	p.observe = func(_ context.Context, _ protocol.ObserveRequest, ref protocol.InstanceRef) entities.Reading {
 		defer func() { p.readings <- runtimes.Owner{ID: ref.ID} }()
 		reading := p.reading()
-		if o := &reading.Objects[0]; !is {
+		if o := &reading.Objects[0]; !ready {
 			o.Status, o.AsDeclared = entities.ObjectPending, true
 		}
 		return reading
 	}
 }
 
-// steady is settled, of what nothing is expected of.
-func (p *fixture) steady() {
-	found := p.found()
+// observeSteady is settled, of what nothing is expected of.
+func (p *fixture) observeSteady() {
+	found := p.state()
 	found.request.Steady = true
 	p.settle(staging, p.begin(staging), found)
 }
 
 // What was well and is not ready for a moment wakes nobody; what lasts does, once, and so does anything else that is the matter.
-func TestWhatPassesWakesNobody_H8(t *testing.T) {
+func TestTemporaryUnreadinessDoesNotWake_H8(t *testing.T) {
 	p := newFixture(t)
-	p.hints.lasting = time.Hour
-	p.steady()
-	for _, is := range []bool{false, true, false} {
-		p.ready(is)
+	p.hints.unreadyGrace = time.Hour
+	p.observeSteady()
+	for _, ready := range []bool{false, true, false} {
+		p.setReady(ready)
 		p.hint(staging, "eu")
-		next(t, p.readings)
-		p.idle(t)
+		receive(t, p.readings)
+		p.awaitIdle(t)
 		require.Empty(t, p.woken)
 	}
-	p.run("v2", nil)
+	p.setVersion("v2", nil)
 	p.hint(staging, "eu")
-	require.Equal(t, staging, next(t, p.woken), "another version")
+	require.Equal(t, staging, receive(t, p.woken), "another version")
 }
 
-func TestWhatLastsWakes_H8(t *testing.T) {
+func TestLastingUnreadinessWakes_H8(t *testing.T) {
 	p := newFixture(t)
-	p.hints.lasting = time.Millisecond
-	p.steady()
-	p.ready(false)
+	p.hints.unreadyGrace = time.Millisecond
+	p.observeSteady()
+	p.setReady(false)
 	p.hint(staging, "eu")
-	require.Equal(t, staging, next(t, p.woken))
+	require.Equal(t, staging, receive(t, p.woken))
 }
 
 // What moves is followed at once.
-func TestWhatMovesWakesAtOnce_H8(t *testing.T) {
+func TestUnsteadyInstanceWakesAtOnce_H8(t *testing.T) {
 	p := newFixture(t)
-	p.hints.lasting = time.Hour
-	p.settled(staging)
-	p.ready(false)
+	p.hints.unreadyGrace = time.Hour
+	p.observeUnchanged(staging)
+	p.setReady(false)
 	p.hint(staging, "eu")
-	require.Equal(t, staging, next(t, p.woken))
+	require.Equal(t, staging, receive(t, p.woken))
 }
 
 // A runtime that hangs holds up no hint of another one, however much of it was hinted at.
-func TestHangingRuntimeHoldsUpNoOtherHints_A7_H9(t *testing.T) {
+func TestHangingRuntimeDoesNotDelayOtherHints_A7_H9(t *testing.T) {
 	p := newFixture(t)
 	hung := make(chan struct{})
 	begun := make(chan struct{}, 100)
@@ -561,7 +563,7 @@ func TestHangingRuntimeHoldsUpNoOtherHints_A7_H9(t *testing.T) {
 	defer close(hung)
 	known := func(runtime, channel string) runtimes.Owner {
 		owner := runtimes.Owner{Application: "shop", Service: "web", ID: entities.Only(channel)}
-		found := p.found()
+		found := p.state()
 		found.request.Runtime, found.ref.ID = runtime, owner.ID
 		p.settle(owner, p.begin(owner), found)
 		return owner
@@ -572,10 +574,10 @@ func TestHangingRuntimeHoldsUpNoOtherHints_A7_H9(t *testing.T) {
 	for range hintReadings {
 		<-begun
 	}
-	p.run("v2", nil)
-	well := known("well", "staging")
-	p.run("v3", nil)
-	p.hint(well, "well")
-	require.Equal(t, well.ID, next(t, p.readings).ID)
+	p.setVersion("v2", nil)
+	healthy := known("well", "staging")
+	p.setVersion("v3", nil)
+	p.hint(healthy, "well")
+	require.Equal(t, healthy.ID, receive(t, p.readings).ID)
 	require.Empty(t, begun, "no more than the limit")
 }

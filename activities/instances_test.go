@@ -70,24 +70,24 @@ func TestInstancesOfAChannel(t *testing.T) {
 	}
 	prepared, _, err := run[protocol.PrepareAnswer](t, a.Prepare, prepare)
 	require.NoError(t, err)
-	require.Zero(t, prepared.Beside, "no other release")
+	require.Zero(t, prepared.RecentlyPrepared, "no other release")
 	v1 := prepared.Payloads
 	require.Len(t, v1, 2)
 	require.Equal(t, []string{"eu-1", "eu-3"}, []string{v1[first].Runtime, v1[third].Runtime})
 	require.NotEqual(t, v1[first].Digest, v1[third].Digest)
 
-	prepare.Version, prepare.FullVersion, prepare.Present = "v2", "v2", map[entities.InstanceID]string{third: "v1"}
+	prepare.Version, prepare.FullVersion, prepare.CurrentVersions = "v2", "v2", map[entities.InstanceID]string{third: "v1"}
 	prepared, _, err = run[protocol.PrepareAnswer](t, a.Prepare, prepare)
 	require.NoError(t, err)
-	require.Empty(t, prepared.Payloads[first].UnderPresent, "not requested")
-	for range rushed {
+	require.Empty(t, prepared.Payloads[first].CurrentVersionDigest, "not requested")
+	for range minReportedRate {
 		_, _, err = run[protocol.PrepareAnswer](t, a.Prepare, prepare)
 		require.NoError(t, err)
 	}
-	beside, _, err := run[protocol.PrepareAnswer](t, a.Prepare, prepare)
+	concurrent, _, err := run[protocol.PrepareAnswer](t, a.Prepare, prepare)
 	require.NoError(t, err)
-	require.GreaterOrEqual(t, beside.Beside, rushed)
-	require.Equal(t, v1[third].Digest, prepared.Payloads[third].UnderPresent)
+	require.GreaterOrEqual(t, concurrent.RecentlyPrepared, minReportedRate)
+	require.Equal(t, v1[third].Digest, prepared.Payloads[third].CurrentVersionDigest)
 
 	for _, id := range []entities.InstanceID{first, third} {
 		answer, _, err := run[protocol.ApplyAnswer](t, a.Apply, protocol.ApplyRequest{

@@ -23,36 +23,36 @@ import (
 // with a service that is not declared.
 func (a *Activities) Propose(ctx context.Context, r protocol.ProposeRequest) (protocol.ProposeAnswer, error) {
 	answer, err := a.propose(ctx, r)
-	return left(ctx, a, answer, err)
+	return spillIfLarge(ctx, a, answer, err)
 }
 
 func (a *Activities) propose(ctx context.Context, r protocol.ProposeRequest) (protocol.ProposeAnswer, error) {
 	manifest, err := a.Store.Manifest(ctx, r.Manifest)
 	if err != nil {
-		return protocol.ProposeAnswer{}, unpublished(err)
+		return protocol.ProposeAnswer{}, unpublishedError(err)
 	}
 	for _, service := range entities.SortedKeys(r.Services) {
 		if _, declared := manifest[service]; !declared {
 			return protocol.ProposeAnswer{}, refuse("%s declares no service %q%s", r.Application, service, entities.Expected(entities.SortedKeys(manifest)))
 		}
 	}
-	stands, err := a.Store.CreateJoint(ctx, r.Joint)
+	stored, err := a.Store.CreateJoint(ctx, r.Joint)
 	if err != nil {
-		return protocol.ProposeAnswer{}, damage(err)
+		return protocol.ProposeAnswer{}, damageError(err)
 	}
-	if entities.DigestOf(stands.Services) != entities.DigestOf(r.Services) {
+	if entities.DigestOf(stored.Services) != entities.DigestOf(r.Services) {
 		return protocol.ProposeAnswer{}, refuse("release %s of %s was proposed with other versions by %s at %s; expected another id",
-			r.ID, r.Application, stands.Who.Name, stands.At.Format(time.RFC3339))
+			r.ID, r.Application, stored.Who.Name, stored.At.Format(time.RFC3339))
 	}
 	decision, err := a.Store.JointDecision(ctx, r.Application, r.ID)
-	return protocol.ProposeAnswer{Joint: stands, Decision: decision}, damage(err)
+	return protocol.ProposeAnswer{Joint: stored, Decision: decision}, damageError(err)
 }
 
 // Reserve validates a service's part of a joint release with the checks of Prepare. It writes nothing, so an aborted release leaves no
 // trace.
 func (a *Activities) Reserve(ctx context.Context, r protocol.ReserveRequest) (protocol.ReserveAnswer, error) {
 	answer, err := a.reserve(ctx, r)
-	return left(ctx, a, answer, err)
+	return spillIfLarge(ctx, a, answer, err)
 }
 
 func (a *Activities) reserve(ctx context.Context, r protocol.ReserveRequest) (protocol.ReserveAnswer, error) {
@@ -67,7 +67,7 @@ func (a *Activities) reserve(ctx context.Context, r protocol.ReserveRequest) (pr
 	r.Version, r.FullVersion, r.Parameters, r.ChannelParameters = part.Version, part.Version, part.Parameters, part.ChannelParameters
 	draft, err := a.Draft(ctx, r.PrepareRequest)
 	if err != nil {
-		return protocol.ReserveAnswer{}, damage(err)
+		return protocol.ReserveAnswer{}, damageError(err)
 	}
 	prepared := protocol.PrepareAnswer{
 		Known: draft.Known, Incarnation: draft.Record.Incarnation, Hash: draft.Record.Hash, Payloads: map[entities.InstanceID]protocol.PreparedPayload{},
@@ -81,7 +81,7 @@ func (a *Activities) reserve(ctx context.Context, r protocol.ReserveRequest) (pr
 // Outcome returns the decision on a joint release. If there is none in time, the first caller aborts the release for all.
 func (a *Activities) Outcome(ctx context.Context, r protocol.OutcomeRequest) (protocol.OutcomeAnswer, error) {
 	answer, err := a.outcome(ctx, r)
-	return left(ctx, a, answer, err)
+	return spillIfLarge(ctx, a, answer, err)
 }
 
 func (a *Activities) outcome(ctx context.Context, r protocol.OutcomeRequest) (protocol.OutcomeAnswer, error) {
@@ -90,51 +90,51 @@ func (a *Activities) outcome(ctx context.Context, r protocol.OutcomeRequest) (pr
 		return protocol.OutcomeAnswer{}, refuse("%s has no joint release %s", r.Application, r.ID)
 	}
 	if err != nil {
-		return protocol.OutcomeAnswer{}, damage(err)
+		return protocol.OutcomeAnswer{}, damageError(err)
 	}
 	decision, err := a.Store.JointDecision(ctx, r.Application, r.ID)
 	if err == nil && decision == nil && r.Abort {
-		var stands protocol.JointDecision
-		stands, err = a.Store.CreateJointDecision(ctx, r.Application, protocol.JointDecision{ID: r.ID, Why: "it was not decided in time"})
-		decision = &stands
+		var stored protocol.JointDecision
+		stored, err = a.Store.CreateJointDecision(ctx, r.Application, protocol.JointDecision{ID: r.ID, Why: "it was not decided in time"})
+		decision = &stored
 	}
-	return protocol.OutcomeAnswer{Joint: joint, Decision: decision}, damage(err)
+	return protocol.OutcomeAnswer{Joint: joint, Decision: decision}, damageError(err)
 }
 
 // Limits in bytes of the messages about a joint release: the reason why one service failed (all may fail), and the reason for the overall
 // result.
 const (
-	failedText = 200
-	maxWhy     = 4 << 10
+	maxFailureText = 200
+	maxReasonText  = 4 << 10
 )
 
 // Decide collects the promises of all services of a joint release, records the decision, and makes all services carry it out. After the
 // end of a worker another one continues: each promise, decision and commit takes effect once.
 func (a *Activities) Decide(ctx context.Context, r protocol.DecideRequest) (protocol.DecideAnswer, error) {
-	beating, stop := context.WithCancel(ctx)
+	heartbeatCtx, stop := context.WithCancel(ctx)
 	defer stop()
-	go heartbeats(beating, nil)
+	go sendHeartbeats(heartbeatCtx, nil)
 	decision, err := a.Store.JointDecision(ctx, r.Application, r.ID)
 	if err == nil && decision == nil {
 		decision, err = a.decide(ctx, r)
 	}
 	if err != nil {
-		return protocol.DecideAnswer{}, damage(err)
+		return protocol.DecideAnswer{}, damageError(err)
 	}
 	answer := protocol.DecideAnswer{Decision: *decision}
-	answer.Decision.Why = entities.Clip(decision.Why, maxWhy)
-	tries := a.askAll(ctx, r, protocol.Conclude, time.Now().Add(reachWithin))
+	answer.Decision.Why = entities.Clip(decision.Why, maxReasonText)
+	errs := a.updateAll(ctx, r, protocol.Conclude, time.Now().Add(sendTimeout))
 	for n, service := range r.Services {
-		switch err := tries[n]; {
+		switch err := errs[n]; {
 		case err == nil || !decision.Committed: // a promise expires without a notification
 		case isRefused(err):
 			if answer.Failed == nil {
 				answer.Failed = map[string]string{}
 			}
-			answer.Failed[service] = entities.Clip(refusalOf(err), failedText)
+			answer.Failed[service] = entities.Clip(refusalText(err), maxFailureText)
 		default:
 			answer.Services = append(answer.Services, service)
-			answer.Why = entities.Clip(fmt.Sprintf("%s: %s", service, err), maxWhy)
+			answer.Why = entities.Clip(fmt.Sprintf("%s: %s", service, err), maxReasonText)
 		}
 	}
 	return answer, ctx.Err()
@@ -143,8 +143,8 @@ func (a *Activities) Decide(ctx context.Context, r protocol.DecideRequest) (prot
 // decide records the decision that follows from the promises. One missing promise aborts the whole release.
 func (a *Activities) decide(ctx context.Context, r protocol.DecideRequest) (*protocol.JointDecision, error) {
 	decision := protocol.JointDecision{ID: r.ID, Committed: true}
-	var whys []string
-	promises := a.askAll(ctx, r, protocol.Reserve, time.Now().Add(protocol.JointPatience))
+	var reasons []string
+	promises := a.updateAll(ctx, r, protocol.Reserve, time.Now().Add(protocol.JointPromiseTimeout))
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
@@ -152,46 +152,46 @@ func (a *Activities) decide(ctx context.Context, r protocol.DecideRequest) (*pro
 		switch err := promises[n]; {
 		case err == nil:
 		case isRefused(err):
-			whys = append(whys, service+": "+refusalOf(err))
+			reasons = append(reasons, service+": "+refusalText(err))
 		default:
-			whys = append(whys, fmt.Sprintf("%s did not answer in time (%s)", service, err))
+			reasons = append(reasons, fmt.Sprintf("%s did not answer in time (%s)", service, err))
 		}
 	}
-	if len(whys) > 0 {
-		decision.Committed, decision.Why = false, strings.Join(whys, "; ")
+	if len(reasons) > 0 {
+		decision.Committed, decision.Why = false, strings.Join(reasons, "; ")
 	}
-	stands, err := a.Store.CreateJointDecision(ctx, r.Application, decision)
-	return &stands, err
+	stored, err := a.Store.CreateJointDecision(ctx, r.Application, decision)
+	return &stored, err
 }
 
-// askAll sends a verb to all services, a limited number concurrently, until each has done or refused it, or the deadline is over.
-func (a *Activities) askAll(ctx context.Context, r protocol.DecideRequest, verb string, until time.Time) []error {
+// updateAll sends a verb to all services, a limited number concurrently, until each has done or refused it, or the deadline is over.
+func (a *Activities) updateAll(ctx context.Context, r protocol.DecideRequest, verb string, until time.Time) []error {
 	errs := make([]error, len(r.Services))
-	atOnce(len(r.Services), func(n int) {
-		errs[n] = a.ask(ctx, protocol.ServiceID(r.Application, r.Services[n]), verb, protocol.JointHint{ID: r.ID}, until)
+	forEach(len(r.Services), func(n int) {
+		errs[n] = a.updateUntil(ctx, protocol.ServiceID(r.Application, r.Services[n]), verb, protocol.JointHint{ID: r.ID}, until)
 	})
 	return errs
 }
 
-// askPause is the time between two attempts to reach a service.
-const askPause = 500 * time.Millisecond
+// updateRetryDelay is the time between two attempts to reach a service.
+const updateRetryDelay = 500 * time.Millisecond
 
-func (a *Activities) ask(ctx context.Context, id, verb string, hint protocol.JointHint, until time.Time) error {
+func (a *Activities) updateUntil(ctx context.Context, id, verb string, hint protocol.JointHint, until time.Time) error {
 	for {
-		err := a.askOnce(ctx, id, verb, hint)
-		if err == nil || isRefused(err) || ctx.Err() != nil || time.Now().Add(askPause).After(until) {
+		err := a.updateOnce(ctx, id, verb, hint)
+		if err == nil || isRefused(err) || ctx.Err() != nil || time.Now().Add(updateRetryDelay).After(until) {
 			return err
 		}
 		select {
-		case <-time.After(askPause):
+		case <-time.After(updateRetryDelay):
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 }
 
-func (a *Activities) askOnce(ctx context.Context, id, verb string, hint protocol.JointHint) error {
-	ctx, cancel := context.WithTimeout(ctx, reachWithin)
+func (a *Activities) updateOnce(ctx context.Context, id, verb string, hint protocol.JointHint) error {
+	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
 	handle, err := a.Client.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
 		WorkflowID: id, UpdateName: verb, Args: []any{hint}, WaitForStage: client.WorkflowUpdateStageCompleted,
@@ -199,8 +199,8 @@ func (a *Activities) askOnce(ctx context.Context, id, verb string, hint protocol
 	if err == nil {
 		err = handle.Get(ctx, nil)
 	}
-	var gone *serviceerror.NotFound
-	if errors.As(err, &gone) && verb == protocol.Reserve {
+	var notFound *serviceerror.NotFound
+	if errors.As(err, &notFound) && verb == protocol.Reserve {
 		return refuse("it is not managed: its workflow has ended, or it is unmanaged")
 	}
 	return err
@@ -212,7 +212,7 @@ func isRefused(err error) bool {
 	return errors.As(err, &app) && (app.Type() == protocol.ErrRefused || app.Type() == protocol.ErrDamaged)
 }
 
-func refusalOf(err error) string {
+func refusalText(err error) string {
 	var app *temporal.ApplicationError
 	if errors.As(err, &app) {
 		return app.Message()

@@ -12,8 +12,8 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// log stores the output of a command for `converge logs`. A failed write is ignored.
-func (a *Activities) log(ctx context.Context, in runtimes.Instance, kind store.LogKind, o runtimes.Output, failed error) {
+// storeLog stores the output of a command for `converge logs`. A failed write is ignored.
+func (a *Activities) storeLog(ctx context.Context, in runtimes.Request, kind store.LogKind, o runtimes.Output, failed error) {
 	if o.Command == "" {
 		return // a runtime without commands
 	}
@@ -29,18 +29,18 @@ func (a *Activities) log(ctx context.Context, in runtimes.Instance, kind store.L
 	}
 }
 
-// logFetch stores the output of an observation.
-func (a *Activities) logFetch(ctx context.Context, in runtimes.Instance, o runtimes.Output, reading entities.Reading) {
+// storeFetchLog stores the output of an observation.
+func (a *Activities) storeFetchLog(ctx context.Context, in runtimes.Request, o runtimes.Output, reading entities.Reading) {
 	var failed error
 	if reading.Err != nil {
 		failed = reading.Err
 	}
-	a.log(ctx, in, store.LogFetch, o, failed)
+	a.storeLog(ctx, in, store.LogFetch, o, failed)
 }
 
 // History stores lines of an audit trail beyond Temporal's retention. Stored lines are not changed, so it is idempotent.
 func (a *Activities) History(ctx context.Context, r protocol.HistoryRequest) error {
-	return a.Store.AppendAudit(ctx, r.Application, r.Service, r.Lines)
+	return a.Store.AppendAudit(ctx, r.Application, r.Service, r.Entries)
 }
 
 // partSize limits one answer of Restore, in bytes.
@@ -49,14 +49,14 @@ const partSize = 44 << 10
 // Spill stores state that is too large for the input of the next run. Without state it reports whether the store is available.
 func (a *Activities) Spill(ctx context.Context, r protocol.SpillRequest) (string, error) {
 	if len(r.Packed) == 0 {
-		return "", a.Store.TakesState(ctx)
+		return "", a.Store.CheckWritable(ctx)
 	}
 	return a.Store.PutState(ctx, r.Packed)
 }
 
-// left stores the answer of a local activity if it is too large for a payload. The workflow then gets its digest and reads it like
+// spillIfLarge stores the answer of a local activity if it is too large for a payload. The workflow then gets its digest and reads it like
 // spilled state (F8).
-func left[T any](ctx context.Context, a *Activities, answer T, err error) (T, error) {
+func spillIfLarge[T any](ctx context.Context, a *Activities, answer T, err error) (T, error) {
 	if err != nil {
 		return answer, err
 	}
@@ -68,10 +68,10 @@ func left[T any](ctx context.Context, a *Activities, answer T, err error) (T, er
 	if err != nil {
 		return answer, err
 	}
-	var none T
+	var zero T
 	digest, err := a.Store.PutState(ctx, packed)
-	any(&none).(interface{ Leave(digest string) }).Leave(digest) // each answer that may be stored embeds it
-	return none, err
+	any(&zero).(interface{ SetStoredDigest(digest string) }).SetStoredDigest(digest) // each answer that may be stored embeds it
+	return zero, err
 }
 
 // Restore returns one part of it.

@@ -27,6 +27,6 @@ func (a *Activities) Library(ctx context.Context, r protocol.Library) (protocol.
 	case doc.Content.Name != r.Name || int64(doc.Content.Version) != r.Version:
 		return protocol.Library{}, refuse("%s is library %s %d, not %s %d", r.Digest, doc.Content.Name, doc.Content.Version, r.Name, r.Version)
 	}
-	stands, err := a.Store.CreateLibrary(ctx, r)
-	return stands, damage(err)
+	stored, err := a.Store.CreateLibrary(ctx, r)
+	return stored, damageError(err)
 }

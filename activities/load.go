@@ -13,13 +13,13 @@ import (
 // content of the signal that caused the request. It rejects a signal for an unpublished configuration (G1).
 func (a *Activities) LoadSpec(ctx context.Context, r protocol.LoadSpecRequest) (protocol.LoadSpecAnswer, error) {
 	answer, err := a.loadSpec(ctx, r)
-	answer, err = left(ctx, a, answer, err)
-	return answer, damage(err)
+	answer, err = spillIfLarge(ctx, a, answer, err)
+	return answer, damageError(err)
 }
 
 func (a *Activities) loadSpec(ctx context.Context, r protocol.LoadSpecRequest) (protocol.LoadSpecAnswer, error) {
 	answer := protocol.LoadSpecAnswer{Store: a.Store.URL()}
-	notice, err := a.confirmed(ctx, r)
+	notice, err := a.confirmNotice(ctx, r)
 	if err != nil {
 		return answer, err
 	}
@@ -41,15 +41,15 @@ func (a *Activities) loadSpec(ctx context.Context, r protocol.LoadSpecRequest) (
 	if answer.Pauses, err = a.Store.Pauses(ctx, spec.Application, entities.SortedKeys(spec.Runtimes)); err != nil {
 		return answer, err
 	}
-	answer.Pauses = ownTurns(answer.Pauses, protocol.ServiceID(r.Application, r.Service))
-	if answer.Loosened, answer.Compared, err = a.loosened(ctx, r.Before, &spec); err != nil {
+	answer.Pauses = ownPauses(answer.Pauses, protocol.ServiceID(r.Application, r.Service))
+	if answer.Loosened, answer.Compared, err = a.loosened(ctx, r.CurrentDigest, &spec); err != nil {
 		return answer, err
 	}
 	rules, err := a.Store.Rules(ctx) // damaged rules are an error and are retried, because they may contain restrictions
 	if err != nil {
 		return answer, err
 	}
-	rules.Impose(rules.Number, &spec, r.On)
+	rules.ApplyBaseline(rules.Number, &spec, r.Runtimes)
 	if !protocol.Large(spec) {
 		answer.Spec = &spec
 		return answer, nil
@@ -58,8 +58,8 @@ func (a *Activities) loadSpec(ctx context.Context, r protocol.LoadSpecRequest) (
 	return answer, err
 }
 
-// confirmed returns the newest notice of an application. A late signal is superseded by it. A signal that claims to be newer is rejected.
-func (a *Activities) confirmed(ctx context.Context, r protocol.LoadSpecRequest) (protocol.Notice, error) {
+// confirmNotice returns the newest notice of an application. A late signal is superseded by it. A signal that claims to be newer is rejected.
+func (a *Activities) confirmNotice(ctx context.Context, r protocol.LoadSpecRequest) (protocol.Notice, error) {
 	newest, err := a.Store.NewestNotice(ctx, r.Application)
 	if err != nil && !store.IsNotFound(err) {
 		return newest, err
@@ -67,7 +67,7 @@ func (a *Activities) confirmed(ctx context.Context, r protocol.LoadSpecRequest) 
 	if r.Incarnation == 0 && r.Hash == "" && err == nil { // a restarted service only reads the current notice
 		return newest, nil
 	}
-	if err := a.recorded(ctx, r); err != nil {
+	if err := a.checkRecorded(ctx, r); err != nil {
 		return newest, err
 	}
 	if err != nil || newest.Incarnation.Number != r.Incarnation && r.Order.Compare(newest.Order) > 0 {
@@ -76,8 +76,8 @@ func (a *Activities) confirmed(ctx context.Context, r protocol.LoadSpecRequest) 
 	return newest, nil
 }
 
-// recorded rejects a signal whose incarnation differs from the stored one with its number.
-func (a *Activities) recorded(ctx context.Context, r protocol.LoadSpecRequest) error {
+// checkRecorded rejects a signal whose incarnation differs from the stored one with its number.
+func (a *Activities) checkRecorded(ctx context.Context, r protocol.LoadSpecRequest) error {
 	record, err := a.Store.Number(ctx, r.Application, r.Incarnation)
 	if err != nil && !store.IsNotFound(err) {
 		return err

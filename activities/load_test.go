@@ -13,7 +13,7 @@ import (
 
 // What a service goes by is the newest notice in the store, whatever a signal says. A signal may come late; what it makes up is
 // refused (G1).
-func TestLoadSpecBelievesTheStore(t *testing.T) {
+func TestLoadSpecTrustsOnlyTheStore(t *testing.T) {
 	a := newActivities(t, &server{})
 	ctx := t.Context()
 	incarnations := map[int64]protocol.Incarnation{}
@@ -39,66 +39,66 @@ func TestLoadSpecBelievesTheStore(t *testing.T) {
 		}
 		require.NoError(t, a.Store.PutNumber(ctx, "shop", incarnations[n]))
 		_, err := a.record(ctx, protocol.NotifyRequest{
-			Application: "shop", Newest: incarnations[n], To: incarnations[n].Manifest, Pinned: pinned, Order: order(newest, count),
+			Application: "shop", Newest: incarnations[n], To: incarnations[n].Manifest, Pinned: pinned, Order: noticeOrder(newest, count),
 		})
 		require.NoError(t, err)
 	}
-	asks := func(n int64, hash string, o entities.NoticeOrder) (protocol.LoadSpecAnswer, error) {
+	load := func(n int64, hash string, o entities.NoticeOrder) (protocol.LoadSpecAnswer, error) {
 		answer, _, err := run[protocol.LoadSpecAnswer](t, a.LoadSpec, protocol.LoadSpecRequest{
 			Application: "shop", Service: "web", Incarnation: n, Hash: hash, Order: o,
 		})
 		return answer, err
 	}
-	gets := func(want, n int64, o entities.NoticeOrder) {
+	requireLoaded := func(want, n int64, o entities.NoticeOrder) {
 		t.Helper()
-		answer, err := asks(n, incarnations[n].Hash, o)
+		answer, err := load(n, incarnations[n].Hash, o)
 		require.NoError(t, err)
 		require.Equal(t, want, answer.Notice.Incarnation.Number)
 		require.Equal(t, digests[want], answer.Digest)
 		require.Equal(t, "ann", answer.Notice.Incarnation.By)
 	}
-	isRefused := func(text string, n int64, hash string, o entities.NoticeOrder) {
+	requireRejected := func(text string, n int64, hash string, o entities.NoticeOrder) {
 		t.Helper()
-		_, err := asks(n, hash, o)
+		_, err := load(n, hash, o)
 		require.ErrorContains(t, err, text)
 	}
 
-	isRefused("incarnation 1 (b) of shop was never published", 1, "b", order(1, 7))
+	requireRejected("incarnation 1 (b) of shop was never published", 1, "b", noticeOrder(1, 7))
 	require.NoError(t, a.Store.PutNumber(ctx, "shop", incarnations[1]))
-	isRefused("incarnation 1 of shop was not published or pinned", 1, "b", order(1, 7))
+	requireRejected("incarnation 1 of shop was not published or pinned", 1, "b", noticeOrder(1, 7))
 	publish(2, 8, false)
-	gets(2, 2, order(2, 8))
-	gets(2, 1, order(1, 7))
-	gets(2, 1, entities.NoticeOrder{})
-	isRefused("incarnation 1 of shop was not published or pinned after incarnation 2", 1, "b", order(9, 9))
-	isRefused("incarnation 2 (other) of shop was never published", 2, "other", order(2, 8))
-	isRefused("was never published", -1, "b", order(2, 8))
-	isRefused("was never published", 1<<62, "b", order(1<<62, 8))
+	requireLoaded(2, 2, noticeOrder(2, 8))
+	requireLoaded(2, 1, noticeOrder(1, 7))
+	requireLoaded(2, 1, entities.NoticeOrder{})
+	requireRejected("incarnation 1 of shop was not published or pinned after incarnation 2", 1, "b", noticeOrder(9, 9))
+	requireRejected("incarnation 2 (other) of shop was never published", 2, "other", noticeOrder(2, 8))
+	requireRejected("was never published", -1, "b", noticeOrder(2, 8))
+	requireRejected("was never published", 1<<62, "b", noticeOrder(1<<62, 8))
 	publish(1, 9, true)
-	gets(1, 1, order(2, 9))
-	gets(1, 2, order(2, 8))
-	isRefused("incarnation 2 of shop was not published or pinned after incarnation 1", 2, "c", order(3, 1))
+	requireLoaded(1, 1, noticeOrder(2, 9))
+	requireLoaded(1, 2, noticeOrder(2, 8))
+	requireRejected("incarnation 2 of shop was not published or pinned after incarnation 1", 2, "c", noticeOrder(3, 1))
 	require.NoError(t, a.Store.PutNumber(ctx, "shop", incarnations[3]))
-	isRefused("incarnation 3 of shop was not published or pinned after incarnation 1", 3, "d", order(3, 1))
+	requireRejected("incarnation 3 of shop was not published or pinned after incarnation 1", 3, "d", noticeOrder(3, 1))
 	publish(4, 10, false)
-	gets(4, 4, order(4, 10))
-	answer, err := asks(0, "", entities.NoticeOrder{})
+	requireLoaded(4, 4, noticeOrder(4, 10))
+	answer, err := load(0, "", entities.NoticeOrder{})
 	require.NoError(t, err)
 	require.Equal(t, int64(4), answer.Notice.Incarnation.Number, "without a notice")
 
 	_, _, err = run[protocol.LoadSpecAnswer](t, a.LoadSpec, protocol.LoadSpecRequest{
-		Application: "shop", Service: "mixed", Incarnation: 4, Hash: incarnations[4].Hash, Order: order(4, 10),
+		Application: "shop", Service: "mixed", Incarnation: 4, Hash: incarnations[4].Hash, Order: noticeOrder(4, 10),
 	})
 	require.ErrorContains(t, err, "is of shop/api, not of shop/mixed")
 	gone, _, err := run[protocol.LoadSpecAnswer](t, a.LoadSpec, protocol.LoadSpecRequest{
-		Application: "shop", Service: "gone", Incarnation: 4, Hash: incarnations[4].Hash, Order: order(4, 10),
+		Application: "shop", Service: "gone", Incarnation: 4, Hash: incarnations[4].Hash, Order: noticeOrder(4, 10),
 	})
 	require.NoError(t, err)
 	require.Empty(t, gone.Digest)
 	require.Nil(t, gone.Spec)
 }
 
-func order(newest, count int64) entities.NoticeOrder {
+func noticeOrder(newest, count int64) entities.NoticeOrder {
 	return entities.NoticeOrder{Newest: newest, Count: count}
 }
 
@@ -108,14 +108,14 @@ func TestNoticesAreRecordedInOrder(t *testing.T) {
 	ctx := t.Context()
 	record := func(number, count int64) entities.NoticeOrder {
 		t.Helper()
-		later, err := a.record(ctx, protocol.NotifyRequest{Application: "shop", Newest: protocol.Incarnation{Number: number}, Order: order(9, count)})
+		later, err := a.record(ctx, protocol.NotifyRequest{Application: "shop", Newest: protocol.Incarnation{Number: number}, Order: noticeOrder(9, count)})
 		require.NoError(t, err)
 		return later
 	}
 	require.Zero(t, record(1, 5))
 	require.Zero(t, record(1, 5), "retry")
-	require.Equal(t, order(9, 5), record(2, 5), "another run with the same number")
-	require.Equal(t, order(9, 5), record(2, 4), "a delayed worker")
+	require.Equal(t, noticeOrder(9, 5), record(2, 5), "another run with the same number")
+	require.Equal(t, noticeOrder(9, 5), record(2, 4), "a delayed worker")
 	require.Zero(t, record(2, 6))
 	for count := int64(7); count < 60; count++ {
 		require.Zero(t, record(count, count))
@@ -123,5 +123,5 @@ func TestNoticesAreRecordedInOrder(t *testing.T) {
 	newest, err := a.Store.NewestNotice(ctx, "shop")
 	require.NoError(t, err)
 	require.Equal(t, int64(59), newest.Incarnation.Number)
-	require.Equal(t, order(9, 59), record(5, 8), "older than all stored ones")
+	require.Equal(t, noticeOrder(9, 59), record(5, 8), "older than all stored ones")
 }

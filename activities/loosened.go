@@ -9,8 +9,8 @@ import (
 	"github.com/converge-engine/converge/intent/store"
 )
 
-// mostLoosened limits the entries per service.
-const mostLoosened = 100
+// maxLoosened limits the entries per service.
+const maxLoosened = 100
 
 // loosened lists the requirements that a spec loosens compared with the spec of a digest. compared is false if no comparison was
 // requested or that spec no longer exists.
@@ -27,8 +27,8 @@ func (a *Activities) loosened(ctx context.Context, before string, spec *entities
 	}
 	check, extension, failed := a.Store.Definitions(ctx)
 	all = loosen.Rules(&old, spec, loosen.Definitions{Check: check, Extension: extension})
-	if more := len(all) - mostLoosened; more > 0 {
-		all = append(all[:mostLoosened:mostLoosened], entities.Loosening{Text: fmt.Sprintf("%d more rules are looser", more)})
+	if more := len(all) - maxLoosened; more > 0 {
+		all = append(all[:maxLoosened:maxLoosened], entities.Loosening{Text: fmt.Sprintf("%d more rules are looser", more)})
 	}
 	return all, *failed == nil, *failed
 }

@@ -13,13 +13,13 @@ import (
 // Metrics of a worker, by their internal names. In Prometheus a duration ends with _seconds and a count with _total. Labels have few
 // values: a runtime is a declared one, and there is no label for an application or a service.
 const (
-	metricApply       = "converge_apply_duration"
-	metricReading     = "converge_reading_duration"
-	metricCheck       = "converge_check_duration"
-	metricHints       = "converge_hints"
-	metricCheckpoints = "converge_checkpoints"
-	metricUnkept      = "converge_checkpoints_waiting"
-	metricStore       = "converge_store_request_duration"
+	metricApply              = "converge_apply_duration"
+	metricReading            = "converge_reading_duration"
+	metricCheck              = "converge_check_duration"
+	metricHints              = "converge_hints"
+	metricCheckpoints        = "converge_checkpoints"
+	metricCheckpointsWaiting = "converge_checkpoints_waiting"
+	metricStore              = "converge_store_request_duration"
 )
 
 // metrics returns the handler of this worker.
@@ -32,12 +32,12 @@ func (a *Activities) metrics() client.MetricsHandler {
 
 type labels = map[string]string
 
-func (a *Activities) took(metric string, since time.Time, l labels) {
+func (a *Activities) recordDuration(metric string, since time.Time, l labels) {
 	a.metrics().WithTags(l).Timer(metric).Record(time.Since(since))
 }
 
-// applied records the duration and the result of an apply.
-func (a *Activities) applied(since time.Time, r protocol.ApplyRequest, answer protocol.ApplyAnswer, err error) {
+// recordApply records the duration and the result of an apply.
+func (a *Activities) recordApply(since time.Time, r protocol.ApplyRequest, answer protocol.ApplyAnswer, err error) {
 	outcome := "succeeded"
 	switch {
 	case err != nil:
@@ -49,42 +49,42 @@ func (a *Activities) applied(since time.Time, r protocol.ApplyRequest, answer pr
 	case answer.Err != "":
 		outcome = "failed"
 	}
-	a.took(metricApply, since, labels{"runtime": r.Runtime, "kind": a.kindOf(r.Runtime, r.RuntimeDigest), "outcome": outcome})
+	a.recordDuration(metricApply, since, labels{"runtime": r.Runtime, "kind": a.kindOf(r.Runtime, r.RuntimeDigest), "outcome": outcome})
 }
 
 // kindOf returns the kind of a runtime that is connected here; "": not connected.
 func (a *Activities) kindOf(name, digest string) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for key, line := range a.lines {
+	for key, conn := range a.connections {
 		if strings.HasPrefix(key, name+"/"+digest+"/") {
-			return string(line.definition.Kind)
+			return string(conn.definition.Kind)
 		}
 	}
 	return ""
 }
 
-// read records the duration of a reading.
-func (a *Activities) read(since time.Time, of connection, reading entities.Reading) {
+// recordReading records the duration of a reading.
+func (a *Activities) recordReading(since time.Time, of connection, reading entities.Reading) {
 	outcome := "ok"
 	if reading.Err != nil {
 		outcome = "error"
 	}
-	a.took(metricReading, since, labels{"runtime": of.definition.Name, "kind": string(of.definition.Kind), "outcome": outcome})
+	a.recordDuration(metricReading, since, labels{"runtime": of.definition.Name, "kind": string(of.definition.Kind), "outcome": outcome})
 }
 
-// evaluated records the duration of a check.
-func (a *Activities) evaluated(since time.Time, e entities.Evaluation, reading entities.CheckReading) {
-	a.took(metricCheck, since, labels{"kind": string(e.Kind), "verdict": string(reading.Verdict)})
+// recordCheck records the duration of a check.
+func (a *Activities) recordCheck(since time.Time, e entities.Evaluation, reading entities.CheckReading) {
+	a.recordDuration(metricCheck, since, labels{"kind": string(e.Kind), "verdict": string(reading.Verdict)})
 }
 
-// hinted counts the outcome of a followed hint.
-func (a *Activities) hinted(outcome string) {
+// recordHint counts the outcome of a followed hint.
+func (a *Activities) recordHint(outcome string) {
 	a.metrics().WithTags(labels{"outcome": outcome}).Counter(metricHints).Inc(1)
 }
 
-// Requested records a request to the store. The store calls it.
-func (a *Activities) Requested(operation string, took time.Duration, failed bool) {
+// RecordStoreRequest records a request to the store. The store calls it.
+func (a *Activities) RecordStoreRequest(operation string, took time.Duration, failed bool) {
 	outcome := "ok"
 	if failed {
 		outcome = "error"

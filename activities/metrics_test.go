@@ -11,22 +11,22 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// counting counts what is counted, by metric and outcome.
-type counting struct {
+// countingHandler counts what is counted, by metric and outcome.
+type countingHandler struct {
 	client.MetricsHandler
 	outcome string
 	all     *sync.Map
 }
 
-func (c counting) WithTags(tags map[string]string) client.MetricsHandler {
+func (c countingHandler) WithTags(tags map[string]string) client.MetricsHandler {
 	c.outcome = tags["outcome"]
 	return c
 }
 
-func (c counting) Counter(name string) client.MetricsCounter { return counter{c, name} }
+func (c countingHandler) Counter(name string) client.MetricsCounter { return counter{c, name} }
 
 type counter struct {
-	of   counting
+	of   countingHandler
 	name string
 }
 
@@ -39,19 +39,19 @@ func (c counter) Inc(n int64) {
 // Each hint that was followed is counted by what came of it.
 func TestHintsAreCounted_F10(t *testing.T) {
 	p := newFixture(t)
-	c := counting{MetricsHandler: client.MetricsNopHandler, all: &sync.Map{}}
-	p.came = (&Activities{Metrics: c}).hinted
+	c := countingHandler{MetricsHandler: client.MetricsNopHandler, all: &sync.Map{}}
+	p.onOutcome = (&Activities{Metrics: c}).recordHint
 	counted := func(outcome string) {
 		t.Helper()
 		require.Eventually(t, func() bool { n, _ := c.all.Load(metricHints + " " + outcome); return n != nil }, hintPatience, time.Millisecond)
 	}
-	p.settled(staging)
+	p.observeUnchanged(staging)
 	p.hint(staging, "eu")
 	counted(hintSame)
-	p.run("v1", &entities.ReadingError{Code: "unreachable"})
+	p.setVersion("v1", &entities.ReadingError{Code: "unreachable"})
 	p.hint(staging, "eu")
 	counted(hintFailed)
-	p.run("v2", nil)
-	require.Equal(t, staging, next(t, p.woken))
+	p.setVersion("v2", nil)
+	require.Equal(t, staging, receive(t, p.woken))
 	counted(hintWoke)
 }

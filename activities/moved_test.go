@@ -14,7 +14,7 @@ import (
 // What an instance has left on another runtime goes by the claim of what came after it: not once something later was claimed
 // by a run that is not known here. Below the present target it holds a place of its own, for the runtime to go by. Where
 // both runtimes are the same place nothing is removed at all.
-func TestWhatWasLeftIsRemoved_A24(t *testing.T) {
+func TestPreviousPlacementIsRemoved_A24(t *testing.T) {
 	a := newActivities(t, &server{})
 	a.Epoch = 1
 	put := func(name, context string) string {
@@ -26,7 +26,7 @@ func TestWhatWasLeftIsRemoved_A24(t *testing.T) {
 	}
 	payload, err := a.Store.PutPayload(t.Context(), entities.Payload{Application: "shop", Service: "web", Channel: "prod", Runtime: "eu"})
 	require.NoError(t, err)
-	rt := &gone{}
+	rt := &removableRuntime{}
 	a.Factories = map[entities.RuntimeKind]Factory{
 		entities.RuntimeKubernetes: func(entities.RuntimeDefinition) (runtimes.Runtime, error) { return rt, nil },
 	}

@@ -33,12 +33,12 @@ func (a *Activities) Notify(ctx context.Context, r protocol.NotifyRequest) (prot
 	if err != nil {
 		return protocol.NotifyAnswer{}, refuse("notify services: %s", err)
 	}
-	for _, i := range append(r.Passed, r.Newest) {
+	for _, i := range append(r.Skipped, r.Newest) {
 		if err := a.Store.PutNumber(ctx, r.Application, i); err != nil {
 			return protocol.NotifyAnswer{}, err
 		}
 	}
-	if err := a.renewed(ctx, r); err != nil {
+	if err := a.renewReferenced(ctx, r); err != nil {
 		return protocol.NotifyAnswer{}, err
 	}
 	from, to, err := a.manifests(ctx, r)
@@ -46,20 +46,20 @@ func (a *Activities) Notify(ctx context.Context, r protocol.NotifyRequest) (prot
 		return protocol.NotifyAnswer{}, err
 	}
 	if later, err := a.record(ctx, r); err != nil || later != (entities.NoticeOrder{}) {
-		return protocol.NotifyAnswer{Overtaken: later}, err
+		return protocol.NotifyAnswer{SupersededBy: later}, err
 	}
 	changed, removed := to.Since(from)
-	changed = slices.Concat(changed, removed, r.Also, again(r, to))
+	changed = slices.Concat(changed, removed, r.Additional, newlyManaged(r, to))
 	slices.Sort(changed)
-	changed = slices.DeleteFunc(slices.Compact(changed), func(service string) bool { return leftOut(r, service) })
-	all := &reach{tell: func(ctx context.Context, service string) error {
-		return a.notifyOr(ctx, r, service, to[service], managedAgain(r, service))
-	}, heard: func(ctx context.Context, service string) error {
+	changed = slices.DeleteFunc(slices.Compact(changed), func(service string) bool { return isUnmanaged(r, service) })
+	sender := &broadcast{send: func(ctx context.Context, service string) error {
+		return a.notifyOrStart(ctx, r, service, to[service], manageRestart(r, service))
+	}, awaitProcessed: func(ctx context.Context, service string) error {
 		_, err := a.Client.QueryWorkflow(ctx, protocol.ServiceID(r.Application, service), "", protocol.QueryConfigured, r.Newest.Number)
 		return err
 	}}
-	err = all.all(ctx, changed)
-	return protocol.NotifyAnswer{Notified: all.told, Unreached: all.missed}, err
+	err = sender.run(ctx, changed)
+	return protocol.NotifyAnswer{Notified: sender.sent, Unreached: sender.unreached}, err
 }
 
 // record stores the notice where services read it (G1). If the store has a different, later notice, it returns the order of that one. An
@@ -67,9 +67,9 @@ func (a *Activities) Notify(ctx context.Context, r protocol.NotifyRequest) (prot
 func (a *Activities) record(ctx context.Context, r protocol.NotifyRequest) (later entities.NoticeOrder, err error) {
 	wanted := protocol.Notice{Order: r.Order, Incarnation: r.Newest, Pinned: r.Pinned}
 	wanted.Incarnation.Manifest = r.To
-	stands, err := a.Store.PutNotice(ctx, r.Application, wanted)
-	if err == nil && !stands.Same(wanted) || store.IsDamaged(err) {
-		return stands.Order, nil
+	stored, err := a.Store.PutNotice(ctx, r.Application, wanted)
+	if err == nil && !stored.Same(wanted) || store.IsDamaged(err) {
+		return stored.Order, nil
 	}
 	return later, err
 }
@@ -85,9 +85,9 @@ func (a *Activities) manifests(ctx context.Context, r protocol.NotifyRequest) (f
 	return from, to, err
 }
 
-// renewed renews the manifest and the incarnation, so that they are not garbage-collected: an application may be pinned to one that was
+// renewReferenced renews the manifest and the incarnation, so that they are not garbage-collected: an application may be pinned to one that was
 // unreferenced for long.
-func (a *Activities) renewed(ctx context.Context, r protocol.NotifyRequest) error {
+func (a *Activities) renewReferenced(ctx context.Context, r protocol.NotifyRequest) error {
 	err := a.Store.RenewManifest(ctx, r.To)
 	if err == nil && r.Newest.Hash != "" {
 		err = a.Store.RenewIncarnation(ctx, r.Newest.Hash)
@@ -98,9 +98,9 @@ func (a *Activities) renewed(ctx context.Context, r protocol.NotifyRequest) erro
 	return err
 }
 
-// again returns the services that become managed again.
-func again(r protocol.NotifyRequest, to incarnation.Manifest) (names []string) {
-	for service := range r.Again {
+// newlyManaged returns the services that become managed again.
+func newlyManaged(r protocol.NotifyRequest, to incarnation.Manifest) (names []string) {
+	for service := range r.Remanaged {
 		if service == protocol.AllServices {
 			names = slices.AppendSeq(names, maps.Keys(to))
 		} else {
@@ -110,22 +110,22 @@ func again(r protocol.NotifyRequest, to incarnation.Manifest) (names []string) {
 	return names
 }
 
-// managedAgain returns the reason to start such a service; nil: it is not one of them.
-func managedAgain(r protocol.NotifyRequest, service string) *protocol.Restart {
-	if why := cmp.Or(r.Again[service], r.Again[protocol.AllServices]); why != "" {
-		return &protocol.Restart{At: r.At, Why: why}
+// manageRestart returns the reason to start such a service; nil: it is not one of them.
+func manageRestart(r protocol.NotifyRequest, service string) *protocol.Restart {
+	if reason := cmp.Or(r.Remanaged[service], r.Remanaged[protocol.AllServices]); reason != "" {
+		return &protocol.Restart{At: r.At, Why: reason}
 	}
 	return nil
 }
 
-// leftOut reports whether the service is unmanaged. It is notified of everything once it is managed again.
-func leftOut(r protocol.NotifyRequest, service string) bool {
+// isUnmanaged reports whether the service is unmanaged. It is notified of everything once it is managed again.
+func isUnmanaged(r protocol.NotifyRequest, service string) bool {
 	return slices.Contains(r.Unmanaged, service) || slices.Contains(r.Unmanaged, protocol.AllServices)
 }
 
-// notifyOr signals one service. It starts the service if it is new, or for the reason in restart. A service that is no longer declared is
+// notifyOrStart signals one service. It starts the service if it is new, or for the reason in restart. A service that is no longer declared is
 // notified of that, but never started for it.
-func (a *Activities) notifyOr(ctx context.Context, r protocol.NotifyRequest, service, digest string, restart *protocol.Restart) error {
+func (a *Activities) notifyOrStart(ctx context.Context, r protocol.NotifyRequest, service, digest string, restart *protocol.Restart) error {
 	id := protocol.ServiceID(r.Application, service)
 	message := protocol.ServicePublish{
 		Incarnation: r.Newest.Number, Hash: r.Newest.Hash, Spec: digest, Store: r.Store,
@@ -133,8 +133,8 @@ func (a *Activities) notifyOr(ctx context.Context, r protocol.NotifyRequest, ser
 		Pinned: r.Pinned, Order: r.Order, At: r.At,
 	}
 	if digest == "" {
-		var gone *serviceerror.NotFound
-		if err := a.Client.SignalWorkflow(ctx, id, "", protocol.Publish, message); err != nil && !errors.As(err, &gone) {
+		var notFound *serviceerror.NotFound
+		if err := a.Client.SignalWorkflow(ctx, id, "", protocol.Publish, message); err != nil && !errors.As(err, &notFound) {
 			return err
 		}
 		return nil
@@ -149,25 +149,25 @@ func (a *Activities) notifyOr(ctx context.Context, r protocol.NotifyRequest, ser
 		StaticDetails:         details(spec, r),
 		TypedSearchAttributes: temporal.NewSearchAttributes(attrApplication.ValueSet(r.Application), attrService.ValueSet(spec.Title())),
 	}, protocol.ServiceWorkflow, protocol.ServiceInput{
-		Application: r.Application, Service: service, Beginning: protocol.Beginning{Adopt: true, Restart: restart},
+		Application: r.Application, Service: service, StartMode: protocol.StartMode{Adopt: true, Restart: restart},
 	})
 	return err
 }
 
-// mostDetails limits the bytes of a description, and of the channel names, in details: a server may refuse more than 20,000 in all.
-const mostDetails = 6 << 10
+// maxDetails limits the bytes of a description, and of the channel names, in details: a server may refuse more than 20,000 in all.
+const maxDetails = 6 << 10
 
 // details returns the fixed text of a service in the Temporal UI.
 func details(spec entities.Spec, r protocol.NotifyRequest) string {
 	var b strings.Builder
 	if spec.Description != "" {
-		b.WriteString(runtimes.Clip(spec.Description, mostDetails) + "\n\n")
+		b.WriteString(runtimes.Clip(spec.Description, maxDetails) + "\n\n")
 	}
 	var channels []string
 	for _, c := range spec.Channels {
 		channels = append(channels, c.Name)
 	}
 	fmt.Fprintf(&b, "Channels in order: %s\n\nFrom %s\n\nTo explain its state: `converge explain %s/%s`",
-		runtimes.Clip(strings.Join(channels, " → "), mostDetails), r.Newest.Origin.Path, spec.Application, spec.Title())
+		runtimes.Clip(strings.Join(channels, " → "), maxDetails), r.Newest.Origin.Path, spec.Application, spec.Title())
 	return b.String()
 }

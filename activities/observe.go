@@ -20,28 +20,28 @@ import (
 // no other (A7). It completes when a reading differs from the known state. Otherwise it asks the server for another attempt after the
 // interval, which writes no history.
 func (a *Activities) Observe(ctx context.Context, r protocol.ObserveRequest) (protocol.ObserveAnswer, error) {
-	news, atHand, err := a.observeOn(ctx, r)
-	return protocol.ObserveAnswer{Readings: news, AtHand: len(atHand) > 0}, err
+	news, cached, err := a.observeOn(ctx, r)
+	return protocol.ObserveAnswer{Readings: news, ServedFromWatchCache: len(cached) > 0}, err
 }
 
-// ObserveAll is Observe for several runtimes. It skips a runtime whose reading places are all taken.
+// ObserveAll is Observe for several runtimes. It skips a runtime whose reading slots are all taken.
 func (a *Activities) ObserveAll(ctx context.Context, r protocol.ObserveAllRequest) (protocol.ObserveAllAnswer, error) {
-	if r.Here && slices.ContainsFunc(r.Of, func(of protocol.ObserveRequest) bool { return !a.prompt.answers(of.RuntimeDigest, time.Now()) }) {
-		return protocol.ObserveAllAnswer{}, errNotHere
+	if r.Immediate && slices.ContainsFunc(r.Requests, func(of protocol.ObserveRequest) bool { return !a.latencies.isFast(of.RuntimeDigest, time.Now()) }) {
+		return protocol.ObserveAllAnswer{}, errNotLocal
 	}
-	news, atHand, err := a.observeOn(ctx, r.Of...)
-	if err == nil && r.Here && !whole(news, r.Of) {
-		return protocol.ObserveAllAnswer{}, errNotHere
+	news, cached, err := a.observeOn(ctx, r.Requests...)
+	if err == nil && r.Immediate && !allRead(news, r.Requests) {
+		return protocol.ObserveAllAnswer{}, errNotLocal
 	}
-	return protocol.ObserveAllAnswer{Readings: news, AtHand: atHand}, err
+	return protocol.ObserveAllAnswer{Readings: news, ServedFromWatchCache: cached}, err
 }
 
-// errNotHere means that not all instances can be read locally. The workflow then observes all of them with an activity.
-var errNotHere = errors.New("not all instances can be read locally")
+// errNotLocal means that not all instances can be read locally. The workflow then observes all of them with an activity.
+var errNotLocal = errors.New("not all instances can be read locally")
 
-// whole reports whether all requested instances were read without an error.
-func whole(readings map[entities.InstanceID]entities.Reading, asked []protocol.ObserveRequest) bool {
-	for _, r := range asked {
+// allRead reports whether all requested instances were read without an error.
+func allRead(readings map[entities.InstanceID]entities.Reading, requests []protocol.ObserveRequest) bool {
+	for _, r := range requests {
 		for _, ref := range r.Instances {
 			if reading, ok := readings[ref.ID]; !ok || reading.Err != nil {
 				return false
@@ -52,50 +52,50 @@ func whole(readings map[entities.InstanceID]entities.Reading, asked []protocol.O
 }
 
 // observeOn observes instances on some runtimes until there is news. It also returns the runtimes that have the state cached.
-func (a *Activities) observeOn(ctx context.Context, requests ...protocol.ObserveRequest) (news map[entities.InstanceID]entities.Reading, atHand []string, err error) {
+func (a *Activities) observeOn(ctx context.Context, requests ...protocol.ObserveRequest) (news map[entities.InstanceID]entities.Reading, cached []string, err error) {
 	info := activity.GetInfo(ctx)
 	if info.Attempt == 1 { // the workflow has just made a decision
-		a.follows.moved(info.WorkflowExecution.ID)
+		a.planFollowers.notify(info.WorkflowExecution.ID)
 	}
-	var full string         // a runtime without a free reading place
-	var again time.Duration // delay until the next attempt; zero: the interval
-	all := watching{}
+	var busyRuntime string       // a runtime without a free reading slot
+	var retryAfter time.Duration // delay until the next attempt; zero: the interval
+	all := observations{}
 	for _, r := range requests {
-		leave, away := a.readings.take(r.Application+"/"+r.Runtime, time.Now())
-		if leave == nil {
-			full, again = r.Runtime, max(again, spread(away, info.WorkflowExecution.ID))
+		release, wait := a.readingSlots.acquire(r.Application+"/"+r.Runtime, time.Now())
+		if release == nil {
+			busyRuntime, retryAfter = r.Runtime, max(retryAfter, spread(wait, info.WorkflowExecution.ID))
 			continue
 		}
-		defer leave()
-		all = append(all, a.watch(ctx, r))
-		all[len(all)-1].leaves(leave)
+		defer release()
+		all = append(all, a.startObservation(ctx, r))
+		all[len(all)-1].setRelease(release)
 	}
 	if len(all) == 0 {
-		return nil, nil, noPlace("readings of runtime "+full, again)
+		return nil, nil, limitReached("readings of runtime "+busyRuntime, retryAfter)
 	}
 	news = observeAll(ctx, all.observe, all.requests()...)
-	bound(news, entities.SortedIDs(news))
+	dropExcess(news, entities.SortedIDs(news))
 	if ctx.Err() != nil { // the worker is stopping: incomplete readings are discarded
 		all.end(false)
 		return nil, nil, ctx.Err()
 	}
-	again = max(again, all.pace(news))
+	retryAfter = max(retryAfter, all.delayDetails(news))
 	if len(news) > 0 || requests[0].Interval == 0 {
 		all.notified(news)
 		all.end(true)
-		return news, all.atHand(), nil
+		return news, all.cachedRuntimes(), nil
 	}
 	all.end(true)
-	if again == 0 {
-		again = spread(all.interval(info.Attempt), info.WorkflowExecution.ID)
+	if retryAfter == 0 {
+		retryAfter = spread(all.interval(info.Attempt), info.WorkflowExecution.ID)
 	}
-	return nil, nil, asKnown(again)
+	return nil, nil, unchangedError(retryAfter)
 }
 
-// watching are concurrent observations of one service on different runtimes.
-type watching []*watched
+// observations are concurrent observations of one service on different runtimes.
+type observations []*trackedObservation
 
-func (all watching) requests() []protocol.ObserveRequest {
+func (all observations) requests() []protocol.ObserveRequest {
 	out := make([]protocol.ObserveRequest, 0, len(all))
 	for _, w := range all {
 		out = append(out, w.request)
@@ -103,28 +103,28 @@ func (all watching) requests() []protocol.ObserveRequest {
 	return out
 }
 
-func (all watching) observe(ctx context.Context, r protocol.ObserveRequest, ref protocol.InstanceRef) entities.Reading {
-	at := slices.IndexFunc(all, func(w *watched) bool { return w.request.Runtime == r.Runtime })
+func (all observations) observe(ctx context.Context, r protocol.ObserveRequest, ref protocol.InstanceRef) entities.Reading {
+	at := slices.IndexFunc(all, func(w *trackedObservation) bool { return w.request.Runtime == r.Runtime })
 	return all[at].observe(ctx, ref)
 }
 
-func (all watching) atHand() (runtimes []string) {
+func (all observations) cachedRuntimes() (runtimes []string) {
 	for _, w := range all {
-		if w.atHand {
+		if w.hasCache {
 			runtimes = append(runtimes, w.request.Runtime)
 		}
 	}
 	return runtimes
 }
 
-func (all watching) pace(news map[entities.InstanceID]entities.Reading) (wait time.Duration) {
+func (all observations) delayDetails(news map[entities.InstanceID]entities.Reading) (wait time.Duration) {
 	for _, w := range all {
-		wait = max(wait, w.pace(news))
+		wait = max(wait, w.delayDetails(news))
 	}
 	return wait
 }
 
-func (all watching) interval(attempt int32) time.Duration {
+func (all observations) interval(attempt int32) time.Duration {
 	shortest := all[0].interval(attempt)
 	for _, w := range all[1:] {
 		shortest = min(shortest, w.interval(attempt))
@@ -132,54 +132,54 @@ func (all watching) interval(attempt int32) time.Duration {
 	return shortest
 }
 
-func (all watching) notified(news map[entities.InstanceID]entities.Reading) {
+func (all observations) notified(news map[entities.InstanceID]entities.Reading) {
 	for _, w := range all {
 		w.notified(news)
 	}
 }
 
-func (all watching) end(whole bool) {
+func (all observations) end(complete bool) {
 	for _, w := range all {
-		w.end(whole)
+		w.end(complete)
 	}
 }
 
-// asKnown returns an error that makes the server retry later. The retry writes no history.
-func asKnown(wait time.Duration) error {
+// unchangedError returns an error that makes the server retry later. The retry writes no history.
+func unchangedError(wait time.Duration) error {
 	return temporal.NewApplicationErrorWithOptions("unchanged", protocol.ErrUnchanged, temporal.ApplicationErrorOptions{
 		NextRetryDelay: wait, Category: temporal.ApplicationErrorCategoryBenign,
 	})
 }
 
-func (a *Activities) observeOne(ctx context.Context, r protocol.ObserveRequest, ref protocol.InstanceRef) entities.Reading {
-	line, err := a.connect(ctx, r.Runtime, r.RuntimeDigest)
+func (a *Activities) observeInstance(ctx context.Context, r protocol.ObserveRequest, ref protocol.InstanceRef) entities.Reading {
+	conn, err := a.connect(ctx, r.Runtime, r.RuntimeDigest)
 	if err != nil {
-		return unready(err)
+		return notReadyReading(err)
 	}
-	in, err := a.instance(ctx, runtimes.Instance{
+	in, err := a.instance(ctx, runtimes.Request{
 		Owner: ownerOf(r, ref.ID), ServiceID: r.ServiceID, FullVersion: ref.FullVersion, Restarted: ref.Restarted,
 	}, ref.Payload, true)
 	if err == nil {
-		err = a.mayUse(ctx, line, &in, lookedUp)
+		err = a.checkRuntimeAccess(ctx, conn, &in, definitionTTL)
 	}
 	if err == nil {
 		err = a.decrypt(&in)
 	}
 	if err != nil {
-		return unready(err)
+		return notReadyReading(err)
 	}
 	began := time.Now()
-	reading, output := line.observe(ctx, in, r.Timeout)
-	a.read(began, line, reading)
-	a.prompt.read(r.RuntimeDigest, began, time.Since(began), reading)
-	if reading.Digest() != ref.Known && ctx.Err() == nil {
-		a.logFetch(ctx, in, output, reading)
+	reading, output := conn.observe(ctx, in, r.Timeout)
+	a.recordReading(began, conn, reading)
+	a.latencies.record(r.RuntimeDigest, began, time.Since(began), reading)
+	if reading.Digest() != ref.KnownDigest && ctx.Err() == nil {
+		a.storeFetchLog(ctx, in, output, reading)
 	}
 	return reading
 }
 
-// unready returns the reading for an observation that could not start.
-func unready(err error) entities.Reading {
+// notReadyReading returns the reading for an observation that could not start.
+func notReadyReading(err error) entities.Reading {
 	return entities.Reading{At: time.Now().UTC(), Err: &entities.ReadingError{Code: "not-ready", Message: runtimes.Clip(err.Error(), 1000)}}
 }
 
@@ -191,65 +191,65 @@ func spread(interval time.Duration, key string) time.Duration {
 	return interval + interval*time.Duration(int64(h.Sum32()%201)-100)/1000
 }
 
-// watched is one observation on a runtime that reports changes, or of steady instances. Its readings are recorded, so later hints and
+// trackedObservation is one observation on a runtime that reports changes, or of steady instances. Its readings are recorded, so later hints and
 // readings are compared with them.
-type watched struct {
-	a       *Activities
-	request protocol.ObserveRequest
-	hinted  bool // the runtime sends hints
-	atHand  bool // the runtime has the state cached
-	notes   bool
+type trackedObservation struct {
+	a          *Activities
+	request    protocol.ObserveRequest
+	sendsHints bool // the runtime sends hints
+	hasCache   bool // the runtime has the state cached
+	recorded   bool
 
-	mu    sync.Mutex
-	first map[entities.InstanceID]bool // instances without a first reading
-	leave func()                       // releases the reading place of the runtime
-	last  map[entities.InstanceID]seen
-	turns map[entities.InstanceID]int // turns to pass to settle
+	mu          sync.Mutex
+	unread      map[entities.InstanceID]bool // instances without a first reading
+	release     func()                       // releases the reading slot of the runtime
+	last        map[entities.InstanceID]recordedReading
+	generations map[entities.InstanceID]int // turns to pass to settle
 }
 
-// seen is the recorded part of a reading. digest is set only if the runtime sends no hints, because hints cover less than the digest.
-type seen struct {
+// recordedReading is the recorded part of a reading. digest is set only if the runtime sends no hints, because hints cover less than the digest.
+type recordedReading struct {
 	shape  shape
 	digest string
 }
 
-func (a *Activities) watch(ctx context.Context, r protocol.ObserveRequest) *watched {
-	w := &watched{a: a, request: r, last: map[entities.InstanceID]seen{}, turns: map[entities.InstanceID]int{}}
-	line, err := a.connect(ctx, r.Runtime, r.RuntimeDigest)
-	w.hinted, w.atHand = err == nil && line.watches && r.Interval > 0, err == nil && line.mirrors
-	if w.notes = w.hinted || rests(resting(r)) && a.hints.reads(); w.notes { // if the runtime is unreachable, that is the known state
+func (a *Activities) startObservation(ctx context.Context, r protocol.ObserveRequest) *trackedObservation {
+	w := &trackedObservation{a: a, request: r, last: map[entities.InstanceID]recordedReading{}, generations: map[entities.InstanceID]int{}}
+	conn, err := a.connect(ctx, r.Runtime, r.RuntimeDigest)
+	w.sendsHints, w.hasCache = err == nil && conn.sendsHints && r.Interval > 0, err == nil && conn.hasCache
+	if w.recorded = w.sendsHints || isPolled(steadyRequest(r)) && a.hints.isPolling(); w.recorded { // if the runtime is unreachable, that is the known state
 		for _, ref := range r.Instances {
-			w.turns[ref.ID] = a.hints.begin(ownerOf(r, ref.ID))
+			w.generations[ref.ID] = a.hints.begin(ownerOf(r, ref.ID))
 		}
 	}
 	return w
 }
 
-// leaves sets the function that releases the reading place. It is called after the first reading of all instances, even if this
+// setRelease sets the function that releases the reading slot. It is called after the first reading of all instances, even if this
 // observation continues because another runtime hangs.
-func (w *watched) leaves(place func()) {
-	w.first, w.leave = map[entities.InstanceID]bool{}, place
+func (w *trackedObservation) setRelease(release func()) {
+	w.unread, w.release = map[entities.InstanceID]bool{}, release
 	for _, ref := range w.request.Instances {
-		w.first[ref.ID] = true
+		w.unread[ref.ID] = true
 	}
 }
 
-func (w *watched) isRead(id entities.InstanceID) {
+func (w *trackedObservation) markRead(id entities.InstanceID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if delete(w.first, id); len(w.first) == 0 {
-		w.leave()
+	if delete(w.unread, id); len(w.unread) == 0 {
+		w.release()
 	}
 }
 
-func (w *watched) observe(ctx context.Context, ref protocol.InstanceRef) entities.Reading {
-	reading := w.a.observeOne(ctx, w.request, ref)
-	w.isRead(ref.ID)
-	if w.notes {
+func (w *trackedObservation) observe(ctx context.Context, ref protocol.InstanceRef) entities.Reading {
+	reading := w.a.observeInstance(ctx, w.request, ref)
+	w.markRead(ref.ID)
+	if w.recorded {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		now := seen{shape: shapeOf(reading, ref)}
-		if !w.hinted {
+		now := recordedReading{shape: shapeOf(reading, ref)}
+		if !w.sendsHints {
 			now.digest = reading.Digest()
 		}
 		w.last[ref.ID] = now
@@ -257,76 +257,76 @@ func (w *watched) observe(ctx context.Context, ref protocol.InstanceRef) entitie
 	return reading
 }
 
-// slowest is the maximum interval to which readings of an unsteady instance back off.
-const slowest = 30 * time.Second
+// maxObserveInterval is the maximum interval to which readings of an unsteady instance back off.
+const maxObserveInterval = 30 * time.Second
 
 // interval returns the time until the next reading. On a runtime with a watch it grows while nothing changes, because a thousand slow
 // rollouts would keep a server busy.
-func (w *watched) interval(attempt int32) time.Duration {
-	asked := w.request.Interval
-	if w.notes && rests(w.request) && w.a.hints.reliedOn() {
-		return max(asked, protocol.SafetyInterval)
+func (w *trackedObservation) interval(attempt int32) time.Duration {
+	requested := w.request.Interval
+	if w.recorded && isPolled(w.request) && w.a.hints.isReliable() {
+		return max(requested, protocol.ServerPollInterval)
 	}
-	if !w.hinted || asked >= slowest {
-		return asked
+	if !w.sendsHints || requested >= maxObserveInterval {
+		return requested
 	}
-	return min(asked*time.Duration(1+attempt/4), slowest)
+	return min(requested*time.Duration(1+attempt/4), maxObserveInterval)
 }
 
-// pace removes news that can wait from news, and returns the delay. Such news only adds details to a recent notification; without the
+// delayDetails removes news that can wait from news, and returns the delay. Such news only adds details to a recent notification; without the
 // delay a rollout would be reported pod by pod. Requested readings are reported at once.
-func (w *watched) pace(news map[entities.InstanceID]entities.Reading) (wait time.Duration) {
-	if !w.hinted {
+func (w *trackedObservation) delayDetails(news map[entities.InstanceID]entities.Reading) (wait time.Duration) {
+	if !w.sendsHints {
 		return 0
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, ref := range w.request.Instances {
 		reading, ok := news[ref.ID]
-		if !ok || ref.Known == "" {
+		if !ok || ref.KnownDigest == "" {
 			continue
 		}
-		early := w.a.hints.early(ownerOf(w.request, ref.ID), shapeOf(reading, ref), min(newsGap, w.request.Interval))
-		if early > 0 {
+		delay := w.a.hints.notifyDelay(ownerOf(w.request, ref.ID), shapeOf(reading, ref), min(notifyGap, w.request.Interval))
+		if delay > 0 {
 			delete(news, ref.ID)
-			wait = max(wait, early)
+			wait = max(wait, delay)
 		}
 	}
 	return wait
 }
 
 // notified records the content of the notification to the workflow.
-func (w *watched) notified(news map[entities.InstanceID]entities.Reading) {
-	if !w.hinted {
+func (w *trackedObservation) notified(news map[entities.InstanceID]entities.Reading) {
+	if !w.sendsHints {
 		return
 	}
 	for _, ref := range w.request.Instances {
 		if reading, ok := news[ref.ID]; ok {
-			w.a.hints.notified(ownerOf(w.request, ref.ID), shapeOf(reading, ref))
+			w.a.hints.recordNotification(ownerOf(w.request, ref.ID), shapeOf(reading, ref))
 		}
 	}
 }
 
 // end records the state that the workflow knows from now on, if the readings were whole.
-func (w *watched) end(whole bool) {
-	if !w.notes {
+func (w *trackedObservation) end(complete bool) {
+	if !w.recorded {
 		return
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	request := resting(w.request)
+	request := steadyRequest(w.request)
 	request.Instances = nil
 	for _, ref := range w.request.Instances {
 		owner := ownerOf(request, ref.ID)
 		var found *observed
-		if last, done := w.last[ref.ID]; done && whole {
-			ref.Known = last.digest
+		if last, done := w.last[ref.ID]; done && complete {
+			ref.KnownDigest = last.digest
 			found = &observed{request: request, ref: ref, shape: last.shape}
 		}
-		if found == nil && !w.hinted {
-			w.a.hints.passed(owner, w.turns[ref.ID])
+		if found == nil && !w.sendsHints {
+			w.a.hints.finishWithoutReading(owner, w.generations[ref.ID])
 			continue
 		}
-		w.a.hints.settle(owner, w.turns[ref.ID], found)
+		w.a.hints.settle(owner, w.generations[ref.ID], found)
 	}
 }

@@ -19,13 +19,13 @@ func readingOf(version string) entities.Reading {
 func refs(instances ...string) protocol.ObserveRequest {
 	r := protocol.ObserveRequest{Interval: time.Millisecond}
 	for _, name := range instances {
-		r.Instances = append(r.Instances, protocol.InstanceRef{ID: entities.InstanceID{Channel: "prod", Name: name}, Known: readingOf("v1").Digest()})
+		r.Instances = append(r.Instances, protocol.InstanceRef{ID: entities.InstanceID{Channel: "prod", Name: name}, KnownDigest: readingOf("v1").Digest()})
 	}
 	return r
 }
 
 // An instance that hangs delays no news of another, and its own come when it answers.
-func TestHangingInstanceDelaysNoOther_A7(t *testing.T) {
+func TestHangingInstanceDoesNotDelayOthers_A7(t *testing.T) {
 	release := make(chan struct{})
 	at := func(ctx context.Context, _ protocol.ObserveRequest, ref protocol.InstanceRef) entities.Reading {
 		if ref.ID.Name == "hangs" {
@@ -44,7 +44,7 @@ func TestHangingInstanceDelaysNoOther_A7(t *testing.T) {
 }
 
 // While one hangs, the others are observed again and again.
-func TestOthersAreObservedMeanwhile_A7(t *testing.T) {
+func TestOthersAreObservedWhileOneHangs_A7(t *testing.T) {
 	var readings atomic.Int64
 	at := func(ctx context.Context, _ protocol.ObserveRequest, ref protocol.InstanceRef) entities.Reading {
 		if ref.ID.Name == "hangs" {
@@ -59,7 +59,7 @@ func TestOthersAreObservedMeanwhile_A7(t *testing.T) {
 	require.Equal(t, map[entities.InstanceID]entities.Reading{{Channel: "prod", Name: "moves"}: readingOf("v2")}, observeAll(t.Context(), at, refs("hangs", "moves")))
 }
 
-func TestNothingNew(t *testing.T) {
+func TestObserveAllWithoutNews(t *testing.T) {
 	at := func(context.Context, protocol.ObserveRequest, protocol.InstanceRef) entities.Reading {
 		return readingOf("v1")
 	}
@@ -67,7 +67,7 @@ func TestNothingNew(t *testing.T) {
 	require.Empty(t, observeAll(t.Context(), at, refs()))
 }
 
-func TestStoppedObservationCountsForNothing(t *testing.T) {
+func TestStoppedObservationIsDiscarded(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	at := func(context.Context, protocol.ObserveRequest, protocol.InstanceRef) entities.Reading {
 		cancel()

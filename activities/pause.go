@@ -20,28 +20,28 @@ import (
 // long. If the store is unavailable, services are notified anyway, and another attempt stores the pause. A service that cannot be
 // notified is skipped and listed in the answer. A service that is not affected ignores the notification.
 func (a *Activities) Pause(ctx context.Context, r protocol.AnnouncePause) (protocol.AnnounceAnswer, error) {
-	if everything := r.Scope == entities.ScopeInstallation; (r.Application == "") == (r.Runtime == "" && !everything) {
+	if installation := r.Scope == entities.ScopeInstallation; (r.Application == "") == (r.Runtime == "" && !installation) {
 		return protocol.AnnounceAnswer{}, refuse("pause of %q: expected an application, a runtime or the installation", r.Scope)
 	}
 	r, err := a.withTurns(ctx, r)
 	if err != nil {
 		return protocol.AnnounceAnswer{}, err
 	}
-	kept := a.keepPause(ctx, r)
-	a.holds.forget()
-	services, err := a.concerned(ctx, r)
+	storeErr := a.storePause(ctx, r)
+	a.pauses.reset()
+	services, err := a.affectedServices(ctx, r)
 	if err != nil {
-		return protocol.AnnounceAnswer{}, errors.Join(kept, err)
+		return protocol.AnnounceAnswer{}, errors.Join(storeErr, err)
 	}
-	all := &reach{tell: func(ctx context.Context, id string) error {
-		return present(a.Client.SignalWorkflow(ctx, id, "", protocol.SignalScopePause, protocol.ScopePause{Scope: r.Scope, Pause: r.Pause.Own(id)}))
+	sender := &broadcast{send: func(ctx context.Context, id string) error {
+		return ignoreNotFound(a.Client.SignalWorkflow(ctx, id, "", protocol.SignalScopePause, protocol.ScopePause{Scope: r.Scope, Pause: r.Pause.WithOwnPermit(id)}))
 	}}
-	err = all.all(ctx, services)
-	return protocol.AnnounceAnswer{Unreached: all.missed}, errors.Join(kept, err)
+	err = sender.run(ctx, services)
+	return protocol.AnnounceAnswer{Unreached: sender.unreached}, errors.Join(storeErr, err)
 }
 
-// keepPause stores a pause, or its end with the identity of the pause, for services that know of it and are unavailable now.
-func (a *Activities) keepPause(ctx context.Context, r protocol.AnnouncePause) error {
+// storePause stores a pause, or its end with the identity of the pause, for services that know of it and are unavailable now.
+func (a *Activities) storePause(ctx context.Context, r protocol.AnnouncePause) error {
 	if r.Pause == nil && !r.Ended.IsZero() {
 		if err := a.Store.PutPauseEnded(ctx, r.Application, protocol.PauseEnded{Scope: r.Scope, Began: r.Ended}); err != nil {
 			return err
@@ -50,20 +50,20 @@ func (a *Activities) keepPause(ctx context.Context, r protocol.AnnouncePause) er
 	return a.Store.PutPause(ctx, r.Application, r.ScopePause)
 }
 
-// concerned lists the workflow ids of the services to notify, sorted. For an application these are the declared services and the running
+// affectedServices lists the workflow ids of the services to notify, sorted. For an application these are the declared services and the running
 // ones, which may know of the pause from before they were removed. For a runtime or the installation these are all running ones.
-func (a *Activities) concerned(ctx context.Context, r protocol.AnnouncePause) ([]string, error) {
+func (a *Activities) affectedServices(ctx context.Context, r protocol.AnnouncePause) ([]string, error) {
 	switch {
 	case len(r.Only) > 0:
 		return slices.Sorted(slices.Values(r.Only)), nil
 	case r.Application == "":
-		return a.running(ctx, "")
+		return a.runningServices(ctx, "")
 	case r.Manifest == "":
 		return nil, nil // nothing was published yet
 	}
-	manifest, unread := a.Store.Manifest(ctx, r.Manifest)
-	ids, err := a.running(ctx, fmt.Sprintf(" AND %s = '%s'", protocol.AttrApplication, r.Application))
-	if err != nil && (unread != nil || r.Pause == nil) { // a pause does not wait for the list of removed services
+	manifest, manifestErr := a.Store.Manifest(ctx, r.Manifest)
+	ids, err := a.runningServices(ctx, fmt.Sprintf(" AND %s = '%s'", protocol.AttrApplication, r.Application))
+	if err != nil && (manifestErr != nil || r.Pause == nil) { // a pause does not wait for the list of removed services
 		return nil, err
 	}
 	for service := range maps.Keys(manifest) {
@@ -73,13 +73,13 @@ func (a *Activities) concerned(ctx context.Context, r protocol.AnnouncePause) ([
 	return slices.Compact(ids), nil
 }
 
-// running lists the running Service workflows of the namespace, sorted, optionally with an additional filter.
-func (a *Activities) running(ctx context.Context, more string) ([]string, error) {
-	beating, stop := context.WithCancel(ctx)
+// runningServices lists the running Service workflows of the namespace, sorted, optionally with an additional filter.
+func (a *Activities) runningServices(ctx context.Context, filter string) ([]string, error) {
+	heartbeatCtx, stop := context.WithCancel(ctx)
 	defer stop()
-	go heartbeats(beating, func() []any { return said(ctx) })
+	go sendHeartbeats(heartbeatCtx, func() []any { return lastProgress(ctx) })
 	request := &workflowservice.ListWorkflowExecutionsRequest{
-		Query: fmt.Sprintf("WorkflowType = '%s' AND ExecutionStatus = 'Running'%s", protocol.ServiceWorkflow, more),
+		Query: fmt.Sprintf("WorkflowType = '%s' AND ExecutionStatus = 'Running'%s", protocol.ServiceWorkflow, filter),
 	}
 	var ids []string
 	for {
@@ -107,23 +107,23 @@ func (a *Activities) Lease(ctx context.Context, r protocol.LeaseCall) error {
 			TaskQueue:     protocol.TaskQueue,
 			StaticSummary: "runtime " + r.Runtime,
 			StaticDetails: fmt.Sprintf("Leases of runtime %s: who may apply, and who waits. Its status query lists them.", r.Runtime),
-		}, protocol.RuntimeWorkflow, protocol.RuntimeInput{Runtime: r.Runtime, Beginning: protocol.Beginning{Adopt: true}})
+		}, protocol.RuntimeWorkflow, protocol.RuntimeInput{Runtime: r.Runtime, StartMode: protocol.StartMode{Adopt: true}})
 		return err
 	}
-	signal, lease := protocol.SignalGive, r.Give
-	if r.Keep != "" {
-		signal, lease = protocol.SignalKeep, r.Keep
+	signal, lease := protocol.SignalGive, r.Return
+	if r.Confirm != "" {
+		signal, lease = protocol.SignalKeep, r.Confirm
 	}
 	if lease == "" {
 		return refuse("lease of runtime %s: expected a request, or a lease to release or to keep", r.Runtime)
 	}
-	return present(a.Client.SignalWorkflow(ctx, id, "", signal, protocol.LeaseSignal{ID: lease}))
+	return ignoreNotFound(a.Client.SignalWorkflow(ctx, id, "", signal, protocol.LeaseSignal{ID: lease}))
 }
 
-// present ignores the error that there is no such running workflow.
-func present(err error) error {
-	var gone *serviceerror.NotFound
-	if errors.As(err, &gone) {
+// ignoreNotFound ignores the error that there is no such running workflow.
+func ignoreNotFound(err error) error {
+	var notFound *serviceerror.NotFound
+	if errors.As(err, &notFound) {
 		return nil
 	}
 	return err

@@ -27,14 +27,14 @@ import (
 // letters for states. The store has the nodes that they belong to, the services that may enter, and newer plans.
 
 // StartPlan starts a plan, unless it is running.
-func (a *Activities) StartPlan(ctx context.Context, of protocol.PlanRef, asked protocol.PlanAsked) error {
+func (a *Activities) StartPlan(ctx context.Context, of protocol.PlanRef, asked protocol.PlanTask) error {
 	_, err := StartPlan(ctx, a.Client, of, asked)
 	return err
 }
 
 // StartPlan starts a plan with a client, or returns the running one.
-func StartPlan(ctx context.Context, c client.Client, of protocol.PlanRef, asked protocol.PlanAsked) (client.WorkflowRun, error) {
-	if raw, err := json.Marshal(asked); err != nil || len(raw) > protocol.MaxAnswer {
+func StartPlan(ctx context.Context, c client.Client, of protocol.PlanRef, request protocol.PlanTask) (client.WorkflowRun, error) {
+	if raw, err := json.Marshal(request); err != nil || len(raw) > protocol.MaxAnswer {
 		return nil, refuse("plan %s: the service names take %d bytes; expected at most %d: name fewer services, or all", of.Name, len(raw), protocol.MaxAnswer)
 	}
 	return c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
@@ -44,7 +44,7 @@ func StartPlan(ctx context.Context, c client.Client, of protocol.PlanRef, asked 
 		StaticSummary:            fmt.Sprintf("plan %s of %s in %s", of.Name, of.Application, of.Channel),
 		StaticDetails:            "The order in which services are deployed and integrated. Its status query shows the progress.",
 		TypedSearchAttributes:    temporal.NewSearchAttributes(attrApplication.ValueSet(of.Application)),
-	}, protocol.PlanWorkflow, protocol.PlanInput{PlanRef: of, PlanAsked: asked})
+	}, protocol.PlanWorkflow, protocol.PlanInput{PlanRef: of, PlanTask: request})
 }
 
 // planned is the plan that a record belongs to.
@@ -70,16 +70,16 @@ func newPlanned(work *plan.Work, p *plan.Plan) planned {
 	return out
 }
 
-// deploys returns the DEPLOY nodes of a service.
-func (p *planned) deploys(name string) []int { return p.nodes[name] }
+// deployNodes returns the DEPLOY nodes of a service.
+func (p *planned) deployNodes(name string) []int { return p.nodes[name] }
 
 // keyOf returns the identifier of a service in workflows and in the store.
 func (p *planned) keyOf(name string) string { return cmp.Or(p.keys[name], name) }
 
-// planOf builds the plan of a record. It is deterministic.
-func (a *Activities) planOf(ctx context.Context, r *protocol.PlanRecord) (planned, error) {
+// buildPlan builds the plan of a record. It is deterministic.
+func (a *Activities) buildPlan(ctx context.Context, r *protocol.PlanRecord) (planned, error) {
 	key := entities.DigestOf(r.PlanRef, r.Hash, r.All, r.Scope, r.Eager)
-	return a.plans.get(key, longestLately, func() (planned, error) {
+	return a.plans.get(key, maxCacheTTL, func() (planned, error) {
 		inc, err := a.Store.Incarnation(ctx, r.Hash)
 		if err != nil {
 			return planned{}, err
@@ -96,48 +96,48 @@ func (a *Activities) planOf(ctx context.Context, r *protocol.PlanRecord) (planne
 	})
 }
 
-// deploying reports whether a node is a DEPLOY that has started and is not over.
-func (p *planned) deploying(so []plan.Progress, n int) bool {
-	return p.plan.Nodes[n].Kind == plan.Deploy && (so[n].State == plan.Running || so[n].State == plan.Held)
+// isDeploying reports whether a node is a DEPLOY that has started and is not over.
+func (p *planned) isDeploying(progress []plan.Progress, n int) bool {
+	return p.plan.Nodes[n].Kind == plan.Deploy && (progress[n].State == plan.Running || progress[n].State == plan.Held)
 }
 
 // PlanBegin returns the content of a plan and its progress. An unknown plan, or a finished one that is requested again, starts from the
 // beginning; its deployed services are found deployed. An interrupted plan continues where it was; commands that were running run again.
-func (a *Activities) PlanBegin(ctx context.Context, in protocol.PlanInput) (protocol.PlanBegun, error) {
+func (a *Activities) PlanBegin(ctx context.Context, in protocol.PlanInput) (protocol.PlanStart, error) {
 	begun, err := a.planBegin(ctx, in)
-	return left(ctx, a, begun, err)
+	return spillIfLarge(ctx, a, begun, err)
 }
 
-func (a *Activities) planBegin(ctx context.Context, in protocol.PlanInput) (protocol.PlanBegun, error) {
+func (a *Activities) planBegin(ctx context.Context, in protocol.PlanInput) (protocol.PlanStart, error) {
 	if err := checkPlan(in.PlanRef); err != nil {
-		return protocol.PlanBegun{}, err
+		return protocol.PlanStart{}, err
 	}
 	r, err := a.Store.Plan(ctx, in.PlanRef)
 	switch {
-	case store.IsNotFound(err), store.IsDamaged(err), err == nil && !in.Goes && (r.Over || r.Release != in.Release):
+	case store.IsNotFound(err), store.IsDamaged(err), err == nil && !in.Continued && (r.Over || r.Release != in.Release):
 		r, err = a.newPlan(ctx, in)
 	}
 	if err != nil {
-		return protocol.PlanBegun{}, err
+		return protocol.PlanStart{}, err
 	}
-	p, err := a.planOf(ctx, &r)
+	p, err := a.buildPlan(ctx, &r)
 	if err != nil {
-		return protocol.PlanBegun{}, err
+		return protocol.PlanStart{}, err
 	}
-	r.Nodes = resumed(p.plan, r.Nodes)
-	r.Before, r.After = stepsOf(r.Before, p.work.Before), stepsOf(r.After, p.work.After)
+	r.Nodes = resumedNodes(p.plan, r.Nodes)
+	r.Before, r.After = stepLetters(r.Before, p.work.Before), stepLetters(r.After, p.work.After)
 	if err := a.Store.PutPlan(ctx, r); err != nil {
-		return protocol.PlanBegun{}, err
+		return protocol.PlanStart{}, err
 	}
 	if err := a.Store.RunPlan(ctx, r.PlanRef); err != nil {
-		return protocol.PlanBegun{}, err
+		return protocol.PlanStart{}, err
 	}
 	if r.Release == "" {
-		if err := a.Store.MarkPlan(ctx, r.Application, r.Channel, store.PlanNewest, r.Incarnation); err != nil {
-			return protocol.PlanBegun{}, err
+		if err := a.Store.MarkPlan(ctx, r.Application, r.Channel, store.PlanStarted, r.Incarnation); err != nil {
+			return protocol.PlanStart{}, err
 		}
 	}
-	begun := protocol.PlanBegun{Hash: r.Hash, Limit: p.work.Limit, All: r.All, Scope: r.Scope, Beyond: r.Beyond}
+	begun := protocol.PlanStart{Hash: r.Hash, Limit: p.work.Limit, All: r.All, Scope: r.Scope, SupersededAfter: r.SupersededAfter}
 	if r.Limit > 0 {
 		begun.Limit = r.Limit
 	}
@@ -161,19 +161,19 @@ func checkPlan(of protocol.PlanRef) error {
 	return nil
 }
 
-// resumed returns the nodes at the start of a resumed plan. A command that was running starts again; a running DEPLOY is followed.
-func resumed(p *plan.Plan, letters string) string {
-	so := p.Read(letters)
-	for n := range so {
-		if p.Nodes[n].Kind != plan.Deploy && (so[n].State == plan.Running || so[n].State == plan.Held) {
-			so[n].State = plan.Waiting
+// resumedNodes returns the nodes at the start of a resumed plan. A command that was running starts again; a running DEPLOY is followed.
+func resumedNodes(p *plan.Plan, letters string) string {
+	progress := p.ReadLetters(letters)
+	for n := range progress {
+		if p.Nodes[n].Kind != plan.Deploy && (progress[n].State == plan.Running || progress[n].State == plan.Held) {
+			progress[n].State = plan.Waiting
 		}
 	}
-	return plan.Letters(so)
+	return plan.Letters(progress)
 }
 
-// stepsOf returns a letter for each step. Steps that are not done run again.
-func stepsOf(letters string, steps []entities.Extension) string {
+// stepLetters returns a letter for each step. Steps that are not done run again.
+func stepLetters(letters string, steps []entities.Extension) string {
 	out := []byte(letters + strings.Repeat(".", max(0, len(steps)-len(letters))))[:len(steps)]
 	for n := range out {
 		if out[n] != plan.Done.Letter() {
@@ -192,9 +192,9 @@ func (a *Activities) newPlan(ctx context.Context, in protocol.PlanInput) (protoc
 	if err != nil {
 		return protocol.PlanRecord{}, err
 	}
-	r := protocol.PlanRecord{PlanRef: in.PlanRef, PlanAsked: in.PlanAsked, Hash: number.Hash}
+	r := protocol.PlanRecord{PlanRef: in.PlanRef, PlanTask: in.PlanTask, Hash: number.Hash}
 	if in.Whole || len(in.Changed) > 0 { // a user requested this plan, so existing plans do not replace it
-		if r.Beyond, err = a.Store.PlanMarked(ctx, in.Application, in.Channel, store.PlanNewest); err != nil {
+		if r.SupersededAfter, err = a.Store.PlanMarked(ctx, in.Application, in.Channel, store.PlanStarted); err != nil {
 			return r, err
 		}
 	}
@@ -213,7 +213,7 @@ func (a *Activities) newPlan(ctx context.Context, in protocol.PlanInput) (protoc
 		r.Scope = in.Changed
 	case in.Release != "":
 		for _, key := range in.Services {
-			if name, found := work.Called(key); found {
+			if name, found := work.ServiceByKey(key); found {
 				r.Scope = append(r.Scope, name)
 			}
 		}
@@ -224,15 +224,15 @@ func (a *Activities) newPlan(ctx context.Context, in protocol.PlanInput) (protoc
 	return r, err
 }
 
-// mostPlansSince limits how many plans since the last complete one are compared.
-const mostPlansSince = 50
+// maxPlansCompared limits how many plans since the last complete one are compared.
+const maxPlansCompared = 50
 
 // changedSince lists the services that differ in a channel from the last incarnation whose plan completed there, or from any whose plan
 // began since. A reverted change still counts, because a part of that plan may have been deployed. Without a complete plan, or if its
 // data is no longer kept, it returns all.
 func (a *Activities) changedSince(ctx context.Context, work *plan.Work, now protocol.Incarnation) (names []string, all bool, err error) {
-	base, err := a.Store.PlanMarked(ctx, work.Application, work.Channel, store.PlanWhole)
-	if err != nil || base == 0 || base > now.Number || now.Number-base > mostPlansSince {
+	base, err := a.Store.PlanMarked(ctx, work.Application, work.Channel, store.PlanCompleted)
+	if err != nil || base == 0 || base > now.Number || now.Number-base > maxPlansCompared {
 		return nil, true, err
 	}
 	for number := base; number < now.Number || number == base; number++ {
@@ -294,31 +294,31 @@ func (a *Activities) changedFrom(ctx context.Context, work *plan.Work, number in
 }
 
 // changedIn reports whether two specs, given by their digests, deploy different things to a channel.
-func (a *Activities) changedIn(ctx context.Context, channel, was, is string) (bool, error) {
-	if was == is {
+func (a *Activities) changedIn(ctx context.Context, channel, oldDigest, newDigest string) (bool, error) {
+	if oldDigest == newDigest {
 		return false, nil
 	}
-	if was == "" || is == "" {
+	if oldDigest == "" || newDigest == "" {
 		return true, nil
 	}
-	old, err := a.Store.Spec(ctx, was)
+	old, err := a.Store.Spec(ctx, oldDigest)
 	if err != nil {
 		return false, err
 	}
-	now, err := a.Store.Spec(ctx, is)
+	now, err := a.Store.Spec(ctx, newDigest)
 	if err != nil {
 		return false, err
 	}
-	return broughtTo(&old, channel) != broughtTo(&now, channel), nil
+	return deliveredDigest(&old, channel) != deliveredDigest(&now, channel), nil
 }
 
-func broughtTo(s *entities.Spec, channel string) string {
+func deliveredDigest(s *entities.Spec, channel string) string {
 	c, _ := s.Channel(channel)
-	brought := map[string][2]string{}
+	delivered := map[string][2]string{}
 	for _, i := range c.Instances {
-		brought[i.Name] = [2]string{i.Runtime, i.Template}
+		delivered[i.Name] = [2]string{i.Runtime, i.Template}
 	}
-	return entities.DigestOf(brought)
+	return entities.DigestOf(delivered)
 }
 
 // PlanKeep stores the progress of a plan and lets services enter whose DEPLOY runs. It is idempotent.
@@ -332,23 +332,23 @@ func (a *Activities) PlanKeep(ctx context.Context, k protocol.PlanKeepRequest) e
 	}
 	before := r.Nodes
 	r.PlanState = k.PlanState
-	p, err := a.planOf(ctx, &r)
+	p, err := a.buildPlan(ctx, &r)
 	if err != nil {
 		return err
 	}
-	so := p.plan.Read(r.Nodes)
-	if err := a.markDeployed(ctx, &r, &p, p.plan.Read(before), so); err != nil { // before the record is stored, or a retry would see no change
+	progress := p.plan.ReadLetters(r.Nodes)
+	if err := a.markDeployed(ctx, &r, &p, p.plan.ReadLetters(before), progress); err != nil { // before the record is stored, or a retry would see no change
 		return err
 	}
 	if err := a.Store.PutPlan(ctx, r); err != nil {
 		return err
 	}
 	if !r.Over {
-		return a.letEnter(ctx, &r, &p, so)
+		return a.grantEntries(ctx, &r, &p, progress)
 	}
-	undone := slices.ContainsFunc(so, func(s plan.Progress) bool { return s.State != plan.Done }) || strings.Trim(r.Before+r.After, "d") != ""
+	undone := slices.ContainsFunc(progress, func(s plan.Progress) bool { return s.State != plan.Done }) || strings.Trim(r.Before+r.After, "d") != ""
 	if r.Release == "" && len(r.Changed) == 0 && r.Ended == "" && !undone {
-		if err := a.Store.MarkPlan(ctx, r.Application, r.Channel, store.PlanWhole, r.Incarnation); err != nil {
+		if err := a.Store.MarkPlan(ctx, r.Application, r.Channel, store.PlanCompleted, r.Incarnation); err != nil {
 			return err
 		}
 	}
@@ -356,42 +356,42 @@ func (a *Activities) PlanKeep(ctx context.Context, k protocol.PlanKeepRequest) e
 }
 
 // markDeployed records the incarnation with which services were deployed, or that they were not, for nodes whose state has changed.
-func (a *Activities) markDeployed(ctx context.Context, r *protocol.PlanRecord, p *planned, before, so []plan.Progress) error {
+func (a *Activities) markDeployed(ctx context.Context, r *protocol.PlanRecord, p *planned, before, progress []plan.Progress) error {
 	marks := map[string]store.PlanMark{}
-	for n := range so {
-		if p.plan.Nodes[n].Kind != plan.Deploy || so[n].State == before[n].State {
+	for n := range progress {
+		if p.plan.Nodes[n].Kind != plan.Deploy || progress[n].State == before[n].State {
 			continue
 		}
 		name := p.plan.Nodes[n].Service
 		key := p.keyOf(name)
-		done := !slices.ContainsFunc(p.deploys(name), func(m int) bool { return so[m].State != plan.Done })
+		done := !slices.ContainsFunc(p.deployNodes(name), func(m int) bool { return progress[m].State != plan.Done })
 		switch {
 		case done:
 			marks[key] = store.PlanDeployed(key)
-		case so[n].State == plan.Failed || so[n].State == plan.Blocked:
-			marks[key] = store.PlanUndeployed(key)
+		case progress[n].State == plan.Failed || progress[n].State == plan.Blocked:
+			marks[key] = store.PlanDeployFailed(key)
 		}
 	}
 	keys := entities.SortedKeys(marks)
 	errs := make([]error, len(keys))
-	atOnce(len(keys), func(n int) {
+	forEach(len(keys), func(n int) {
 		errs[n] = a.Store.MarkPlan(ctx, r.Application, r.Channel, marks[keys[n]], r.Incarnation)
 	})
 	return cmp.Or(errs...)
 }
 
-// letEnter lets services enter whose DEPLOY runs. A new worker checks for each service whether it was let in before. It checks many in
+// grantEntries lets services enter whose DEPLOY runs. A new worker checks for each service whether it was let in before. It checks many in
 // parallel because a workflow waits.
-func (a *Activities) letEnter(ctx context.Context, r *protocol.PlanRecord, p *planned, so []plan.Progress) error {
+func (a *Activities) grantEntries(ctx context.Context, r *protocol.PlanRecord, p *planned, progress []plan.Progress) error {
 	var keys []string
-	for n := range so {
-		if p.deploying(so, n) {
+	for n := range progress {
+		if p.isDeploying(progress, n) {
 			keys = append(keys, p.keyOf(p.plan.Nodes[n].Service))
 		}
 	}
 	keys = slices.Compact(keys) // nodes are sorted
 	granted, errs := make([]bool, len(keys)), make([]error, len(keys))
-	atOnce(len(keys), func(n int) {
+	forEach(len(keys), func(n int) {
 		granted[n], errs[n] = a.Store.GrantPlan(ctx, r.PlanRef, store.PlanGrant{Service: keys[n], Release: r.Release})
 	})
 	var waiting []string
@@ -404,51 +404,51 @@ func (a *Activities) letEnter(ctx context.Context, r *protocol.PlanRecord, p *pl
 	return cmp.Or(errs...)
 }
 
-// planEvery is the least time between two checks of all running deployments, and planSoon the wait before a check of hinted ones. Where
+// planCheckInterval is the least time between two checks of all running deployments, and planHintDelay the wait before a check of hinted ones. Where
 // queries are slow, checks of all use at most a tenth of the time.
 const (
-	planEvery = time.Second
-	planSoon  = 20 * time.Millisecond
+	planCheckInterval = time.Second
+	planHintDelay     = 20 * time.Millisecond
 )
 
 // PlanFollow returns when the state of a running DEPLOY differs from the record, or when a newer plan replaces this one. It reads the
 // record from the store, so it also follows nodes that start meanwhile, and it restores lost entry grants. Services that make progress on
 // this worker are queried soon, all others at intervals.
-func (a *Activities) PlanFollow(ctx context.Context, of protocol.PlanRef) (protocol.PlanFollowed, error) {
-	beating, stop := context.WithCancel(ctx)
+func (a *Activities) PlanFollow(ctx context.Context, of protocol.PlanRef) (protocol.PlanFollowAnswer, error) {
+	heartbeatCtx, stop := context.WithCancel(ctx)
 	defer stop()
-	go heartbeats(beating, nil)
-	hints := a.follows.begin()
-	defer a.follows.end(hints)
+	go sendHeartbeats(heartbeatCtx, nil)
+	hints := a.planFollowers.begin()
+	defer a.planFollowers.end(hints)
 	var moved map[string]bool // nil: query all
 	var next time.Time
 	for {
 		began := time.Now()
-		found, err := a.followed(ctx, of, moved)
+		found, err := a.followOnce(ctx, of, moved)
 		took := time.Since(began)
 		if ctx.Err() != nil { // the plan is over, or another worker continues
-			return protocol.PlanFollowed{}, nil
+			return protocol.PlanFollowAnswer{}, nil
 		}
 		if err != nil || found.Superseded || len(found.Nodes) > 0 {
 			return found, err
 		}
 		if moved == nil {
-			next = time.Now().Add(max(planEvery, 9*took))
+			next = time.Now().Add(max(planCheckInterval, 9*took))
 		}
 		if moved = hints.await(ctx, next); moved != nil {
-			_ = pauseFor(ctx, max(planSoon, took))
+			_ = sleep(ctx, max(planHintDelay, took))
 			maps.Copy(moved, hints.take())
 		}
 	}
 }
 
 const (
-	mostNews = 200 // nodes in an answer
-	noteText = 500 // bytes of the reason for a node's state in a record
+	maxNewsNodes = 200 // nodes in an answer
+	maxNoteText  = 500 // bytes of the reason for a node's state in a record
 )
 
-// followed is one check of the services that moved, given by their workflow ids, or of all if moved is nil.
-func (a *Activities) followed(ctx context.Context, of protocol.PlanRef, moved map[string]bool) (found protocol.PlanFollowed, err error) {
+// followOnce is one check of the services that moved, given by their workflow ids, or of all if moved is nil.
+func (a *Activities) followOnce(ctx context.Context, of protocol.PlanRef, moved map[string]bool) (found protocol.PlanFollowAnswer, err error) {
 	r, err := a.Store.Plan(ctx, of)
 	if store.IsNotFound(err) || store.IsDamaged(err) {
 		err = refuse("the record of plan %s is lost", of.ID()) // the plan stores it again
@@ -456,24 +456,24 @@ func (a *Activities) followed(ctx context.Context, of protocol.PlanRef, moved ma
 	if err != nil {
 		return found, err
 	}
-	p, err := a.planOf(ctx, &r)
+	p, err := a.buildPlan(ctx, &r)
 	if err != nil {
 		return found, err
 	}
-	so := p.plan.Read(r.Nodes)
+	progress := p.plan.ReadLetters(r.Nodes)
 	if moved == nil {
-		if err := a.letEnter(ctx, &r, &p, so); err != nil {
+		if err := a.grantEntries(ctx, &r, &p, progress); err != nil {
 			return found, err
 		}
 		if found.Superseded, err = a.superseded(ctx, &r); err != nil {
 			return found, err
 		}
 	}
-	says, err := a.deployed(ctx, &r, &p, so, moved)
+	answers, err := a.queryDeployed(ctx, &r, &p, progress, moved)
 	if err != nil {
 		return found, err
 	}
-	found.Nodes = news(&r, &p, so, says)
+	found.Nodes = changedNodes(&r, &p, progress, answers)
 	return found, nil
 }
 
@@ -482,24 +482,24 @@ func (a *Activities) superseded(ctx context.Context, r *protocol.PlanRecord) (bo
 	if !strings.ContainsRune(r.Nodes, '.') {
 		return false, nil
 	}
-	newer, err := a.newer(ctx, r)
+	newer, err := a.newerPlan(ctx, r)
 	return newer > 0, err
 }
 
-// newer returns the incarnation of a newer plan of the channel. It returns 0 if there is none or the plan is one of a release.
-func (a *Activities) newer(ctx context.Context, r *protocol.PlanRecord) (int64, error) {
+// newerPlan returns the incarnation of a newer plan of the channel. It returns 0 if there is none or the plan is one of a release.
+func (a *Activities) newerPlan(ctx context.Context, r *protocol.PlanRecord) (int64, error) {
 	if r.Release != "" {
 		return 0, nil
 	}
-	newest, err := a.Store.PlanMarked(ctx, r.Application, r.Channel, store.PlanNewest)
-	if newest <= max(r.Incarnation, r.Beyond) {
+	newest, err := a.Store.PlanMarked(ctx, r.Application, r.Channel, store.PlanStarted)
+	if newest <= max(r.Incarnation, r.SupersededAfter) {
 		newest = 0
 	}
 	return newest, err
 }
 
-// passed returns a message if a newer plan has replaced a plan that is still in its steps before the first node, or "".
-func (a *Activities) passed(ctx context.Context, of protocol.PlanRef) (string, error) {
+// supersededReason returns a message if a newer plan has replaced a plan that is still in its steps before the first node, or "".
+func (a *Activities) supersededReason(ctx context.Context, of protocol.PlanRef) (string, error) {
 	r, err := a.Store.Plan(ctx, of)
 	if store.IsNotFound(err) || store.IsDamaged(err) {
 		return "", nil // the plan stores it again
@@ -507,23 +507,23 @@ func (a *Activities) passed(ctx context.Context, of protocol.PlanRef) (string, e
 	if err != nil {
 		return "", err
 	}
-	newer, err := a.newer(ctx, &r)
+	newer, err := a.newerPlan(ctx, &r)
 	if newer == 0 {
 		return "", err
 	}
 	return fmt.Sprintf("plan i%d of a newer configuration replaced it", newer), err
 }
 
-// news returns the nodes whose services report a state other than the recorded one.
-func news(r *protocol.PlanRecord, p *planned, so []plan.Progress, says map[string]protocol.Deployed) (nodes []protocol.PlanNode) {
-	for n := range so {
-		d, asked := says[p.plan.Nodes[n].Service]
-		if !asked || !p.deploying(so, n) {
+// changedNodes returns the nodes whose services report a state other than the recorded one.
+func changedNodes(r *protocol.PlanRecord, p *planned, progress []plan.Progress, answers map[string]protocol.Deployed) (nodes []protocol.PlanNode) {
+	for n := range progress {
+		d, found := answers[p.plan.Nodes[n].Service]
+		if !found || !p.isDeploying(progress, n) {
 			continue
 		}
-		text := entities.Clip(d.Text, noteText)
-		same := string(so[n].State) == d.State && (so[n].State != plan.Held || withoutNumbers(noteOf(r, n)) == withoutNumbers(text))
-		if !same && len(nodes) < mostNews {
+		text := entities.Clip(d.Text, maxNoteText)
+		same := string(progress[n].State) == d.State && (progress[n].State != plan.Held || withoutNumbers(noteOf(r, n)) == withoutNumbers(text))
+		if !same && len(nodes) < maxNewsNodes {
 			nodes = append(nodes, protocol.PlanNode{Node: n, State: d.State, Text: text})
 		}
 	}
@@ -540,52 +540,52 @@ func withoutNumbers(text string) string {
 	}, text)
 }
 
-// deployed queries the services whose DEPLOY runs, by name: those that moved, or all. A failed query is repeated at the next check.
-func (a *Activities) deployed(
-	ctx context.Context, r *protocol.PlanRecord, p *planned, so []plan.Progress, moved map[string]bool,
+// queryDeployed queries the services whose DEPLOY runs, by name: those that moved, or all. A failed query is repeated at the next check.
+func (a *Activities) queryDeployed(
+	ctx context.Context, r *protocol.PlanRecord, p *planned, progress []plan.Progress, moved map[string]bool,
 ) (map[string]protocol.Deployed, error) {
 	var names []string
-	for n := range so {
+	for n := range progress {
 		name := p.plan.Nodes[n].Service
-		if p.deploying(so, n) && (moved == nil || moved[protocol.ServiceID(r.Application, p.keyOf(name))]) {
+		if p.isDeploying(progress, n) && (moved == nil || moved[protocol.ServiceID(r.Application, p.keyOf(name))]) {
 			names = append(names, name)
 		}
 	}
 	if names = slices.Compact(names); len(names) == 0 { // nodes are sorted
 		return nil, nil
 	}
-	says, errs := make([]protocol.Deployed, len(names)), make([]error, len(names))
-	ask, err := a.deployedOf(ctx, r, p)
+	answers, errs := make([]protocol.Deployed, len(names)), make([]error, len(names))
+	query, err := a.deployedQuery(ctx, r, p)
 	if err != nil {
 		return nil, err
 	}
-	atOnce(len(names), func(n int) { says[n], errs[n] = ask(ctx, names[n]) })
+	forEach(len(names), func(n int) { answers[n], errs[n] = query(ctx, names[n]) })
 	out := map[string]protocol.Deployed{}
 	for n, name := range names {
 		if errs[n] == nil {
-			out[name] = says[n]
+			out[name] = answers[n]
 		}
 	}
 	return out, ctx.Err()
 }
 
-// numbered is an incarnation of an application.
-type numbered struct {
+// numberedManifest is an incarnation of an application.
+type numberedManifest struct {
 	incarnation int64
 	manifest    incarnation.Manifest
 }
 
-// deployedOf returns a function that queries a service, by name, for its progress with the version that a plan deploys.
-func (a *Activities) deployedOf(ctx context.Context, r *protocol.PlanRecord, p *planned) (func(context.Context, string) (protocol.Deployed, error), error) {
+// deployedQuery returns a function that queries a service, by name, for its progress with the version that a plan deploys.
+func (a *Activities) deployedQuery(ctx context.Context, r *protocol.PlanRecord, p *planned) (func(context.Context, string) (protocol.Deployed, error), error) {
 	question := protocol.DeployedQuestion{Channel: r.Channel, Release: r.Release}
 	var manifest incarnation.Manifest
 	if r.Release == "" {
-		base, err := a.Store.PlanMarked(ctx, r.Application, r.Channel, store.PlanWhole)
+		base, err := a.Store.PlanMarked(ctx, r.Application, r.Channel, store.PlanCompleted)
 		if err != nil {
 			return nil, err
 		}
 		question.Incarnation, question.Since = r.Incarnation, base+1
-		latest, err := a.newest.get(r.Application, configuredFor, func() (n numbered, err error) {
+		latest, err := a.newestManifests.get(r.Application, configuredTTL, func() (n numberedManifest, err error) {
 			n.incarnation, n.manifest, err = services{a}.Newest(ctx, r.Application)
 			return n, err
 		})
@@ -601,7 +601,7 @@ func (a *Activities) deployedOf(ctx context.Context, r *protocol.PlanRecord, p *
 		if r.Release != "" && !slices.Contains(r.Services, key) {
 			return protocol.Deployed{State: string(plan.Done)}, nil // not released itself; the plan only connects it with the released services
 		}
-		err = services{a}.askLiving(ctx, protocol.ServiceID(r.Application, key), &d, protocol.QueryDeployed, question)
+		err = services{a}.queryLive(ctx, protocol.ServiceID(r.Application, key), &d, protocol.QueryDeployed, question)
 		switch {
 		case errors.Is(err, checks.ErrEnded):
 			return protocol.Deployed{State: string(plan.Held), Text: "it is not managed: " + checks.ErrEnded.Error()}, nil

@@ -22,22 +22,22 @@ func (a *Activities) collected(ctx context.Context, work *plan.Work, w *protocol
 	if err != nil {
 		return nil, err
 	}
-	p, err := a.planOf(ctx, &record)
+	p, err := a.buildPlan(ctx, &record)
 	if err != nil {
 		return nil, err
 	}
 	for i := range work.Services {
 		s := &work.Services[i]
 		from, name := work, s.Name
-		if back, err := a.goesBackTo(ctx, &p, &record, name, w.Undeployed); err != nil {
+		if fallback, err := a.fallbackIncarnation(ctx, &p, &record, name, w.Undeployed); err != nil {
 			return nil, err
-		} else if back >= 0 {
-			if from, err = a.workOf(ctx, work, back); err != nil {
+		} else if fallback >= 0 {
+			if from, err = a.workOf(ctx, work, fallback); err != nil {
 				return nil, err
 			}
 			name = ""
 			if from != nil {
-				name, _ = from.Called(work.KeyOf(s.Name))
+				name, _ = from.ServiceByKey(work.KeyOf(s.Name))
 			}
 		}
 		if from == nil || name == "" {
@@ -53,11 +53,11 @@ func (a *Activities) collected(ctx context.Context, work *plan.Work, w *protocol
 	return all, nil
 }
 
-// goesBackTo returns the incarnation of the last successful deployment of a service whose deployment failed since; 0: there is none; -1:
+// fallbackIncarnation returns the incarnation of the last successful deployment of a service whose deployment failed since; 0: there is none; -1:
 // it did not fail.
-func (a *Activities) goesBackTo(ctx context.Context, p *planned, r *protocol.PlanRecord, service string, undeployed []string) (int64, error) {
+func (a *Activities) fallbackIncarnation(ctx context.Context, p *planned, r *protocol.PlanRecord, service string, undeployed []string) (int64, error) {
 	failed := slices.Contains(undeployed, service)
-	if !failed && len(p.deploys(service)) > 0 {
+	if !failed && len(p.deployNodes(service)) > 0 {
 		return -1, nil // this plan deploys it
 	}
 	marked := func(mark store.PlanMark) (int64, error) {
@@ -68,8 +68,8 @@ func (a *Activities) goesBackTo(ctx context.Context, p *planned, r *protocol.Pla
 	if err != nil || failed {
 		return min(deployed, r.Incarnation), err
 	}
-	notSince, err := marked(store.PlanUndeployed(key))
-	if err != nil || notSince <= deployed || notSince > r.Incarnation {
+	failedAt, err := marked(store.PlanDeployFailed(key))
+	if err != nil || failedAt <= deployed || failedAt > r.Incarnation {
 		return -1, err
 	}
 	return deployed, nil
@@ -91,8 +91,8 @@ func (a *Activities) workOf(ctx context.Context, work *plan.Work, incarnation in
 	return inc.Work(work.Channel), nil
 }
 
-// collectsTheSame reports whether the input of an aggregator is the same as without any failure.
-func (a *Activities) collectsTheSame(ctx context.Context, work *plan.Work, w *protocol.PlanWork) (bool, error) {
+// collectsSameInput reports whether the input of an aggregator is the same as without any failure.
+func (a *Activities) collectsSameInput(ctx context.Context, work *plan.Work, w *protocol.PlanWork) (bool, error) {
 	now, err := a.collected(ctx, work, w)
 	return slices.Equal(now, work.Input(nodeOf(w)).Fragments), err
 }

@@ -15,87 +15,87 @@ import (
 
 // hintTries limits the hints to a service whose checks run at that moment and may have read the old state.
 const (
-	hintTries = 3
-	hintAgain = 200 * time.Millisecond
+	hintTries      = 3
+	hintRetryDelay = 200 * time.Millisecond
 )
 
 // hintEntries makes services check now whether they may enter. It does not block the caller.
 func (a *Activities) hintEntries(services []string) {
 	if len(services) > 0 {
-		go atOnce(len(services), func(n int) { a.hintEntry(a.hints.ctx, services[n]) })
+		go forEach(len(services), func(n int) { a.hintEntry(a.hints.ctx, services[n]) })
 	}
 }
 
 // hintEntry wakes a service whose checks wait for their next evaluation. Any other service checks without a hint.
 func (a *Activities) hintEntry(ctx context.Context, service string) {
 	for range hintTries {
-		waits, asks := a.waitsForChecks(ctx, service)
-		if waits {
+		scheduled, running := a.pendingChecks(ctx, service)
+		if scheduled {
 			_ = a.signal(ctx, service, protocol.SignalWake, protocol.Wake{Plan: true})
 		}
-		if !asks || pauseFor(ctx, hintAgain) != nil {
+		if !running || sleep(ctx, hintRetryDelay) != nil {
 			return
 		}
 	}
 }
 
-// waitsForChecks reports whether checks of a service wait for their next evaluation, or are being evaluated.
-func (a *Activities) waitsForChecks(ctx context.Context, service string) (waits, asks bool) {
+// pendingChecks reports whether checks of a service wait for their next evaluation, or are being evaluated.
+func (a *Activities) pendingChecks(ctx context.Context, service string) (scheduled, running bool) {
 	ctx, cancel := context.WithTimeout(ctx, wakeTimeout)
 	defer cancel()
 	d, _ := a.Client.DescribeWorkflowExecution(ctx, service, "") // without an answer it waits for nothing
 	for _, pending := range d.GetPendingActivities() {
 		if pending.GetActivityType().GetName() == protocol.ActivityCheck {
-			backsOff := pending.GetState() == enumspb.PENDING_ACTIVITY_STATE_SCHEDULED
-			waits, asks = waits || backsOff, asks || !backsOff
+			backingOff := pending.GetState() == enumspb.PENDING_ACTIVITY_STATE_SCHEDULED
+			scheduled, running = scheduled || backingOff, running || !backingOff
 		}
 	}
-	return waits, asks
+	return scheduled, running
 }
 
-// follows are the plans that this worker follows.
-type follows struct {
-	mu  sync.Mutex
-	all map[*following]bool
+// planFollowers are the plans that this worker follows.
+type planFollowers struct {
+	mu        sync.Mutex
+	followers map[*planFollower]bool
 }
 
-// following is one of these plans, with the services, by workflow id, that made progress since its last check.
-type following struct {
-	mu    sync.Mutex
-	moved map[string]bool
-	woken chan struct{}
+// planFollower is one of these plans, with the services, by workflow id, that made progress since its last check.
+type planFollower struct {
+	mu         sync.Mutex
+	progressed map[string]bool
+	woken      chan struct{}
 }
 
-func (f *follows) begin() *following {
-	one := &following{moved: map[string]bool{}, woken: make(chan struct{}, 1)}
+func (f *planFollowers) begin() *planFollower {
+	follower := &planFollower{progressed: map[string]bool{}, woken: make(chan struct{}, 1)}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.all == nil {
-		f.all = map[*following]bool{}
+	if f.followers == nil {
+		f.followers = map[*planFollower]bool{}
 	}
-	f.all[one] = true
-	return one
+	f.followers[follower] = true
+	return follower
 }
 
-func (f *follows) end(one *following) {
+func (f *planFollowers) end(follower *planFollower) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	delete(f.all, one)
+	delete(f.followers, follower)
 }
 
-// moved reports that a service has decided something, or is about to because one of its activities has ended.
-func (f *follows) moved(service string) {
+// notify reports that a service has decided something, or is about to because one of its activities has ended.
+func (f *planFollowers) notify(service string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for one := range f.all {
-		one.hint(service)
+	for follower := range f.followers {
+		follower.add(service)
 	}
 }
 
-func (f *following) hint(service string) {
+func (f *planFollower) add(service string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.moved[service] = true
+	f.progressed[service] = true
 	select {
 	case f.woken <- struct{}{}:
 	default: // a hint is already pending
@@ -103,11 +103,11 @@ func (f *following) hint(service string) {
 }
 
 // await returns the services that made progress, or nil when it is time to check all.
-func (f *following) await(ctx context.Context, until time.Time) map[string]bool {
-	limited, cancel := context.WithDeadline(ctx, until)
+func (f *planFollower) await(ctx context.Context, until time.Time) map[string]bool {
+	waitCtx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
 	select {
-	case <-limited.Done():
+	case <-waitCtx.Done():
 		return nil
 	case <-f.woken:
 		return f.take()
@@ -115,10 +115,10 @@ func (f *following) await(ctx context.Context, until time.Time) map[string]bool 
 }
 
 // take returns the services that made progress since the last call.
-func (f *following) take() map[string]bool {
+func (f *planFollower) take() map[string]bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	moved := f.moved
-	f.moved = map[string]bool{}
-	return moved
+	progressed := f.progressed
+	f.progressed = map[string]bool{}
+	return progressed
 }

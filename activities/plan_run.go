@@ -33,18 +33,18 @@ func (a *Activities) PlanCommands(ctx context.Context, w protocol.PlanCommandsRe
 	}
 	switch w.Kind {
 	case protocol.PlanBefore:
-		return listed(steps(work.Before), &w)
+		return commandPart(stepCommands(work.Before), &w)
 	case protocol.PlanAfter:
-		return listed(steps(work.After), &w)
+		return commandPart(stepCommands(work.After), &w)
 	}
 	node := nodeOf(&w.PlanWork)
-	if w.Again {
-		same, err := a.collectsTheSame(ctx, work, &w.PlanWork)
+	if w.Rerun {
+		same, err := a.collectsSameInput(ctx, work, &w.PlanWork)
 		if err != nil || same {
 			return out, err
 		}
 	}
-	return listed(work.CommandsOf(node), &w)
+	return commandPart(work.CommandsOf(node), &w)
 }
 
 // nameUndeployed fills in the names of services that were given as undeployed by their nodes.
@@ -56,7 +56,7 @@ func (a *Activities) nameUndeployed(ctx context.Context, w *protocol.PlanWork) e
 	if err != nil {
 		return err
 	}
-	p, err := a.planOf(ctx, &record)
+	p, err := a.buildPlan(ctx, &record)
 	if err != nil {
 		return err
 	}
@@ -70,16 +70,16 @@ func (a *Activities) nameUndeployed(ctx context.Context, w *protocol.PlanWork) e
 	return nil
 }
 
-func steps(all []entities.Extension) (out []plan.Command) {
+func stepCommands(all []entities.Extension) (out []plan.Command) {
 	for _, run := range all {
 		out = append(out, plan.Command{Run: run})
 	}
 	return out
 }
 
-// listed returns the requested part of the commands. It omits CALLBACK commands of services that were not deployed, because nothing was
+// commandPart returns the requested part of the commands. It omits CALLBACK commands of services that were not deployed, because nothing was
 // set up for them.
-func listed(all []plan.Command, r *protocol.PlanCommandsRequest) (out protocol.PlanCommands, err error) {
+func commandPart(all []plan.Command, r *protocol.PlanCommandsRequest) (out protocol.PlanCommands, err error) {
 	size := 0
 	for at := r.From; at < len(all); at++ {
 		c := protocol.PlanCommand{Service: all[at].Service, Run: all[at].Run, Captures: all[at].Captures, At: at}
@@ -103,79 +103,79 @@ func nodeOf(w *protocol.PlanWork) *plan.Node {
 	return &plan.Node{Kind: plan.Kind(w.Kind), Service: w.Service, Target: w.Target}
 }
 
-// ofPlan is the service name of commands that run for no service. No service can have this name.
-const ofPlan = "_plan"
+// planService is the service name of commands that run for no service. No service can have this name.
+const planService = "_plan"
 
 // PlanRun runs a command of a plan once, in the same way as an extension. The command gets the state of the plan as JSON. It does not run
 // while its application, or the runtime that it works on, is paused.
-func (a *Activities) PlanRun(ctx context.Context, r protocol.PlanRunRequest) (protocol.PlanRan, error) {
+func (a *Activities) PlanRun(ctx context.Context, r protocol.PlanRunRequest) (protocol.PlanRunAnswer, error) {
 	if err := a.nameUndeployed(ctx, &r.PlanWork); err != nil {
-		return protocol.PlanRan{}, err
+		return protocol.PlanRunAnswer{}, err
 	}
 	inc, err := a.Store.Incarnation(ctx, r.Hash)
 	if err != nil {
-		return protocol.PlanRan{}, err
+		return protocol.PlanRunAnswer{}, err
 	}
 	work := inc.Work(r.Channel)
 	if work == nil {
-		return protocol.PlanRan{}, refuse("there is no plan in %s", r.Channel)
+		return protocol.PlanRunAnswer{}, refuse("there is no plan in %s", r.Channel)
 	}
 	if r.Kind == protocol.PlanBefore {
-		if why, err := a.passed(ctx, r.PlanRef); err != nil || why != "" {
-			return protocol.PlanRan{ExtensionAnswer: protocol.ExtensionAnswer{Err: why}}, err
+		if reason, err := a.supersededReason(ctx, r.PlanRef); err != nil || reason != "" {
+			return protocol.PlanRunAnswer{ExtensionAnswer: protocol.ExtensionAnswer{Err: reason}}, err
 		}
 	}
-	if held := a.held(ctx, r.Application, r.Target); held != nil {
-		return protocol.PlanRan{Held: held.Error()}, ctx.Err()
+	if pauseErr := a.checkPaused(ctx, r.Application, r.Target); pauseErr != nil {
+		return protocol.PlanRunAnswer{HoldReason: pauseErr.Error()}, ctx.Err()
 	}
-	with := extra{
+	options := commandOptions{
 		env:      map[string]string{"CONVERGE_PLAN": r.PlanRef.Name, "CONVERGE_NODE": r.PlanWork.String()},
-		reported: a.ofSteps(r.PlanRef), reports: r.Kind == protocol.PlanBefore,
+		reported: a.stepFiller(r.PlanRef), reportsValues: r.Kind == protocol.PlanBefore,
 	}
-	if err := a.fillInput(ctx, work, &r.PlanWork, &with); err != nil {
-		return protocol.PlanRan{ExtensionAnswer: protocol.ExtensionAnswer{Err: runtimes.Clip(err.Error(), tailSize)}}, ctx.Err()
+	if err := a.fillInput(ctx, work, &r.PlanWork, &options); err != nil {
+		return protocol.PlanRunAnswer{ExtensionAnswer: protocol.ExtensionAnswer{Err: runtimes.Clip(err.Error(), tailSize)}}, ctx.Err()
 	}
 	if len(r.Command.Captures) > 0 {
-		before, again, err := a.capturedBefore(ctx, &r)
-		if err != nil || !again {
-			return protocol.PlanRan{}, err
+		lastCaptured, recapture, err := a.lastCapture(ctx, &r)
+		if err != nil || !recapture {
+			return protocol.PlanRunAnswer{}, err
 		}
-		with.captures = func(stdout []byte) error { return a.capture(ctx, work, &r, before, stdout) }
+		options.capture = func(stdout []byte) error { return a.capture(ctx, work, &r, lastCaptured, stdout) }
 	}
-	service, version, named, err := a.runsFor(ctx, work, &r)
+	service, version, versionName, err := a.commandTarget(ctx, work, &r)
 	if errors.Is(err, checks.ErrEnded) {
-		return protocol.PlanRan{Held: err.Error()}, ctx.Err()
+		return protocol.PlanRunAnswer{HoldReason: err.Error()}, ctx.Err()
 	}
 	if err != nil {
-		return protocol.PlanRan{}, err
+		return protocol.PlanRunAnswer{}, err
 	}
 	answer, err := a.runExtension(ctx, protocol.ExtensionRequest{
 		Application: r.Application, Service: service, Channel: r.Channel, Release: r.PlanRef.Name,
-		Version: named, FullVersion: version,
+		Version: versionName, FullVersion: version,
 		Name: r.Command.Run.Name, Key: fmt.Sprintf("%s/%s", r.PlanWork, r.Command.Run.Name), Definition: r.Command.Run.Definition,
 		Attempt: r.Attempt, Timeout: r.Command.Run.Timeout,
-	}, with)
-	return protocol.PlanRan{ExtensionAnswer: answer}, err
+	}, options)
+	return protocol.PlanRunAnswer{ExtensionAnswer: answer}, err
 }
 
-// runsFor returns the service that a command of a plan runs for, with its full version there and the version's display name; or the plan.
-func (a *Activities) runsFor(ctx context.Context, work *plan.Work, r *protocol.PlanRunRequest) (service, version, named string, err error) {
+// commandTarget returns the service that a command of a plan runs for, with its full version there and the version's display name; or the plan.
+func (a *Activities) commandTarget(ctx context.Context, work *plan.Work, r *protocol.PlanRunRequest) (service, version, versionName string, err error) {
 	name := cmp.Or(r.Command.Service, r.Service)
 	if name == "" {
-		return ofPlan, r.PlanRef.Name, "", nil
+		return planService, r.PlanRef.Name, "", nil
 	}
 	service = work.KeyOf(name)
-	if version, err = a.versionThere(ctx, r.Application, service, r.Channel); err != nil {
+	if version, err = a.currentVersion(ctx, r.Application, service, r.Channel); err != nil {
 		return "", "", "", err
 	}
 	if record, err := a.Store.Version(ctx, r.Application, service, version); err == nil {
-		named = record.Version
+		versionName = record.Version
 	}
-	return service, version, named, nil
+	return service, version, versionName, nil
 }
 
-// versionThere returns the full version that a service has in a channel; "": none yet.
-func (a *Activities) versionThere(ctx context.Context, application, service, channel string) (string, error) {
+// currentVersion returns the full version that a service has in a channel; "": none yet.
+func (a *Activities) currentVersion(ctx context.Context, application, service, channel string) (string, error) {
 	status, err := services{a}.Status(ctx, application, service)
 	if err != nil && !errors.Is(err, checks.ErrNoService) {
 		return "", err

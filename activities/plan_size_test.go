@@ -18,8 +18,8 @@ import (
 // largestPayload is what no payload passes.
 const largestPayload = 64 << 10
 
-// planning are activities with an incarnation that plans this.
-func planning(t *testing.T, work plan.Work) (a *Activities, hash string) {
+// activitiesWithPlan are activities with an incarnation that plans this.
+func activitiesWithPlan(t *testing.T, work plan.Work) (a *Activities, hash string) {
 	t.Helper()
 	s, err := store.Open(t.Context(), t.TempDir())
 	require.NoError(t, err)
@@ -37,15 +37,15 @@ func planning(t *testing.T, work plan.Work) (a *Activities, hash string) {
 	return &Activities{Store: s}, hash
 }
 
-func size(t *testing.T, v any) int {
+func jsonSize(t *testing.T, v any) int {
 	t.Helper()
 	text, err := json.Marshal(v)
 	require.NoError(t, err)
 	return len(text)
 }
 
-// calledBack are so many services that each have a command of CALLBACK.
-func calledBack(count int) (w plan.Work) {
+// callbackWork are so many services that each have a command of CALLBACK.
+func callbackWork(count int) (w plan.Work) {
 	for n := range count {
 		name := fmt.Sprintf("service-with-a-name-%d", n)
 		w.Services = append(w.Services, plan.Service{Name: name, Targets: []string{"site"}, SetupCallback: true})
@@ -61,7 +61,7 @@ func calledBack(count int) (w plan.Work) {
 // set up.
 func TestCommandsOfManyServicesFit_E2_F8(t *testing.T) {
 	t.Parallel()
-	a, hash := planning(t, calledBack(1000))
+	a, hash := activitiesWithPlan(t, callbackWork(1000))
 	request := protocol.PlanCommandsRequest{PlanWork: protocol.PlanWork{
 		PlanRef: protocol.PlanOfIncarnation("home", "live", 1), Hash: hash, Kind: string(plan.Callback), Undeployed: []string{"service-with-a-name-7"},
 	}}
@@ -69,7 +69,7 @@ func TestCommandsOfManyServicesFit_E2_F8(t *testing.T) {
 	for parts := 1; ; parts++ {
 		some, err := a.PlanCommands(t.Context(), request)
 		require.NoError(t, err)
-		require.Less(t, size(t, some), largestPayload)
+		require.Less(t, jsonSize(t, some), largestPayload)
 		for _, c := range some.Commands {
 			require.Empty(t, seen[c.At])
 			seen[c.At] = c.Service
@@ -89,23 +89,23 @@ func TestCommandsOfManyServicesFit_E2_F8(t *testing.T) {
 // How far commands are fits into what a plan goes on with, beside all else.
 func TestPartsOfManyNodesFit_F8(t *testing.T) {
 	t.Parallel()
-	work := calledBack(4900)
-	a, hash := planning(t, work)
-	in := protocol.PlanInput{PlanRef: protocol.PlanOfIncarnation("home", "live", 1), Goes: true}
+	work := callbackWork(4900)
+	a, hash := activitiesWithPlan(t, work)
+	in := protocol.PlanInput{PlanRef: protocol.PlanOfIncarnation("home", "live", 1), Continued: true}
 	record := protocol.PlanRecord{PlanRef: in.PlanRef, Hash: hash, All: true}
 	record.Nodes = strings.Repeat("d", 4900) + "r"
 	failed := map[int]int{}
 	for n := range 4900 {
 		failed[n] = 1 + n%3
 	}
-	record.Parts = []protocol.PlanPart{{Node: 4900, Done: strings.Repeat("d.", 2450), Failed: failed}}
+	record.Parts = []protocol.NodeProgress{{Node: 4900, Done: strings.Repeat("d.", 2450), Failed: failed}}
 	for n := range 100 {
 		record.Notes = append(record.Notes, protocol.PlanNote{Node: n, Text: fmt.Sprintf("register failed, attempt %d of 9: ./run exited %d: %s", n, n, strings.Repeat("no such thing ", 30))})
 	}
 	require.NoError(t, a.Store.PutPlan(t.Context(), record))
 	begun, err := a.PlanBegin(t.Context(), in)
 	require.NoError(t, err)
-	require.Less(t, size(t, begun), largestPayload)
+	require.Less(t, jsonSize(t, begun), largestPayload)
 	var state protocol.PlanState
 	require.NoError(t, begun.State.Unpack(&state))
 	require.Equal(t, record.Parts, state.Parts)

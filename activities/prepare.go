@@ -22,18 +22,18 @@ import (
 // Prepare renders a version for the requested instances, once. The meaning of a version is recorded when it is first named, and a known
 // name always yields the same bytes. Invalid requests are rejected. All other errors can be retried, except damaged data.
 func (a *Activities) Prepare(ctx context.Context, r protocol.PrepareRequest) (protocol.PrepareAnswer, error) {
-	whole, err := r.Whole()
+	request, err := r.Whole()
 	if err != nil {
 		return protocol.PrepareAnswer{}, refuse("prepare %s: %s", r.FullVersion, err)
 	}
-	answer, err := a.prepare(ctx, whole)
-	answer.Beside = a.prepared.another(time.Now())
-	answer, err = left(ctx, a, answer, err)
-	return answer, damage(err)
+	answer, err := a.prepare(ctx, request)
+	answer.RecentlyPrepared = a.prepareRate.add(time.Now())
+	answer, err = spillIfLarge(ctx, a, answer, err)
+	return answer, damageError(err)
 }
 
-// damage returns a permanent error for data that the store has lost.
-func damage(err error) error {
+// damageError returns a permanent error for data that the store has lost.
+func damageError(err error) error {
 	if !store.IsDamaged(err) {
 		return err
 	}
@@ -48,11 +48,11 @@ func (a *Activities) prepare(ctx context.Context, r protocol.PrepareRequest) (pr
 	if err != nil {
 		return protocol.PrepareAnswer{}, err
 	}
-	if err := a.again(ctx, r, record); err != nil {
+	if err := a.renewIncarnation(ctx, r, record); err != nil {
 		return protocol.PrepareAnswer{}, err
 	}
-	if entities.NamesValues(r.FullVersion) {
-		return a.values(ctx, r, record, known)
+	if entities.IsValuesName(r.FullVersion) {
+		return a.prepareValues(ctx, r, record, known)
 	}
 	payloads, err := a.render(ctx, r, r.Instances, record)
 	if err != nil {
@@ -62,20 +62,20 @@ func (a *Activities) prepare(ctx context.Context, r protocol.PrepareRequest) (pr
 	if err != nil {
 		return protocol.PrepareAnswer{}, err
 	}
-	made := map[string]string{}
+	digests := map[string]string{}
 	for id, payload := range payloads {
-		made[shownIn(inc, id, r.Keys)] = entities.DigestOf(payload)
+		digests[displayName(inc, id, r.Keys)] = entities.DigestOf(payload)
 	}
-	if record, err = a.keep(ctx, r, record, known, payloads, made); err != nil {
+	if record, err = a.storeVersion(ctx, r, record, known, payloads, digests); err != nil {
 		return protocol.PrepareAnswer{}, err
 	}
 	answer := protocol.PrepareAnswer{
 		Known: known, Incarnation: record.Incarnation, Hash: record.Hash, Payloads: map[entities.InstanceID]protocol.PreparedPayload{},
 	}
 	for id, payload := range payloads {
-		called := shownIn(inc, id, r.Keys)
-		prepared := protocol.PreparedPayload{Runtime: payload.Runtime, Digest: cmp.Or(record.Payloads[called], made[called])}
-		if prepared.UnderPresent, err = a.underPresent(ctx, r, record, id); err != nil {
+		name := displayName(inc, id, r.Keys)
+		prepared := protocol.PreparedPayload{Runtime: payload.Runtime, Digest: cmp.Or(record.Payloads[name], digests[name])}
+		if prepared.CurrentVersionDigest, err = a.underPresent(ctx, r, record, id); err != nil {
 			return answer, err
 		}
 		answer.Payloads[id] = prepared
@@ -83,8 +83,8 @@ func (a *Activities) prepare(ctx context.Context, r protocol.PrepareRequest) (pr
 	return answer, nil
 }
 
-// again renews the incarnation of a version, which may have been unreferenced for long, so that it is not garbage-collected.
-func (a *Activities) again(ctx context.Context, r protocol.PrepareRequest, record store.VersionRecord) error {
+// renewIncarnation renews the incarnation of a version, which may have been unreferenced for long, so that it is not garbage-collected.
+func (a *Activities) renewIncarnation(ctx context.Context, r protocol.PrepareRequest, record store.VersionRecord) error {
 	if record.Hash == r.Hash { // it is of the newest incarnation
 		return nil
 	}
@@ -96,13 +96,13 @@ func (a *Activities) again(ctx context.Context, r protocol.PrepareRequest, recor
 	return err
 }
 
-// values records the values of an aspect. They are rendered together with a version later.
-func (a *Activities) values(ctx context.Context, r protocol.PrepareRequest, record store.VersionRecord, known bool) (protocol.PrepareAnswer, error) {
+// prepareValues records the values of an aspect. They are rendered together with a version later.
+func (a *Activities) prepareValues(ctx context.Context, r protocol.PrepareRequest, record store.VersionRecord, known bool) (protocol.PrepareAnswer, error) {
 	inc, err := a.Store.Incarnation(ctx, record.Hash)
 	if err != nil {
 		return protocol.PrepareAnswer{}, err
 	}
-	if _, err := incarnation.Given(inc, r.Service, inputOf(record)); err != nil {
+	if _, err := incarnation.NormalizeParameters(inc, r.Service, inputOf(record)); err != nil {
 		return protocol.PrepareAnswer{}, refuse("%s", err)
 	}
 	if !known {
@@ -120,18 +120,18 @@ func (a *Activities) values(ctx context.Context, r protocol.PrepareRequest, reco
 // payloadsAtOnce is the number of payloads written concurrently. A fleet has hundreds, and the release waits for them.
 const payloadsAtOnce = 32
 
-// keep writes a version, unless it is known, and its payloads to the store concurrently, and returns the stored record. A version that
+// storeVersion writes a version, unless it is known, and its payloads to the store concurrently, and returns the stored record. A version that
 // cannot be rendered is not recorded. If a worker died between the writes, a version may lack a payload; it is then rendered again.
-func (a *Activities) keep(
-	ctx context.Context, r protocol.PrepareRequest, record store.VersionRecord, known bool, payloads map[entities.InstanceID]entities.Payload, made map[string]string,
+func (a *Activities) storeVersion(
+	ctx context.Context, r protocol.PrepareRequest, record store.VersionRecord, known bool, payloads map[entities.InstanceID]entities.Payload, digests map[string]string,
 ) (store.VersionRecord, error) {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(payloadsAtOnce)
-	stands := record
+	stored := record
 	if !known {
-		record.Payloads = made
+		record.Payloads = digests
 		g.Go(func() (err error) {
-			stands, _, err = a.Store.CreateVersion(ctx, r.Application, r.Service, record)
+			stored, _, err = a.Store.CreateVersion(ctx, r.Application, r.Service, record)
 			return err
 		})
 	}
@@ -142,7 +142,7 @@ func (a *Activities) keep(
 		})
 	}
 	err := g.Wait()
-	return stands, err
+	return stored, err
 }
 
 // checkInitial rejects an initial version if something was released before. A server that lost its state must not reset production to the
@@ -177,16 +177,16 @@ func (a *Activities) version(ctx context.Context, r protocol.PrepareRequest) (st
 		Parameters: r.Parameters, ChannelParameters: r.ChannelParameters,
 	}
 	if r.Version == r.FullVersion {
-		if fault := config.CheckVersion(r.Version); fault != nil && !entities.NamesValues(r.Version) {
+		if fault := config.CheckVersion(r.Version); fault != nil && !entities.IsValuesName(r.Version) {
 			return record, false, refuse("version %s", fault)
 		}
-		return record, false, a.settable(ctx, r.Service, record)
+		return record, false, a.checkSettable(ctx, r.Service, record)
 	}
 	base, err := a.Store.Version(ctx, r.Application, r.Service, r.Version)
 	if err != nil {
 		return record, false, fmt.Errorf("version %s: %w", r.Version, err)
 	}
-	record, err = a.carried(ctx, r.Service, base, r.Hash)
+	record, err = a.underConfiguration(ctx, r.Service, base, r.Hash)
 	record.FullVersion, record.Incarnation = r.FullVersion, r.Incarnation
 	return record, false, err
 }
@@ -194,65 +194,65 @@ func (a *Activities) version(ctx context.Context, r protocol.PrepareRequest) (st
 // merged returns the meaning of a version with the values of released aspects, as far as its configuration still declares them. The
 // aspect that is being released must have all of its values declared.
 func (a *Activities) merged(ctx context.Context, r protocol.PrepareRequest) (store.VersionRecord, error) {
-	of := r
+	base := r
 	var values []string
-	of.FullVersion, values = entities.SplitVersion(r.FullVersion)
-	of.Version, of.Parameters, of.ChannelParameters = ordering.Named(of.FullVersion), nil, nil
-	record, err := a.Store.Version(ctx, r.Application, r.Service, of.FullVersion)
-	if store.IsNotFound(err) && of.Version != of.FullVersion {
-		record, _, err = a.version(ctx, of)
+	base.FullVersion, values = entities.SplitVersion(r.FullVersion)
+	base.Version, base.Parameters, base.ChannelParameters = ordering.BaseVersion(base.FullVersion), nil, nil
+	record, err := a.Store.Version(ctx, r.Application, r.Service, base.FullVersion)
+	if store.IsNotFound(err) && base.Version != base.FullVersion {
+		record, _, err = a.version(ctx, base)
 	}
 	if err != nil {
-		return record, fmt.Errorf("version %s: %w", of.FullVersion, err)
+		return record, fmt.Errorf("version %s: %w", base.FullVersion, err)
 	}
 	for _, name := range values {
 		given, err := a.Store.Version(ctx, r.Application, r.Service, name)
 		if err != nil {
 			return record, fmt.Errorf("values %s: %w", name, err)
 		}
-		fitting, err := a.carried(ctx, r.Service, given, record.Hash)
+		declared, err := a.underConfiguration(ctx, r.Service, given, record.Hash)
 		if err != nil {
 			return record, err
 		}
-		if entities.AspectOf(name) == r.Values && fitting.Given() < given.Given() {
+		if entities.AspectOf(name) == r.Values && declared.Given() < given.Given() {
 			return record, refuse("its configuration does not accept all values of %s", name)
 		}
-		record = record.With(fitting)
+		record = record.With(declared)
 	}
 	record.FullVersion, record.Payloads = r.FullVersion, nil
 	return record, nil
 }
 
-// carried returns the meaning of a version under another configuration: its parameters, as far as that configuration still declares them.
-func (a *Activities) carried(ctx context.Context, service string, record store.VersionRecord, hash string) (store.VersionRecord, error) {
+// underConfiguration returns the meaning of a version under another configuration: its parameters, as far as that configuration still declares them.
+func (a *Activities) underConfiguration(ctx context.Context, service string, record store.VersionRecord, hash string) (store.VersionRecord, error) {
 	inc, err := a.Store.Incarnation(ctx, hash)
 	if err != nil {
 		return record, err
 	}
-	if record.ChannelParameters, err = a.calledIn(ctx, inc, record); err != nil {
+	if record.ChannelParameters, err = a.renamedParameters(ctx, inc, record); err != nil {
 		return record, err
 	}
-	kept := incarnation.Carry(inc, service, inputOf(record))
+	declared := incarnation.CompatibleParameters(inc, service, inputOf(record))
 	record.Payloads = nil // it renders to something else
-	record.Hash, record.Parameters, record.ChannelParameters = hash, kept.Parameters, kept.ChannelParameters
+	record.Hash, record.Parameters, record.ChannelParameters = hash, declared.Parameters, declared.ChannelParameters
 	return record, nil
 }
 
-// calledIn returns the channel-specific parameters of a record, under the names that these channels have in another configuration.
-func (a *Activities) calledIn(ctx context.Context, inc *incarnation.Incarnation, record store.VersionRecord) (map[string]map[string]any, error) {
+// renamedParameters returns the channel-specific parameters of a record, under the names that these channels have in another configuration.
+func (a *Activities) renamedParameters(ctx context.Context, inc *incarnation.Incarnation, record store.VersionRecord) (map[string]map[string]any, error) {
 	known := inc.Channels()
 	if !slices.ContainsFunc(entities.SortedKeys(record.ChannelParameters), func(c string) bool { return !slices.Contains(known, c) }) {
 		return record.ChannelParameters, nil
 	}
-	made, err := a.Store.Incarnation(ctx, record.Hash)
+	old, err := a.Store.Incarnation(ctx, record.Hash)
 	if err != nil {
 		return nil, err
 	}
-	keys, called := made.Keys(), map[string]map[string]any{}
+	keys, renamed := old.Keys(), map[string]map[string]any{}
 	for channel, values := range record.ChannelParameters {
-		called[inc.Named(channel, keys)] = values
+		renamed[inc.TranslateChannel(channel, keys)] = values
 	}
-	return called, nil
+	return renamed, nil
 }
 
 // sameParameters rejects a known version with parameters other than those recorded. No parameters mean the recorded ones.
@@ -264,13 +264,13 @@ func (a *Activities) sameParameters(ctx context.Context, r protocol.PrepareReque
 	if err != nil {
 		return err
 	}
-	asked := inputOf(record)
-	asked.Parameters, asked.ChannelParameters = r.Parameters, r.ChannelParameters
-	given, err := incarnation.Given(inc, r.Service, asked)
+	requested := inputOf(record)
+	requested.Parameters, requested.ChannelParameters = r.Parameters, r.ChannelParameters
+	given, err := incarnation.NormalizeParameters(inc, r.Service, requested)
 	if err != nil {
 		return refuse("%s", err)
 	}
-	recorded, err := incarnation.Given(inc, r.Service, inputOf(record))
+	recorded, err := incarnation.NormalizeParameters(inc, r.Service, inputOf(record))
 	if err != nil {
 		return refuse("%s", err)
 	}
@@ -280,8 +280,8 @@ func (a *Activities) sameParameters(ctx context.Context, r protocol.PrepareReque
 	return nil
 }
 
-// settable rejects a release with parameters that a release may not set.
-func (a *Activities) settable(ctx context.Context, service string, record store.VersionRecord) error {
+// checkSettable rejects a release with parameters that a release may not set.
+func (a *Activities) checkSettable(ctx context.Context, service string, record store.VersionRecord) error {
 	if len(record.Parameters)+len(record.ChannelParameters) == 0 {
 		return nil
 	}
@@ -289,7 +289,7 @@ func (a *Activities) settable(ctx context.Context, service string, record store.
 	if err != nil {
 		return err
 	}
-	if err := incarnation.Settable(inc, service, inputOf(record)); err != nil {
+	if err := incarnation.CheckSettable(inc, service, inputOf(record)); err != nil {
 		return refuse("%s", err)
 	}
 	return nil
@@ -310,7 +310,7 @@ func (a *Activities) render(ctx context.Context, r protocol.PrepareRequest, ids 
 	}
 	in := inputOf(record)
 	for _, id := range ids {
-		in.Instances = append(in.Instances, shownIn(inc, id, r.Keys))
+		in.Instances = append(in.Instances, displayName(inc, id, r.Keys))
 	}
 	rendered, err := incarnation.Render(inc, r.Service, in)
 	if err != nil {
@@ -318,33 +318,33 @@ func (a *Activities) render(ctx context.Context, r protocol.PrepareRequest, ids 
 	}
 	payloads := map[entities.InstanceID]entities.Payload{}
 	for _, id := range ids {
-		if payload, known := rendered[shownIn(inc, id, r.Keys)]; known {
+		if payload, known := rendered[displayName(inc, id, r.Keys)]; known {
 			payloads[id] = payload
 		}
 	}
 	return payloads, nil
 }
 
-// shownIn returns the display name of an instance in an incarnation, even if its channel was renamed since.
-func shownIn(inc *incarnation.Incarnation, id entities.InstanceID, keys map[string]string) string {
-	return entities.InstanceID{Channel: inc.Named(id.Channel, keys), Name: id.Name}.String()
+// displayName returns the display name of an instance in an incarnation, even if its channel was renamed since.
+func displayName(inc *incarnation.Incarnation, id entities.InstanceID, keys map[string]string) string {
+	return entities.InstanceID{Channel: inc.TranslateChannel(id.Channel, keys), Name: id.Name}.String()
 }
 
 // underPresent returns the digest of the payload that the record's configuration renders to under the current version of an instance;
 // empty if not requested.
 func (a *Activities) underPresent(ctx context.Context, r protocol.PrepareRequest, record store.VersionRecord, id entities.InstanceID) (string, error) {
-	present, asked := r.Present[id]
-	if !asked {
+	present, requested := r.CurrentVersions[id]
+	if !requested {
 		return "", nil
 	}
-	there, err := a.Store.Version(ctx, r.Application, r.Service, present)
+	running, err := a.Store.Version(ctx, r.Application, r.Service, present)
 	if err != nil {
 		return "", fmt.Errorf("version %s: %w", present, err)
 	}
-	if there, err = a.carried(ctx, r.Service, there, record.Hash); err != nil {
+	if running, err = a.underConfiguration(ctx, r.Service, running, record.Hash); err != nil {
 		return "", err
 	}
-	payloads, err := a.render(ctx, r, []entities.InstanceID{id}, there)
+	payloads, err := a.render(ctx, r, []entities.InstanceID{id}, running)
 	if err != nil {
 		return "", err
 	}

@@ -23,7 +23,7 @@ const (
 func (a *Activities) Preview(ctx context.Context, r protocol.PreviewRequest) (protocol.PreviewAnswer, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	go heartbeats(ctx, nil)
+	go sendHeartbeats(ctx, nil)
 	one := a.preview(ctx, r)
 	if ctx.Err() != nil {
 		return protocol.PreviewAnswer{}, ctx.Err()
@@ -36,101 +36,101 @@ func (a *Activities) preview(ctx context.Context, r protocol.PreviewRequest) pro
 	if r.Item.Capabilities {
 		return a.capabilities(ctx, r)
 	}
-	line, in, err := a.preparePreview(ctx, r)
+	conn, in, err := a.preparePreview(ctx, r)
 	if err != nil {
-		return unknown(protocol.PreviewNotReady, err)
+		return failedPreview(protocol.PreviewNotReady, err)
 	}
-	plan := planOf(line, r.Item.Removal)
+	plan := previewFunc(conn, r.Item.Removal)
 	if plan == nil {
-		return cannotPlan(line, r.Item.Removal)
+		return noPlannerPreview(conn, r.Item.Removal)
 	}
-	changes, err := planWithin(ctx, plan, in, r)
+	changes, err := callPlanner(ctx, plan, in, r)
 	var reading *entities.ReadingError
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):
-		return cannotPlan(line, r.Item.Removal)
+		return noPlannerPreview(conn, r.Item.Removal)
 	case errors.Is(err, context.DeadlineExceeded):
-		return unknown(protocol.PreviewTimeout, fmt.Errorf("runtime %s did not answer within %s", r.Item.Runtime, r.Timeout))
+		return failedPreview(protocol.PreviewTimeout, fmt.Errorf("runtime %s did not answer within %s", r.Item.Runtime, r.Timeout))
 	case errors.As(err, &reading):
-		return unknown(reading.Code, errors.New(reading.Message))
+		return failedPreview(reading.Code, errors.New(reading.Message))
 	case err != nil:
-		return unknown(protocol.PreviewFailed, err)
+		return failedPreview(protocol.PreviewFailed, err)
 	}
-	return changed(changes)
+	return previewOf(changes)
 }
 
 // capabilities queries the cluster of a runtime for the capabilities that charts see.
 func (a *Activities) capabilities(ctx context.Context, r protocol.PreviewRequest) (one protocol.ItemPreview) {
-	line, err := a.connect(ctx, r.Item.Runtime, r.Item.RuntimeDigest)
+	conn, err := a.connect(ctx, r.Item.Runtime, r.Item.RuntimeDigest)
 	if err == nil {
-		err = a.mayUse(ctx, line, &runtimes.Instance{Owner: runtimes.Owner{Application: r.Application}}, 0)
+		err = a.checkRuntimeAccess(ctx, conn, &runtimes.Request{Owner: runtimes.Owner{Application: r.Application}}, 0)
 	}
 	if err != nil {
-		return unknown(protocol.PreviewNotReady, a.elsewhere(err))
+		return failedPreview(protocol.PreviewNotReady, a.withStoreURL(err))
 	}
-	capturer, ok := line.Runtime.(runtimes.Capturer)
+	capturer, ok := conn.Runtime.(runtimes.Capturer)
 	if !ok {
-		return unknown(protocol.PreviewNoPlanner, fmt.Errorf("runtime %s (%s) is not a Kubernetes cluster", line.definition.Name, line.definition.Kind))
+		return failedPreview(protocol.PreviewNoPlanner, fmt.Errorf("runtime %s (%s) is not a Kubernetes cluster", conn.definition.Name, conn.definition.Kind))
 	}
-	_, err = planWithin(ctx, func(ctx context.Context, _ runtimes.Instance) ([]runtimes.Change, error) {
+	_, err = callPlanner(ctx, func(ctx context.Context, _ runtimes.Request) ([]runtimes.Change, error) {
 		version, apis, err := capturer.Capabilities(ctx)
 		if err == nil {
 			one.Capabilities = &protocol.Capabilities{KubeVersion: version, APIs: apis}
 		}
 		return nil, err
-	}, runtimes.Instance{}, r)
+	}, runtimes.Request{}, r)
 	if err != nil {
-		return unknown(protocol.PreviewFailed, err)
+		return failedPreview(protocol.PreviewFailed, err)
 	}
 	return one
 }
 
-// planOf returns the runtime's function for previews; nil: it has none.
-func planOf(line connection, removal bool) func(context.Context, runtimes.Instance) ([]runtimes.Change, error) {
+// previewFunc returns the runtime's function for previews; nil: it has none.
+func previewFunc(conn connection, removal bool) func(context.Context, runtimes.Request) ([]runtimes.Change, error) {
 	if removal {
-		if planner, ok := line.Runtime.(runtimes.RemovalPlanner); ok {
+		if planner, ok := conn.Runtime.(runtimes.RemovalPlanner); ok {
 			return planner.PlanRemoval
 		}
 		return nil
 	}
-	if planner, ok := line.Runtime.(runtimes.Planner); ok {
+	if planner, ok := conn.Runtime.(runtimes.Planner); ok {
 		return planner.Plan
 	}
 	return nil
 }
 
-func (a *Activities) preparePreview(ctx context.Context, r protocol.PreviewRequest) (connection, runtimes.Instance, error) {
-	line, err := a.connect(ctx, r.Item.Runtime, r.Item.RuntimeDigest)
+func (a *Activities) preparePreview(ctx context.Context, r protocol.PreviewRequest) (connection, runtimes.Request, error) {
+	conn, err := a.connect(ctx, r.Item.Runtime, r.Item.RuntimeDigest)
 	if err != nil {
-		return line, runtimes.Instance{}, a.elsewhere(err)
+		return conn, runtimes.Request{}, a.withStoreURL(err)
 	}
 	owner := runtimes.Owner{Application: r.Application, Service: r.Item.Service, ID: entities.Only(r.Item.Channel)}
 	if r.Item.Instance != "" {
 		owner.ID.Name = r.Item.Instance
 	}
-	in, err := a.instance(ctx, runtimes.Instance{
+	in, err := a.instance(ctx, runtimes.Request{
 		Owner: owner, ServiceID: r.Item.ServiceID, FullVersion: r.Item.FullVersion,
 		Key: fmt.Sprintf("%s/%s/preview", owner.Key(), r.Item.FullVersion),
 	}, r.Item.Payload, true)
 	if err == nil {
-		err = a.mayUse(ctx, line, &in, 0)
+		err = a.checkRuntimeAccess(ctx, conn, &in, 0)
 	}
 	if err == nil && !r.Item.Removal {
 		err = a.decrypt(&in)
 	}
-	return line, in, a.elsewhere(err)
+	return conn, in, a.withStoreURL(err)
 }
 
-// elsewhere adds the store's URL to an error about missing data, because the caller may have written to another store.
-func (a *Activities) elsewhere(err error) error {
+// withStoreURL adds the store's URL to an error about missing data, because the caller may have written to another store.
+func (a *Activities) withStoreURL(err error) error {
 	if store.IsNotFound(err) {
 		return fmt.Errorf("%w; this worker reads the store %s", err, a.Store.URL())
 	}
 	return err
 }
 
-// planWithin limits the duration of the call and abandons a runtime that ignores its deadline.
-func planWithin(ctx context.Context, call func(context.Context, runtimes.Instance) ([]runtimes.Change, error), in runtimes.Instance, r protocol.PreviewRequest) ([]runtimes.Change, error) {
+// callPlanner limits the duration of the call and abandons a runtime that ignores its deadline.
+func callPlanner(ctx context.Context, call func(context.Context, runtimes.Request) ([]runtimes.Change, error), in runtimes.Request, r protocol.PreviewRequest) ([]runtimes.Change, error) {
 	type plan struct {
 		changes []runtimes.Change
 		err     error
@@ -150,20 +150,20 @@ func planWithin(ctx context.Context, call func(context.Context, runtimes.Instanc
 	}
 }
 
-func unknown(code string, err error) protocol.ItemPreview {
+func failedPreview(code string, err error) protocol.ItemPreview {
 	return protocol.ItemPreview{Code: code, Message: runtimes.Clip(err.Error(), previewMessage)}
 }
 
-func cannotPlan(line connection, removal bool) protocol.ItemPreview {
+func noPlannerPreview(conn connection, removal bool) protocol.ItemPreview {
 	what := "changes"
 	if removal {
 		what = "a removal"
 	}
-	return unknown(protocol.PreviewNoPlanner, fmt.Errorf("runtime %s (%s) cannot preview %s", line.definition.Name, line.definition.Kind, what))
+	return failedPreview(protocol.PreviewNoPlanner, fmt.Errorf("runtime %s (%s) cannot preview %s", conn.definition.Name, conn.definition.Kind, what))
 }
 
-// changed limits and counts the changes that a runtime reported.
-func changed(changes []runtimes.Change) protocol.ItemPreview {
+// previewOf limits and counts the changes that a runtime reported.
+func previewOf(changes []runtimes.Change) protocol.ItemPreview {
 	var one protocol.ItemPreview
 	for _, c := range changes {
 		one.Totals = one.Totals.Add(totals(c))

@@ -19,13 +19,13 @@ import (
 	"github.com/converge-engine/converge/runtimes/fake"
 )
 
-// mute is a runtime that cannot say what an apply would change.
-type mute struct{ runtimes.Runtime }
+// runtimeWithoutPlanner is a runtime that cannot say what an apply would change.
+type runtimeWithoutPlanner struct{ runtimes.Runtime }
 
-// deaf does not notice that it should end.
-type deaf struct{ runtimes.Runtime }
+// hangingPlanner does not notice that it should end.
+type hangingPlanner struct{ runtimes.Runtime }
 
-func (deaf) Plan(context.Context, runtimes.Instance) ([]runtimes.Change, error) { select {} }
+func (hangingPlanner) Plan(context.Context, runtimes.Request) ([]runtimes.Change, error) { select {} }
 
 // previewer asks about one instance through the activity, as a workflow does.
 func previewer(t *testing.T, runtime runtimes.Runtime) func(edit func(*protocol.PreviewRequest)) protocol.ItemPreview {
@@ -61,7 +61,7 @@ func previewer(t *testing.T, runtime runtimes.Runtime) func(edit func(*protocol.
 	}
 }
 
-func TestPreviewSaysWhatChanges(t *testing.T) {
+func TestPreviewListsChanges(t *testing.T) {
 	rt := fake.New(nil)
 	web := rt.At("shop", "web", "prod")
 	ask := previewer(t, rt)
@@ -74,7 +74,7 @@ func TestPreviewSaysWhatChanges(t *testing.T) {
 	}, ask(nil))
 	require.Zero(t, web.Applies())
 
-	web.SayPlan(
+	web.SetPlan(
 		nil, runtimes.Change{Action: runtimes.ActionPrune}, runtimes.Change{Action: runtimes.ActionOrphan},
 		runtimes.Change{Action: runtimes.ActionRefuse, Conflicts: []string{"spec.replicas is owned by hpa"}},
 		runtimes.Change{Action: runtimes.ActionRefuse, Message: "denied by a webhook"}, runtimes.Change{Action: runtimes.ActionRecreate},
@@ -83,7 +83,7 @@ func TestPreviewSaysWhatChanges(t *testing.T) {
 }
 
 // What a removal would take down is asked for, and the answer says that it is one.
-func TestPreviewSaysWhatARemovalTakesDown_A24(t *testing.T) {
+func TestPreviewOfARemoval_A24(t *testing.T) {
 	rt := fake.New(nil)
 	web := rt.At("shop", "web", "prod")
 	web.SetVersion("v1")
@@ -92,14 +92,14 @@ func TestPreviewSaysWhatARemovalTakesDown_A24(t *testing.T) {
 		Service: "web", Channel: "prod", Totals: protocol.PreviewTotals{Removed: 1}, Removal: true,
 		Changes: []protocol.PreviewChange{{Action: "remove", Type: "fake", Name: "web"}},
 	}, previewer(t, rt)(removal))
-	web.SayPlan(nil, runtimes.Change{Action: runtimes.ActionRemove}, runtimes.Change{Action: runtimes.ActionKeep, Message: "a reason"}, runtimes.Change{Action: runtimes.ActionRefuse, Message: "denied"})
+	web.SetPlan(nil, runtimes.Change{Action: runtimes.ActionRemove}, runtimes.Change{Action: runtimes.ActionKeep, Message: "a reason"}, runtimes.Change{Action: runtimes.ActionRefuse, Message: "denied"})
 	require.Equal(t, protocol.PreviewTotals{Changed: 1, Removed: 1, Orphaned: 1, Refused: 1}, previewer(t, rt)(removal).Totals)
-	got := previewer(t, mute{})(removal)
+	got := previewer(t, runtimeWithoutPlanner{})(removal)
 	require.Equal(t, []any{protocol.PreviewNoPlanner, "runtime rt (fake) cannot preview a removal", true}, []any{got.Code, got.Message, got.Removal})
 }
 
 // What goes wrong is an answer with a code, and never an error that would be tried again.
-func TestPreviewAnswersWhatGoesWrong(t *testing.T) {
+func TestPreviewReturnsErrorsInTheAnswer(t *testing.T) {
 	rt := fake.New(nil)
 	web := rt.At("shop", "web", "prod")
 	ask := previewer(t, rt)
@@ -109,16 +109,16 @@ func TestPreviewAnswersWhatGoesWrong(t *testing.T) {
 		require.Contains(t, got.Message, message)
 		require.Empty(t, got.Changes)
 	}
-	web.SayPlan(errors.New("the cluster is unavailable"))
+	web.SetPlan(errors.New("the cluster is unavailable"))
 	check(protocol.PreviewFailed, "the cluster is unavailable", ask(nil))
-	web.SayPlan(fmt.Errorf("plan: %w", &entities.ReadingError{Code: "forbidden", Message: "may not patch"}))
+	web.SetPlan(fmt.Errorf("plan: %w", &entities.ReadingError{Code: "forbidden", Message: "may not patch"}))
 	check("forbidden", "may not patch", ask(nil))
-	web.SayPlan(fmt.Errorf("plan: %w", errors.ErrUnsupported))
+	web.SetPlan(fmt.Errorf("plan: %w", errors.ErrUnsupported))
 	check(protocol.PreviewNoPlanner, "runtime rt (fake) cannot preview changes", ask(nil))
 	check(protocol.PreviewNotReady, "this worker reads the store", ask(func(r *protocol.PreviewRequest) { r.Item.Payload = strings.Repeat("a", 64) }))
 	check(protocol.PreviewNotReady, "runtime other", ask(func(r *protocol.PreviewRequest) { r.Item.Runtime = "other" }))
-	check(protocol.PreviewNoPlanner, "cannot preview", previewer(t, mute{})(nil))
-	check(protocol.PreviewTimeout, "runtime rt did not answer within 1ms", previewer(t, deaf{})(func(r *protocol.PreviewRequest) { r.Timeout = time.Millisecond }))
+	check(protocol.PreviewNoPlanner, "cannot preview", previewer(t, runtimeWithoutPlanner{})(nil))
+	check(protocol.PreviewTimeout, "runtime rt did not answer within 1ms", previewer(t, hangingPlanner{})(func(r *protocol.PreviewRequest) { r.Timeout = time.Millisecond }))
 }
 
 // A huge plan is cut and says so; its totals stay whole.
@@ -133,7 +133,7 @@ func TestPreviewIsBounded(t *testing.T) {
 		}
 		all = append(all, c)
 	}
-	rt.At("shop", "web", "prod").SayPlan(nil, all...)
+	rt.At("shop", "web", "prod").SetPlan(nil, all...)
 	got := ask(nil)
 	require.Equal(t, 600, got.Totals.Changed)
 	require.Equal(t, 600, len(got.Changes)+got.Omitted)

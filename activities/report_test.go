@@ -10,7 +10,7 @@ import (
 )
 
 // What is asked for in a channel that only reports is refused before anything is read, claimed or run.
-func TestNothingIsWrittenWhereItIsOnlyReported_A25(t *testing.T) {
+func TestReportOnlyChannelIsNotWritten_A25(t *testing.T) {
 	a := New(nil, nil, nil) // no store, no runtime: whatever is asked for would panic
 	defer a.Close()
 	one := protocol.InstanceRef{ID: entities.Only("production"), FullVersion: "v1"}

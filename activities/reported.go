@@ -18,9 +18,9 @@ import (
 
 // filler replaces references to reported values.
 type filler struct {
-	a    *Activities
-	of   store.Report // without the extension
-	open bool         // missing values keep their reference
+	a              *Activities
+	of             store.Report // without the extension
+	keepUnresolved bool         // missing values keep their reference
 	// Addresses are the addresses of a plan's targets.
 	addresses map[string]string
 	read      map[string]entities.Reported
@@ -28,21 +28,21 @@ type filler struct {
 	err       error
 }
 
-// ofVersion returns a filler with the values that the extensions of a service reported for a full version.
-func (a *Activities) ofVersion(application, service, channel, fullVersion string) *filler {
+// versionFiller returns a filler with the values that the extensions of a service reported for a full version.
+func (a *Activities) versionFiller(application, service, channel, fullVersion string) *filler {
 	return &filler{a: a, of: store.Report{Application: application, Service: service, Channel: channel, Of: fullVersion}}
 }
 
-// ofSteps returns a filler with the values that the steps of a plan reported.
-func (a *Activities) ofSteps(ref protocol.PlanRef) *filler {
-	return a.ofVersion(ref.Application, ofPlan, ref.Channel, ref.Name)
+// stepFiller returns a filler with the values that the steps of a plan reported.
+func (a *Activities) stepFiller(ref protocol.PlanRef) *filler {
+	return a.versionFiller(ref.Application, planService, ref.Channel, ref.Name)
 }
 
 // text replaces the references in a text. The first missing value sets the filler's error.
 func (f *filler) text(ctx context.Context, text string) string {
 	return entities.WithReported(text, func(name string) string {
 		value, err := f.value(ctx, name)
-		if err != nil && f.open {
+		if err != nil && f.keepUnresolved {
 			return "${{ " + name + " }}"
 		}
 		if f.err == nil {
@@ -65,20 +65,20 @@ func (f *filler) value(ctx context.Context, name string) (string, error) {
 		return "", fmt.Errorf("the address of %s is unknown", key)
 	}
 	extension, output, _ := strings.Cut(key, ".")
-	reported, err := f.by(ctx, extension)
+	reported, err := f.reportOf(ctx, extension)
 	if err != nil {
 		return "", err
 	}
 	text, found := reported.Outputs[output]
 	if !found {
 		return "", runtimes.Permanent(fmt.Errorf("extension %s did not report %s for %s in %s; it reported %s",
-			extension, output, f.of.Of, f.of.Channel, entities.Few(entities.SortedKeys(reported.Outputs))))
+			extension, output, f.of.Of, f.of.Channel, entities.FirstNames(entities.SortedKeys(reported.Outputs))))
 	}
 	return text, nil
 }
 
-// by returns the values that an extension reported.
-func (f *filler) by(ctx context.Context, extension string) (entities.Reported, error) {
+// reportOf returns the values that an extension reported.
+func (f *filler) reportOf(ctx context.Context, extension string) (entities.Reported, error) {
 	if reported, known := f.read[extension]; known {
 		return reported, nil
 	}
@@ -108,8 +108,8 @@ func (f *filler) definition(ctx context.Context, d *entities.ExtensionDefinition
 	return f.err
 }
 
-// keep stores the report of an extension that succeeded. An invalid report makes the extension fail.
-func (f *filler) keep(ctx context.Context, d *entities.ExtensionDefinition, release, stdout string) (failed string, err error) {
+// storeReport stores the report of an extension that succeeded. An invalid report makes the extension fail.
+func (f *filler) storeReport(ctx context.Context, d *entities.ExtensionDefinition, release, stdout string) (failed string, err error) {
 	reported, err := entities.ParseReported(stdout, d.Outputs, d.Addresses)
 	if err == nil {
 		err = checkAddresses(reported.Addresses)
@@ -125,34 +125,34 @@ func (f *filler) keep(ctx context.Context, d *entities.ExtensionDefinition, rele
 // checkAddresses rejects addresses that a command could interpret as something else.
 func checkAddresses(addresses map[string]string) error {
 	for _, name := range entities.SortedKeys(addresses) {
-		if text := addresses[name]; text == "" || len(text) > 253 || strings.ContainsFunc(text, notOfAddress) {
+		if text := addresses[name]; text == "" || len(text) > 253 || strings.ContainsFunc(text, isInvalidInAddress) {
 			return fmt.Errorf("the reported address of %s is invalid: %q", name, runtimes.Clip(text, 100))
 		}
 	}
 	return nil
 }
 
-// notOfAddress reports whether a character occurs in neither names nor IP addresses.
-func notOfAddress(r rune) bool {
+// isInvalidInAddress reports whether a character occurs in neither names nor IP addresses.
+func isInvalidInAddress(r rune) bool {
 	return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._:[]", r)
 }
 
-// located returns the work of a plan with the addresses that its steps reported. early is for one of these steps, which may not have
+// withAddresses returns the work of a plan with the addresses that its steps reported. allowMissing is for one of these steps, which may not have
 // addresses yet.
-func (f *filler) located(ctx context.Context, work *plan.Work, early bool) (*plan.Work, error) {
-	at := *work
-	at.Targets = slices.Clone(work.Targets)
+func (f *filler) withAddresses(ctx context.Context, work *plan.Work, allowMissing bool) (*plan.Work, error) {
+	located := *work
+	located.Targets = slices.Clone(work.Targets)
 	f.addresses = map[string]string{}
-	for n := range at.Targets {
-		t := &at.Targets[n]
+	for n := range located.Targets {
+		t := &located.Targets[n]
 		if t.ReportedBy != "" {
-			reported, err := f.by(ctx, t.ReportedBy)
-			if err != nil && !early {
+			reported, err := f.reportOf(ctx, t.ReportedBy)
+			if err != nil && !allowMissing {
 				return nil, fmt.Errorf("the address of %s: %w", t.Name, err)
 			}
 			t.Address = reported.Addresses[t.Name]
 		}
 		f.addresses[t.Name] = t.Address
 	}
-	return &at, nil
+	return &located, nil
 }

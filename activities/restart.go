@@ -23,15 +23,15 @@ var ErrUnmanaged = errors.New("it is unmanaged")
 // ErrUnmanaged.
 func (a *Activities) Restart(ctx context.Context, id string, manifest incarnation.Manifest, why protocol.Restart) error {
 	kind, name, _ := strings.Cut(id, "/")
-	begin := protocol.Beginning{Adopt: true, Restart: &why}
+	beginning := protocol.StartMode{Adopt: true, Restart: &why}
 	switch kind {
 	case "application":
-		return a.restart(ctx, id, name, protocol.ApplicationWorkflow, protocol.ApplicationInput{Application: name, Beginning: begin},
+		return a.restart(ctx, id, name, protocol.ApplicationWorkflow, protocol.ApplicationInput{Application: name, StartMode: beginning},
 			attrApplication.ValueSet(name))
 	case protocol.InstallationID():
-		return a.StartInstallation(ctx, begin)
+		return a.StartInstallation(ctx, beginning)
 	case "runtime":
-		return a.restart(ctx, id, name, protocol.RuntimeWorkflow, protocol.RuntimeInput{Runtime: name, Beginning: begin})
+		return a.restart(ctx, id, name, protocol.RuntimeWorkflow, protocol.RuntimeInput{Runtime: name, StartMode: beginning})
 	}
 	application, service, ok := protocol.ParseServiceID(id)
 	if !ok {
@@ -44,11 +44,11 @@ func (a *Activities) Restart(ctx context.Context, id string, manifest incarnatio
 	if _, unmanaged := status.Unmanaged.Of(service); unmanaged {
 		return ErrUnmanaged
 	}
-	last, err := a.looking(ctx, lastNotice(status))
+	last, err := a.withCurrentOrder(ctx, lastNotice(status))
 	if err != nil {
 		return err
 	}
-	return a.notifyOr(ctx, last, service, manifest[service], &why)
+	return a.notifyOrStart(ctx, last, service, manifest[service], &why)
 }
 
 // lastNotice returns the last notice that an application sent to its services.
@@ -81,12 +81,12 @@ const (
 )
 
 // StartInstallation starts the workflow of the store's installation, unless it is running.
-func (a *Activities) StartInstallation(ctx context.Context, begin protocol.Beginning) error {
+func (a *Activities) StartInstallation(ctx context.Context, begin protocol.StartMode) error {
 	i, err := a.Store.Installation(ctx)
 	if err != nil {
 		return err
 	}
-	held, err := a.restored(ctx, i)
+	pause, err := a.restoredPause(ctx, i)
 	if err != nil {
 		return err
 	}
@@ -94,12 +94,12 @@ func (a *Activities) StartInstallation(ctx context.Context, begin protocol.Begin
 		ID: protocol.InstallationID(), TaskQueue: protocol.TaskQueue, WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
 		StaticSummary: "installation " + i.ID, StaticDetails: "The pause of the installation, and the store of this namespace. Its status query shows both.",
 		Memo: map[string]any{MemoInstallation: i.ID, MemoStore: a.Store.URL(), MemoEpoch: i.Epoch},
-	}, protocol.InstallationWorkflow, protocol.InstallationInput{ID: i.ID, Pause: held, Beginning: begin})
+	}, protocol.InstallationWorkflow, protocol.InstallationInput{ID: i.ID, Pause: pause, StartMode: begin})
 	return err
 }
 
-// restored returns the initial pause of an installation that was restored from a backup. Actions after the backup are unknown.
-func (a *Activities) restored(ctx context.Context, i protocol.Installation) (*entities.Pause, error) {
+// restoredPause returns the initial pause of an installation that was restored from a backup. Actions after the backup are unknown.
+func (a *Activities) restoredPause(ctx context.Context, i protocol.Installation) (*entities.Pause, error) {
 	if i.BackupOf.IsZero() {
 		return nil, nil
 	}

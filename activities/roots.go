@@ -16,12 +16,12 @@ import (
 // default is the directory that the application was published from.
 type Roots map[string]string
 
-// publishedFor is how long the directory that an application was published from is cached.
-const publishedFor = 10 * time.Second
+// publishedTTL is how long the directory that an application was published from is cached.
+const publishedTTL = 10 * time.Second
 
 // publishedFrom returns the directory that an application was published from; empty: unknown.
 func (a *Activities) publishedFrom(ctx context.Context, application string) (string, error) {
-	dir, err := a.published.get(application, publishedFor, func() (string, error) { return a.Store.Directory(ctx, application) })
+	dir, err := a.publishedDirs.get(application, publishedTTL, func() (string, error) { return a.Store.Directory(ctx, application) })
 	if store.IsNotFound(err) {
 		err = nil
 	}
@@ -73,15 +73,15 @@ func needsDirFor(job *entities.CommandJob, task *entities.CommandTask) bool {
 	return needsDir(entities.RuntimeDefinition{Custom: &entities.CustomRuntime{Job: job, Task: task}})
 }
 
-// placed returns a runtime's definition with the path of its directory on this worker.
-func (a *Activities) placed(ctx context.Context, d entities.RuntimeDefinition) (entities.RuntimeDefinition, error) {
-	dir, err := a.dirIf(ctx, needsDir(d), d.Owner, d.Dir)
+// withLocalDir returns a runtime's definition with the path of its directory on this worker.
+func (a *Activities) withLocalDir(ctx context.Context, d entities.RuntimeDefinition) (entities.RuntimeDefinition, error) {
+	dir, err := a.dirIfNeeded(ctx, needsDir(d), d.Owner, d.Dir)
 	d.Dir = dir
 	return d, err
 }
 
-// dirIf is dir if needed; otherwise it returns "".
-func (a *Activities) dirIf(ctx context.Context, needed bool, application, relative string) (string, error) {
+// dirIfNeeded is dir if needed; otherwise it returns "".
+func (a *Activities) dirIfNeeded(ctx context.Context, needed bool, application, relative string) (string, error) {
 	if !needed {
 		return "", nil
 	}

@@ -57,7 +57,7 @@ func TestDirectoryIsNotNeeded(t *testing.T) {
 		{Kind: entities.RuntimeCustom, Dir: ".", Custom: &entities.CustomRuntime{Job: &entities.CommandJob{}}},
 		{Kind: entities.RuntimeCustom, Dir: ".", Custom: &entities.CustomRuntime{Task: &entities.CommandTask{}}},
 	} {
-		placed, err := a.placed(t.Context(), d)
+		placed, err := a.withLocalDir(t.Context(), d)
 		require.NoError(t, err)
 		require.Empty(t, placed.Dir)
 	}

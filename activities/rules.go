@@ -10,7 +10,7 @@ import (
 // rules exist.
 func (a *Activities) Rules(ctx context.Context, _ protocol.RulesRequest) (protocol.Rules, error) {
 	rules, err := a.Store.Rules(ctx)
-	return rules, damage(err)
+	return rules, damageError(err)
 }
 
 // Configure stores rules of the installation, unless there are rules with that number, and returns the stored ones. The definitions of a
@@ -19,10 +19,10 @@ func (a *Activities) Configure(ctx context.Context, r protocol.Rules) (protocol.
 	if r.Baseline != nil {
 		for _, c := range r.Baseline.Checks {
 			if _, err := a.Store.PutCheck(ctx, c.How); err != nil {
-				return protocol.Rules{}, damage(err)
+				return protocol.Rules{}, damageError(err)
 			}
 		}
 	}
-	stands, err := a.Store.CreateRules(ctx, r)
-	return stands, damage(err)
+	stored, err := a.Store.CreateRules(ctx, r)
+	return stored, damageError(err)
 }

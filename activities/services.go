@@ -28,8 +28,8 @@ var _ checks.Services = services{}
 // Status implements checks.Services.
 func (s services) Status(ctx context.Context, application, service string) (protocol.Status, error) {
 	var status protocol.Status
-	err := protocol.Whole(func(q protocol.InParts) (raw json.RawMessage, err error) {
-		err = s.askLiving(ctx, protocol.ServiceID(application, service), &raw, protocol.QueryStatus, q)
+	err := protocol.QueryWhole(func(q protocol.PartsQuery) (raw json.RawMessage, err error) {
+		err = s.queryLive(ctx, protocol.ServiceID(application, service), &raw, protocol.QueryStatus, q)
 		return raw, err
 	}, &status)
 	switch {
@@ -44,19 +44,19 @@ func (s services) Status(ctx context.Context, application, service string) (prot
 	return status, nil
 }
 
-// configuredFor is how long the answers about an incarnation are cached: all waiting services query at about the same time.
-const configuredFor = 2 * time.Second
+// configuredTTL is how long the answers about an incarnation are cached: all waiting services query at about the same time.
+const configuredTTL = 2 * time.Second
 
 // Configured implements checks.Services.
 func (s services) Configured(ctx context.Context, application string, incarnation int64) ([]protocol.Configured, error) {
-	return s.progress.get(fmt.Sprint(application, "/", incarnation), configuredFor, func() ([]protocol.Configured, error) {
+	return s.configProgress.get(fmt.Sprint(application, "/", incarnation), configuredTTL, func() ([]protocol.Configured, error) {
 		newest, manifest, err := s.Newest(ctx, application)
 		if err != nil {
 			return nil, err
 		}
 		names := entities.SortedKeys(manifest)
 		all := make([]protocol.Configured, len(names))
-		atOnce(len(names), func(n int) {
+		forEach(len(names), func(n int) {
 			c := s.configured(ctx, protocol.ServiceID(application, names[n]), incarnation)
 			c.Behind = c.Err == "" && c.Spec != "" && newest == incarnation && c.Spec != manifest[names[n]]
 			all[n] = c
@@ -68,7 +68,7 @@ func (s services) Configured(ctx context.Context, application string, incarnatio
 // configured returns the answer of one service. A service without a workflow, or with a closed one, has nothing to deploy.
 func (s services) configured(ctx context.Context, id string, incarnation int64) protocol.Configured {
 	out := protocol.Configured{Service: id}
-	err := s.askLiving(ctx, id, &out, protocol.QueryConfigured, incarnation)
+	err := s.queryLive(ctx, id, &out, protocol.QueryConfigured, incarnation)
 	if err != nil && !errors.Is(err, checks.ErrNoService) && !errors.Is(err, checks.ErrEnded) {
 		out = protocol.Configured{Service: id, Err: err.Error()}
 	}
@@ -108,28 +108,28 @@ func (s services) Parameters(ctx context.Context, application, service, channel,
 }
 
 func (s services) query(ctx context.Context, id string, into any) error {
-	return s.askInParts(ctx, id, into, protocol.QueryStatus)
+	return s.queryInParts(ctx, id, into, protocol.QueryStatus)
 }
 
-// askInParts queries an answer that may exceed the size limit, in parts.
-func (s services) askInParts(ctx context.Context, id string, into any, query string) error {
-	return protocol.Whole(func(q protocol.InParts) (raw json.RawMessage, err error) {
-		err = s.ask(ctx, id, &raw, query, q)
+// queryInParts queries an answer that may exceed the size limit, in parts.
+func (s services) queryInParts(ctx context.Context, id string, into any, query string) error {
+	return protocol.QueryWhole(func(q protocol.PartsQuery) (raw json.RawMessage, err error) {
+		err = s.queryAny(ctx, id, &raw, query, q)
 		return raw, err
 	}, into)
 }
 
-// askLiving queries a workflow that runs or has completed. The answer of a terminated one would be outdated.
-func (s services) askLiving(ctx context.Context, id string, into any, query string, args ...any) error {
-	return s.askUnless(ctx, enumspb.QUERY_REJECT_CONDITION_NOT_COMPLETED_CLEANLY, id, into, query, args...)
+// queryLive queries a workflow that runs or has completed. The answer of a terminated one would be outdated.
+func (s services) queryLive(ctx context.Context, id string, into any, query string, args ...any) error {
+	return s.queryUnless(ctx, enumspb.QUERY_REJECT_CONDITION_NOT_COMPLETED_CLEANLY, id, into, query, args...)
 }
 
-func (s services) ask(ctx context.Context, id string, into any, query string, args ...any) error {
-	return s.askUnless(ctx, enumspb.QUERY_REJECT_CONDITION_NONE, id, into, query, args...)
+func (s services) queryAny(ctx context.Context, id string, into any, query string, args ...any) error {
+	return s.queryUnless(ctx, enumspb.QUERY_REJECT_CONDITION_NONE, id, into, query, args...)
 }
 
-// askUnless queries a workflow unless its state is rejected: then the error is checks.ErrEnded.
-func (s services) askUnless(ctx context.Context, reject enumspb.QueryRejectCondition, id string, into any, query string, args ...any) error {
+// queryUnless queries a workflow unless its state is rejected: then the error is checks.ErrEnded.
+func (s services) queryUnless(ctx context.Context, reject enumspb.QueryRejectCondition, id string, into any, query string, args ...any) error {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	answer, err := s.Client.QueryWorkflowWithOptions(ctx, &client.QueryWorkflowWithOptionsRequest{

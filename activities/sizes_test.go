@@ -20,28 +20,28 @@ import (
 	"github.com/converge-engine/converge/intent/incarnation"
 )
 
-// fromStore reads an answer that was left to the store as a workflow does, part by part, each of which fits. It says how large the answer is.
-func fromStore(t *testing.T, a *Activities, answer interface{ Elsewhere() string }) (bytes int) {
+// readSpilled reads an answer that was left to the store as a workflow does, part by part, each of which fits. It says how large the answer is.
+func readSpilled(t *testing.T, a *Activities, answer interface{ StoredDigest() string }) (bytes int) {
 	t.Helper()
-	require.Less(t, size(t, answer), largestPayload)
-	if answer.Elsewhere() == "" {
-		return size(t, answer)
+	require.Less(t, jsonSize(t, answer), largestPayload)
+	if answer.StoredDigest() == "" {
+		return jsonSize(t, answer)
 	}
 	var packed protocol.Packed
 	for {
-		part, err := a.Restore(t.Context(), protocol.RestoreRequest{Digest: answer.Elsewhere(), Offset: len(packed)})
+		part, err := a.Restore(t.Context(), protocol.RestoreRequest{Digest: answer.StoredDigest(), Offset: len(packed)})
 		require.NoError(t, err)
-		require.Less(t, size(t, part), largestPayload)
+		require.Less(t, jsonSize(t, part), largestPayload)
 		if packed = append(packed, part.Part...); len(packed) >= part.Total {
 			break
 		}
 	}
 	require.NoError(t, packed.Unpack(answer))
-	return size(t, answer)
+	return jsonSize(t, answer)
 }
 
-// text is one of so many bytes that no packing makes much smaller.
-func text(n, bytes int) (out string) {
+// incompressible is one of so many bytes that no packing makes much smaller.
+func incompressible(n, bytes int) (out string) {
 	for k := 0; len(out) < bytes; k++ {
 		out += entities.DigestOf([]int{n, k})
 	}
@@ -54,7 +54,7 @@ func TestPlanAtTheLimitsFits_F8(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same each time
 	work := plan.Work{}
 	for n := range 5000 {
-		s := plan.Service{Name: "s" + text(n, 20), Targets: []string{"site"}}
+		s := plan.Service{Name: "s" + incompressible(n, 20), Targets: []string{"site"}}
 		requires := map[string]bool{}
 		for range min(n, 39) {
 			requires[work.Services[random.IntN(n)].Name] = true
@@ -62,13 +62,13 @@ func TestPlanAtTheLimitsFits_F8(t *testing.T) {
 		s.Requires = entities.SortedKeys(requires)
 		work.Services = append(work.Services, s)
 	}
-	a, hash := planning(t, work)
-	in := protocol.PlanInput{PlanRef: protocol.PlanOfIncarnation("home", "live", 1), Goes: true}
+	a, hash := activitiesWithPlan(t, work)
+	in := protocol.PlanInput{PlanRef: protocol.PlanOfIncarnation("home", "live", 1), Continued: true}
 	record := protocol.PlanRecord{PlanRef: in.PlanRef, Hash: hash, All: true, PlanState: protocol.PlanState{Nodes: strings.Repeat(".", 5000)}}
 	require.NoError(t, a.Store.PutPlan(t.Context(), record))
 	begun, err := a.PlanBegin(t.Context(), in)
 	require.NoError(t, err)
-	require.Greater(t, fromStore(t, a, &begun), 5*largestPayload)
+	require.Greater(t, readSpilled(t, a, &begun), 5*largestPayload)
 	var p plan.Plan
 	require.NoError(t, begun.Plan.Unpack(&p))
 	edges := 0
@@ -84,30 +84,30 @@ func TestUndeployedOfManyServicesFit_E2_F8(t *testing.T) {
 	t.Parallel()
 	work := plan.Work{}
 	for n := range 2000 {
-		work.Services = append(work.Services, plan.Service{Name: fmt.Sprintf("s%04d%s", n, text(n, 40)), Targets: []string{"site", "other"}})
+		work.Services = append(work.Services, plan.Service{Name: fmt.Sprintf("s%04d%s", n, incompressible(n, 40)), Targets: []string{"site", "other"}})
 	}
-	a, hash := planning(t, work)
+	a, hash := activitiesWithPlan(t, work)
 	ref := protocol.PlanOfIncarnation("home", "live", 1)
 	require.NoError(t, a.Store.PutPlan(t.Context(), protocol.PlanRecord{PlanRef: ref, Hash: hash, All: true, PlanState: protocol.PlanState{Nodes: strings.Repeat("f", 4000)}}))
 	w := protocol.PlanWork{PlanRef: ref, Hash: hash, Kind: string(plan.Sync), UndeployedNodes: strings.Repeat("x", 3000) + strings.Repeat(".", 1000)}
-	require.Less(t, size(t, w), largestPayload)
+	require.Less(t, jsonSize(t, w), largestPayload)
 	require.NoError(t, a.nameUndeployed(t.Context(), &w))
 	require.Len(t, w.Undeployed, 1500)
-	require.Greater(t, size(t, w), largestPayload, "the names alone are too large")
+	require.Greater(t, jsonSize(t, w), largestPayload, "the names alone are too large")
 
-	_, err := StartPlan(t.Context(), nil, ref, protocol.PlanAsked{Incarnation: 1, Changed: w.Undeployed})
+	_, err := StartPlan(t.Context(), nil, ref, protocol.PlanTask{Incarnation: 1, Changed: w.Undeployed})
 	require.ErrorContains(t, err, "plan i1: the service names take ")
 }
 
-// fiveHundred is an application of one service in as many release channels as there may be.
-func fiveHundred(t *testing.T, a *Activities) (compiled *compile.Compiled, hash string) {
+// manyChannels is an application of one service in as many release channels as there may be.
+func manyChannels(t *testing.T, a *Activities) (compiled *compile.Compiled, hash string) {
 	t.Helper()
 	var b strings.Builder
 	b.WriteString("{apiVersion: converge/v1, kind: Runtime, name: rt, custom: {apply: {command: [./x]}}}\n---\n" +
 		"{apiVersion: converge/v1, kind: Service, name: web, custom: {env: {VERSION: \"${{ version }}\"}}}\n---\n" +
 		"apiVersion: converge/v1\nkind: Application\nname: shop\nreleaseChannels:\n")
 	for n := range 500 {
-		fmt.Fprintf(&b, "- {name: c%s, runtimes: [{name: rt}]}\n", text(n, 40))
+		fmt.Fprintf(&b, "- {name: c%s, runtimes: [{name: rt}]}\n", incompressible(n, 40))
 	}
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "shop.converge.yaml"), []byte(b.String()), 0o600))
@@ -124,38 +124,38 @@ func fiveHundred(t *testing.T, a *Activities) (compiled *compile.Compiled, hash 
 func TestPreparedForManyInstancesFits_F8(t *testing.T) {
 	t.Parallel()
 	a := newActivities(t, &server{})
-	compiled, hash := fiveHundred(t, a)
-	version := "v" + text(1, 127)
+	compiled, hash := manyChannels(t, a)
+	version := "v" + incompressible(1, 127)
 	request := protocol.PrepareRequest{Application: "shop", Service: "web", Version: version, FullVersion: version, Incarnation: 1, Hash: hash}
 	for _, channel := range compiled.Incarnation.Channels() {
 		request.Instances = append(request.Instances, entities.Only(channel))
 	}
 	prepared, _, err := run[protocol.PrepareAnswer](t, a.Prepare, request.Fitting())
 	require.NoError(t, err)
-	fromStore(t, a, &prepared)
+	readSpilled(t, a, &prepared)
 	require.Len(t, prepared.Payloads, 500)
 
-	request.Version, request.FullVersion, request.Present = "v2", "v2", map[entities.InstanceID]string{}
+	request.Version, request.FullVersion, request.CurrentVersions = "v2", "v2", map[entities.InstanceID]string{}
 	for _, id := range request.Instances {
-		request.Present[id] = version
+		request.CurrentVersions[id] = version
 	}
-	require.Greater(t, size(t, request), largestPayload)
-	require.Less(t, size(t, request.Fitting()), largestPayload)
+	require.Greater(t, jsonSize(t, request), largestPayload)
+	require.Less(t, jsonSize(t, request.Fitting()), largestPayload)
 	under, _, err := run[protocol.PrepareAnswer](t, a.Prepare, request.Fitting())
 	require.NoError(t, err)
-	require.Greater(t, fromStore(t, a, &under), largestPayload)
+	require.Greater(t, readSpilled(t, a, &under), largestPayload)
 	for id, p := range under.Payloads {
-		require.Equal(t, prepared.Payloads[id].Digest, p.UnderPresent)
+		require.Equal(t, prepared.Payloads[id].Digest, p.CurrentVersionDigest)
 	}
 }
 
-// manyTurns is a drain of a runtime that a thousand services are on.
-func manyTurns(scope string) *entities.Pause {
+// longDrain is a drain of a runtime that a thousand services are on.
+func longDrain(scope string) *entities.Pause {
 	d := &entities.Drain{}
 	for n := range 1000 {
-		d.Turns = append(d.Turns, entities.Turn{Service: fmt.Sprintf("service/shop/%04d%s", n, text(n, 50)), Waits: text(n, 200)})
+		d.Permits = append(d.Permits, entities.DrainPermit{Service: fmt.Sprintf("service/shop/%04d%s", n, incompressible(n, 50)), WaitsFor: incompressible(n, 200)})
 	}
-	return &entities.Pause{Scope: scope, By: "ann", At: time.Unix(1, 0).UTC(), Reason: text(0, 2000), Drain: d}
+	return &entities.Pause{Scope: scope, By: "ann", At: time.Unix(1, 0).UTC(), Reason: incompressible(0, 2000), Drain: d}
 }
 
 // Rules of 500 channels, each on a runtime of its own that is paused with a long reason, or drained with a thousand services, reach the service.
@@ -166,11 +166,11 @@ func TestSpecAtTheLimitsFits_F8(t *testing.T) {
 	for n := range 500 {
 		runtime := fmt.Sprintf("r%d", n)
 		spec.Runtimes[runtime] = &entities.RuntimeSpec{}
-		spec.Channels = append(spec.Channels, entities.ChannelSpec{Name: "c" + text(n, 60), Instances: []entities.InstanceSpec{{Name: "main", Runtime: runtime}}})
+		spec.Channels = append(spec.Channels, entities.ChannelSpec{Name: "c" + incompressible(n, 60), Instances: []entities.InstanceSpec{{Name: "main", Runtime: runtime}}})
 		scope := entities.ScopeRuntime + runtime
-		pause := &entities.Pause{Scope: scope, By: "ann", At: time.Unix(1, 0).UTC(), Reason: text(n, 2000)}
+		pause := &entities.Pause{Scope: scope, By: "ann", At: time.Unix(1, 0).UTC(), Reason: incompressible(n, 2000)}
 		if n < 10 {
-			pause = manyTurns(scope)
+			pause = longDrain(scope)
 		}
 		require.NoError(t, a.Store.PutPause(t.Context(), "", protocol.ScopePause{Scope: scope, Pause: pause}))
 	}
@@ -180,17 +180,17 @@ func TestSpecAtTheLimitsFits_F8(t *testing.T) {
 	require.NoError(t, err)
 	one := protocol.Incarnation{Number: 1, Hash: "h", Manifest: manifest, By: "ann"}
 	require.NoError(t, a.Store.PutNumber(t.Context(), "shop", one))
-	_, err = a.record(t.Context(), protocol.NotifyRequest{Application: "shop", Newest: one, To: manifest, Order: order(1, 1)})
+	_, err = a.record(t.Context(), protocol.NotifyRequest{Application: "shop", Newest: one, To: manifest, Order: noticeOrder(1, 1)})
 	require.NoError(t, err)
 
 	answer, _, err := run[protocol.LoadSpecAnswer](t, a.LoadSpec, protocol.LoadSpecRequest{Application: "shop", Service: "web", Incarnation: 1, Hash: "h"})
 	require.NoError(t, err)
-	require.Greater(t, fromStore(t, a, &answer), 10*largestPayload)
+	require.Greater(t, readSpilled(t, a, &answer), 10*largestPayload)
 	require.Len(t, answer.Pauses, 500)
-	inForce, _, err := run[protocol.ScopePause](t, a.InForce, protocol.InForceRequest{Application: "shop", Service: "0007" + text(7, 50), Scope: entities.ScopeRuntime + "r3"})
+	inForce, _, err := run[protocol.ScopePause](t, a.InForce, protocol.InForceRequest{Application: "shop", Service: "0007" + incompressible(7, 50), Scope: entities.ScopeRuntime + "r3"})
 	require.NoError(t, err)
-	require.Less(t, size(t, inForce), largestPayload)
-	require.Equal(t, text(7, 200), inForce.Pause.Drain.Mine().Waits)
+	require.Less(t, jsonSize(t, inForce), largestPayload)
+	require.Equal(t, incompressible(7, 200), inForce.Pause.Drain.OwnPermit().WaitsFor)
 }
 
 // Evaluations once are bounded by what is said of each, since none may be left out; while they are watched what does not fit is told next.
@@ -200,7 +200,7 @@ func TestReadingsOfManyChecksFit_F8(t *testing.T) {
 		count, reason := rapid.IntRange(0, 80).Draw(t, "checks"), rapid.IntRange(0, 600).Draw(t, "reason")
 		readings := map[string]entities.CheckReading{}
 		for n := range count {
-			readings[text(n, 127)] = entities.CheckReading{Verdict: entities.Error, Reason: text(n, min(reason, 500)), At: time.Unix(1, 1), Next: time.Unix(2, 2), Retry: time.Unix(3, 3), Errors: n}
+			readings[incompressible(n, 127)] = entities.CheckReading{Verdict: entities.Error, Reason: incompressible(n, min(reason, 500)), At: time.Unix(1, 1), Next: time.Unix(2, 2), Retry: time.Unix(3, 3), Errors: n}
 		}
 		clipReasons(readings)
 		raw, err := json.Marshal(protocol.CheckAnswer{Readings: readings})
@@ -215,15 +215,15 @@ func TestNewsOfPlansFit_F8(t *testing.T) {
 	t.Parallel()
 	work := plan.Work{}
 	for n := range 1000 {
-		work.Services = append(work.Services, plan.Service{Name: "s" + text(n, 60), Targets: []string{"site"}})
+		work.Services = append(work.Services, plan.Service{Name: "s" + incompressible(n, 60), Targets: []string{"site"}})
 	}
 	p, err := work.Plan(plan.Scope{All: true})
 	require.NoError(t, err)
-	so, says := p.Read(strings.Repeat("r", 1000)), map[string]protocol.Deployed{}
+	progress, answers := p.ReadLetters(strings.Repeat("r", 1000)), map[string]protocol.Deployed{}
 	for _, s := range work.Services {
-		says[s.Name] = protocol.Deployed{State: string(plan.Held), Text: strings.Repeat("why it waits ", 100)}
+		answers[s.Name] = protocol.Deployed{State: string(plan.Held), Text: strings.Repeat("why it waits ", 100)}
 	}
-	found := news(&protocol.PlanRecord{}, &planned{plan: p, work: &work}, so, says)
+	found := changedNodes(&protocol.PlanRecord{}, &planned{plan: p, work: &work}, progress, answers)
 	require.NotEmpty(t, found)
-	require.Less(t, size(t, protocol.PlanFollowed{Nodes: found}), largestPayload)
+	require.Less(t, jsonSize(t, protocol.PlanFollowAnswer{Nodes: found}), largestPayload)
 }

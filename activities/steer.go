@@ -19,26 +19,26 @@ func (a *Activities) Steer(ctx context.Context, r protocol.SteerRequest) (protoc
 	if err != nil {
 		return protocol.SteerAnswer{Err: runtimes.Clip(err.Error(), 1000)}, nil
 	}
-	return protocol.SteerAnswer{Did: did}, nil
+	return protocol.SteerAnswer{Actions: did}, nil
 }
 
 func (a *Activities) steer(ctx context.Context, r protocol.SteerRequest) ([]string, error) {
 	owner := runtimes.Owner{Application: r.Application, Service: r.Service, ID: r.Instance.ID}
-	line, in, err := a.prepareApply(ctx, owner, protocol.ApplyRequest{
+	conn, in, err := a.prepareApply(ctx, owner, protocol.ApplyRequest{
 		ServiceID: r.ServiceID, Runtime: r.Runtime, RuntimeDigest: r.RuntimeDigest, Instance: r.Instance,
 	})
 	if err == nil {
 		err = a.decrypt(&in)
 	}
-	if err == nil && r.Way != protocol.Abort { // a pause does not block an abort
-		err = a.held(ctx, r.Application, r.Runtime)
+	if err == nil && r.Action != protocol.Abort { // a pause does not block an abort
+		err = a.checkPaused(ctx, r.Application, r.Runtime)
 	}
 	if err != nil {
 		return nil, err
 	}
-	steerer, ok := line.Runtime.(runtimes.Steerer)
+	steerer, ok := conn.Runtime.(runtimes.Steerer)
 	if !ok {
-		return nil, fmt.Errorf("runtime %s (%s) has no rollouts with steps of their own", r.Runtime, line.definition.Kind)
+		return nil, fmt.Errorf("runtime %s (%s) has no rollouts with steps of their own", r.Runtime, conn.definition.Kind)
 	}
-	return steerer.Steer(ctx, in, runtimes.Steer{Abort: r.Way == protocol.Abort, Full: r.Full, At: r.At})
+	return steerer.Steer(ctx, in, runtimes.Steer{Abort: r.Action == protocol.Abort, Full: r.Full, At: r.At})
 }

@@ -17,24 +17,24 @@ func (a *Activities) Unmanage(ctx context.Context, r protocol.UnmanageRequest) (
 	if err != nil {
 		return protocol.UnmanageAnswer{}, err
 	}
-	reasons, undeclared := toEnd(r.Services, manifest)
-	all := &reach{tell: func(ctx context.Context, service string) error {
+	reasons, undeclared := servicesToEnd(r.Services, manifest)
+	sender := &broadcast{send: func(ctx context.Context, service string) error {
 		return a.end(ctx, r.Application, service, reasons[service])
 	}}
-	err = all.all(ctx, slices.Sorted(maps.Keys(reasons)))
-	return protocol.UnmanageAnswer{Undeclared: undeclared, Unreached: all.missed}, err
+	err = sender.run(ctx, slices.Sorted(maps.Keys(reasons)))
+	return protocol.UnmanageAnswer{Undeclared: undeclared, Unreached: sender.unreached}, err
 }
 
-// toEnd returns the services to end, with the reasons, and the services that the manifest does not declare: their instances would stay
+// servicesToEnd returns the services to end, with the reasons, and the services that the manifest does not declare: their instances would stay
 // unmanaged for ever.
-func toEnd(asked map[string]string, manifest incarnation.Manifest) (reasons map[string]string, undeclared []string) {
+func servicesToEnd(requested map[string]string, manifest incarnation.Manifest) (reasons map[string]string, undeclared []string) {
 	reasons = map[string]string{}
-	if why, all := asked[protocol.AllServices]; all {
+	if why, all := requested[protocol.AllServices]; all {
 		for service := range manifest {
 			reasons[service] = why
 		}
 	}
-	for service, why := range asked {
+	for service, why := range requested {
 		if _, declared := manifest[service]; declared {
 			reasons[service] = why
 		} else if service != protocol.AllServices {
@@ -46,7 +46,7 @@ func toEnd(asked map[string]string, manifest incarnation.Manifest) (reasons map[
 }
 
 func (a *Activities) end(ctx context.Context, application, service, why string) error {
-	return present(a.Client.TerminateWorkflow(ctx, protocol.ServiceID(application, service), "", why))
+	return ignoreNotFound(a.Client.TerminateWorkflow(ctx, protocol.ServiceID(application, service), "", why))
 }
 
 // EndUnmanaged ends the running workflow of a service that its application currently lists as unmanaged. Its starter did not know that

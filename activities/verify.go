@@ -22,14 +22,14 @@ import (
 )
 
 const (
-	keysKept    = 5 * time.Minute // a key that the issuer revoked is trusted no longer than that
-	issuerSlow  = 4 * time.Second // timeout of one request to an issuer
-	longestName = 256             // of a name or a group, in bytes
-	mostGroups  = 200
-	longToken   = 16 << 10
-	clocksApart = time.Minute            // tolerated clock difference to an issuer
-	mostLate    = 23 * time.Hour         // maximum delay of a request whose token could not be verified when it came
-	storeSlow   = 500 * time.Millisecond // timeout to record the use of a token; the workflow task waits for it
+	keysTTL         = 5 * time.Minute // a key that the issuer revoked is trusted no longer than that
+	issuerTimeout   = 4 * time.Second // timeout of one request to an issuer
+	maxName         = 256             // of a name or a group, in bytes
+	maxGroups       = 200
+	maxToken        = 16 << 10
+	maxClockSkew    = time.Minute            // tolerated clock difference to an issuer
+	maxRequestDelay = 23 * time.Hour         // maximum delay of a request whose token could not be verified when it came
+	useTokenTimeout = 500 * time.Millisecond // timeout to record the use of a token; the workflow task waits for it
 )
 
 // signatures are the accepted signature algorithms of tokens. Those with a shared key (HS256) and "none" are excluded.
@@ -45,71 +45,71 @@ func (a *Activities) Verify(ctx context.Context, r protocol.VerifyRequest) (prot
 }
 
 func (a *Activities) verify(ctx context.Context, r protocol.VerifyRequest, now time.Time) (protocol.VerifyAnswer, error) {
-	token, err := a.verified(ctx, r, asOf(r.At, now))
+	token, err := a.verifyToken(ctx, r, asOf(r.At, now))
 	if err != nil {
 		return protocol.VerifyAnswer{}, err
 	}
 	var payload json.RawMessage
 	if err := token.Claims(&payload); err != nil {
-		return protocol.VerifyAnswer{}, unreadable(err)
+		return protocol.VerifyAnswer{}, claimsError(err)
 	}
-	who, err := holderOf(r.Identity, token)
+	who, err := identityIn(r.Identity, token)
 	if err != nil {
 		return protocol.VerifyAnswer{}, err
 	}
-	return protocol.VerifyAnswer{Who: who}, a.serve(ctx, r, payload, believedUntil(token), now)
+	return protocol.VerifyAnswer{Who: who}, a.useToken(ctx, r, payload, lastValidTime(token), now)
 }
 
 // asOf returns the time at which a token had to be valid: the arrival of its request. The use of a token is recorded for a day after it
 // expired, so asOf goes back less far than that.
-func asOf(came, now time.Time) time.Time {
-	if came.IsZero() || came.After(now) {
+func asOf(arrived, now time.Time) time.Time {
+	if arrived.IsZero() || arrived.After(now) {
 		return now
 	}
-	if longest := now.Add(-mostLate); came.Before(longest) {
-		return longest
+	if earliest := now.Add(-maxRequestDelay); arrived.Before(earliest) {
+		return earliest
 	}
-	return came
+	return arrived
 }
 
-// Whose returns the identity that a token proves, as Verify does. It changes nothing and does not use the token up.
-func (a *Activities) Whose(ctx context.Context, identity entities.Identity, token string) (entities.Who, error) {
-	verified, err := a.verified(ctx, protocol.VerifyRequest{Identity: identity, Token: token}, time.Now())
+// Identify returns the identity that a token proves, as Verify does. It changes nothing and does not use the token up.
+func (a *Activities) Identify(ctx context.Context, identity entities.Identity, token string) (entities.Who, error) {
+	verified, err := a.verifyToken(ctx, protocol.VerifyRequest{Identity: identity, Token: token}, time.Now())
 	if err != nil {
 		return entities.Who{}, err
 	}
-	return holderOf(identity, verified)
+	return identityIn(identity, verified)
 }
 
-func holderOf(identity entities.Identity, token *oidc.IDToken) (entities.Who, error) {
+func identityIn(identity entities.Identity, token *oidc.IDToken) (entities.Who, error) {
 	var claims map[string]any
 	if err := token.Claims(&claims); err != nil {
-		return entities.Who{}, unreadable(err)
+		return entities.Who{}, claimsError(err)
 	}
-	return holder(identity, claims)
+	return identityFrom(identity, claims)
 }
 
-func unreadable(err error) error { return refuse("the token's claims cannot be read: %s", err) }
+func claimsError(err error) error { return refuse("the token's claims cannot be read: %s", err) }
 
-// believedUntil returns the time after which a token is rejected, whatever its expiry. It depends on the token only, so it is the same
+// lastValidTime returns the time after which a token is rejected, whatever its expiry. It depends on the token only, so it is the same
 // under all rules; the record of its use is found by it.
-func believedUntil(token *oidc.IDToken) time.Time {
+func lastValidTime(token *oidc.IDToken) time.Time {
 	if latest := token.IssuedAt.Add(entities.MaxTokenAge); token.Expiry.After(latest) {
 		return latest
 	}
 	return token.Expiry
 }
 
-// serve uses a token up for a request. The token's payload is its key, because signature and encoding can be written in several ways. The
+// useToken uses a token up for a request. The token's payload is its key, because signature and encoding can be written in several ways. The
 // record is kept as long as the token may be valid.
-func (a *Activities) serve(ctx context.Context, r protocol.VerifyRequest, payload []byte, until, now time.Time) error {
+func (a *Activities) useToken(ctx context.Context, r protocol.VerifyRequest, payload []byte, until, now time.Time) error {
 	if r.RequestID == "" {
 		return refuse("a token is valid for one request, and this one has no request id")
 	}
-	limited, cancel := context.WithTimeout(ctx, storeSlow)
+	useCtx, cancel := context.WithTimeout(ctx, useTokenTimeout)
 	defer cancel()
-	use := protocol.TokenUse{RequestID: r.RequestID, Of: r.Of, At: now.UTC()}
-	stands, err := a.Store.UseToken(limited, payload, until, use)
+	use := protocol.TokenUse{RequestID: r.RequestID, RequestDigest: r.RequestDigest, At: now.UTC()}
+	stored, err := a.Store.UseToken(useCtx, payload, until, use)
 	switch {
 	case store.IsDamaged(err):
 		return refuse("the record of the token's use is damaged (%s); get a new one", err)
@@ -117,47 +117,47 @@ func (a *Activities) serve(ctx context.Context, r protocol.VerifyRequest, payloa
 		return nil
 	case err != nil:
 		return temporal.NewNonRetryableApplicationError(err.Error(), protocol.ErrStore, nil)
-	case !stands.Serves(r.RequestID, r.Of):
-		return refuse("the token was used for another request at %s; get a new one", stands.At.Format(time.RFC3339))
+	case !stored.Serves(r.RequestID, r.RequestDigest):
+		return refuse("the token was used for another request at %s; get a new one", stored.At.Format(time.RFC3339))
 	}
 	return nil
 }
 
-// verified returns a token that meets all requirements of the identity.
-func (a *Activities) verified(ctx context.Context, r protocol.VerifyRequest, now time.Time) (*oidc.IDToken, error) {
-	if err := claimed(r, now); err != nil {
+// verifyToken returns a token that meets all requirements of the identity.
+func (a *Activities) verifyToken(ctx context.Context, r protocol.VerifyRequest, now time.Time) (*oidc.IDToken, error) {
+	if err := checkClaims(r, now); err != nil {
 		return nil, err
 	}
 	keys, err := a.issuers.keys(ctx, r.Identity, time.Now())
 	if err != nil {
 		return nil, err
 	}
-	asked := &asking{KeySet: keys}
-	token, err := oidc.NewVerifier(r.Identity.Issuer, asked, &oidc.Config{
+	keySet := &recordingKeySet{KeySet: keys}
+	token, err := oidc.NewVerifier(r.Identity.Issuer, keySet, &oidc.Config{
 		ClientID: r.Identity.Audience, SupportedSigningAlgs: signatures[:], Now: func() time.Time { return now },
 	}).Verify(ctx, r.Token)
-	if asked.unreached != nil {
-		return nil, unreached(r.Identity.Issuer, asked.unreached)
+	if keySet.fetchErr != nil {
+		return nil, issuerError(r.Identity.Issuer, keySet.fetchErr)
 	}
 	if err != nil {
 		var expired *oidc.TokenExpiredError
 		switch {
 		case errors.As(err, &expired):
 			return nil, refuse("the token expired at %s; get a new one", expired.Expiry.UTC().Format(time.RFC3339))
-		case asked.forged:
+		case keySet.forged:
 			return nil, refuse("the token's signature is not valid: it is forged, or %s has revoked the key that signed it; get a new one", r.Identity.Issuer)
 		}
 		return nil, refuse("the token is not valid: %s", strings.TrimPrefix(err.Error(), "oidc: "))
 	}
-	return token, inTime(token, r.Identity.Age(), now)
+	return token, checkAge(token, r.Identity.Age(), now)
 }
 
-// inTime rejects a token that was issued too long ago, even if it has not expired, or that has no issue time.
-func inTime(token *oidc.IDToken, age time.Duration, now time.Time) error {
+// checkAge rejects a token that was issued too long ago, even if it has not expired, or that has no issue time.
+func checkAge(token *oidc.IDToken, age time.Duration, now time.Time) error {
 	switch at := token.IssuedAt; {
 	case at.Unix() <= 0:
 		return refuse("the token has no issue time: expected the claim iat")
-	case at.After(now.Add(clocksApart)):
+	case at.After(now.Add(maxClockSkew)):
 		return refuse("the token was issued at %s, which is in the future", at.UTC().Format(time.RFC3339))
 	case now.Sub(at) > age:
 		return refuse("the token was issued at %s; the maximum age is %s; get a new one", at.UTC().Format(time.RFC3339), age)
@@ -173,23 +173,23 @@ type claims struct {
 	Expiry   *float64        `json:"exp"`
 }
 
-func claimed(r protocol.VerifyRequest, now time.Time) error {
+func checkClaims(r protocol.VerifyRequest, now time.Time) error {
 	if r.Identity.Issuer == "" || r.Identity.Audience == "" {
 		return refuse("a token was given, but the application's identity names no issuer or no audience to check it against")
 	}
 	parts := strings.Split(r.Token, ".")
-	if len(r.Token) > longToken || len(parts) != 3 {
-		return refuse("the token is not an ID token: expected a JWT, three parts with dots between them, of at most %d bytes", longToken)
+	if len(r.Token) > maxToken || len(parts) != 3 {
+		return refuse("the token is not an ID token: expected a JWT, three parts with dots between them, of at most %d bytes", maxToken)
 	}
-	var head struct {
+	var header struct {
 		Algorithm string `json:"alg"`
 	}
 	var c claims
-	if decodePart(parts[0], &head) != nil || decodePart(parts[1], &c) != nil {
+	if decodePart(parts[0], &header) != nil || decodePart(parts[1], &c) != nil {
 		return refuse("the token is not an ID token: its parts are not JSON in base64url")
 	}
-	if !slices.Contains(signatures[:], head.Algorithm) {
-		return refuse("the token is signed with %q; expected one of %s", clip(head.Algorithm), strings.Join(signatures[:], ", "))
+	if !slices.Contains(signatures[:], header.Algorithm) {
+		return refuse("the token is signed with %q; expected one of %s", clip(header.Algorithm), strings.Join(signatures[:], ", "))
 	}
 	if c.Issuer != r.Identity.Issuer {
 		return refuse("the token is issued by %q, expected %q", clip(c.Issuer), r.Identity.Issuer)
@@ -225,17 +225,17 @@ func texts(raw json.RawMessage) []string {
 	return all
 }
 
-func clip(text string) string { return runtimes.Clip(text, longestName) }
+func clip(text string) string { return runtimes.Clip(text, maxName) }
 
 const email = "email" // the claim
 
-// holder returns the identity in a verified token. An address that the issuer has not verified is not accepted as a name.
-func holder(identity entities.Identity, claims map[string]any) (entities.Who, error) {
+// identityFrom returns the identity in a verified token. An address that the issuer has not verified is not accepted as a name.
+func identityFrom(identity entities.Identity, claims map[string]any) (entities.Who, error) {
 	subject, _ := claims["sub"].(string)
-	if subject == "" || len(subject) > longestName {
-		return entities.Who{}, refuse("the token does not identify its holder: expected the claim sub, a text of at most %d bytes", longestName)
+	if subject == "" || len(subject) > maxName {
+		return entities.Who{}, refuse("the token does not identify its holder: expected the claim sub, a text of at most %d bytes", maxName)
 	}
-	name, err := called(identity, claims)
+	name, err := holderName(identity, claims)
 	if err != nil {
 		return entities.Who{}, err
 	}
@@ -250,8 +250,8 @@ func holder(identity entities.Identity, claims map[string]any) (entities.Who, er
 	}
 	for _, group := range texts(raw) {
 		switch {
-		case group == "" || len(group) > longestName || entities.CheckName(group) != nil:
-		case len(who.Groups) == mostGroups:
+		case group == "" || len(group) > maxName || entities.CheckName(group) != nil:
+		case len(who.Groups) == maxGroups:
 			who.MoreGroups++
 		default:
 			who.Groups = append(who.Groups, group)
@@ -260,8 +260,8 @@ func holder(identity entities.Identity, claims map[string]any) (entities.Who, er
 	return who, nil
 }
 
-// called returns the name of a token's holder. An address that its issuer has not verified is not accepted.
-func called(identity entities.Identity, claims map[string]any) (string, error) {
+// holderName returns the name of a token's holder. An address that its issuer has not verified is not accepted.
+func holderName(identity entities.Identity, claims map[string]any) (string, error) {
 	verified := claims["email_verified"] == true || claims["email_verified"] == "true"
 	if identity.UserClaim == email && !verified {
 		return "", refuse("the token's email is not accepted as a name: its issuer has not verified it (email_verified)")
@@ -276,8 +276,8 @@ func called(identity entities.Identity, claims map[string]any) (string, error) {
 			break
 		}
 	}
-	if name == "" || len(name) > longestName {
-		return "", refuse("the token does not name its holder: expected the claim %s, a text of at most %d bytes", strings.Join(names, " or "), longestName)
+	if name == "" || len(name) > maxName {
+		return "", refuse("the token does not name its holder: expected the claim %s, a text of at most %d bytes", strings.Join(names, " or "), maxName)
 	}
 	if err := entities.CheckName(name); err != nil {
 		return "", refuse("the token's holder could be mistaken for another person: %s", err)
@@ -300,12 +300,12 @@ type issuerKeys struct {
 func (i *issuers) keys(ctx context.Context, identity entities.Identity, now time.Time) (oidc.KeySet, error) {
 	name := identity.Issuer + " " + identity.KeysURL
 	i.mu.Lock()
-	have, ok := i.known[name]
+	cached, ok := i.known[name]
 	i.mu.Unlock()
-	if ok && now.Before(have.until) {
-		return have.KeySet, nil
+	if ok && now.Before(cached.until) {
+		return cached.KeySet, nil
 	}
-	ctx = oidc.ClientContext(ctx, &http.Client{Timeout: issuerSlow})
+	ctx = oidc.ClientContext(ctx, &http.Client{Timeout: issuerTimeout})
 	url := identity.KeysURL
 	if url == "" {
 		provider, err := oidc.NewProvider(ctx, identity.Issuer)
@@ -313,17 +313,17 @@ func (i *issuers) keys(ctx context.Context, identity entities.Identity, now time
 			return nil, refuse("identity's issuer is %q, but its discovery document has another name: %s", identity.Issuer, strings.TrimPrefix(err.Error(), "oidc: "))
 		}
 		if err != nil {
-			return nil, unreached(identity.Issuer, err)
+			return nil, issuerError(identity.Issuer, err)
 		}
 		var document struct {
 			KeysURL string `json:"jwks_uri"`
 		}
 		if err := provider.Claims(&document); err != nil || document.KeysURL == "" {
-			return nil, unreached(identity.Issuer, errors.New("its discovery document lacks jwks_uri"))
+			return nil, issuerError(identity.Issuer, errors.New("its discovery document lacks jwks_uri"))
 		}
 		url = document.KeysURL
 	}
-	made := issuerKeys{oidc.NewRemoteKeySet(ctx, url), now.Add(keysKept)}
+	fetched := issuerKeys{oidc.NewRemoteKeySet(ctx, url), now.Add(keysTTL)}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.known == nil {
@@ -334,29 +334,29 @@ func (i *issuers) keys(ctx context.Context, identity entities.Identity, now time
 			delete(i.known, other)
 		}
 	}
-	i.known[name] = made
-	return made.KeySet, nil
+	i.known[name] = fetched
+	return fetched.KeySet, nil
 }
 
-// asking records why a signature was not verified.
-type asking struct {
+// recordingKeySet records why a signature was not verified.
+type recordingKeySet struct {
 	oidc.KeySet
-	unreached error // the keys could not be fetched; the token may be valid
-	forged    bool  // the signature matches no key
+	fetchErr error // the keys could not be fetched; the token may be valid
+	forged   bool  // the signature matches no key
 }
 
 // VerifySignature implements oidc.KeySet.
-func (a *asking) VerifySignature(ctx context.Context, token string) ([]byte, error) {
+func (a *recordingKeySet) VerifySignature(ctx context.Context, token string) ([]byte, error) {
 	payload, err := a.KeySet.VerifySignature(ctx, token)
 	if err != nil && strings.HasPrefix(err.Error(), "fetching keys") { // the library has no error type for it
-		a.unreached = err
+		a.fetchErr = err
 	} else {
 		a.forged = err != nil
 	}
 	return payload, err
 }
 
-// unreached returns a retryable error.
-func unreached(issuer string, err error) error {
+// issuerError returns a retryable error.
+func issuerError(issuer string, err error) error {
 	return temporal.NewApplicationError(fmt.Sprintf("issuer %s is unreachable: %s", issuer, clip(err.Error())), protocol.ErrIssuer)
 }

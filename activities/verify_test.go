@@ -30,16 +30,16 @@ import (
 type issuer struct {
 	*httptest.Server
 
-	mu    sync.Mutex
-	keys  []jose.JSONWebKey
-	named string // in its discovery document; empty: what it is
-	down  map[string]bool
-	asked map[string]int
+	mu       sync.Mutex
+	keys     []jose.JSONWebKey
+	named    string // in its discovery document; empty: what it is
+	down     map[string]bool
+	requests map[string]int
 }
 
 func newIssuer(t *testing.T, keys ...jose.JSONWebKey) *issuer {
 	t.Helper()
-	i := &issuer{keys: keys, down: map[string]bool{}, asked: map[string]int{}}
+	i := &issuer{keys: keys, down: map[string]bool{}, requests: map[string]int{}}
 	i.Server = httptest.NewServer(i)
 	t.Cleanup(i.Close)
 	return i
@@ -48,7 +48,7 @@ func newIssuer(t *testing.T, keys ...jose.JSONWebKey) *issuer {
 func (i *issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.asked[r.URL.Path]++
+	i.requests[r.URL.Path]++
 	w.Header().Set("Content-Type", "application/json")
 	var answer any
 	switch {
@@ -125,7 +125,7 @@ func TestVerify_A14(t *testing.T) {
 	alice := entities.Who{Name: "alice@shop.dev", Groups: []string{"sre", "dev"}, Proven: true, Subject: i.URL + " u-1"}
 	require.Equal(t, alice, whoIs(i.request(i.sign(t, key, nil))))
 	require.Equal(t, alice, whoIs(i.request(i.sign(t, key, map[string]any{"aud": []string{"other", "converge"}, "email_verified": true}))))
-	require.Equal(t, map[string]int{"/.well-known/openid-configuration": 1, "/keys": 1}, i.asked, "keys are cached")
+	require.Equal(t, map[string]int{"/.well-known/openid-configuration": 1, "/keys": 1}, i.requests, "keys are cached")
 
 	require.Equal(t, "u-1", whoIs(i.request(i.sign(t, key, map[string]any{"email_verified": false}))).Name, "unverified address")
 	require.Equal(t, "u-1", whoIs(i.request(i.sign(t, key, map[string]any{"email_verified": nil}))).Name, "no verification claim")
@@ -161,12 +161,12 @@ func TestVerifyByKeysURL_A14(t *testing.T) {
 	answer, _, err := run[protocol.VerifyAnswer](t, newActivities(t, &server{}).Verify, r)
 	require.NoError(t, err)
 	require.Equal(t, "alice@shop.dev", answer.Who.Name)
-	require.Equal(t, map[string]int{"/elsewhere": 1}, i.asked)
+	require.Equal(t, map[string]int{"/elsewhere": 1}, i.requests)
 }
 
 // A token that expired while its request waited, for an issuer that was away or a workflow that was gone, was valid when that came.
 // What it has served is kept for a day, so that nothing later is believed.
-func TestVerifyJudgesByWhenItCame_G3(t *testing.T) {
+func TestVerifyUsesTheArrivalTime_G3(t *testing.T) {
 	key := ecKey(t, "k1")
 	i := newIssuer(t, key)
 	a := newActivities(t, &server{})
@@ -268,7 +268,7 @@ func TestATokenServesOneRequest(t *testing.T) {
 	i := newIssuer(t, key)
 	a := newActivities(t, &server{})
 	serves := func(r protocol.VerifyRequest, id, of string) error {
-		r.RequestID, r.Of = id, of
+		r.RequestID, r.RequestDigest = id, of
 		_, _, err := run[protocol.VerifyAnswer](t, a.Verify, r)
 		return err
 	}
@@ -290,7 +290,7 @@ func TestATokenServesOneRequest(t *testing.T) {
 }
 
 // What a token has served is kept for as long as it may be believed, and not until it expires, which may be never.
-func TestWhatATokenServedIsKeptAsLongAsItIsBelieved(t *testing.T) {
+func TestTokenUseIsKeptWhileTheTokenIsValid(t *testing.T) {
 	key := ecKey(t, "k1")
 	i := newIssuer(t, key)
 	a := newActivities(t, &server{})
@@ -309,7 +309,7 @@ func TestWhatATokenServedIsKeptAsLongAsItIsBelieved(t *testing.T) {
 }
 
 // It is known on another day as well, however late the token expires.
-func TestATokenServesOneRequestOnWhateverDay_G3(t *testing.T) {
+func TestATokenServesOneRequestAcrossMidnight_G3(t *testing.T) {
 	key := ecKey(t, "k1")
 	i := newIssuer(t, key)
 	a := newActivities(t, &server{})
@@ -333,7 +333,7 @@ func TestVerifyAfterKeysRotated_A14(t *testing.T) {
 	i := newIssuer(t, old)
 	a := newActivities(t, &server{})
 	// A fetch of keys is shared by all who ask until it is over, and what it brought counts a moment later.
-	soon := func(token, refusal string) {
+	requireSoon := func(token, refusal string) {
 		t.Helper()
 		require.Eventually(t, func() bool {
 			_, _, err := run[protocol.VerifyAnswer](t, a.Verify, i.request(token))
@@ -342,19 +342,19 @@ func TestVerifyAfterKeysRotated_A14(t *testing.T) {
 	}
 	const accepted = ""
 	token := i.sign(t, old, nil)
-	soon(token, accepted)
+	requireSoon(token, accepted)
 	i.change(func() { i.keys = []jose.JSONWebKey{key} })
-	soon(i.sign(t, key, nil), accepted)
-	soon(token, "revoked the key that signed it")
+	requireSoon(i.sign(t, key, nil), accepted)
+	requireSoon(token, "revoked the key that signed it")
 
 	i.change(func() { i.keys = []jose.JSONWebKey{old} })
-	soon(token, accepted)
+	requireSoon(token, accepted)
 	i.change(func() { i.keys = nil })
 	for name, k := range a.issuers.known { // what is kept grows old
 		k.until = time.Now().Add(-time.Second)
 		a.issuers.known[name] = k
 	}
-	soon(token, "signature is not valid")
+	requireSoon(token, "signature is not valid")
 }
 
 // An issuer that cannot be asked says nothing about a token: to be tried again.

@@ -84,8 +84,8 @@ type Pause struct {
 	Drain   *Drain    `json:"drain,omitempty"`  // of a runtime: it is drained
 }
 
-// Spares reports whether a pause excludes an application.
-func (p *Pause) Spares(application string) bool { return slices.Contains(p.Except, application) }
+// Excludes reports whether a pause excludes an application.
+func (p *Pause) Excludes(application string) bool { return slices.Contains(p.Except, application) }
 
 // Refusal is a signal that failed validation. It changed nothing and is kept for `status`.
 type Refusal struct {
@@ -95,8 +95,8 @@ type Refusal struct {
 	At     time.Time `json:"at"`
 }
 
-// JournalLine is one event. N grows by one with each line, so a reader knows which lines are new.
-type JournalLine struct {
+// JournalEntry is one event. N grows by one with each line, so a reader knows which lines are new.
+type JournalEntry struct {
 	N       int64     `json:"n"`
 	At      time.Time `json:"at"`
 	Channel string    `json:"channel,omitempty"`
@@ -118,24 +118,24 @@ type ExtensionProgress struct {
 
 // LeaseRequest requests a lease. Its id identifies it. The newest limit in any request takes effect.
 type LeaseRequest struct {
-	ID       string        `json:"id"`
-	Holder   string        `json:"holder"` // workflow id of the service
-	What     string        `json:"what"`   // "shop/web prod-eu v9", for people
-	Rollback bool          `json:"rollback,omitempty"`
-	Limit    int           `json:"limit"`
-	Timeout  time.Duration `json:"timeout"` // of the apply; after it the holder is queried
+	ID          string        `json:"id"`
+	Holder      string        `json:"holder"` // workflow id of the service
+	Description string        `json:"what"`   // "shop/web prod-eu v9", for people
+	Rollback    bool          `json:"rollback,omitempty"`
+	Limit       int           `json:"limit"`
+	Timeout     time.Duration `json:"timeout"` // of the apply; after it the holder is queried
 }
 
 // Lease is held, or waited for.
 type Lease struct {
 	LeaseRequest
-	Since time.Time `json:"since"`
-	Asked time.Time `json:"asked,omitzero"` // when the holder was last queried
-	Asks  int       `json:"asks,omitempty"` // unanswered queries
-	Due   time.Time `json:"due,omitzero"`   // when the holder is queried next
+	Since             time.Time `json:"since"`
+	QueriedAt         time.Time `json:"asked,omitzero"` // when the holder was last queried
+	UnansweredQueries int       `json:"asks,omitempty"` // unanswered queries
+	NextQuery         time.Time `json:"due,omitzero"`   // when the holder is queried next
 	// Undelivered: the holder could not be notified of the grant yet.
 	Undelivered bool `json:"undelivered,omitempty"`
 }
 
 // Name returns the name of the lease for people.
-func (r LeaseRequest) Name() string { return cmp.Or(r.What, r.ID) }
+func (r LeaseRequest) Name() string { return cmp.Or(r.Description, r.ID) }

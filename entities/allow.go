@@ -30,9 +30,9 @@ const (
 	AddressServiceAccount = "serviceAccount"
 )
 
-// Refuses returns why an instance may not use the runtime, or "". Its objects are checked one by one. Without an address nothing was ever
+// DenialReason returns why an instance may not use the runtime, or "". Its objects are checked one by one. Without an address nothing was ever
 // applied, and only the application counts.
-func (d RuntimeDefinition) Refuses(application string, address map[string]string) string {
+func (d RuntimeDefinition) DenialReason(application string, address map[string]string) string {
 	a := d.Allow
 	if a == nil {
 		return ""
@@ -43,7 +43,7 @@ func (d RuntimeDefinition) Refuses(application string, address map[string]string
 	if address == nil {
 		return ""
 	}
-	if why := a.refusesNamespace(address[AddressNamespace]); why != "" {
+	if why := a.namespaceDenial(address[AddressNamespace]); why != "" {
 		return fmt.Sprintf("runtime %s %s", d.Name, why)
 	}
 	if account := address[AddressServiceAccount]; len(a.ServiceAccounts) > 0 && !matchesOne(a.ServiceAccounts, account) {
@@ -52,16 +52,16 @@ func (d RuntimeDefinition) Refuses(application string, address map[string]string
 	return ""
 }
 
-func (a *RuntimeAllow) refusesNamespace(namespace string) string {
+func (a *RuntimeAllow) namespaceDenial(namespace string) string {
 	if len(a.Namespaces) == 0 || matchesOne(a.Namespaces, namespace) {
 		return ""
 	}
 	return fmt.Sprintf("is not for namespace %q; its owner allows %s", namespace, OneOf(a.Namespaces))
 }
 
-// RefusesObject returns why an object may not be applied to the runtime, or "". A cluster-scoped object has no namespace. If namespaces are
+// ObjectDenial returns why an object may not be applied to the runtime, or "". A cluster-scoped object has no namespace. If namespaces are
 // listed, its kind must be listed too, in full, since it could affect all of them.
-func (a *RuntimeAllow) RefusesObject(kind AllowedKind, namespace string) string {
+func (a *RuntimeAllow) ObjectDenial(kind AllowedKind, namespace string) string {
 	if a == nil {
 		return ""
 	}
@@ -71,7 +71,7 @@ func (a *RuntimeAllow) RefusesObject(kind AllowedKind, namespace string) string 
 	case len(a.Kinds) > 0 && !listed:
 		return fmt.Sprintf("is not for %s; its owner allows %s", named, OneOf(kindNames(a.Kinds)))
 	case namespace != "":
-		return a.refusesNamespace(namespace)
+		return a.namespaceDenial(namespace)
 	case len(a.Namespaces) > 0 && !slices.Contains(a.Kinds, kind):
 		return fmt.Sprintf("is not for %s, which is cluster-scoped; its owner allows namespaces, and does not list this kind", named)
 	}

@@ -33,8 +33,8 @@ func ValuesName(aspect string, values map[string]any, perChannel map[string]map[
 	return aspect + ".x" + DigestOf(aspect, values, perChannel)[:valuesDigits]
 }
 
-// NamesValues reports whether a version is the name of a release of an aspect.
-func NamesValues(version string) bool { return valuesRE.MatchString(version) }
+// IsValuesName reports whether a version is the name of a release of an aspect.
+func IsValuesName(version string) bool { return valuesRE.MatchString(version) }
 
 // AspectOf returns the aspect of a release with that name.
 func AspectOf(values string) string {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Kinds of AuditLine, and of the events that a Notification may name.
+// Kinds of AuditEntry, and of the events that a Notification may name.
 const (
 	EventRelease   = "release"
 	EventTarget    = "target" // a delivery decision
@@ -31,7 +31,7 @@ const (
 	EventRules     = "rules"   // an incarnation relaxes the gates of a waiting release
 )
 
-// EventKinds lists the kinds of AuditLine.
+// EventKinds lists the kinds of AuditEntry.
 func EventKinds() []string {
 	return []string{
 		EventRelease, EventTarget, EventSucceeded, EventFailed, EventRollback, EventApproval, EventWaiting, EventBypass,
@@ -39,10 +39,10 @@ func EventKinds() []string {
 	}
 }
 
-// AuditLine is one decision that changed a target, one user action or one bypass: when, who, what, why and for which release. N has no gaps
+// AuditEntry is one decision that changed a target, one user action or one bypass: when, who, what, why and for which release. N has no gaps
 // over a service's life. Each line contains the hash of the line before. So a changed, removed or inserted line changes all hashes after
 // it, up to the last one, which the workflow knows.
-type AuditLine struct {
+type AuditEntry struct {
 	N       int64     `json:"n"`
 	Prev    string    `json:"prev,omitempty"` // Hash of the line before; none: the first
 	At      time.Time `json:"at"`
@@ -56,34 +56,34 @@ type AuditLine struct {
 }
 
 // Hash returns the SHA-256, in hex, of the line as JSON: the exact bytes in the store.
-func (l AuditLine) Hash() string {
+func (l AuditEntry) Hash() string {
 	raw, err := json.Marshal(l)
 	if err != nil {
 		panic("entities: a line of the audit trail cannot be written: " + err.Error()) // cannot fail: every field can be marshalled
 	}
-	return HashOfLine(raw)
+	return HashOfEntry(raw)
 }
 
-// HashOfLine returns the hash of a line read from the store, including fields of newer versions.
-func HashOfLine(raw []byte) string {
+// HashOfEntry returns the hash of a line read from the store, including fields of newer versions.
+func HashOfEntry(raw []byte) string {
 	sum := sha256.Sum256(raw)
 	return hex.EncodeToString(sum[:])
 }
 
-// NameTaken is the text of a line about a new name: of the line's channel, or of the service.
-func NameTaken(old, name string, incarnation int64) string {
+// RenameText is the text of a line about a new name: of the line's channel, or of the service.
+func RenameText(old, name string, incarnation int64) string {
 	return fmt.Sprintf("%s is called %s from incarnation %d on", old, name, incarnation)
 }
 
-// Renamed returns the former name of the line's channel, if the line records a new name.
-func (l AuditLine) Renamed() (old string, ok bool) {
+// RenamedFrom returns the former name of the line's channel, if the line records a new name.
+func (l AuditEntry) RenamedFrom() (old string, ok bool) {
 	old, _, ok = strings.Cut(l.Text, " is called "+l.Channel+" from incarnation ")
 	return old, ok && l.Kind == EventPublish && l.Channel != ""
 }
 
-// KeptLine is a line with the hash of its stored bytes.
-type KeptLine struct {
-	AuditLine
+// StoredEntry is a line with the hash of its stored bytes.
+type StoredEntry struct {
+	AuditEntry
 	Hash string
 }
 

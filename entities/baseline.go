@@ -12,15 +12,15 @@ import (
 // protections and approvals to the channels, says who may bypass them, and sets limits. Names in an application cannot clash with it, since
 // they contain no slash.
 
-// baselineName is the prefix of the ids of protections, and of the topics of approvals, of the baseline.
-const baselineName = "baseline/"
+// baselinePrefix is the prefix of the ids of protections, and of the topics of approvals, of the baseline.
+const baselinePrefix = "baseline/"
 
 // BaselineID returns the id of a protection of the baseline, and the topic of an approval.
-func BaselineID(name string) string { return baselineName + name }
+func BaselineID(name string) string { return baselinePrefix + name }
 
-// OfBaseline reports whether a gate belongs to the baseline.
-func OfBaseline(id string) bool {
-	return strings.HasPrefix(strings.TrimPrefix(id, string(ManualApproval)+"/"), baselineName)
+// IsBaselineID reports whether a gate belongs to the baseline.
+func IsBaselineID(id string) bool {
+	return strings.HasPrefix(strings.TrimPrefix(id, string(ManualApproval)+"/"), baselinePrefix)
 }
 
 // Baseline applies to every application. No application can relax or remove it.
@@ -39,17 +39,17 @@ type Baseline struct {
 type BaselineCheck struct {
 	Check
 	How   CheckDefinition `json:"how"`
-	Where Where           `json:"where,omitzero"`
+	Where ChannelSelector `json:"where,omitzero"`
 }
 
 // BaselineApproval is an approval of every channel that it applies to.
 type BaselineApproval struct {
 	Condition
-	Where Where `json:"where,omitzero"`
+	Where ChannelSelector `json:"where,omitzero"`
 }
 
-// Where selects channels by patterns of names ("prod-*"). An empty list selects all. Each non-empty list must match.
-type Where struct {
+// ChannelSelector selects channels by patterns of names ("prod-*"). An empty list selects all. Each non-empty list must match.
+type ChannelSelector struct {
 	Applications []string `json:"applications,omitempty"`
 	Channels     []string `json:"channels,omitempty"`
 	Runtimes     []string `json:"runtimes,omitempty"`
@@ -63,33 +63,33 @@ type Limits struct {
 	RuntimesOf []string `json:"runtimesOf,omitempty"`
 }
 
-// Baselined names the rules whose baseline is part of a spec, and who may bypass its gates.
-type Baselined struct {
+// AppliedBaseline names the rules whose baseline is part of a spec, and who may bypass its gates.
+type AppliedBaseline struct {
 	Rules  int64    `json:"rules"`
 	Bypass []string `json:"bypass,omitempty"`
 }
 
-// Impose adds the baseline of the rules to a spec, and replaces any baseline in it. number is the number of the rules. on lists, by the
+// ApplyBaseline adds the baseline of the rules to a spec, and replaces any baseline in it. number is the number of the rules. on lists, by the
 // first name of a channel, further runtimes of the channel that the spec does not name: releases still go there.
-func (r *Rules) Impose(number int64, spec *Spec, on map[string][]string) {
+func (r *Rules) ApplyBaseline(number int64, spec *Spec, on map[string][]string) {
 	spec.Baseline = nil
 	for n := range spec.Channels {
 		c := &spec.Channels[n]
-		c.Checks = slices.DeleteFunc(slices.Clone(c.Checks), func(k Check) bool { return OfBaseline(k.ID) })
-		c.Conditions = slices.DeleteFunc(slices.Clone(c.Conditions), func(k Condition) bool { return OfBaseline(k.ID) || OfBaseline(k.Topic) })
+		c.Checks = slices.DeleteFunc(slices.Clone(c.Checks), func(k Check) bool { return IsBaselineID(k.ID) })
+		c.Conditions = slices.DeleteFunc(slices.Clone(c.Conditions), func(k Condition) bool { return IsBaselineID(k.ID) || IsBaselineID(k.Topic) })
 		if r.Baseline != nil {
-			r.Baseline.guard(spec.Application, c, on[cmp.Or(c.Key, c.Name)])
+			r.Baseline.addGates(spec.Application, c, on[cmp.Or(c.Key, c.Name)])
 		}
 	}
 	if r.Baseline == nil {
 		return
 	}
-	spec.Baseline = &Baselined{Rules: number, Bypass: r.Baseline.Bypass}
-	spec.Identity = r.Identify(spec.Identity)
+	spec.Baseline = &AppliedBaseline{Rules: number, Bypass: r.Baseline.Bypass}
+	spec.Identity = r.IdentityFor(spec.Identity)
 }
 
-// guard adds the gates for a channel, before its own.
-func (b *Baseline) guard(application string, c *ChannelSpec, on []string) {
+// addGates adds the gates for a channel, before its own.
+func (b *Baseline) addGates(application string, c *ChannelSpec, on []string) {
 	var checks []Check
 	for _, k := range b.Checks {
 		if k.Where.matches(application, c, on) {
@@ -112,14 +112,14 @@ func (b *Baseline) guard(application string, c *ChannelSpec, on []string) {
 	}
 }
 
-func (w Where) matches(application string, c *ChannelSpec, on []string) bool {
-	there := slices.ContainsFunc(c.Instances, func(i InstanceSpec) bool { return like(w.Runtimes, i.Runtime) }) ||
-		slices.ContainsFunc(on, func(runtime string) bool { return like(w.Runtimes, runtime) })
-	return like(w.Applications, application) && like(w.Channels, c.Name) && (there || len(w.Runtimes) == 0)
+func (w ChannelSelector) matches(application string, c *ChannelSpec, on []string) bool {
+	onRuntime := slices.ContainsFunc(c.Instances, func(i InstanceSpec) bool { return matchesAny(w.Runtimes, i.Runtime) }) ||
+		slices.ContainsFunc(on, func(runtime string) bool { return matchesAny(w.Runtimes, runtime) })
+	return matchesAny(w.Applications, application) && matchesAny(w.Channels, c.Name) && (onRuntime || len(w.Runtimes) == 0)
 }
 
-// like reports whether a name matches one of the patterns, or there are none.
-func like(patterns []string, name string) bool {
+// matchesAny reports whether a name matches one of the patterns, or there are none.
+func matchesAny(patterns []string, name string) bool {
 	return len(patterns) == 0 || slices.ContainsFunc(patterns, func(p string) bool {
 		matched, err := path.Match(p, name)
 		return matched || err != nil // an invalid pattern matches everything
@@ -139,13 +139,13 @@ func (b *Baseline) Check() error {
 	}
 	seen := map[string]bool{}
 	for _, c := range b.Checks {
-		if seen[c.ID] || !c.whole() {
+		if seen[c.ID] || !c.isComplete() {
 			return fmt.Errorf(`"baseline": %q is not a valid protection of a baseline, or a duplicate`, c.ID)
 		}
 		seen[c.ID] = true
 	}
 	for _, a := range b.Approvals {
-		if seen[a.ID] || !a.whole() {
+		if seen[a.ID] || !a.isComplete() {
 			return fmt.Errorf(`"baseline": %q is not a valid approval of a baseline, or a duplicate`, a.ID)
 		}
 		seen[a.ID] = true
@@ -153,14 +153,14 @@ func (b *Baseline) Check() error {
 	return nil
 }
 
-// whole reports whether a check is complete: it has a baseline name, a definition and stages, and is the same for all services.
-func (c *BaselineCheck) whole() bool {
-	return OfBaseline(c.ID) && len(c.At) > 0 && c.Kind.Shared() && c.How.Kind == c.Kind && c.How.ID == c.ID && c.How.Application == ""
+// isComplete reports whether a check is complete: it has a baseline name, a definition and stages, and is the same for all services.
+func (c *BaselineCheck) isComplete() bool {
+	return IsBaselineID(c.ID) && len(c.At) > 0 && c.Kind.Shared() && c.How.Kind == c.Kind && c.How.ID == c.ID && c.How.Application == ""
 }
 
-// whole reports whether an approval is complete: it has a baseline name, and requires an approver.
-func (a *BaselineApproval) whole() bool {
-	return OfBaseline(a.Topic) && a.ID == string(ManualApproval)+"/"+a.Topic && a.Kind == ManualApproval && a.MinApprovers > 0
+// isComplete reports whether an approval is complete: it has a baseline name, and requires an approver.
+func (a *BaselineApproval) isComplete() bool {
+	return IsBaselineID(a.Topic) && a.ID == string(ManualApproval)+"/"+a.Topic && a.Kind == ManualApproval && a.MinApprovers > 0
 }
 
 // Shared reports whether a kind of check can be the same for all services: it needs nothing of an application.
@@ -183,17 +183,17 @@ func (b *Baseline) People() []string {
 	return all
 }
 
-// names reports whether the baseline depends on the identity of callers: an approval names approvers, or a verb requires proof.
-func (b *Baseline) names() bool {
+// namesPeople reports whether the baseline depends on the identity of callers: an approval names approvers, or a verb requires proof.
+func (b *Baseline) namesPeople() bool {
 	return len(b.Bypass)+len(b.Required) > 0 || slices.ContainsFunc(b.Approvals, func(a BaselineApproval) bool {
 		return len(a.Approvers) > 0 || a.NotReleaser
 	})
 }
 
-// Identify returns how callers of an application prove their identity. If the baseline names people, it is the identity of the
+// IdentityFor returns how callers of an application prove their identity. If the baseline names people, it is the identity of the
 // installation, so that no application can declare its own issuer to impersonate them.
-func (r *Rules) Identify(own *Identity) *Identity {
-	if r.Identity == nil || r.Baseline == nil || !r.Baseline.names() {
+func (r *Rules) IdentityFor(own *Identity) *Identity {
+	if r.Identity == nil || r.Baseline == nil || !r.Baseline.namesPeople() {
 		return own
 	}
 	imposed := *r.Identity
@@ -211,32 +211,32 @@ func (r *Rules) Identify(own *Identity) *Identity {
 
 // CheckIdentity rejects an identity of an application that the installation would replace.
 func (r *Rules) CheckIdentity(own *Identity) error {
-	now := r.Identify(own)
+	now := r.IdentityFor(own)
 	if own == nil || own.Issuer == now.Issuer && own.Audience == now.Audience && own.UserClaim == now.UserClaim && own.GroupsClaim == now.GroupsClaim {
 		return nil
 	}
 	return fmt.Errorf("the baseline of the installation names people by tokens of %s for %s; `identity` declares another issuer, audience or claims", now.Issuer, now.Audience)
 }
 
-// MayBypass returns why a caller may not bypass a gate of the baseline, or nil.
-func (s *Spec) MayBypass(id string, who Who) error {
-	if !s.GuardsBypass(id) || who.Among(s.Baseline.Bypass) {
+// CheckBypass returns why a caller may not bypass a gate of the baseline, or nil.
+func (s *Spec) CheckBypass(id string, who Who) error {
+	if !s.RestrictsBypass(id) || who.IsOneOf(s.Baseline.Bypass) {
 		return nil
 	}
-	return fmt.Errorf("%s belongs to the baseline of the installation, and %s may not bypass it; allowed: %s", id, cmp.Or(who.Name, "a caller without a name"), Everybody(s.Baseline.Bypass)+who.Uncounted())
+	return fmt.Errorf("%s belongs to the baseline of the installation, and %s may not bypass it; allowed: %s", id, cmp.Or(who.Name, "a caller without a name"), JoinNames(s.Baseline.Bypass)+who.UncountedGroups())
 }
 
-// GuardsBypass reports whether the baseline restricts who may bypass a gate.
-func (s *Spec) GuardsBypass(id string) bool {
-	return s != nil && s.Baseline != nil && len(s.Baseline.Bypass) > 0 && OfBaseline(id)
+// RestrictsBypass reports whether the baseline restricts who may bypass a gate.
+func (s *Spec) RestrictsBypass(id string) bool {
+	return s != nil && s.Baseline != nil && len(s.Baseline.Bypass) > 0 && IsBaselineID(id)
 }
 
 // ScopeApplications is the prefix of the scope of a grant for applications: "application/shop-*", a pattern of names.
 const ScopeApplications = "application/"
 
-// Begins returns the rules for the first publication of an application: how callers prove their identity, and the grants for it. Anyone may
+// FirstPublication returns the rules for the first publication of an application: how callers prove their identity, and the grants for it. Anyone may
 // publish until a grant, or a requirement of proof, names the verb itself.
-func (r *Rules) Begins(application, verb string) (*Identity, []Grant) {
+func (r *Rules) FirstPublication(application, verb string) (*Identity, []Grant) {
 	var identity *Identity
 	if r.Identity != nil {
 		narrow := *r.Identity
@@ -244,22 +244,22 @@ func (r *Rules) Begins(application, verb string) (*Identity, []Grant) {
 		identity = &narrow
 	}
 	if !slices.ContainsFunc(r.Grants, func(g Grant) bool { return slices.Contains(g.Verbs, verb) }) {
-		if !identity.Demands(verb) {
+		if !identity.RequiresProof(verb) {
 			identity = nil
 		}
 		return identity, nil
 	}
 	grants := []Grant{{Verbs: []string{verb}}} // so that a grant is required
 	for _, g := range r.Grants {
-		if g.names(verb) && g.of(application) {
+		if g.coversVerb(verb) && g.coversApplication(application) {
 			grants = append(grants, Grant{Verbs: []string{verb}, To: g.To})
 		}
 	}
 	return identity, grants
 }
 
-// of reports whether a grant of the installation is for an application, rather than for a runtime.
-func (g Grant) of(application string) bool {
+// coversApplication reports whether a grant of the installation is for an application, rather than for a runtime.
+func (g Grant) coversApplication(application string) bool {
 	return len(g.Channels) == 0 || slices.ContainsFunc(g.Channels, func(scope string) bool {
 		pattern, applies := strings.CutPrefix(scope, ScopeApplications)
 		matched, err := path.Match(pattern, application)
@@ -275,8 +275,8 @@ func (r *Rules) RuntimesOf() []string {
 	return r.Baseline.Limits.RuntimesOf
 }
 
-// Exceeds returns why an application may not have so many services and channels, or nil.
-func (l Limits) Exceeds(services, channels int) error {
+// Check returns why an application may not have so many services and channels, or nil.
+func (l Limits) Check(services, channels int) error {
 	switch {
 	case l.Services > 0 && services > l.Services:
 		return fmt.Errorf("%d services; the installation allows an application at most %d", services, l.Services)

@@ -10,10 +10,10 @@ func baselineRules() Rules {
 	return Rules{
 		Identity: &Identity{Issuer: "https://id.shop.dev", Audience: "converge"},
 		Baseline: &Baseline{
-			Checks: []BaselineCheck{{Check: Check{ID: "baseline/freeze", Kind: CheckAlways}, How: CheckDefinition{ID: "baseline/freeze", Kind: CheckAlways}, Where: Where{Runtimes: []string{"eks-*"}}}},
+			Checks: []BaselineCheck{{Check: Check{ID: "baseline/freeze", Kind: CheckAlways}, How: CheckDefinition{ID: "baseline/freeze", Kind: CheckAlways}, Where: ChannelSelector{Runtimes: []string{"eks-*"}}}},
 			Approvals: []BaselineApproval{{
 				Condition: Condition{ID: "approval/baseline/go", Kind: ManualApproval, Topic: "baseline/go", MinApprovers: 2, Approvers: []string{"group:sre"}},
-				Where:     Where{Channels: []string{"prod*"}},
+				Where:     ChannelSelector{Channels: []string{"prod*"}},
 			}},
 			Bypass: []string{"group:platform"}, Required: []string{"approve"},
 		},
@@ -21,11 +21,11 @@ func baselineRules() Rules {
 }
 
 // What a spec says of a baseline itself, by whatever way it was published, makes room for what is in force.
-func TestImposeTakesTheBaselineInForceOnly_G2(t *testing.T) {
+func TestApplyBaselineReplacesADeclaredOne_G2(t *testing.T) {
 	rules := baselineRules()
 	declared := func() Spec {
 		return Spec{
-			Application: "shop", Service: "web", Baseline: &Baselined{Rules: 9, Bypass: []string{"mallory"}},
+			Application: "shop", Service: "web", Baseline: &AppliedBaseline{Rules: 9, Bypass: []string{"mallory"}},
 			Channels: []ChannelSpec{
 				{Name: "staging", Instances: []InstanceSpec{{Name: "main", Runtime: "eks-eu"}}},
 				{
@@ -37,8 +37,8 @@ func TestImposeTakesTheBaselineInForceOnly_G2(t *testing.T) {
 		}
 	}
 	spec := declared()
-	rules.Impose(3, &spec, nil)
-	require.Equal(t, &Baselined{Rules: 3, Bypass: []string{"group:platform"}}, spec.Baseline)
+	rules.ApplyBaseline(3, &spec, nil)
+	require.Equal(t, &AppliedBaseline{Rules: 3, Bypass: []string{"group:platform"}}, spec.Baseline)
 	freeze := rules.Baseline.Checks[0].Check
 	freeze.Definition = DigestOf(rules.Baseline.Checks[0].How)
 	require.Equal(t, []Check{freeze}, spec.Channels[0].Checks, "selected by its runtime")
@@ -47,47 +47,47 @@ func TestImposeTakesTheBaselineInForceOnly_G2(t *testing.T) {
 	require.Equal(t, []Condition{rules.Baseline.Approvals[0].Condition}, spec.Channels[1].Conditions)
 	require.Equal(t, []string{"approve"}, spec.Identity.Required)
 
-	require.NoError(t, spec.MayBypass("baseline/freeze", Who{Name: "ann", Groups: []string{"platform"}}))
-	require.EqualError(t, spec.MayBypass("approval/baseline/go", Who{Name: "mallory"}),
+	require.NoError(t, spec.CheckBypass("baseline/freeze", Who{Name: "ann", Groups: []string{"platform"}}))
+	require.EqualError(t, spec.CheckBypass("approval/baseline/go", Who{Name: "mallory"}),
 		"approval/baseline/go belongs to the baseline of the installation, and mallory may not bypass it; allowed: group:platform")
-	require.NoError(t, spec.MayBypass("mine", Who{Name: "mallory"}))
+	require.NoError(t, spec.CheckBypass("mine", Who{Name: "mallory"}))
 
 	again := spec
-	rules.Impose(3, &again, nil)
+	rules.ApplyBaseline(3, &again, nil)
 	require.Equal(t, spec, again)
 
 	moved := declared()
-	rules.Impose(3, &moved, map[string][]string{"prod-eu": {"eks-eu"}, "staging": nil})
+	rules.ApplyBaseline(3, &moved, map[string][]string{"prod-eu": {"eks-eu"}, "staging": nil})
 	require.Equal(t, []Check{freeze, {ID: "mine"}}, moved.Channels[1].Checks, "releases still go to such a runtime, regardless of the new configuration")
 
 	none := declared()
-	(&Rules{}).Impose(0, &none, nil)
+	(&Rules{}).ApplyBaseline(0, &none, nil)
 	require.Nil(t, none.Baseline)
 	require.Equal(t, []Check{{ID: "mine"}}, none.Channels[1].Checks)
 	require.Empty(t, none.Channels[1].Conditions)
 }
 
 // Where the baseline names people, they are those of the installation's tokens, whatever an application says of its own.
-func TestBaselineNamesPeopleByTheInstallation_G3(t *testing.T) {
+func TestBaselineUsesTheIdentityOfTheInstallation_G3(t *testing.T) {
 	rules := baselineRules()
 	own := &Identity{Issuer: "https://evil.example", Audience: "converge", Required: []string{"release"}}
 	require.EqualError(t, rules.CheckIdentity(own),
 		"the baseline of the installation names people by tokens of https://id.shop.dev for converge; `identity` declares another issuer, audience or claims")
-	require.Equal(t, &Identity{Issuer: "https://id.shop.dev", Audience: "converge", Required: []string{"approve", "release"}}, rules.Identify(own))
+	require.Equal(t, &Identity{Issuer: "https://id.shop.dev", Audience: "converge", Required: []string{"approve", "release"}}, rules.IdentityFor(own))
 	require.NoError(t, rules.CheckIdentity(nil))
 
 	rules.Baseline = &Baseline{Checks: rules.Baseline.Checks}
 	require.NoError(t, rules.CheckIdentity(own), "a protection names no people")
-	require.Equal(t, own, rules.Identify(own))
+	require.Equal(t, own, rules.IdentityFor(own))
 }
 
-func TestWhoMayBegin_G1(t *testing.T) {
+func TestFirstPublication_G1(t *testing.T) {
 	identity := &Identity{Issuer: "https://id.shop.dev", Required: []string{"configure"}}
 	rules := Rules{Identity: identity, Grants: []Grant{
 		{Verbs: []string{"*"}, To: []string{"root"}},
 		{Verbs: []string{"*"}, Channels: []string{"runtime/eu"}, To: []string{"eve"}},
 	}}
-	who, grants := rules.Begins("shop", "publish")
+	who, grants := rules.FirstPublication("shop", "publish")
 	require.Nil(t, who, "no grant names it")
 	require.Empty(t, grants)
 
@@ -99,9 +99,9 @@ func TestWhoMayBegin_G1(t *testing.T) {
 		{"shop-eu", "eve", "eve may not publish; allowed: root, ann"},
 		{"shop-eu", "", "a caller without a name may not publish; allowed: root, ann"},
 	} {
-		who, grants = rules.Begins(c.application, "publish")
-		require.True(t, who.Restricts(grants, "publish"), "which requires proof")
-		require.False(t, who.Demands("configure"))
+		who, grants = rules.FirstPublication(c.application, "publish")
+		require.True(t, who.RestrictedByGrant(grants, "publish"), "which requires proof")
+		require.False(t, who.RequiresProof("configure"))
 		err := Authorize(grants, "publish", nil, Who{Name: c.who})
 		if c.want == "" {
 			require.NoError(t, err)

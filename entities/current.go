@@ -62,23 +62,23 @@ func (o RuntimeObject) Fetch(target *Target) Current {
 		}
 	}
 	switch {
-	case !o.has(target):
+	case !o.hasVersion(target):
 	case o.Status == ObjectFailed:
-		c.Failed = o.why("FAILED")
+		c.Failed = o.describe("FAILED")
 	default:
 		c.Suspended, c.Until = o.Suspended, o.Until
 	}
 	c.Stable = match && active == 1 && o.Status == ObjectSucceeded
 	if !c.Stable {
 		c.AsDeclared = !c.Drifted && o.asDeclared(target)
-		c.Reason = o.unstable(active, match, c.Drifted)
+		c.Reason = o.instabilityReason(active, match, c.Drifted)
 	}
 	return c
 }
 
-// has reports whether the object has the target's version, active or not. Only then does its failure concern the target, and not the
+// hasVersion reports whether the object has the target's version, active or not. Only then does its failure concern the target, and not the
 // previous version.
-func (o RuntimeObject) has(target *Target) bool {
+func (o RuntimeObject) hasVersion(target *Target) bool {
 	for _, v := range o.Versions {
 		if target != nil && v.Version == target.FullVersion {
 			return true
@@ -88,35 +88,35 @@ func (o RuntimeObject) has(target *Target) bool {
 }
 
 // asDeclared reports whether the object is at the target, and an apply would not change it.
-func (o RuntimeObject) asDeclared(target *Target) bool { return o.AsDeclared && o.has(target) }
+func (o RuntimeObject) asDeclared(target *Target) bool { return o.AsDeclared && o.hasVersion(target) }
 
-// unstable returns why the object is not stable.
-func (o RuntimeObject) unstable(active int, match, drifted bool) string {
+// instabilityReason returns why the object is not stable.
+func (o RuntimeObject) instabilityReason(active int, match, drifted bool) string {
 	switch {
 	case o.Status == ObjectFailed:
-		return o.why("FAILED")
+		return o.describe("FAILED")
 	case o.Suspended != "" && o.Until.IsZero():
-		return o.why("waits for a person")
+		return o.describe("waits for a person")
 	case o.Suspended != "":
-		return o.why("waits")
+		return o.describe("waits")
 	case active == 0:
-		return o.why("not running")
+		return o.describe("not running")
 	case drifted:
-		return o.why("drifted")
+		return o.describe("drifted")
 	case active > 1:
-		return o.why(fmt.Sprintf("%d active versions", active))
+		return o.describe(fmt.Sprintf("%d active versions", active))
 	case !match:
-		return o.why("at another version")
+		return o.describe("at another version")
 	}
 	for _, v := range o.Versions {
 		if v.Active && v.TargetReplicas > 0 && v.AvailableReplicas < v.TargetReplicas {
-			return o.why(fmt.Sprintf("%d of %d replicas", v.AvailableReplicas, v.TargetReplicas))
+			return o.describe(fmt.Sprintf("%d of %d replicas", v.AvailableReplicas, v.TargetReplicas))
 		}
 	}
-	return o.why("not ready yet")
+	return o.describe("not ready yet")
 }
 
-func (o RuntimeObject) why(what string) string {
+func (o RuntimeObject) describe(what string) string {
 	text := o.Name + " " + what
 	if o.Message != "" {
 		text += ": " + o.Message
@@ -139,7 +139,7 @@ func FetchObjects(objects []Object, target *Target) Current {
 		if !objects[n].Orphaned {
 			declared++
 		}
-		c.join(RuntimeObject{&objects[n]}.Fetch(target))
+		c.merge(RuntimeObject{&objects[n]}.Fetch(target))
 	}
 	if declared == 0 {
 		c.Stable, c.AsDeclared, c.Reason = false, false, "nothing is running"
@@ -147,8 +147,8 @@ func FetchObjects(objects []Object, target *Target) Current {
 	return c
 }
 
-// join adds the state of another part.
-func (c *Current) join(part Current) {
+// merge adds the state of another part.
+func (c *Current) merge(part Current) {
 	c.Active = addSorted(c.Active, part.Active)
 	c.AsDeclared = (c.AsDeclared || part.AsDeclared) && (c.Stable || c.AsDeclared) && (part.Stable || part.AsDeclared)
 	c.Known, c.Stable, c.Drifted = c.Known && part.Known, c.Stable && part.Stable, c.Drifted || part.Drifted
@@ -170,7 +170,7 @@ func RollUp(parts []Current) Current {
 	}
 	c := Current{Known: true, Stable: true}
 	for _, part := range parts {
-		c.join(part)
+		c.merge(part)
 	}
 	return c
 }

@@ -186,12 +186,12 @@ func TestOrderOfAnyGraph_A1(t *testing.T) {
 }
 
 // What is not ready and as declared has no work: an apply would change nothing. One part that differs is enough for work.
-func TestWhatIsAsDeclared_H8(t *testing.T) {
+func TestAsDeclaredNeedsNoWork_H8(t *testing.T) {
 	target := &Target{FullVersion: "v1"}
 	at := func(status ObjectStatus, version string, asDeclared bool) Object {
 		return Object{Name: "web", Status: status, AsDeclared: asDeclared, Versions: []ObjectVersion{{Version: version, Active: true}}}
 	}
-	well, coming, other := at(ObjectSucceeded, "v1", false), at(ObjectPending, "v1", true), at(ObjectPending, "v1", false)
+	stable, pending, other := at(ObjectSucceeded, "v1", false), at(ObjectPending, "v1", true), at(ObjectPending, "v1", false)
 	missing, older, failed := Object{Name: "web"}, at(ObjectPending, "v0", true), at(ObjectFailed, "v1", true)
 	drifted := at(ObjectPending, "v1", true)
 	drifted.Versions[0].Drifted = true
@@ -199,15 +199,15 @@ func TestWhatIsAsDeclared_H8(t *testing.T) {
 		objects                 []Object
 		asDeclared, progressing bool
 	}{
-		{[]Object{coming}, true, true},
-		{[]Object{well, coming}, true, true},
-		{[]Object{coming, well, coming}, true, true},
-		{[]Object{coming, failed}, true, false},
-		{[]Object{well, well}, false, false},
-		{[]Object{coming, other}, false, false},
-		{[]Object{missing, coming}, false, false},
+		{[]Object{pending}, true, true},
+		{[]Object{stable, pending}, true, true},
+		{[]Object{pending, stable, pending}, true, true},
+		{[]Object{pending, failed}, true, false},
+		{[]Object{stable, stable}, false, false},
+		{[]Object{pending, other}, false, false},
+		{[]Object{missing, pending}, false, false},
 		{[]Object{older}, false, false},
-		{[]Object{coming, drifted, well}, false, false},
+		{[]Object{pending, drifted, stable}, false, false},
 		{nil, false, false},
 	} {
 		current := FetchObjects(c.objects, target)

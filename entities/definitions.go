@@ -41,8 +41,8 @@ type PlanCheck struct {
 	Versions []string `json:"versions,omitempty"`
 }
 
-// Of returns the definition for one channel. A definition of the baseline is shared by all channels.
-func (d CheckDefinition) Of(application, service, channel string) CheckDefinition {
+// ForChannel returns the definition for one channel. A definition of the baseline is shared by all channels.
+func (d CheckDefinition) ForChannel(application, service, channel string) CheckDefinition {
 	if d.Application == "" {
 		d.Application, d.Service, d.Channel = application, service, channel
 	}
@@ -179,15 +179,15 @@ type DefaultComparison struct {
 // ID returns the id of the comparison in a channel. Names in an application contain no slash.
 func (c DefaultComparison) ID() string { return "default/" + c.Name }
 
-// SaidOnce reports whether exactly one source of the capacity is set.
-func (c *CapacityCheck) SaidOnce() bool {
-	said := 0
+// HasOneSource reports whether exactly one source of the capacity is set.
+func (c *CapacityCheck) HasOneSource() bool {
+	count := 0
 	for _, by := range []string{c.Capacity, c.Parameter, c.Object} {
 		if by != "" {
-			said++
+			count++
 		}
 	}
-	return said == 1
+	return count == 1
 }
 
 // AlwaysCheck returns a fixed verdict, for tests.

@@ -8,7 +8,7 @@ import (
 )
 
 // Content is named by the whole of its digest; what only tells two readings apart by the beginning.
-func TestDigestsAreWhole(t *testing.T) {
+func TestDigestLength(t *testing.T) {
 	require.Regexp(t, regexp.MustCompile(`^[0-9a-f]{64}$`), DigestOf("a", 1))
 	require.NotEqual(t, DigestOf("a", 1), DigestOf("a", 2))
 	require.Equal(t, DigestOf("a")[:16], ShortDigestOf("a"))

@@ -6,64 +6,64 @@ import "slices"
 // first, and return in the opposite order.
 type Drain struct {
 	// Force: a service leaves even if nothing of it remains elsewhere, and returns without waiting for its dependencies.
-	Force bool `json:"force,omitempty"`
-	Up    bool `json:"up,omitempty"`   // services return
-	Done  bool `json:"done,omitempty"` // no service is left that has to leave
+	Force     bool `json:"force,omitempty"`
+	Restoring bool `json:"up,omitempty"`   // services return
+	Done      bool `json:"done,omitempty"` // no service is left that has to leave
 	// Turns of the services concerned, by workflow id, sorted.
-	Turns []Turn `json:"turns,omitempty"`
+	Permits []DrainPermit `json:"turns,omitempty"`
 }
 
-// Turn says whether a service may leave a runtime, or return, and if not, what it waits for.
-type Turn struct {
-	Service string `json:"service"` // workflow id
-	Go      bool   `json:"go,omitempty"`
-	Waits   string `json:"waits,omitempty"`
+// DrainPermit says whether a service may leave a runtime, or return, and if not, what it waits for.
+type DrainPermit struct {
+	Service  string `json:"service"` // workflow id
+	Allowed  bool   `json:"go,omitempty"`
+	WaitsFor string `json:"waits,omitempty"`
 }
 
-// Of returns the turn of a service. A service without a turn waits.
-func (d *Drain) Of(service string) Turn {
-	if n := slices.IndexFunc(d.Turns, func(t Turn) bool { return t.Service == service }); n >= 0 {
-		return d.Turns[n]
+// PermitOf returns the turn of a service. A service without a turn waits.
+func (d *Drain) PermitOf(service string) DrainPermit {
+	if n := slices.IndexFunc(d.Permits, func(t DrainPermit) bool { return t.Service == service }); n >= 0 {
+		return d.Permits[n]
 	}
-	return Turn{Service: service}
+	return DrainPermit{Service: service}
 }
 
-// Mine returns the turn of the service that received the drain.
-func (d *Drain) Mine() Turn {
-	if len(d.Turns) == 0 {
-		return Turn{}
+// OwnPermit returns the turn of the service that received the drain.
+func (d *Drain) OwnPermit() DrainPermit {
+	if len(d.Permits) == 0 {
+		return DrainPermit{}
 	}
-	return d.Turns[0]
+	return d.Permits[0]
 }
 
-// Own returns a pause with the turn of one service only, instead of hundreds.
-func (p *Pause) Own(service string) *Pause {
+// WithOwnPermit returns a pause with the turn of one service only, instead of hundreds.
+func (p *Pause) WithOwnPermit(service string) *Pause {
 	if p == nil || p.Drain == nil {
 		return p
 	}
 	own, drain := *p, *p.Drain
-	drain.Turns, own.Drain = []Turn{drain.Of(service)}, &drain
+	drain.Permits, own.Drain = []DrainPermit{drain.PermitOf(service)}, &drain
 	return &own
 }
 
-// Held says how a pause holds its scope: drained or paused.
-func (p *Pause) Held() string {
+// StateText says how a pause holds its scope: drained or paused.
+func (p *Pause) StateText() string {
 	if p.Drain != nil {
 		return "drained"
 	}
 	return "paused"
 }
 
-// For returns the pause that one service is notified of, or nil if the pause is over for it, since it may return.
-func (p *Pause) For(service string) *Pause {
-	told := Pause{Scope: p.Scope, By: p.By, Reason: p.Reason, At: p.At}
+// ForService returns the pause that one service is notified of, or nil if the pause is over for it, since it may return.
+func (p *Pause) ForService(service string) *Pause {
+	out := Pause{Scope: p.Scope, By: p.By, Reason: p.Reason, At: p.At}
 	if p.Drain == nil {
-		return &told
+		return &out
 	}
-	turn := p.Drain.Of(service)
-	if p.Drain.Up && turn.Go {
+	permit := p.Drain.PermitOf(service)
+	if p.Drain.Restoring && permit.Allowed {
 		return nil
 	}
-	told.Drain = &Drain{Force: p.Drain.Force, Up: p.Drain.Up, Turns: []Turn{turn}}
-	return &told
+	out.Drain = &Drain{Force: p.Drain.Force, Restoring: p.Drain.Restoring, Permits: []DrainPermit{permit}}
+	return &out
 }

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// steering lists environment variables that control which programs loaders, shells, interpreters and git run, where they find them, or how
+// controlVariables lists environment variables that control which programs loaders, shells, interpreters and git run, where they find them, or how
 // they read them. A name with a final * matches all names with that prefix. The list is sudo's env_delete, and newer variables.
-var steering = []string{
+var controlVariables = []string{
 	"PATH", "HOME", "SHELL", "IFS", "CDPATH", "ENV", "BASH_ENV", "BASH_FUNC_*", "BASHOPTS", "SHELLOPTS", "GLOBIGNORE", "PS4", "PROMPT_COMMAND",
 	"FPATH", "NULLCMD", "READNULLCMD", "ZDOTDIR", "TMPPREFIX",
 	"LD_*", "DYLD_*", "_RLD*", "LDR_*", "LIBPATH", "SHLIB_PATH", "GLIBC_TUNABLES", "GCONV_PATH", "GETCONF_DIR", "MALLOC_*", "NLSPATH", "PATH_LOCALE",
@@ -18,10 +18,10 @@ var steering = []string{
 	"GIT_*", "SSH_ASKPASS", "SUDO_*", "KRB5_CONFIG", "KRB5_KTNAME", "OPENSSL_CONF", "OPENSSL_MODULES", "XDG_CONFIG_HOME",
 }
 
-// SteersPrograms reports whether an environment variable controls which programs loaders, shells and the like run. The owner of a command
+// ControlsPrograms reports whether an environment variable controls which programs loaders, shells and the like run. The owner of a command
 // may set it. Users who only supply values may not.
-func SteersPrograms(name string) bool {
-	return slices.ContainsFunc(steering, func(pattern string) bool { return MatchesName(pattern, name) })
+func ControlsPrograms(name string) bool {
+	return slices.ContainsFunc(controlVariables, func(pattern string) bool { return MatchesName(pattern, name) })
 }
 
 // MatchesName reports whether a name matches a pattern: the same name, or, if the pattern ends with *, any name with that prefix.

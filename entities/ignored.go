@@ -12,11 +12,13 @@ type IgnoredDifference struct {
 	Managers []string `json:"managers,omitempty"`
 }
 
-// Is reports whether the rule applies to an object.
-func (d IgnoredDifference) Is(kind AllowedKind, namespace, name string) bool {
+// Matches reports whether the rule applies to an object.
+func (d IgnoredDifference) Matches(kind AllowedKind, namespace, name string) bool {
 	fits := func(pattern, text string) bool { return pattern == "" || matchesOne([]string{pattern}, text) }
 	return AllowedKind{Group: d.Group, Kind: d.Kind}.matches(kind) && fits(d.Namespace, namespace) && fits(d.Name, name)
 }
 
-// By reports whether the rule applies to the fields of a manager.
-func (d IgnoredDifference) By(manager string) bool { return matchesOne(d.Managers, manager) }
+// MatchesManager reports whether the rule applies to the fields of a manager.
+func (d IgnoredDifference) MatchesManager(manager string) bool {
+	return matchesOne(d.Managers, manager)
+}

@@ -6,11 +6,11 @@ import (
 	"unicode"
 )
 
-// ByID is the prefix of a release id in the place of a version: "@ID".
-const ByID = "@"
+// IDPrefix is the prefix of a release id in the place of a version: "@ID".
+const IDPrefix = "@"
 
-// ServiceIn returns the application and the name of a service that the rules of an application name: its own, or "orders/api".
-func ServiceIn(application, name string) (of, service string) {
+// ResolveService returns the application and the name of a service that the rules of an application name: its own, or "orders/api".
+func ResolveService(application, name string) (of, service string) {
 	if other, service, elsewhere := strings.Cut(name, "/"); elsewhere {
 		return other, service
 	}
@@ -20,9 +20,9 @@ func ServiceIn(application, name string) (of, service string) {
 // dependsOn lists the prefixes of the ids of conditions on other services. The service follows, and after an @ its channel if it differs.
 var dependsOn = [...]string{"service-stable/", "version-order/", "static-order/", "capacity-order/"}
 
-// DependsOn returns the service that a condition waits for, as the rules name it, and its channel ("" for the same), from the condition's
+// DependencyOf returns the service that a condition waits for, as the rules name it, and its channel ("" for the same), from the condition's
 // id. ok is false if it waits for none.
-func DependsOn(id string) (service, channel string, ok bool) {
+func DependencyOf(id string) (service, channel string, ok bool) {
 	for _, begin := range dependsOn {
 		if name, is := strings.CutPrefix(id, begin); is {
 			service, channel, _ = strings.Cut(name, "@")
@@ -39,7 +39,7 @@ func CheckName(name string) error {
 		return fmt.Errorf("%q has leading or trailing blanks", name)
 	}
 	var of *script
-	unlike := false
+	distinct := false
 	for _, r := range name {
 		switch {
 		case r < unicode.MaxASCII && unicode.IsPrint(r) && !unicode.IsLetter(r):
@@ -54,9 +54,9 @@ func CheckName(name string) error {
 		case of != nil && in.name != of.name:
 			return fmt.Errorf("%q has letters of %s and of %s; expected letters of one script", name, of.name, in.name)
 		}
-		of, unlike = in, unlike || !strings.ContainsRune(in.alike, r)
+		of, distinct = in, distinct || !strings.ContainsRune(in.alike, r)
 	}
-	if of != nil && !unlike {
+	if of != nil && !distinct {
 		return fmt.Errorf("%q is written in %s and looks like Latin letters", name, of.name)
 	}
 	return nil
@@ -105,7 +105,7 @@ var latin = &unicode.RangeTable{R16: []unicode.Range16{
 }}
 
 func scriptOf(r rune) *script {
-	if r > unicode.MaxASCII && (!unicode.IsLetter(r) && !unicode.IsMark(r) || wide(r)) {
+	if r > unicode.MaxASCII && (!unicode.IsLetter(r) && !unicode.IsMark(r) || isCompatibilityForm(r)) {
 		return nil
 	}
 	for n := range scripts {
@@ -116,5 +116,5 @@ func scriptOf(r rune) *script {
 	return nil
 }
 
-// wide reports whether a character is a compatibility form of another one, from old encodings.
-func wide(r rune) bool { return r >= 0xf900 && r <= 0xffff || r >= 0x1d400 }
+// isCompatibilityForm reports whether a character is a compatibility form of another one, from old encodings.
+func isCompatibilityForm(r rune) bool { return r >= 0xf900 && r <= 0xffff || r >= 0x1d400 }

@@ -18,8 +18,8 @@ func (o NoticeOrder) Compare(other NoticeOrder) int {
 	return cmp.Or(cmp.Compare(o.Newest, other.Newest), cmp.Compare(o.Count, other.Count))
 }
 
-// After returns the order of the next notice. If no count is known, it starts from the current time, which is higher than any lost count.
-func (o NoticeOrder) After(newest int64, now time.Time) NoticeOrder {
+// Next returns the order of the next notice. If no count is known, it starts from the current time, which is higher than any lost count.
+func (o NoticeOrder) Next(newest int64, now time.Time) NoticeOrder {
 	if o.Count == 0 {
 		o.Count = now.Unix()
 	}

@@ -23,8 +23,8 @@ type Who struct {
 	MoreGroups int `json:"moreGroups,omitempty"`
 }
 
-// Uncounted says, at the end of a refusal, how many groups did not count, or returns "".
-func (w Who) Uncounted() string {
+// UncountedGroups says, at the end of a refusal, how many groups did not count, or returns "".
+func (w Who) UncountedGroups() string {
 	if w.MoreGroups == 0 {
 		return ""
 	}
@@ -76,7 +76,7 @@ func (i *Identity) Age() time.Duration { return min(cmp.Or(i.MaxAge, time.Hour),
 // Authorize returns why a caller may not use a verb in all of the given channels, or nil. Without channels the request concerns the whole
 // scope of the grants, and requires a grant for all channels.
 func Authorize(grants []Grant, verb string, channels []string, who Who) error {
-	if !slices.ContainsFunc(grants, func(g Grant) bool { return g.names(verb) }) {
+	if !slices.ContainsFunc(grants, func(g Grant) bool { return g.coversVerb(verb) }) {
 		return nil
 	}
 	if len(channels) == 0 {
@@ -86,21 +86,21 @@ func Authorize(grants []Grant, verb string, channels []string, who Who) error {
 		var may []string
 		granted := false
 		for _, g := range grants {
-			if !g.names(verb) || !g.covers(c) {
+			if !g.coversVerb(verb) || !g.coversScope(c) {
 				continue
 			}
-			granted = granted || who.Among(g.To)
+			granted = granted || who.IsOneOf(g.To)
 			may = append(may, g.To...)
 		}
 		if !granted {
-			return fmt.Errorf("%s may not %s%s; allowed: %s%s", cmp.Or(who.Name, "a caller without a name"), verb, In(c), Everybody(may), who.Uncounted())
+			return fmt.Errorf("%s may not %s%s; allowed: %s%s", cmp.Or(who.Name, "a caller without a name"), verb, InChannel(c), JoinNames(may), who.UncountedGroups())
 		}
 	}
 	return nil
 }
 
-// covers reports whether a grant applies to a channel or a scope. Libraries may be named by patterns.
-func (g Grant) covers(channel string) bool {
+// coversScope reports whether a grant applies to a channel or a scope. Libraries may be named by patterns.
+func (g Grant) coversScope(channel string) bool {
 	return len(g.Channels) == 0 || slices.ContainsFunc(g.Channels, func(scope string) bool {
 		pattern, libraries := strings.CutPrefix(scope, ScopeLibraries)
 		name, library := strings.CutPrefix(channel, ScopeLibraries)
@@ -112,12 +112,12 @@ func (g Grant) covers(channel string) bool {
 // ScopeLibraries is the prefix of the scope of a grant for libraries: "library/org-*", a pattern of names.
 const ScopeLibraries = "library/"
 
-func (g Grant) names(verb string) bool {
+func (g Grant) coversVerb(verb string) bool {
 	return slices.Contains(g.Verbs, verb) || slices.Contains(g.Verbs, "*")
 }
 
-// Among reports whether a caller is in a list of names and groups ("alice", "group:sre").
-func (w Who) Among(list []string) bool {
+// IsOneOf reports whether a caller is in a list of names and groups ("alice", "group:sre").
+func (w Who) IsOneOf(list []string) bool {
 	for _, entry := range list {
 		if group, ok := strings.CutPrefix(entry, "group:"); ok {
 			if slices.Contains(w.Groups, group) {
@@ -130,27 +130,27 @@ func (w Who) Among(list []string) bool {
 	return false
 }
 
-// Demands reports whether a verb requires proof of identity. "*" is every verb that changes something: all but refresh. Without an Identity
+// RequiresProof reports whether a verb requires proof of identity. "*" is every verb that changes something: all but refresh. Without an Identity
 // nothing requires proof.
-func (i *Identity) Demands(verb string) bool {
+func (i *Identity) RequiresProof(verb string) bool {
 	return i != nil && (slices.Contains(i.Required, verb) || verb != "refresh" && slices.Contains(i.Required, "*"))
 }
 
-// Restricts reports whether a verb requires proof because a grant names it. Without proof, callers could state any name in the grant.
-func (i *Identity) Restricts(grants []Grant, verb string) bool {
-	return i != nil && slices.ContainsFunc(grants, func(g Grant) bool { return g.names(verb) })
+// RestrictedByGrant reports whether a verb requires proof because a grant names it. Without proof, callers could state any name in the grant.
+func (i *Identity) RestrictedByGrant(grants []Grant, verb string) bool {
+	return i != nil && slices.ContainsFunc(grants, func(g Grant) bool { return g.coversVerb(verb) })
 }
 
-// In says where something is, at the end of a sentence, or returns "".
-func In(channel string) string {
+// InChannel says where something is, at the end of a sentence, or returns "".
+func InChannel(channel string) string {
 	if channel == "" {
 		return ""
 	}
 	return " in " + channel
 }
 
-// Everybody lists names without repeats, in the order of the configuration.
-func Everybody(names []string) string {
+// JoinNames lists names without repeats, in the order of the configuration.
+func JoinNames(names []string) string {
 	var out []string
 	for _, n := range names {
 		if !slices.Contains(out, n) {

@@ -8,7 +8,7 @@ import (
 )
 
 // Rules that did not come through a compiler can ask for no more than a day.
-func TestATokenIsBelievedForADayAtMost_G3(t *testing.T) {
+func TestTokenAgeIsAtMostADay_G3(t *testing.T) {
 	require.Equal(t, time.Hour, (&Identity{}).Age())
 	require.Equal(t, 30*time.Minute, (&Identity{MaxAge: 30 * time.Minute}).Age())
 	require.Equal(t, 24*time.Hour, (&Identity{MaxAge: 1000 * time.Hour}).Age())

@@ -28,8 +28,8 @@ func (s *Spec) Keys() map[string]string {
 	return keys
 }
 
-// Renamed returns the channels that have another name in the second spec: the new names by the old ones.
-func Renamed(before, after *Spec) map[string]string {
+// RenamedChannels returns the channels that have another name in the second spec: the new names by the old ones.
+func RenamedChannels(before, after *Spec) map[string]string {
 	names := map[string]string{}
 	if before == nil || after == nil {
 		return names
@@ -50,8 +50,8 @@ func Renamed(before, after *Spec) map[string]string {
 	return names
 }
 
-// Called returns the spec with new names for some channels, by their current names. All references to the channels change too.
-func (s *Spec) Called(names map[string]string) *Spec {
+// WithChannelNames returns the spec with new names for some channels, by their current names. All references to the channels change too.
+func (s *Spec) WithChannelNames(names map[string]string) *Spec {
 	if s == nil || len(names) == 0 {
 		return s
 	}
@@ -66,7 +66,7 @@ func (s *Spec) Called(names map[string]string) *Spec {
 		}
 		c.Conditions = slices.Clone(c.Conditions)
 		for i := range c.Conditions {
-			c.Conditions[i] = c.Conditions[i].called(names, own)
+			c.Conditions[i] = c.Conditions[i].withChannelNames(names, own)
 		}
 	}
 	out.Grants = slices.Clone(s.Grants)
@@ -80,8 +80,8 @@ func (s *Spec) Called(names map[string]string) *Spec {
 	return &out
 }
 
-// called renames the channels that a condition of a channel waits for, and the topic if it is the channel's own.
-func (c Condition) called(names map[string]string, channel string) Condition {
+// withChannelNames renames the channels that a condition of a channel waits for, and the topic if it is the channel's own.
+func (c Condition) withChannelNames(names map[string]string, channel string) Condition {
 	c.ID = ConditionIn(names, channel, c.ID)
 	c.Channels = slices.Clone(c.Channels)
 	for n, name := range c.Channels {
@@ -107,8 +107,8 @@ func ConditionIn(names map[string]string, channel, id string) string {
 // NameIn returns the new name of something, or its old name if it was not renamed.
 func NameIn(names map[string]string, name string) string { return cmp.Or(names[name], name) }
 
-// OthersRenamed returns the services in the checks of a spec that have another name in the second spec: the new names by the old ones.
-func OthersRenamed(before, after *Spec) map[string]string {
+// RenamedServices returns the services in the checks of a spec that have another name in the second spec: the new names by the old ones.
+func RenamedServices(before, after *Spec) map[string]string {
 	names := map[string]string{}
 	for _, name := range SortedKeys(before.Others) {
 		names[name] = before.Others[name]

@@ -31,19 +31,19 @@ func WithReported(text string, value func(name string) string) string {
 	return reportedRE.ReplaceAllStringFunc(text, func(match string) string { return value(reportedRE.FindStringSubmatch(match)[1]) })
 }
 
-// NamesReported reports whether a text refers to a reported value.
-func NamesReported(text string) bool { return reportedRE.MatchString(text) }
+// HasReportedReference reports whether a text refers to a reported value.
+func HasReportedReference(text string) bool { return reportedRE.MatchString(text) }
 
 // ParseReported parses the report at the end of a command's output: a JSON object with outputs and addresses that starts at the beginning
 // of a line. It ignores other fields and unwanted names. A missing name is an error.
 func ParseReported(printed string, outputs, addresses []string) (r Reported, err error) {
-	var said struct{ Outputs, Addresses map[string]any }
-	begins := strings.LastIndex("\n"+printed, "\n{")
-	if begins < 0 || decode(printed[begins:], &said) != nil {
+	var report struct{ Outputs, Addresses map[string]any }
+	start := strings.LastIndex("\n"+printed, "\n{")
+	if start < 0 || decode(printed[start:], &report) != nil {
 		return r, errors.New(`it reported nothing; expected {"outputs": {"NAME": "TEXT"}} at the end of its stdout`)
 	}
-	if r.Outputs, err = reportedOf("output", said.Outputs, outputs); err == nil {
-		r.Addresses, err = reportedOf("address", said.Addresses, addresses)
+	if r.Outputs, err = reportedOf("output", report.Outputs, outputs); err == nil {
+		r.Addresses, err = reportedOf("address", report.Addresses, addresses)
 	}
 	return r, err
 }
@@ -62,12 +62,12 @@ func decode(text string, into any) error {
 }
 
 // reportedOf returns the wanted values as text.
-func reportedOf(what string, said map[string]any, wanted []string) (texts map[string]string, err error) {
+func reportedOf(what string, values map[string]any, wanted []string) (texts map[string]string, err error) {
 	for _, name := range wanted {
 		text := ""
-		switch v := said[name].(type) {
+		switch v := values[name].(type) {
 		case nil:
-			return nil, fmt.Errorf("it did not report the %s %s; it reported %s", what, name, Few(append(SortedKeys(said), none(said)...)))
+			return nil, fmt.Errorf("it did not report the %s %s; it reported %s", what, name, FirstNames(append(SortedKeys(values), noneIfEmpty(values)...)))
 		case string:
 			text = v
 		case json.Number, bool:
@@ -89,8 +89,8 @@ func reportedOf(what string, said map[string]any, wanted []string) (texts map[st
 	return texts, nil
 }
 
-func none(said map[string]any) []string {
-	if len(said) == 0 {
+func noneIfEmpty(values map[string]any) []string {
+	if len(values) == 0 {
 		return []string{"none"}
 	}
 	return nil

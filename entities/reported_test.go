@@ -45,6 +45,6 @@ func TestWithReported_A21(t *testing.T) {
 	t.Parallel()
 	got := entities.WithReported("${{ outputs.a.b }} ${{ addresses.c }} ${{ version }}", func(name string) string { return "<${{ outputs.x.y }}" + name + ">" })
 	require.Equal(t, "<${{ outputs.x.y }}outputs.a.b> <${{ outputs.x.y }}addresses.c> ${{ version }}", got)
-	require.True(t, entities.NamesReported("x${{ outputs.a.b }}"))
-	require.False(t, entities.NamesReported("${{ version }}"))
+	require.True(t, entities.HasReportedReference("x${{ outputs.a.b }}"))
+	require.False(t, entities.HasReportedReference("${{ version }}"))
 }

@@ -26,8 +26,8 @@ const (
 	Repeated   Stage = "repeated"
 )
 
-// Before reports whether a stage is before the release enters.
-func (s Stage) Before() bool { return s == PreApproval || s == PostApproval || s == Deployment }
+// BeforeEntry reports whether a stage is before the release enters.
+func (s Stage) BeforeEntry() bool { return s == PreApproval || s == PostApproval || s == Deployment }
 
 // Check is a condition that is evaluated outside of the workflow: a protection (A19, A20) or a condition on another service (D20–D22). Its
 // CheckDefinition is in the store.
@@ -41,8 +41,8 @@ type Check struct {
 	Remote     bool          `json:"remote,omitempty"` // evaluated by the worker of the channel's runtime
 }
 
-// Needs returns the service that a condition waits for, as the rules name it, or "".
-func (c *Check) Needs() string {
+// RequiredService returns the service that a condition waits for, as the rules name it, or "".
+func (c *Check) RequiredService() string {
 	if c.Kind != CheckServiceStable && c.Kind != CheckVersionOrder && c.Kind != CheckStaticOrder {
 		return ""
 	}
@@ -129,11 +129,11 @@ type Notification struct {
 	Name   string   `json:"name"`
 	URL    Value    `json:"url"`              // a literal, or a variable of the worker's environment
 	Format string   `json:"format,omitempty"` // "json" (default) or "slack"
-	Events []string `json:"events"`           // kinds of AuditLine
+	Events []string `json:"events"`           // kinds of AuditEntry
 }
 
-// Before returns the first stage at which a check holds a release back, or "".
-func (c *Check) Before() Stage {
+// FirstGateStage returns the first stage at which a check holds a release back, or "".
+func (c *Check) FirstGateStage() Stage {
 	first := Stage("")
 	for _, at := range c.At {
 		switch {
@@ -146,8 +146,8 @@ func (c *Check) Before() Stage {
 	return first
 }
 
-// Asked returns when a check runs at a stage, or nil.
-func (c *Check) Asked(stage Stage) *CheckAt {
+// AtStage returns when a check runs at a stage, or nil.
+func (c *Check) AtStage(stage Stage) *CheckAt {
 	for i := range c.At {
 		if c.At[i].Stage == stage {
 			return &c.At[i]
@@ -162,9 +162,9 @@ func (e Extension) RunKey() string { return string(e.Stage) + "/" + e.Name + "@"
 // ExtensionRun names the run of an extension for a release.
 func ExtensionRun(release, runKey string) string { return "extension/" + release + "/" + runKey }
 
-// Again returns the extension for its repeated runs, while its release stays. Their key differs from that of the run that the release
+// Repeating returns the extension for its repeated runs, while its release stays. Their key differs from that of the run that the release
 // waited for.
-func (e Extension) Again() Extension {
+func (e Extension) Repeating() Extension {
 	e.Stage = Repeated
 	return e
 }
@@ -205,20 +205,22 @@ func (c *ChannelSpec) Windows(stable time.Time) []Window {
 		}
 	}
 	for n := range c.Checks {
-		if at := c.Checks[n].Asked(Postcondition); at != nil {
+		if at := c.Checks[n].AtStage(Postcondition); at != nil {
 			out = append(out, Window{Check: &c.Checks[n], Key: c.Checks[n].ID, Begin: stable, End: stable, Until: ended.Add(at.For)})
 		}
 	}
 	return out
 }
 
-// After reports whether a check runs after the objects are stable.
-func (c *Check) After() bool { return c.Asked(PostDeployment) != nil || c.Asked(Postcondition) != nil }
+// RunsAfterDeployment reports whether a check runs after the objects are stable.
+func (c *Check) RunsAfterDeployment() bool {
+	return c.AtStage(PostDeployment) != nil || c.AtStage(Postcondition) != nil
+}
 
-// Soaks reports whether any check runs between stable objects and success.
-func (c *ChannelSpec) Soaks() bool {
+// HasSoak reports whether any check runs between stable objects and success.
+func (c *ChannelSpec) HasSoak() bool {
 	for n := range c.Checks {
-		if c.Checks[n].After() {
+		if c.Checks[n].RunsAfterDeployment() {
 			return true
 		}
 	}

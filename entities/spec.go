@@ -41,9 +41,9 @@ type Spec struct {
 	// Remove: if the service is no longer declared, its objects are removed instead of left in place (A24).
 	Remove bool `json:"remove,omitempty"`
 	// Baseline: the spec includes the baseline of the installation. A published spec does not contain this field.
-	Baseline *Baselined `json:"baseline,omitempty"`
-	// AskGates: a manual rollback passes all gates, as a release does (G2).
-	AskGates bool `json:"askGates,omitempty"`
+	Baseline *AppliedBaseline `json:"baseline,omitempty"`
+	// GatedRollback: a manual rollback passes all gates, as a release does (G2).
+	GatedRollback bool `json:"askGates,omitempty"`
 	// NoRollbackBelow: from this version or a later one, there is no rollback to an earlier one, even after a failure.
 	NoRollbackBelow string  `json:"noRollbackBelow,omitempty"`
 	Maestro         Maestro `json:"maestro,omitzero"`
@@ -103,13 +103,13 @@ type ChannelSpec struct {
 	Rollout *Rollout `json:"rollout,omitempty"`
 }
 
-// RollOut sets the rollout policy of the channel. It also adds a condition of a new kind. A version that does not know the kind lets no
+// SetRollout sets the rollout policy of the channel. It also adds a condition of a new kind. A version that does not know the kind lets no
 // release in.
-func (c *ChannelSpec) RollOut(r Rollout) {
+func (c *ChannelSpec) SetRollout(r Rollout) {
 	c.Rollout = &r
-	c.Conditions = append(slices.Clip(c.Conditions), Condition{ID: string(InSteps), Kind: InSteps})
+	c.Conditions = append(slices.Clip(c.Conditions), Condition{ID: string(RolloutMarker), Kind: RolloutMarker})
 	if r.ByCommand() { // a version that only knows steps would see no policy
-		c.Conditions = append(c.Conditions, Condition{ID: string(BySelection), Kind: BySelection})
+		c.Conditions = append(c.Conditions, Condition{ID: string(SelectionMarker), Kind: SelectionMarker})
 	}
 }
 
@@ -123,16 +123,16 @@ func (c *ChannelSpec) Selection() *Check {
 	return nil
 }
 
-// ByAspects marks the channel as one of a service with aspects, by a condition of a new kind for versions that do not know aspects.
-func (c *ChannelSpec) ByAspects() {
-	c.Conditions = append(slices.Clip(c.Conditions), Condition{ID: string(ByAspects), Kind: ByAspects})
+// MarkAspects marks the channel as one of a service with aspects, by a condition of a new kind for versions that do not know aspects.
+func (c *ChannelSpec) MarkAspects() {
+	c.Conditions = append(slices.Clip(c.Conditions), Condition{ID: string(AspectsMarker), Kind: AspectsMarker})
 }
 
 // ReportOnly makes a channel report-only: it applies nothing (A25). A version that does not know that finds a condition of an unknown kind,
 // which lets no release in, and a drift policy without repair.
 func (c *ChannelSpec) ReportOnly() {
 	c.Report, c.Drift = cmp.Or(c.Drift, DriftEnforce), DriftObserve
-	c.Conditions = append(slices.Clip(c.Conditions), Condition{ID: string(OnlyReported), Kind: OnlyReported})
+	c.Conditions = append(slices.Clip(c.Conditions), Condition{ID: string(ReportOnlyMarker), Kind: ReportOnlyMarker})
 }
 
 // Repairs reports whether drift is repaired here, or would be.
@@ -215,15 +215,15 @@ const (
 // These conditions are no gates. They protect features from versions that do not know them: a report-only channel, a rollout in steps, a
 // rollout with a selection command, and a service with aspects.
 const (
-	OnlyReported ConditionKind = "report"
-	InSteps      ConditionKind = "rollout"
-	BySelection  ConditionKind = "rollout-command"
-	ByAspects    ConditionKind = "aspects"
+	ReportOnlyMarker ConditionKind = "report"
+	RolloutMarker    ConditionKind = "rollout"
+	SelectionMarker  ConditionKind = "rollout-command"
+	AspectsMarker    ConditionKind = "aspects"
 )
 
-// NoGate reports whether conditions of the kind do not depend on a release.
-func (k ConditionKind) NoGate() bool {
-	return k == OnlyReported || k == InSteps || k == BySelection || k == ByAspects
+// IsMarker reports whether conditions of the kind do not depend on a release.
+func (k ConditionKind) IsMarker() bool {
+	return k == ReportOnlyMarker || k == RolloutMarker || k == SelectionMarker || k == AspectsMarker
 }
 
 // OnChannels reports whether conditions of the kind are about other channels.
@@ -350,7 +350,7 @@ func (s *Spec) CheckRelease(version string, parameters, channels []string) error
 	if err := CheckVersion(version); err != nil {
 		return err
 	}
-	if _, values := SplitVersion(version); len(values) > 0 || NamesValues(version) {
+	if _, values := SplitVersion(version); len(values) > 0 || IsValuesName(version) {
 		return fmt.Errorf("%s names values of an aspect, which has releases of its own: converge release %s --aspect ASPECT NAME=VALUE", version, s.fullName())
 	}
 	return s.checkValues(parameters, channels)

@@ -33,12 +33,12 @@ const (
 // not in the table, which is for channels.
 const StatusUnmanaged Status = "UNMANAGED"
 
-// Exit codes of `converge wait`. ExitGoesOn: the status ends without an action, or by waiting, so the command keeps waiting.
+// Exit codes of `converge wait`. ExitWaiting: the status ends without an action, or by waiting, so the command keeps waiting.
 const (
-	ExitConverged = 0
-	ExitFailed    = 2
-	ExitPerson    = 8
-	ExitGoesOn    = -1
+	ExitConverged   = 0
+	ExitFailed      = 2
+	ExitNeedsPerson = 8
+	ExitWaiting     = -1
 )
 
 // Facts are the input of a status.
@@ -54,7 +54,7 @@ type Facts struct {
 	WaitsApproval, Blocked, Waits bool // of the next release
 	RolledBack                    bool
 	Cancelled                     bool // the release of the current version was cancelled before it had succeeded
-	Asks                          bool // the apply of the target waits for an approval
+	ApplyNeedsApproval            bool // the apply of the target waits for an approval
 }
 
 // StatusRow is one row of the status table.
@@ -72,21 +72,21 @@ func StatusTable() []StatusRow { return statusTable[:] }
 
 var statusTable = [...]StatusRow{
 	{StatusDeleted, "removed and taken down", "", ExitConverged, 0, func(f Facts) bool { return f.Deleted }},
-	{StatusOrphaned, "no longer declared, left in place", "declare or remove", ExitGoesOn, 2, func(f Facts) bool { return f.Orphaned }},
-	{StatusPaused, "paused at any scope", "resume", ExitPerson, 6, func(f Facts) bool { return f.Paused }},
+	{StatusOrphaned, "no longer declared, left in place", "declare or remove", ExitWaiting, 2, func(f Facts) bool { return f.Orphaned }},
+	{StatusPaused, "paused at any scope", "resume", ExitNeedsPerson, 6, func(f Facts) bool { return f.Paused }},
 	{StatusFailedRollback, "a rollback target failed", "retry, or a later release", ExitFailed, 16, func(f Facts) bool { return f.RollbackFailed }},
-	{StatusRollingBack, "moving to a rollback target", "converged or failed", ExitGoesOn, 9, func(f Facts) bool { return f.RollingBack }},
+	{StatusRollingBack, "moving to a rollback target", "converged or failed", ExitWaiting, 9, func(f Facts) bool { return f.RollingBack }},
 	{StatusFailed, "the release in progress failed here, no rollback", "retry, a newer release, cancel", ExitFailed, 15, func(f Facts) bool { return f.Failed }},
-	{StatusUnknown, "no reading yet, readings fail, or no worker polls", "a reading", ExitGoesOn, 10, func(f Facts) bool { return f.Unknown }},
-	{StatusSuspended, "a rollout waits at a step of its own for a person", "rollout promote, rollout abort", ExitPerson, 8, func(f Facts) bool { return f.Suspended }},
-	{StatusConverging, "target set, objects not yet stable", "stable, or deadline", ExitGoesOn, 5, func(f Facts) bool { return f.Converging }},
+	{StatusUnknown, "no reading yet, readings fail, or no worker polls", "a reading", ExitWaiting, 10, func(f Facts) bool { return f.Unknown }},
+	{StatusSuspended, "a rollout waits at a step of its own for a person", "rollout promote, rollout abort", ExitNeedsPerson, 8, func(f Facts) bool { return f.Suspended }},
+	{StatusConverging, "target set, objects not yet stable", "stable, or deadline", ExitWaiting, 5, func(f Facts) bool { return f.Converging }},
 	{StatusDegraded, "had converged, now unhealthy or drifted", "repair", ExitFailed, 12, func(f Facts) bool { return f.Degraded }},
-	{StatusManualApproval, "the next release waits, and an approval can be given now", "approve, reject", ExitPerson, 7, func(f Facts) bool { return f.WaitsApproval }},
+	{StatusManualApproval, "the next release waits, and an approval can be given now", "approve, reject", ExitNeedsPerson, 7, func(f Facts) bool { return f.WaitsApproval }},
 	{StatusBlocked, "the next release or step waits for something that failed", "a fix of that, or a newer release", ExitFailed, 11, func(f Facts) bool { return f.Blocked }},
-	{StatusPreconditions, "the next release or step waits for other conditions", "they pass", ExitGoesOn, 4, func(f Facts) bool { return f.Waits }},
+	{StatusPreconditions, "the next release or step waits for other conditions", "they pass", ExitWaiting, 4, func(f Facts) bool { return f.Waits }},
 	{StatusRolledBack, "at its rollback target; the release is barred", "a newer release", ExitFailed, 14, func(f Facts) bool { return f.RolledBack }},
 	{StatusCancelled, "the release was cancelled before it had succeeded here", "rollback, retry, another release", ExitFailed, 13, func(f Facts) bool { return f.Cancelled }},
-	{StatusProgressing, "as declared, but not everything is ready: pods restart or scale", "ready", ExitGoesOn, 3, func(f Facts) bool { return f.Progressing }},
+	{StatusProgressing, "as declared, but not everything is ready: pods restart or scale", "ready", ExitWaiting, 3, func(f Facts) bool { return f.Progressing }},
 	{StatusConverged, "at its target, which is the desired one", "", ExitConverged, 1, func(Facts) bool { return true }},
 }
 
@@ -98,7 +98,7 @@ func StatusOf(f Facts) Status {
 // Health returns the status of the current version alone, without pauses and pending releases. CONVERGED is healthy.
 func (f Facts) Health() Status {
 	f.Paused, f.WaitsApproval, f.Blocked, f.Waits = false, false, false, false
-	f.Converging = f.Converging || f.Asks
+	f.Converging = f.Converging || f.ApplyNeedsApproval
 	return StatusOf(f)
 }
 
@@ -122,7 +122,7 @@ func (f Facts) or(i Facts) Facts {
 	f.Suspended = f.Suspended || i.Suspended
 	f.Degraded, f.RolledBack, f.Cancelled = f.Degraded || i.Degraded, f.RolledBack || i.RolledBack, f.Cancelled || i.Cancelled
 	f.Progressing = f.Progressing || i.Progressing
-	f.WaitsApproval, f.Asks = f.WaitsApproval || i.WaitsApproval, f.Asks || i.Asks
+	f.WaitsApproval, f.ApplyNeedsApproval = f.WaitsApproval || i.WaitsApproval, f.ApplyNeedsApproval || i.ApplyNeedsApproval
 	return f
 }
 
@@ -130,7 +130,7 @@ func (f Facts) or(i Facts) Facts {
 func (s Status) Row() StatusRow {
 	r := rowOf(func(r *StatusRow) bool { return r.Status == s })
 	if r.Status == "" {
-		return StatusRow{Status: s, Exit: ExitGoesOn}
+		return StatusRow{Status: s, Exit: ExitWaiting}
 	}
 	return r
 }
@@ -211,8 +211,8 @@ type CheckReading struct {
 	Selected []string `json:"selected,omitempty"`
 }
 
-// Said identifies a reason. The part before the slash ignores numbers, the part after it does not.
-func (r CheckReading) Said() string {
+// ReasonDigest identifies a reason. The part before the slash ignores numbers, the part after it does not.
+func (r CheckReading) ReasonDigest() string {
 	words := strings.Map(func(c rune) rune {
 		if c >= '0' && c <= '9' {
 			return -1
@@ -222,23 +222,23 @@ func (r CheckReading) Said() string {
 	return ShortDigestOf(words) + "/" + ShortDigestOf(r.Reason)
 }
 
-// numbersHold is how long a reason is kept if only its numbers changed, such as those of a metric. Each report of a new reason costs
+// numberChangeInterval is how long a reason is kept if only its numbers changed, such as those of a metric. Each report of a new reason costs
 // history.
-const numbersHold = 5 * time.Minute
+const numberChangeInterval = 5 * time.Minute
 
-// Tells reports whether a reading with a new reason, but the same verdict, has to be reported. Reasons of other services are compared
+// ReasonChanged reports whether a reading with a new reason, but the same verdict, has to be reported. Reasons of other services are compared
 // including their numbers.
-func (r CheckReading) Tells(e Evaluation) bool {
-	said := r.Said()
-	if e.Said == "" || said == e.Said {
+func (r CheckReading) ReasonChanged(e Evaluation) bool {
+	digest := r.ReasonDigest()
+	if e.ReasonDigest == "" || digest == e.ReasonDigest {
 		return false
 	}
-	words, _, _ := strings.Cut(said, "/")
-	known, _, _ := strings.Cut(e.Said, "/")
-	return words != known || e.Kind.OnOthers() || r.At.Sub(e.SaidAt) >= numbersHold
+	words, _, _ := strings.Cut(digest, "/")
+	known, _, _ := strings.Cut(e.ReasonDigest, "/")
+	return words != known || e.Kind.OnOthers() || r.At.Sub(e.ReasonAt) >= numberChangeInterval
 }
 
-// Digest identifies a verdict and when it may change. A new reason alone is reported by Tells.
+// Digest identifies a verdict and when it may change. A new reason alone is reported by ReasonChanged.
 func (r CheckReading) Digest() string {
 	if r.Verdict == "" {
 		return ""
@@ -256,23 +256,23 @@ func (r CheckReading) Digest() string {
 
 // Evaluation is one check to be evaluated, and the last known result.
 type Evaluation struct {
-	Channel     string        `json:"channel"`
-	ID          string        `json:"id"`
-	Kind        CheckKind     `json:"kind"`
-	Definition  string        `json:"definition"`
-	Release     string        `json:"release,omitempty"` // id; "" for a repair
-	FullVersion string        `json:"fullVersion"`       // to be checked
-	Payload     string        `json:"payload,omitempty"` // digest, of the version to be checked
-	Present     string        `json:"present,omitempty"` // digest of the current payload
-	Known       string        `json:"known,omitempty"`   // CheckReading.Digest of the known result; "": any reading is news
-	Errors      int           `json:"errors,omitempty"`  // known errors in a row
-	Said        string        `json:"said,omitempty"`    // CheckReading.Said of the known result; "": it is not reported
-	SaidAt      time.Time     `json:"saidAt,omitzero"`   // when that was read
-	Interval    time.Duration `json:"interval"`
-	Runtime     string        `json:"runtime,omitempty"` // whose own worker evaluates it; "": any worker
+	Channel        string        `json:"channel"`
+	ID             string        `json:"id"`
+	Kind           CheckKind     `json:"kind"`
+	Definition     string        `json:"definition"`
+	Release        string        `json:"release,omitempty"` // id; "" for a repair
+	FullVersion    string        `json:"fullVersion"`       // to be checked
+	Payload        string        `json:"payload,omitempty"` // digest, of the version to be checked
+	CurrentPayload string        `json:"present,omitempty"` // digest of the current payload
+	KnownDigest    string        `json:"known,omitempty"`   // CheckReading.Digest of the known result; "": any reading is news
+	Errors         int           `json:"errors,omitempty"`  // known errors in a row
+	ReasonDigest   string        `json:"said,omitempty"`    // CheckReading.ReasonDigest of the known result; "": it is not reported
+	ReasonAt       time.Time     `json:"saidAt,omitzero"`   // when that was read
+	Interval       time.Duration `json:"interval"`
+	Runtime        string        `json:"runtime,omitempty"` // whose own worker evaluates it; "": any worker
 	// Stay of Of instances stay while the others leave drained runtimes; 0 of 0: all do.
-	Stay int `json:"stay,omitempty"`
-	Of   int `json:"of,omitempty"`
+	Remaining int `json:"stay,omitempty"`
+	Total     int `json:"of,omitempty"`
 	// Incarnation of the version to be checked, and the lowest current one, for a check of kind deniedCommits; 0: there is no current version.
 	Incarnation int64 `json:"incarnation,omitempty"`
 	Since       int64 `json:"since,omitempty"`
@@ -280,14 +280,14 @@ type Evaluation struct {
 	Candidates string `json:"candidates,omitempty"`
 }
 
-// Question returns the evaluation without the known result.
-func (e Evaluation) Question() Evaluation {
-	e.Known, e.Errors, e.Said, e.SaidAt = "", 0, "", time.Time{}
+// WithoutResult returns the evaluation without the known result.
+func (e Evaluation) WithoutResult() Evaluation {
+	e.KnownDigest, e.Errors, e.ReasonDigest, e.ReasonAt = "", 0, "", time.Time{}
 	return e
 }
 
-// Among identifies the candidates of a selection; "" if there are none.
-func (e Evaluation) Among() string {
+// CandidatesDigest identifies the candidates of a selection; "" if there are none.
+func (e Evaluation) CandidatesDigest() string {
 	if e.Candidates == "" {
 		return ""
 	}

@@ -19,21 +19,21 @@ func TestStatusOf(t *testing.T) {
 		exit int
 	}{
 		{"Deleted", StatusDeleted, ExitConverged},
-		{"Orphaned", StatusOrphaned, ExitGoesOn},
-		{"Paused", StatusPaused, ExitPerson},
+		{"Orphaned", StatusOrphaned, ExitWaiting},
+		{"Paused", StatusPaused, ExitNeedsPerson},
 		{"RollbackFailed", StatusFailedRollback, ExitFailed},
-		{"RollingBack", StatusRollingBack, ExitGoesOn},
+		{"RollingBack", StatusRollingBack, ExitWaiting},
 		{"Failed", StatusFailed, ExitFailed},
-		{"Unknown", StatusUnknown, ExitGoesOn},
-		{"Suspended", StatusSuspended, ExitPerson},
-		{"Converging", StatusConverging, ExitGoesOn},
+		{"Unknown", StatusUnknown, ExitWaiting},
+		{"Suspended", StatusSuspended, ExitNeedsPerson},
+		{"Converging", StatusConverging, ExitWaiting},
 		{"Degraded", StatusDegraded, ExitFailed},
-		{"WaitsApproval", StatusManualApproval, ExitPerson},
+		{"WaitsApproval", StatusManualApproval, ExitNeedsPerson},
 		{"Blocked", StatusBlocked, ExitFailed},
-		{"Waits", StatusPreconditions, ExitGoesOn},
+		{"Waits", StatusPreconditions, ExitWaiting},
 		{"RolledBack", StatusRolledBack, ExitFailed},
 		{"Cancelled", StatusCancelled, ExitFailed},
-		{"Progressing", StatusProgressing, ExitGoesOn},
+		{"Progressing", StatusProgressing, ExitWaiting},
 	}
 	set := func(f *Facts, name string) { reflect.ValueOf(f).Elem().FieldByName(name).SetBool(true) }
 	var below Facts
@@ -66,8 +66,8 @@ func TestHealth_D22(t *testing.T) {
 		ill.Paused, ill.WaitsApproval, ill.Blocked, ill.Waits = true, true, true, true
 		require.Equal(t, want, ill.Health())
 	}
-	require.Equal(t, StatusConverging, Facts{WaitsApproval: true, Asks: true}.RollUp([]Facts{{}}).Health(), "its apply waits for a person")
-	require.Equal(t, StatusConverging, Facts{}.RollUp([]Facts{{}, {WaitsApproval: true, Asks: true}}).Health())
+	require.Equal(t, StatusConverging, Facts{WaitsApproval: true, ApplyNeedsApproval: true}.RollUp([]Facts{{}}).Health(), "its apply waits for a person")
+	require.Equal(t, StatusConverging, Facts{}.RollUp([]Facts{{}, {WaitsApproval: true, ApplyNeedsApproval: true}}).Health())
 }
 
 func TestLength(t *testing.T) {
@@ -88,7 +88,7 @@ func TestWorst(t *testing.T) {
 	}
 	require.Len(t, order, len(StatusTable()))
 	require.Equal(t, StatusConverged, Worst())
-	require.Equal(t, StatusRow{Status: "OF_A_NEWER_VERSION", Exit: ExitGoesOn}, Status("OF_A_NEWER_VERSION").Row())
+	require.Equal(t, StatusRow{Status: "OF_A_NEWER_VERSION", Exit: ExitWaiting}, Status("OF_A_NEWER_VERSION").Row())
 }
 
 func ExampleStatusTable() {

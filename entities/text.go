@@ -24,8 +24,8 @@ func OneOf(names []string) string {
 	return "one of " + strings.Join(names, ", ")
 }
 
-// Few lists the first few names, and counts the rest.
-func Few(names []string) string {
+// FirstNames lists the first few names, and counts the rest.
+func FirstNames(names []string) string {
 	const shown = 5
 	if len(names) <= shown {
 		return strings.Join(names, ", ")
@@ -33,8 +33,8 @@ func Few(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:shown], ", "), len(names)-shown)
 }
 
-// Has returns "has" or "have" for a list of names.
-func Has(names []string) string {
+// HasOrHave returns "has" or "have" for a list of names.
+func HasOrHave(names []string) string {
 	if len(names) == 1 {
 		return "has"
 	}
@@ -65,8 +65,8 @@ func Times(n int) string {
 	return fmt.Sprintf("%d times", n)
 }
 
-// Took formats a duration for people, in milliseconds below a second and otherwise in seconds.
-func Took(d time.Duration) string {
+// RoundDuration formats a duration for people, in milliseconds below a second and otherwise in seconds.
+func RoundDuration(d time.Duration) string {
 	if d < time.Second {
 		return d.Round(time.Millisecond).String()
 	}

@@ -15,9 +15,9 @@ func Visible(text string) string { return visible(text, "") }
 // VisibleLines is Visible for text that may have lines and tabs.
 func VisibleLines(text string) string { return visible(text, "\n\t") }
 
-func visible(text, kept string) string {
-	odd := func(r rune) bool { return !unicode.IsPrint(r) && r != '\u00a0' && !strings.ContainsRune(kept, r) }
-	if utf8.ValidString(text) && strings.IndexFunc(text, odd) < 0 {
+func visible(text, allowed string) string {
+	unprintable := func(r rune) bool { return !unicode.IsPrint(r) && r != '\u00a0' && !strings.ContainsRune(allowed, r) }
+	if utf8.ValidString(text) && strings.IndexFunc(text, unprintable) < 0 {
 		return text
 	}
 	var b strings.Builder
@@ -26,7 +26,7 @@ func visible(text, kept string) string {
 		switch {
 		case r == utf8.RuneError && n == 1:
 			fmt.Fprintf(&b, `\x%02x`, text[0])
-		case odd(r):
+		case unprintable(r):
 			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
 		default:
 			b.WriteString(text[:n])

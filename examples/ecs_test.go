@@ -23,7 +23,7 @@ func TestECSApplies(t *testing.T) {
 	server, err := ecsfake.New(ecsfake.Options{Region: "eu-west-1", Speed: 1000})
 	require.NoError(t, err)
 	defer server.Close()
-	accounts := &ecs.Accounts{Every: 10 * time.Millisecond, Configure: func(o *awsecs.Options) {
+	accounts := &ecs.Accounts{PollInterval: 10 * time.Millisecond, Configure: func(o *awsecs.Options) {
 		o.HTTPClient = ecsfake.HTTPClient()
 		o.Credentials = aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
 			return aws.Credentials{AccessKeyID: "AKIAFAKE", SecretAccessKey: "fake"}, nil
@@ -42,7 +42,7 @@ func TestECSApplies(t *testing.T) {
 			require.GreaterOrEqual(t, at, 0)
 			payload.ECS.Objects, err = c.Bundles[at].Objects(payload.ECS.Values)
 			require.NoError(t, err)
-			in := runtimes.Instance{
+			in := runtimes.Request{
 				Owner: runtimes.Owner{Application: "shop", Service: service, ID: entities.Only(def.Name)}, FullVersion: "v1", Payload: &payload,
 			}
 			changes, err := rt.Plan(t.Context(), in)

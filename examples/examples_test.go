@@ -78,9 +78,9 @@ func newSite(t *testing.T) *site {
 	return &site{T: t, Runtime: rt, dir: c.Runtimes[0].Dir, payloads: render(t, c, "pages", "v1")}
 }
 
-func (s *site) at(channel, version string) runtimes.Instance {
+func (s *site) at(channel, version string) runtimes.Request {
 	payload := s.payloads[channel]
-	return runtimes.Instance{Owner: runtimes.Owner{Application: "site", Service: "pages", ID: entities.Only(channel)}, ServiceID: "id-1", FullVersion: version, Payload: &payload}
+	return runtimes.Request{Owner: runtimes.Owner{Application: "site", Service: "pages", ID: entities.Only(channel)}, ServiceID: "id-1", FullVersion: version, Payload: &payload}
 }
 
 func (s *site) apply(channel, version string) string {

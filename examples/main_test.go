@@ -8,6 +8,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	rendering.Here()
+	rendering.InProcess()
 	os.Exit(m.Run())
 }

@@ -68,11 +68,11 @@ func jsonSize(o entities.Object) int {
 // ByUrgency returns a sorted copy: failed and moving objects come first, in the same order within a group. It is for callers that
 // have to omit some objects.
 func ByUrgency(objects []entities.Object) []entities.Object {
-	var groups [calm + 1][]entities.Object
+	var groups [healthy + 1][]entities.Object
 	seen := map[string]bool{}
 	for _, o := range objects {
 		rank := urgency(o)
-		if active := activeVersions(o); rank == calm && !seen[active[0]] {
+		if active := activeVersions(o); rank == healthy && !seen[active[0]] {
 			seen[active[0]] = true
 			rank = representative
 		}
@@ -89,7 +89,7 @@ const (
 	underway  // not ready yet, but as declared
 	representative
 	orphaned
-	calm
+	healthy
 )
 
 func urgency(o entities.Object) int {
@@ -107,7 +107,7 @@ func urgency(o entities.Object) int {
 	case len(activeVersions(o)) != 1 || drifted(o):
 		return ambiguous
 	}
-	return calm
+	return healthy
 }
 
 func activeVersions(o entities.Object) (active []string) {
@@ -136,8 +136,8 @@ func trim(o entities.Object) entities.Object {
 
 	foreign := o.Foreign
 	o.Foreign = nil
-	for _, what := range foreign[:min(len(foreign), MaxForeign)] {
-		o.Foreign = append(o.Foreign, Clip(what, maxEvent))
+	for _, field := range foreign[:min(len(foreign), MaxForeign)] {
+		o.Foreign = append(o.Foreign, Clip(field, maxEvent))
 	}
 
 	links := o.Links

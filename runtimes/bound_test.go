@@ -22,7 +22,7 @@ func running(name, version string) entities.Object {
 	}
 }
 
-func TestBoundKeepsWhatIsSmall(t *testing.T) {
+func TestBoundKeepsSmallObjects(t *testing.T) {
 	objects := []entities.Object{running("b", "v1"), running("a", "v1")}
 	objects[0].Links = []entities.Link{{Type: "DETAIL", URL: "http://x", Name: "page"}}
 	objects[0].Events = []entities.Event{{Timestamp: time.Unix(1, 0), Message: "started"}}
@@ -85,7 +85,7 @@ func TestBoundOrder(t *testing.T) {
 }
 
 // Over the bound: what is kept is small and valid, and is stable only when everything is.
-func TestBoundNeverHidesTrouble_C5_H8(t *testing.T) {
+func TestBoundNeverHidesFailures_C5_H8(t *testing.T) {
 	version := rapid.Custom(func(t *rapid.T) entities.ObjectVersion {
 		return entities.ObjectVersion{
 			Version: rapid.SampledFrom([]string{"v1", "v1", "v1", "v2", "", strings.Repeat("<", 400)}).Draw(t, "version"),

@@ -12,9 +12,9 @@ type Fence struct {
 	FullVersion  string `json:"fullVersion,omitempty"` // for people; both are empty when the instance is removed
 }
 
-// Stops reports whether the recorded fence refuses the next one: it is later, or the same position belongs to another target. Fences
+// Rejects reports whether the recorded fence refuses the next one: it is later, or the same position belongs to another target. Fences
 // of different installations have no order.
-func (f Fence) Stops(next Fence) bool {
+func (f Fence) Rejects(next Fence) bool {
 	switch {
 	case f.Installation != next.Installation:
 		return false
@@ -34,15 +34,15 @@ type FencedError struct {
 
 // Error names the recorded fence, and why it has precedence.
 func (e *FencedError) Error() string {
-	what := e.By.FullVersion
-	if what == "" {
-		what = "its removal"
+	recorded := e.By.FullVersion
+	if recorded == "" {
+		recorded = "its removal"
 	}
 	switch {
 	case e.By.Epoch != e.Refused.Epoch:
-		return fmt.Sprintf("refused: %s is newer, from the moved installation (epoch %d; here it is %d)", what, e.By.Epoch, e.Refused.Epoch)
+		return fmt.Sprintf("refused: %s is newer, from the moved installation (epoch %d; here it is %d)", recorded, e.By.Epoch, e.Refused.Epoch)
 	case e.By.Sequence != e.Refused.Sequence:
-		return fmt.Sprintf("refused: %s is newer (%d), from a run that is unknown here (%d)", what, e.By.Sequence, e.Refused.Sequence)
+		return fmt.Sprintf("refused: %s is newer (%d), from a run that is unknown here (%d)", recorded, e.By.Sequence, e.Refused.Sequence)
 	}
-	return fmt.Sprintf("refused: %s has the same sequence (%d), from a run that is unknown here", what, e.By.Sequence)
+	return fmt.Sprintf("refused: %s has the same sequence (%d), from a run that is unknown here", recorded, e.By.Sequence)
 }

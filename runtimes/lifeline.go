@@ -6,23 +6,23 @@ import (
 	"time"
 )
 
-// ErrCutOff is the cause of a context that ends because another worker may soon do the same work: running work must end within
-// CutGrace.
-var ErrCutOff = errors.New("disconnected from the server, which reassigns this attempt to another worker")
+// ErrDisconnected is the cause of a context that ends because another worker may soon do the same work: running work must end within
+// DisconnectGrace.
+var ErrDisconnected = errors.New("disconnected from the server, which reassigns this attempt to another worker")
 
-// ErrAsked is the cause of a context that ends because a person or a newer release requests it: running work may take its time to
+// ErrStopRequested is the cause of a context that ends because a person or a newer release requests it: running work may take its time to
 // end, at most until its timeout, unless its lifeline is over earlier.
-var ErrAsked = errors.New("stop requested")
+var ErrStopRequested = errors.New("stop requested")
 
-// CutGrace is how long work may take to end after a cut, including SIGKILL.
-const CutGrace = time.Second
+// DisconnectGrace is how long work may take to end after a cut, including SIGKILL.
+const DisconnectGrace = time.Second
 
 // Lifeline is the time until which no other worker can own the work of a context. It advances as long as the server receives
 // heartbeats of the worker. A frozen worker cannot end its own work at that time. For terminated work it is over at once.
 type Lifeline func() time.Time
 
-// Over reports whether the time of a lifeline has passed; a nil lifeline is never over.
-func (l Lifeline) Over() bool { return l != nil && !time.Now().Before(l()) }
+// Expired reports whether the time of a lifeline has passed; a nil lifeline is never over.
+func (l Lifeline) Expired() bool { return l != nil && !time.Now().Before(l()) }
 
 type lifelineKey struct{}
 

@@ -8,9 +8,9 @@ import (
 // Progress is the status of a long call, for people who wait for it. It may be lost without harm. A nil Progress ignores all
 // updates.
 type Progress struct {
-	mu    sync.Mutex
-	place string
-	tail  func(limit int) string
+	mu       sync.Mutex
+	location string
+	tail     func(limit int) string
 }
 
 type progressKey struct{}
@@ -27,19 +27,19 @@ func ProgressOf(ctx context.Context) *Progress {
 	return p
 }
 
-// At records where a command runs, unless it is this machine: "Job shop/converge-web-1".
-func (p *Progress) At(place string) {
+// SetLocation records where a command runs, unless it is this machine: "Job shop/converge-web-1".
+func (p *Progress) SetLocation(location string) {
 	if p == nil {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.place = place
+	p.location = location
 }
 
-// Prints sets the function that reads the current end of a command's output, without secrets: at most limit bytes, of valid UTF-8.
+// SetOutput sets the function that reads the current end of a command's output, without secrets: at most limit bytes, of valid UTF-8.
 // It may be called at any time, also after the command's end.
-func (p *Progress) Prints(tail func(limit int) string) {
+func (p *Progress) SetOutput(tail func(limit int) string) {
 	if p == nil {
 		return
 	}
@@ -48,12 +48,12 @@ func (p *Progress) Prints(tail func(limit int) string) {
 	p.tail = tail
 }
 
-// Said is where the command runs, and the current end of its output; both may be empty.
-func (p *Progress) Said(limit int) (place, tail string) {
+// Snapshot is where the command runs, and the current end of its output; both may be empty.
+func (p *Progress) Snapshot(limit int) (location, tail string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.tail != nil {
 		tail = p.tail(limit)
 	}
-	return p.place, tail
+	return p.location, tail
 }

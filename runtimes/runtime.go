@@ -25,8 +25,8 @@ func (o Owner) Key() string { return o.Application + "/" + o.Service + "/" + o.I
 // String is the owner in a form for people: "shop/web in prod".
 func (o Owner) String() string { return o.Application + "/" + o.Service + " in " + o.ID.String() }
 
-// Instance is the instance of a call, with a version.
-type Instance struct {
+// Request is the instance of a call, with a version.
+type Request struct {
 	Owner
 	ServiceID string
 	// FullVersion is the version to apply, or to observe. It is empty before the first apply.
@@ -37,7 +37,7 @@ type Instance struct {
 	Key string
 	// Try identifies one attempt at an apply. When a worker is lost, the next worker repeats the attempt with the same Try. It is
 	// empty if attempts are not counted.
-	Try string
+	AttemptID string
 	// Attempt is 1 for the first apply of a target, and for the first one after a person retried it. Automatic retries increase it.
 	// It is 0 if attempts are not counted.
 	Attempt int
@@ -58,14 +58,14 @@ type Runtime interface {
 	// Observe reports the current state, without changing it. An absent object is an object without versions, or no object at all;
 	// it is not an error. An error means that the state is unknown: *entities.ReadingError carries the code that `status` shows (any
 	// other error counts as "fetch-failed"). Observe returns when ctx ends.
-	Observe(ctx context.Context, in Instance) ([]entities.Object, error)
+	Observe(ctx context.Context, in Request) ([]entities.Object, error)
 
 	// Apply changes the instance to in.FullVersion and in.Payload. It may return before the objects are stable. It is idempotent:
 	// after a crash the same Key is applied again, and an apply of the current state changes nothing, unless it is a Restart. An
 	// error wrapped by Permanent is not retried. Neither is a *FencedError: a later target was written. All other errors are
 	// retried. An error wrapped by Unready is no attempt, and the progress deadline begins with the next one. When ctx ends, Apply
 	// leaves no process of its own running.
-	Apply(ctx context.Context, in Instance) (Output, error)
+	Apply(ctx context.Context, in Request) (Output, error)
 }
 
 // Output is the output of a command, limited and with secrets redacted, for `converge logs`.
@@ -77,7 +77,7 @@ type Output struct {
 	Started  time.Time     `json:"started,omitzero"`
 	Duration time.Duration `json:"duration,omitempty"`
 	TimedOut bool          `json:"timedOut,omitempty"` // it was ended at its timeout: there is no exit code
-	Place    string        `json:"place,omitempty"`    // where it ran, for people, unless that was the worker's machine
+	Location string        `json:"place,omitempty"`    // where it ran, for people, unless that was the worker's machine
 	Remark   string        `json:"remark,omitempty"`   // a note about the output, one line
 }
 
@@ -87,7 +87,7 @@ func (o Output) Log() string { return o.Stderr + o.Remark }
 // Logger is a runtime whose observations have output worth keeping (C3: stderr is kept for debugging).
 type Logger interface {
 	// ObserveOutput is Observe that also returns the output, also with an error.
-	ObserveOutput(ctx context.Context, in Instance) ([]entities.Object, Output, error)
+	ObserveOutput(ctx context.Context, in Request) ([]entities.Object, Output, error)
 }
 
 // permanentError marks a failure for which a retry does not help.
@@ -138,7 +138,7 @@ type Mirror interface {
 type Planner interface {
 	// Plan computes the changes that Apply of the same instance would make, and changes nothing. It omits unchanged objects. An
 	// error means that the changes are unknown.
-	Plan(ctx context.Context, in Instance) ([]Change, error)
+	Plan(ctx context.Context, in Request) ([]Change, error)
 }
 
 // RemovalPlanner is a Remover that can compute the effects of a removal.
@@ -146,7 +146,7 @@ type RemovalPlanner interface {
 	// PlanRemoval lists the objects that Remove of the same instance would delete (ActionRemove), in that order, and the objects of
 	// the instance that would stay (ActionKeep, with the reason as Message). It changes nothing. An error means that the effects are
 	// unknown, or that Remove would be refused.
-	PlanRemoval(ctx context.Context, in Instance) ([]Change, error)
+	PlanRemoval(ctx context.Context, in Request) ([]Change, error)
 }
 
 // Capturer is a runtime that can report the capabilities that charts see of its cluster.
@@ -197,7 +197,7 @@ type Remover interface {
 	// idempotent: missing objects are no error. in holds the last applied target. Without a payload there was no apply, and there is
 	// nothing to do. An error means that objects may still exist; one wrapped by Permanent is not retried. Remove returns when ctx
 	// ends.
-	Remove(ctx context.Context, in Instance) error
+	Remove(ctx context.Context, in Request) error
 }
 
 // The codes of a failed reading (entities.ReadingError). They are part of a reading's digest and of the output of `status`, so they

@@ -28,7 +28,7 @@ func (w *world) say(greeting string) string {
 	w.T.Helper()
 	var answer protocol.ReleaseAnswer
 	require.NoError(w.T, w.Update(w.ID("web"), protocol.Release, protocol.ReleaseRequest{
-		Act: protocol.Act{By: "test"}, Aspect: "words", Parameters: map[string]any{"greeting": greeting},
+		RequestMeta: protocol.RequestMeta{By: "test"}, Aspect: "words", Parameters: map[string]any{"greeting": greeting},
 	}, &answer))
 	return answer.Version
 }
@@ -264,7 +264,7 @@ func TestValuesPassAVersion_B5_D23_A22(t *testing.T) {
 	bye := w.say("bye")
 	w.awaitSaid("v2 continues afterwards: " + bye + " enters between two of its steps")
 	w.awaitInstances("a CONVERGED " + words("v2", "bye") + ", b CONVERGED v1, c CONVERGED v1")
-	require.ErrorContains(t, w.Update(w.ID("web"), protocol.Cancel, protocol.CancelRequest{Act: protocol.Act{By: "test"}, Version: "v2"}, nil), bye+" passes it")
+	require.ErrorContains(t, w.Update(w.ID("web"), protocol.Cancel, protocol.CancelRequest{RequestMeta: protocol.RequestMeta{By: "test"}, Version: "v2"}, nil), bye+" passes it")
 
 	w.inFleet("c").Break(words("v2", "bye"), "no memory")
 	w.Write(atOnce) // what is left of each is one step

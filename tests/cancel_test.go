@@ -32,7 +32,7 @@ func TestConfigurationReachesChannelThatKeepsItsVersion_B9_I2_I4(t *testing.T) {
 	w.Act("web", protocol.Resume, `{"channel":"production","by":"bob"}`)
 	s := w.Await("web", "staging CONVERGED v2-i2, production CONVERGED v1-i2")
 	require.Equal(t, "v2-i2 converged in staging, v1-i2 converged in production", s.Headline)
-	require.Equal(t, map[string]string{"production": "v1-i2"}, s.Releases[0].Keeps)
+	require.Equal(t, map[string]string{"production": "v1-i2"}, s.Releases[0].KeptVersions)
 
 	greeting(w, "hey")
 	w.Await("web", "staging CONVERGED v2-i3, production CONVERGED v1-i3")
@@ -43,7 +43,7 @@ func TestConfigurationReachesChannelThatKeepsItsVersion_B9_I2_I4(t *testing.T) {
 	w.Act("web", protocol.Resume, `{"channel":"production","by":"bob"}`)
 	s = w.Await("web", "staging CONVERGED v2-i4, production CONVERGED v1-i3")
 	lacks := "configuration 4 was not deployed here, because v2-i4 was cancelled: by bob: too loud"
-	require.Equal(t, lacks, s.Channels[1].Lacks)
+	require.Equal(t, lacks, s.Channels[1].MissingConfig)
 	require.Contains(t, s.Notes, "production: "+lacks)
 	require.Equal(t, "v2-i4 converged in staging, v1-i3 converged in production; in production "+lacks, s.Headline)
 	require.Equal(t, []string{"v1", "v1-i2", "v1-i3"}, versions(w, "production"))

@@ -172,13 +172,13 @@ func TestCapturedSecretReachesWhoNeedsIt_E2_G5(t *testing.T) {
 
 	first := b.key // it is captured at the first boot, and again when somebody asks
 	b.makes(rand.Text())
-	b.ask(1, protocol.PlanAsked{Whole: true})
+	b.ask(1, protocol.PlanTask{Whole: true})
 	b.awaitPlan("i1", func(_ map[string]protocol.PlanNodeStatus, s protocol.PlanStatus) bool {
 		return s.Over && strings.Count(b.wrote("log"), "register\n") == 2
 	})
 	require.Equal(t, 1, b.captured())
 	require.Equal(t, first, b.wrote("register"))
-	b.ask(1, protocol.PlanAsked{Whole: true, Recapture: []string{"prowlarr"}})
+	b.ask(1, protocol.PlanTask{Whole: true, Recapture: []string{"prowlarr"}})
 	b.awaitPlan("i1", func(_ map[string]protocol.PlanNodeStatus, s protocol.PlanStatus) bool {
 		return s.Over && strings.Count(b.wrote("log"), "register\n") == 3
 	})

@@ -88,7 +88,7 @@ func TestNotificationHasCommits_A20(t *testing.T) {
 	}
 	heard := func(channel, version string) string {
 		for e := range events {
-			if e.Line.Channel == channel && strings.HasPrefix(e.Line.Version, version) {
+			if e.Entry.Channel == channel && strings.HasPrefix(e.Entry.Version, version) {
 				var subjects []string
 				for _, i := range e.Commits.Commits {
 					for _, c := range i.Commits {

@@ -78,7 +78,7 @@ func TestVersionInTheFile(t *testing.T) {
 	w.Write(stage.TwoChannels + stage.Web + "version: v7\n")
 	w.Publish()
 	w.Await("web", "staging CONVERGED v7, production CONVERGED v7")
-	err := w.Update(w.ID("web"), protocol.Release, protocol.ReleaseRequest{Act: protocol.Act{By: "test"}, Version: "v8"}, nil)
+	err := w.Update(w.ID("web"), protocol.Release, protocol.ReleaseRequest{RequestMeta: protocol.RequestMeta{By: "test"}, Version: "v8"}, nil)
 	require.ErrorContains(t, err, "is set to v7 in converge.yaml:")
 	w.Write(stage.TwoChannels + stage.Web + "version: v8\n")
 	w.Publish()
@@ -94,7 +94,7 @@ func TestKnownVersionMeansTheSameBytes(t *testing.T) {
 	release := func(version, greeting string) error {
 		var answer protocol.ReleaseAnswer
 		return w.Update(w.ID("web"), protocol.Release, protocol.ReleaseRequest{
-			Act: protocol.Act{By: "test"}, Version: version, Parameters: map[string]any{"greeting": greeting},
+			RequestMeta: protocol.RequestMeta{By: "test"}, Version: version, Parameters: map[string]any{"greeting": greeting},
 		}, &answer)
 	}
 	require.NoError(t, release("v1", "one"))
@@ -104,7 +104,7 @@ func TestKnownVersionMeansTheSameBytes(t *testing.T) {
 	require.ErrorContains(t, release("v1", "other"), "v1 already exists with other parameters")
 	require.ErrorContains(t, release("v3-i9", "x"), "marks the release of a configuration change")
 	require.ErrorContains(t, w.Update(w.ID("web"), protocol.Release, protocol.ReleaseRequest{
-		Act: protocol.Act{By: "test"}, Version: "v4", Parameters: map[string]any{"greting": "x"},
+		RequestMeta: protocol.RequestMeta{By: "test"}, Version: "v4", Parameters: map[string]any{"greting": "x"},
 	}, nil), `no parameter "greting"; expected one of greeting`)
 	require.NoError(t, release("v1", "one"))
 	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")

@@ -34,7 +34,7 @@ func TestFixSupersedesFailure_B10(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.RunWeb()
-	w.Fake.At(w.App, "web", "staging").FailAppliesForGood(1, "no such image")
+	w.Fake.At(w.App, "web", "staging").FailAppliesPermanently(1, "no such image")
 	w.Release("web", "v2")
 	s := w.Await("web", "staging ROLLED_BACK v1, production BLOCKED v1")
 	require.Contains(t, s.Channels[0].Reasons[0].Text, "no such image")
@@ -68,7 +68,7 @@ func TestDriftIsRepairedBetweenTheServersReadings_A12_F9(t *testing.T) {
 		d, err := w.Client.DescribeWorkflowExecution(t.Context(), w.ID("web"), "")
 		require.NoError(t, err)
 		for _, a := range d.PendingActivities {
-			if next := a.GetNextAttemptScheduleTime(); next != nil && time.Until(next.AsTime()) > protocol.SafetyInterval/2 {
+			if next := a.GetNextAttemptScheduleTime(); next != nil && time.Until(next.AsTime()) > protocol.ServerPollInterval/2 {
 				return true, ""
 			}
 		}

@@ -166,7 +166,7 @@ func TestDocsStatusTable(t *testing.T) {
 	want := "| status | when | ends by | wait |\n| --- | --- | --- | --- |\n"
 	for _, row := range entities.StatusTable() {
 		exit := strconv.Itoa(row.Exit)
-		if row.Exit == entities.ExitGoesOn {
+		if row.Exit == entities.ExitWaiting {
 			exit = "–"
 		}
 		want += fmt.Sprintf("| `%s` | %s | %s | %s |\n", row.Status, row.When, orDash(row.EndsBy), exit)
@@ -230,7 +230,7 @@ func TestDocsProtocol(t *testing.T) {
 // ownFields lists the JSON fields that a struct has beside those of an act and of embedded structs.
 func ownFields(v any) []string {
 	var names []string
-	if _, act := v.(protocol.Act); act {
+	if _, act := v.(protocol.RequestMeta); act {
 		return nil
 	}
 	for f := range typeFields(reflect.TypeOf(v)) {

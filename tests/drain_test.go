@@ -28,14 +28,14 @@ func newDrained(t *testing.T, runtime string) *drained {
 func (d *drained) start() {
 	d.T.Helper()
 	_, err := d.Client.ExecuteWorkflow(d.T.Context(), client.StartWorkflowOptions{ID: protocol.RuntimeID(d.runtime), TaskQueue: protocol.TaskQueue},
-		protocol.RuntimeWorkflow, protocol.RuntimeInput{Runtime: d.runtime, Beginning: protocol.Beginning{Adopt: true}})
+		protocol.RuntimeWorkflow, protocol.RuntimeInput{Runtime: d.runtime, StartMode: protocol.StartMode{Adopt: true}})
 	require.NoError(d.T, err)
 }
 
 func (d *drained) act(verb string, force bool) (string, error) {
 	d.T.Helper()
 	var answer protocol.Answer
-	err := d.Update(protocol.RuntimeID(d.runtime), verb, protocol.DrainRequest{Act: protocol.Act{By: "carol", Reason: "new nodes"}, Force: force}, &answer)
+	err := d.Update(protocol.RuntimeID(d.runtime), verb, protocol.DrainRequest{RequestMeta: protocol.RequestMeta{By: "carol", Reason: "new nodes"}, Force: force}, &answer)
 	return answer.Message, err
 }
 
@@ -53,8 +53,8 @@ func (d *drained) awaitRuntime(what string, cond func(protocol.RuntimeStatus) bo
 		}
 		have := "nothing"
 		if s.Pause != nil && s.Pause.Drain != nil {
-			for _, turn := range s.Pause.Drain.Turns {
-				have += "; " + turn.Service + " waits " + turn.Waits
+			for _, turn := range s.Pause.Drain.Permits {
+				have += "; " + turn.Service + " waits " + turn.WaitsFor
 			}
 		}
 		return cond(s), what + ": " + have
@@ -71,7 +71,7 @@ func (d *drained) awaitReason(service, want string) {
 	})
 }
 
-func (d *drained) at(service string) *fake.Instance {
+func (d *drained) at(service string) *fake.ScriptedInstance {
 	return d.Fake.At(d.App, service, "production/"+d.runtime)
 }
 
@@ -129,11 +129,11 @@ custom: {}
 	text, err = d.act(protocol.Drain, false)
 	require.NoError(t, err)
 	require.Contains(t, text, "is already drained by carol")
-	require.ErrorContains(t, d.Update(protocol.RuntimeID(d.runtime), protocol.Resume, protocol.Act{By: "carol"}, &protocol.Answer{}), "turnup")
+	require.ErrorContains(t, d.Update(protocol.RuntimeID(d.runtime), protocol.Resume, protocol.RequestMeta{By: "carol"}, &protocol.Answer{}), "turnup")
 
 	d.Release("web", "v2")
 	d.AwaitThat("web", "v2 elsewhere", func(s protocol.Status) bool {
-		return s.Channels[0].Status == "CONVERGED" && s.Channels[0].Fleet.Version == "v2" && s.Channels[0].Fleet.At == 1
+		return s.Channels[0].Status == "CONVERGED" && s.Channels[0].Fleet.Version == "v2" && s.Channels[0].Fleet.AtVersion == 1
 	})
 	d.awaitReason("web", by+"removed until: converge turnup "+d.runtime)
 	require.Empty(t, d.at("web").Version())

@@ -56,7 +56,7 @@ func (w *world) awaitInstances(want string) protocol.Status {
 }
 
 // inFleet is the instance on a runtime.
-func (w *world) inFleet(runtime string) *fake.Instance {
+func (w *world) inFleet(runtime string) *fake.ScriptedInstance {
 	return w.Fake.At(w.App, "web", "production/"+w.App+"-"+runtime)
 }
 
@@ -94,15 +94,15 @@ func TestFleetOfRuntimes_A7_A16_A24(t *testing.T) {
 	w.Publish()
 	await("eu-2 PAUSED v1, eu-3 CONVERGING v2, eu-4 CONVERGED") // to which nothing was released yet
 	require.Empty(t, at("eu-1").Version(), "taken down")
-	at("eu-3").FailAppliesForGood(9, "image not found") // of whichever version it is asked for next
+	at("eu-3").FailAppliesPermanently(9, "image not found") // of whichever version it is asked for next
 	release()
 	s := w.AwaitThat("web", "one paused, one failed, one converged", func(s protocol.Status) bool {
 		now := instancesOf(w, s)
 		return strings.HasPrefix(now, "eu-2 PAUSED v1, eu-3 FAILED v2") && strings.HasSuffix(now, "eu-4 CONVERGED v2-i2")
 	})
-	require.Equal(t, &protocol.FleetStatus{Instances: 3, Version: "v2", At: 1, ByStatus: map[string]int{"FAILED": 1, "PAUSED": 1}}, s.Channels[0].Fleet)
+	require.Equal(t, &protocol.FleetStatus{Instances: 3, Version: "v2", AtVersion: 1, ByStatus: map[string]int{"FAILED": 1, "PAUSED": 1}}, s.Channels[0].Fleet)
 	require.Equal(t, "v2-i2", at("eu-4").Version())
-	at("eu-3").FailAppliesForGood(0, "")
+	at("eu-3").FailAppliesPermanently(0, "")
 	w.pauseRuntime("eu-2", nil)
 	w.Release("web", "v3")
 	await("eu-2 CONVERGED v3, eu-3 CONVERGED v3, eu-4 CONVERGED v3")

@@ -21,7 +21,7 @@ var twoServices = strings.Replace(stage.TwoChannels, "{releaseChannel: staging}}
 func jointly(w *stage.World, id string, services map[string]protocol.ServiceVersion) (answer protocol.JointAnswer, err error) {
 	w.T.Helper()
 	err = w.Update(protocol.ApplicationID(w.App), protocol.Release, protocol.JointRequest{
-		Act: protocol.Act{By: "alice"}, ID: id, Services: services,
+		RequestMeta: protocol.RequestMeta{By: "alice"}, ID: id, Services: services,
 	}, &answer)
 	return answer, err
 }
@@ -82,7 +82,7 @@ func TestJointReleaseIsOne_B8(t *testing.T) {
 
 	answer, err = jointly(w.World, "", versionsOf(map[string]string{"web": "v2", "api": "w2"}))
 	require.NoError(t, err)
-	byID := protocol.VersionRequest{Act: protocol.Act{By: "bob"}, Version: "@" + answer.ID}
+	byID := protocol.VersionRequest{RequestMeta: protocol.RequestMeta{By: "bob"}, Version: "@" + answer.ID}
 	var said protocol.Answer
 	w.Await("web", "staging CONVERGED v2, production WAITING_MANUAL_APPROVAL v1")
 	require.NoError(t, w.Update(w.ID("web"), protocol.Cancel, byID, &said))
@@ -90,7 +90,7 @@ func TestJointReleaseIsOne_B8(t *testing.T) {
 	w.Await("api", "staging CONVERGED w2, production WAITING_MANUAL_APPROVAL w1")
 	require.NoError(t, w.Update(w.ID("api"), protocol.Rollback, byID, &said))
 	require.Contains(t, said.Message, "w2 is rolled back in staging to w1")
-	require.ErrorContains(t, w.Update(w.ID("api"), protocol.Cancel, protocol.VersionRequest{Act: byID.Act, Version: "@winter"}, &said), "has no release winter")
+	require.ErrorContains(t, w.Update(w.ID("api"), protocol.Cancel, protocol.VersionRequest{RequestMeta: byID.RequestMeta, Version: "@winter"}, &said), "has no release winter")
 }
 
 // One service that refuses its part has all of it refused: no release anywhere, no meaning of a version, no promise. The answer
@@ -118,7 +118,7 @@ func TestJointReleaseIsRefusedWhole_B8(t *testing.T) {
 	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) { // a promise ends a moment after the answer
 		var answer protocol.ReleaseAnswer
 		err := w.Update(w.ID("web"), protocol.Release, protocol.ReleaseRequest{
-			Act: protocol.Act{By: "test"}, Version: "v1", Parameters: map[string]any{"greeting": "moin"},
+			RequestMeta: protocol.RequestMeta{By: "test"}, Version: "v1", Parameters: map[string]any{"greeting": "moin"},
 		}, &answer)
 		if err == nil {
 			return true, ""
@@ -141,7 +141,7 @@ func TestJointReleasesKeepOneOrder_B8(t *testing.T) {
 	for n := range many {
 		last = fmt.Sprint("v", n)
 		payload := protocol.JointRequest{
-			Act: protocol.Act{By: "ci"}, ID: "joint-" + last, Services: versionsOf(map[string]string{"web": last, "api": last}),
+			RequestMeta: protocol.RequestMeta{By: "ci"}, ID: "joint-" + last, Services: versionsOf(map[string]string{"web": last, "api": last}),
 		}
 		require.NoError(t, w.Client.SignalWorkflow(t.Context(), protocol.ApplicationID(w.App), "", protocol.Release, payload))
 	}
@@ -183,7 +183,7 @@ func TestJointReleaseOfServicesThatAreDownOrPaused_B8(t *testing.T) {
 
 	var said protocol.Answer
 	require.NoError(t, w.Update(protocol.ApplicationID(w.App), protocol.Unmanage, protocol.ManageRequest{
-		Act: protocol.Act{By: "bob", Reason: "moving"}, Service: "api",
+		RequestMeta: protocol.RequestMeta{By: "bob", Reason: "moving"}, Service: "api",
 	}, &said))
 	_, err = jointly(w.World, "", versionsOf(map[string]string{"web": "v3", "api": "w3"}))
 	require.ErrorContains(t, err, w.App+"/api is unmanaged by bob: moving")

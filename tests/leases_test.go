@@ -25,7 +25,7 @@ func holder(ctx workflow.Context, runtime string, leases, limit int) error {
 	for n := range leases {
 		lease := fmt.Sprintf("%s/%d", id, n)
 		if err := workflow.SignalExternalWorkflow(ctx, protocol.RuntimeID(runtime), "", protocol.SignalLease, entities.LeaseRequest{
-			ID: lease, Holder: id, What: lease, Limit: limit, Timeout: time.Hour,
+			ID: lease, Holder: id, Description: lease, Limit: limit, Timeout: time.Hour,
 		}).Get(ctx, nil); err != nil {
 			return err
 		}

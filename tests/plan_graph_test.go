@@ -35,7 +35,7 @@ func TestPublishedPlanIsShown_E16(t *testing.T) {
 	require.Len(t, incarnations, 1)
 	inc, err := opened.Incarnation(t.Context(), incarnations[0].Name())
 	require.NoError(t, err)
-	runs := inc.Work("live").Runs()
+	runs := inc.Work("live").AllCommands()
 	require.Len(t, runs, 7)
 	for _, run := range runs {
 		_, err := opened.Extension(t.Context(), run.Definition)

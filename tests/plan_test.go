@@ -127,8 +127,8 @@ func TestPlanOfARelease(t *testing.T) {
 	require.True(t, plan.Empty())
 	require.True(t, plan.Services[0].Known)
 
-	w.Fake.At(w.App, "web", "staging").SayPlan(nil, runtimes.Change{Action: runtimes.ActionRefuse, Type: "Service", Name: "web", Conflicts: []string{"port 80 is owned by kubectl"}})
-	w.Fake.At(w.App, "web", "production").SayPlan(errors.New("the cluster is unavailable"))
+	w.Fake.At(w.App, "web", "staging").SetPlan(nil, runtimes.Change{Action: runtimes.ActionRefuse, Type: "Service", Name: "web", Conflicts: []string{"port 80 is owned by kubectl"}})
+	w.Fake.At(w.App, "web", "production").SetPlan(errors.New("the cluster is unavailable"))
 	plan, err = w.planRelease(preview.Release{Version: "v2"})
 	require.NoError(t, err)
 	require.Equal(t, 1, plan.Totals.Conflicts)
@@ -149,7 +149,7 @@ func TestPlanIsRefusedAsAReleaseIs(t *testing.T) {
 		{Version: "v1", Parameters: map[string]any{"greeting": "x"}},
 	} {
 		err := w.Update(w.ID("web"), protocol.Release, protocol.ReleaseRequest{
-			Act: protocol.Act{By: "test"}, Version: r.Version, Parameters: r.Parameters, ChannelParameters: r.ChannelParameters,
+			RequestMeta: protocol.RequestMeta{By: "test"}, Version: r.Version, Parameters: r.Parameters, ChannelParameters: r.ChannelParameters,
 		}, nil)
 		require.Error(t, err)
 		_, planned := w.planRelease(r)

@@ -101,7 +101,7 @@ func (h *household) awaitLog(line string) {
 }
 
 // ask has somebody run the plan of an incarnation once more.
-func (h *household) ask(incarnation int64, asked protocol.PlanAsked) {
+func (h *household) ask(incarnation int64, asked protocol.PlanTask) {
 	h.T.Helper()
 	ref := protocol.PlanOfIncarnation(h.App, "production", incarnation)
 	asked.Incarnation = incarnation
@@ -194,7 +194,7 @@ func TestCommandThatIsTriedAgainHoldsNobody_E8_E10(t *testing.T) {
 func TestFailedDeployIsContained_E10_E11(t *testing.T) {
 	t.Parallel()
 	h := newHousehold(newWorld(t))
-	h.Fake.At(h.App, "sonarr", "production").FailAppliesForGood(1, "no such image")
+	h.Fake.At(h.App, "sonarr", "production").FailAppliesPermanently(1, "no such image")
 	h.configure("one", "")
 	nodes := h.awaitPlan("i1", over)
 	require.Equal(t, map[string]string{
@@ -235,7 +235,7 @@ func TestFailedServiceKeepsItsRoute_E3_E11(t *testing.T) {
 				h.Publish()
 			}
 			sonarr := h.Fake.At(h.App, "sonarr", "production")
-			sonarr.FailAppliesForGood(1, "no such image")
+			sonarr.FailAppliesPermanently(1, "no such image")
 			configure("one")
 			require.Equal(t, "failed", states(h.awaitPlan("i1", over))["DEPLOY sonarr"])
 			require.Equal(t, []string{"prowlarr in one"}, h.given())
@@ -247,7 +247,7 @@ func TestFailedServiceKeepsItsRoute_E3_E11(t *testing.T) {
 			}
 			require.Equal(t, []string{"prowlarr in two", "sonarr in two"}, h.given())
 
-			sonarr.FailAppliesForGood(1, "no such image")
+			sonarr.FailAppliesPermanently(1, "no such image")
 			configure("three")
 			got := states(h.awaitPlan("i3", over))
 			require.Equal(t, "failed", got["DEPLOY sonarr"])
@@ -273,7 +273,7 @@ func TestChangeThatIsTakenBackIsUndone_E7_E11(t *testing.T) {
 	h := newHousehold(newWorld(t))
 	h.configure("one", "")
 	require.NotContains(t, states(h.awaitPlan("i1", over)), "failed")
-	h.Fake.At(h.App, "sonarr", "production").FailAppliesForGood(1, "no such image")
+	h.Fake.At(h.App, "sonarr", "production").FailAppliesPermanently(1, "no such image")
 	h.configure("two", "")
 	require.Equal(t, "failed", states(h.awaitPlan("i2", over))["DEPLOY sonarr"])
 	require.Equal(t, []string{"prowlarr in two", "sonarr in one"}, h.given())
@@ -311,7 +311,7 @@ func TestUnmanagedServiceHoldsNobody_E8(t *testing.T) {
 	h.configure("one", ", maxParallelism: 1")
 	require.NotContains(t, states(h.awaitPlan("i1", over)), "failed")
 	var answer protocol.Answer
-	require.NoError(t, h.Update(protocol.ApplicationID(h.App), protocol.Unmanage, protocol.ManageRequest{Act: protocol.Act{By: "bob", Reason: "broken"}, Service: "prowlarr"}, &answer))
+	require.NoError(t, h.Update(protocol.ApplicationID(h.App), protocol.Unmanage, protocol.ManageRequest{RequestMeta: protocol.RequestMeta{By: "bob", Reason: "broken"}, Service: "prowlarr"}, &answer))
 	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {
 		d, err := h.Client.DescribeWorkflowExecution(t.Context(), h.ID("prowlarr"), "")
 		require.NoError(t, err)
@@ -323,7 +323,7 @@ func TestUnmanagedServiceHoldsNobody_E8(t *testing.T) {
 		return n["DEPLOY prowlarr"].State == "held" && n["DEPLOY traefik"].State == "done" && n["DEPLOY jellyfin"].State == "done" && n["RECONCILE sonarr"].State == "done"
 	})
 	require.Contains(t, nodes["DEPLOY prowlarr"].Text, "it is not managed")
-	require.NoError(t, h.Update(protocol.ApplicationID(h.App), protocol.Manage, protocol.ManageRequest{Act: protocol.Act{By: "bob"}, Service: "prowlarr"}, &answer))
+	require.NoError(t, h.Update(protocol.ApplicationID(h.App), protocol.Manage, protocol.ManageRequest{RequestMeta: protocol.RequestMeta{By: "bob"}, Service: "prowlarr"}, &answer))
 	for node, state := range states(h.awaitPlan("i2", over)) {
 		require.Equal(t, "done", state, node)
 	}
@@ -342,7 +342,7 @@ func TestPlanInItsStepsIsPassed_E13_E15(t *testing.T) {
 	h.awaitPlan("i2", over)
 	before := len(h.log())
 	h.awaitPlan("i1", func(_ map[string]protocol.PlanNodeStatus, s protocol.PlanStatus) bool {
-		return s.Over && strings.Contains(s.Trouble, "plan i2 of a newer configuration replaced it")
+		return s.Over && strings.Contains(s.StepError, "plan i2 of a newer configuration replaced it")
 	})
 	require.Len(t, h.log(), before)
 }
@@ -378,7 +378,7 @@ func TestCallbackAfterAnyEnd_E2_E9(t *testing.T) {
 	for _, name := range []string{"jellyfin", "prowlarr"} {
 		callback = strings.Replace(callback, "name: "+name+", initialVersion: v1,", "name: "+name+", initialVersion: v1, setupCallback: {command: [./run]},", 1)
 	}
-	h.Fake.At(h.App, "jellyfin", "production").FailAppliesForGood(1, "no such image")
+	h.Fake.At(h.App, "jellyfin", "production").FailAppliesPermanently(1, "no such image")
 	h.Write(strings.NewReplacer("ZONE}", "one}", "PLAN}", "}", "CHANNELS]", "]", "SERIAL\n", "\n").Replace(callback))
 	h.Publish()
 	got := states(h.awaitPlan("i1", over))
@@ -510,7 +510,7 @@ func TestPlanOutlivesItsWorker_F2(t *testing.T) {
 func TestReleaseByHandAndRetry_E7_E10(t *testing.T) {
 	t.Parallel()
 	h := newHousehold(newWorld(t))
-	h.Fake.At(h.App, "postgres", "production").FailAppliesForGood(1, "no disk")
+	h.Fake.At(h.App, "postgres", "production").FailAppliesPermanently(1, "no disk")
 	h.configure("one", "")
 	got := h.awaitPlan("i1", over)
 	require.Equal(t, "blocked", got["DEPLOY sonarr"].State)
@@ -526,7 +526,7 @@ func TestReleaseByHandAndRetry_E7_E10(t *testing.T) {
 	nodes := states(h.awaitPlan("sonarr-v2", over))
 	require.Equal(t, map[string]string{"DEPLOY sonarr": "done", "SYNC traefik": "done", "RECONCILE sonarr": "done"}, nodes)
 	require.Len(t, h.log(), before+4)
-	h.ask(1, protocol.PlanAsked{Whole: true})
+	h.ask(1, protocol.PlanTask{Whole: true})
 	h.awaitPlan("i1", func(_ map[string]protocol.PlanNodeStatus, s protocol.PlanStatus) bool {
 		return s.Over && len(h.log()) == before+4+8
 	})
@@ -545,7 +545,7 @@ func TestStepsAroundAPlan_E15(t *testing.T) {
 	require.Equal(t, []string{"begin before", "fail before"}, h.log())
 	off()
 	held := h.on("hold-SYNC traefik@" + h.App + "-rt")
-	h.ask(1, protocol.PlanAsked{Whole: true})
+	h.ask(1, protocol.PlanTask{Whole: true})
 	h.awaitLog("begin SYNC traefik")
 	ref := protocol.PlanOfIncarnation(h.App, "production", 1)
 	require.NoError(t, h.Client.CancelWorkflow(t.Context(), ref.ID(), ""))
@@ -555,7 +555,7 @@ func TestStepsAroundAPlan_E15(t *testing.T) {
 	require.Equal(t, "superseded", nodes["RECONCILE sonarr"].State)
 	require.NotContains(t, h.log(), "begin after")
 	held()
-	h.ask(1, protocol.PlanAsked{Whole: true})
+	h.ask(1, protocol.PlanTask{Whole: true})
 	h.awaitPlan("i1", func(n map[string]protocol.PlanNodeStatus, s protocol.PlanStatus) bool {
 		return s.Over && n["RECONCILE prowlarr"].State == "done"
 	})
@@ -577,11 +577,11 @@ func TestPausedPlanWaits_E8(t *testing.T) {
 	waitsFor(h.World, "sonarr", "DEPLOY postgres@"+h.App+"-rt in plan i2")
 	require.Contains(t, h.explain("sonarr"), "DEPLOY postgres@"+h.App+"-rt in plan i2")
 	var paused protocol.Answer
-	require.NoError(t, h.Update(protocol.ApplicationID(h.App), protocol.Pause, protocol.Act{By: "bob"}, &paused))
-	h.ask(2, protocol.PlanAsked{Whole: true}) // it is joined
+	require.NoError(t, h.Update(protocol.ApplicationID(h.App), protocol.Pause, protocol.RequestMeta{By: "bob"}, &paused))
+	h.ask(2, protocol.PlanTask{Whole: true}) // it is joined
 	h.Act("postgres", protocol.Resume, `{"by":"bob"}`)
 	before := len(h.log())
-	require.NoError(t, h.Update(protocol.ApplicationID(h.App), protocol.Resume, protocol.Act{By: "bob"}, &paused))
+	require.NoError(t, h.Update(protocol.ApplicationID(h.App), protocol.Resume, protocol.RequestMeta{By: "bob"}, &paused))
 	for name, state := range states(h.awaitPlan("i2", over)) {
 		require.Equal(t, "done", state, name)
 	}
@@ -591,7 +591,7 @@ func TestPausedPlanWaits_E8(t *testing.T) {
 // plannedLife leads a plan through a life: a lease, a failure, what that blocks, and a command that is tried again.
 func plannedLife(w *world) {
 	h := newHousehold(w)
-	h.Fake.At(h.App, "prowlarr", "production").FailAppliesForGood(1, "no such image")
+	h.Fake.At(h.App, "prowlarr", "production").FailAppliesPermanently(1, "no such image")
 	h.on("fail-DNS")
 	h.Write(strings.NewReplacer("ZONE}", "one}", "{command: [./run]}PLAN}", "{command: [./run], retry: {maxAttempts: 2, backoff: 1s}}, before: [{name: prepare, command: [./run]}]}",
 		"CHANNELS]", "]", "SERIAL\n", "\nmaxConcurrentApplies: 1\n").Replace(home))
@@ -627,7 +627,7 @@ func TestPlanOfAnOlderIncarnationByHand_E13(t *testing.T) {
 	h.awaitPlan("i1", over)
 	h.configure("two", "")
 	h.awaitPlan("i2", over)
-	h.ask(1, protocol.PlanAsked{Whole: true, By: "bob"})
+	h.ask(1, protocol.PlanTask{Whole: true, By: "bob"})
 	nodes := h.awaitPlan("i1", func(n map[string]protocol.PlanNodeStatus, s protocol.PlanStatus) bool {
 		return s.Over && n["RECONCILE prowlarr"].State != "waiting"
 	})

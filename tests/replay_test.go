@@ -111,7 +111,7 @@ func live(w *world) {
 	staging.FailApplies(1, "try again")
 	w.Release("web", "v6")
 	w.Await("web", "staging CONVERGED v6, production CONVERGED v6")
-	production.FailAppliesForGood(1, "no such image")
+	production.FailAppliesPermanently(1, "no such image")
 	w.Release("web", "v7")
 	w.Await("web", "staging CONVERGED v7, production ROLLED_BACK v6")
 	w.Act("web", protocol.Retry, `{"version":"v7","by":"bob"}`)

@@ -136,14 +136,14 @@ func TestStepReportsAddresses_E15(t *testing.T) {
 	}
 
 	require.NoError(t, os.WriteFile(said, []byte(`{"outputs": {"zone": "inside"}, "addresses": {"`+h.App+`-rt": "no such; place"}}`), 0o600))
-	h.ask(1, protocol.PlanAsked{Whole: true})
+	h.ask(1, protocol.PlanTask{Whole: true})
 	h.awaitPlan("i1", func(_ map[string]protocol.PlanNodeStatus, s protocol.PlanStatus) bool {
-		return s.Over && strings.Contains(s.Trouble, "the reported address of "+h.App+`-rt is invalid: "no such; place"`)
+		return s.Over && strings.Contains(s.StepError, "the reported address of "+h.App+`-rt is invalid: "no such; place"`)
 	})
 	require.NoError(t, os.WriteFile(said, []byte(`{"outputs": {"zone": "outside"}, "addresses": {"`+h.App+`-rt": "192.0.2.8"}}`), 0o600))
-	h.ask(1, protocol.PlanAsked{Whole: true})
+	h.ask(1, protocol.PlanTask{Whole: true})
 	h.awaitPlan("i1", func(nodes map[string]protocol.PlanNodeStatus, s protocol.PlanStatus) bool {
-		return s.Over && s.Trouble == "" && h.input("DNS").Services[0].Targets[0].Address == "192.0.2.8"
+		return s.Over && s.StepError == "" && h.input("DNS").Services[0].Targets[0].Address == "192.0.2.8"
 	})
 	require.ElementsMatch(t, []string{"prowlarr in one", "sonarr at 192.0.2.8 of outside in one"}, h.given())
 }

@@ -79,7 +79,7 @@ func TestFleetInSteps_D24_D25_D27(t *testing.T) {
 				t.Helper()
 				return w.AwaitThat("web", "all at "+version, func(s protocol.Status) bool {
 					f := s.Channels[0].Fleet
-					return stage.Channels(s) == "production CONVERGED "+version && f.At == n && f.Version == version
+					return stage.Channels(s) == "production CONVERGED "+version && f.AtVersion == n && f.Version == version
 				})
 			}
 			release := func(version string) { // a signal waits for a store that is slow to take hundreds of payloads
@@ -209,7 +209,7 @@ func TestFleetChangesMidway_D23_D24_D25(t *testing.T) {
 	policy("{maxUnavailable: 2}", names...)
 	w.awaitSaid("step 1 of 1: 10 of 11 at v2; the other 1 cannot move now")
 	w.pauseRuntime("n002", nil)
-	w.AwaitThat("web", "all at v2", func(s protocol.Status) bool { return s.Status == "CONVERGED" && s.Channels[0].Fleet.At == 12 })
+	w.AwaitThat("web", "all at v2", func(s protocol.Status) bool { return s.Status == "CONVERGED" && s.Channels[0].Fleet.AtVersion == 12 })
 	require.ElementsMatch(t, names[:11], w.appliedTo(w.applied("v2")), "each of them once")
 	require.NotEmpty(t, w.inFleet("n013").Version())
 	require.Empty(t, w.inFleet("n012").Version())

@@ -118,7 +118,7 @@ func TestSourceIsEditedInSteps_D25(t *testing.T) {
 	require.Contains(t, out, "Ada: Revert "+eu)
 	out, code = d.Converge("status", "shop/web", "--commits", "--output", "json")
 	require.Zero(t, code, out)
-	var document struct{ Commits []protocol.Brought }
+	var document struct{ Commits []protocol.ReleaseCommits }
 	require.NoError(t, json.Unmarshal([]byte(out), &document))
 	require.Equal(t, "Revert "+eu+" to 3", document.Commits[0].Commits[0].Commits[0].Subject)
 }

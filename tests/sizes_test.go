@@ -67,7 +67,7 @@ func TestPayloadsOfLargeServiceFit_F8(t *testing.T) {
 	name := func(n int) string { return fmt.Sprintf("c%d-%s", n, entities.DigestOf(n)[:40]) }
 	for n := range channels {
 		fmt.Fprintf(&yaml, "- {name: %s, runtimes: [{name: APP-rt}]}\n", name(n))
-		w.Fake.At(w.App, "web", name(n)).HasObjects(20, strings.Repeat("words of a kubelet ", 20))
+		w.Fake.At(w.App, "web", name(n)).SetObjects(20, strings.Repeat("words of a kubelet ", 20))
 	}
 	yaml.WriteString("---\napiVersion: converge/v1\nkind: Runtime\nname: APP-rt\nfake: {pollInterval: 1s, steadyPollInterval: 1h}\n" + stage.Web)
 	w.Write(yaml.String())

@@ -28,8 +28,8 @@ func watchRepository(t *testing.T, w *world, r *gittest.Repo) (said <-chan strin
 	reports, done := make(chan string, 100), make(chan struct{})
 	go func() {
 		defer close(done)
-		watch.Watch{
-			Source: source, Interval: 50 * time.Millisecond, Quiet: 10 * time.Millisecond, Most: time.Second, Since: publish.Since(ctx, w.Client),
+		watch.Publisher{
+			Source: source, Interval: 50 * time.Millisecond, Quiet: 10 * time.Millisecond, MaxDelay: time.Second, Since: publish.Since(ctx, w.Client),
 			Publish: func(ctx context.Context, tree origin.Tree) error {
 				_, err := publish.Publish(ctx, publish.Options{Client: w.Client, StoreURL: w.Store, By: "watcher", Fake: true}.Of(tree))
 				return err

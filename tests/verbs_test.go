@@ -73,7 +73,7 @@ func TestPauseCancelRetry_A16_A18(t *testing.T) {
 	w.Act("web", "resume", `{"channel":"production","by":"bob"}`)
 	w.Await("web", "staging CONVERGED v2, production CONVERGED v1")
 
-	w.Fake.At(w.App, "web", "staging").FailAppliesForGood(1, "quota")
+	w.Fake.At(w.App, "web", "staging").FailAppliesPermanently(1, "quota")
 	w.Release("web", "v3")
 	w.Await("web", "staging ROLLED_BACK v2, production BLOCKED v1")
 	w.Act("web", "retry", `{"version":"v3","by":"bob"}`)

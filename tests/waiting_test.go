@@ -52,15 +52,15 @@ func TestWhatWaitsBehindManyIsKept_B3_F1_F8(t *testing.T) {
 	w := shortRuns(t, 200)
 	w.Write(oneApproved + inTurn)
 	w.Publish()
-	const many = state.MaxWhole + 30
+	const many = state.MaxLoaded + 30
 	for n := range many {
 		w.Release("web", fmt.Sprintf("v%d", n+1))
 	}
 	run := w.awaitRunAfter("web", "")
-	w.awaitOffloaded(many - state.MaxWhole - 1) // but for the one that is next
+	w.awaitOffloaded(many - state.MaxLoaded - 1) // but for the one that is next
 	require.NoError(t, w.Client.TerminateWorkflow(t.Context(), w.ID("web"), "", "by mistake"))
 	w.awaitAnotherRun("web", run)
-	w.awaitOffloaded(many - state.MaxWhole - 1)
+	w.awaitOffloaded(many - state.MaxLoaded - 1)
 
 	w.Act("web", protocol.Approve, `{"version":"v5","topic":"go-live","by":"alice"}`)
 	w.AwaitThat("web", "v5 in production", func(s protocol.Status) bool {
@@ -115,7 +115,7 @@ func TestConfigurationOfWhatTheStoreKnows_B9(t *testing.T) {
 	w := newWorld(t)
 	w.Write(oneApproved + inTurn)
 	w.Publish()
-	const many = state.MaxWhole + 5
+	const many = state.MaxLoaded + 5
 	for n := range many {
 		w.Release("web", fmt.Sprintf("v%d", n+1))
 	}

@@ -35,10 +35,10 @@ const maxUpdate = 2 * verb.MaxPayload
 
 func bound(messages []*protocolpb.Message) {
 	for _, m := range messages {
-		var request updatepb.Request
-		if m.GetBody().MessageIs(&request) && len(m.GetBody().GetValue()) > maxUpdate && m.GetBody().UnmarshalTo(&request) == nil {
-			shrink(&request)
-			_ = m.GetBody().MarshalFrom(&request) // the type was checked above
+		var update updatepb.Request
+		if m.GetBody().MessageIs(&update) && len(m.GetBody().GetValue()) > maxUpdate && m.GetBody().UnmarshalTo(&update) == nil {
+			shrink(&update)
+			_ = m.GetBody().MarshalFrom(&update) // the type was checked above
 		}
 	}
 }

@@ -22,9 +22,9 @@ type Deployment struct {
 	SetCurrent bool
 	// Wave is how many workflows of other versions are woken per second; 0 is 50.
 	Wave int
-	// PollLasts is how long workers may be silent before they count as gone. 0 fits every server unless it is configured to answer polls in
+	// PollTimeout is how long workers may be silent before they count as gone. 0 fits every server unless it is configured to answer polls in
 	// less than a minute.
-	PollLasts time.Duration
+	PollTimeout time.Duration
 }
 
 func (d Deployment) versioned() bool { return d.Name != "" || d.Build != "" }
@@ -66,7 +66,7 @@ func (d Deployment) rollout(c client.Client, namespace string) (stop func()) {
 		namespace = client.DefaultNamespace
 	}
 	r := deployment.Rollout{
-		Namespace: deployment.Namespace{Client: c, Name: namespace, PollLasts: d.PollLasts}, Version: d.version(), SetCurrent: d.SetCurrent,
+		Namespace: deployment.Namespace{Client: c, Name: namespace, PollTimeout: d.PollTimeout}, Version: d.version(), SetCurrent: d.SetCurrent,
 		Wave: d.Wave, Log: slog.Default(),
 	}
 	if r.Wave == 0 {

@@ -25,29 +25,29 @@ import (
 // moves its own store without the option, but not a store of others: to start `converge dev` with a store that other workers use does not
 // take it from them.
 func join(ctx context.Context, c client.Client, s *store.Store, o Options) (protocol.Installation, error) {
-	here, err := newInstallation(ctx, c, o)
+	candidate, err := newInstallation(ctx, c, o)
 	if err != nil {
-		return here, err
+		return candidate, err
 	}
 	if archive, err := s.Importing(ctx); err != nil || archive != "" {
 		return protocol.Installation{}, cmp.Or(err, error(&HalfImportedError{s.URL()}))
 	}
-	stands, err := s.Installation(ctx)
+	recorded, err := s.Installation(ctx)
 	if err != nil && !store.IsNotFound(err) {
-		return stands, err
+		return recorded, err
 	}
-	if err := agree(ctx, c, s, stands, &here, o); err != nil {
-		return stands, err
+	if err := agree(ctx, c, s, recorded, &candidate, o); err != nil {
+		return recorded, err
 	}
-	if stands.ID == "" {
-		if stands, err = s.CreateInstallation(ctx, here); err != nil {
-			return stands, err
+	if recorded.ID == "" {
+		if recorded, err = s.CreateInstallation(ctx, candidate); err != nil {
+			return recorded, err
 		}
 	}
-	if stands.NamespaceID == here.NamespaceID && stands.Exported == "" {
-		return stands, nil
+	if recorded.NamespaceID == candidate.NamespaceID && recorded.Exported == "" {
+		return recorded, nil
 	}
-	return takeOver(ctx, s, stands, here, o)
+	return takeOver(ctx, s, recorded, candidate, o)
 }
 
 // newInstallation is the record of an installation that starts in a namespace.
@@ -63,39 +63,39 @@ func newInstallation(ctx context.Context, c client.Client, o Options) (protocol.
 }
 
 // takeOver moves the installation of a store here, if that is allowed.
-func takeOver(ctx context.Context, s *store.Store, stands, here protocol.Installation, o Options) (protocol.Installation, error) {
-	if own := o.Owner != "" && o.Owner == stands.By && stands.Exported == ""; !own && !o.TakeOver {
-		return stands, &ElsewhereError{Store: s.URL(), Installation: stands, Namespace: here.Namespace, NamespaceID: here.NamespaceID}
+func takeOver(ctx context.Context, s *store.Store, recorded, candidate protocol.Installation, o Options) (protocol.Installation, error) {
+	if own := o.Owner != "" && o.Owner == recorded.By && recorded.Exported == ""; !own && !o.TakeOver {
+		return recorded, &ElsewhereError{Store: s.URL(), Installation: recorded, Namespace: candidate.Namespace, NamespaceID: candidate.NamespaceID}
 	}
 	var err error
-	here.ID, here.Epoch, here.BackupOf = stands.ID, stands.Epoch+1, stands.BackupOf
-	if stands, err = s.CreateInstallation(ctx, here); err == nil && (stands.NamespaceID != here.NamespaceID || stands.Exported != "") {
-		err = fmt.Errorf("the store %s was moved by another caller just now, to the namespace %s (%s)", s.URL(), stands.Namespace, stands.NamespaceID)
+	candidate.ID, candidate.Epoch, candidate.BackupOf = recorded.ID, recorded.Epoch+1, recorded.BackupOf
+	if recorded, err = s.CreateInstallation(ctx, candidate); err == nil && (recorded.NamespaceID != candidate.NamespaceID || recorded.Exported != "") {
+		err = fmt.Errorf("the store %s was moved by another caller just now, to the namespace %s (%s)", s.URL(), recorded.Namespace, recorded.NamespaceID)
 	}
-	return stands, err
+	return recorded, err
 }
 
-// ofNamespace is the installation of a namespace, from the memo of its workflow.
-type ofNamespace struct {
+// namespaceInstallation is the installation of a namespace, from the memo of its workflow.
+type namespaceInstallation struct {
 	id, store string // none: ""
 	epoch     int64
 }
 
-// installationThere reads the installation of a namespace.
-func installationThere(ctx context.Context, c client.Client, namespace string, o Options) (ofNamespace, error) {
+// installationOf reads the installation of a namespace.
+func installationOf(ctx context.Context, c client.Client, namespace string, o Options) (namespaceInstallation, error) {
 	d, err := c.DescribeWorkflowExecution(ctx, protocol.InstallationID(), "")
 	var none *serviceerror.NotFound
 	if errors.As(err, &none) || err == nil && d.GetWorkflowExecutionInfo().GetCloseTime() != nil {
-		return ofNamespace{}, nil
+		return namespaceInstallation{}, nil
 	}
 	if err != nil {
-		return ofNamespace{}, fmt.Errorf("installation of the namespace %s: %w", namespace, err)
+		return namespaceInstallation{}, fmt.Errorf("installation of the namespace %s: %w", namespace, err)
 	}
 	memo := d.GetWorkflowExecutionInfo().GetMemo().GetFields()
-	var found ofNamespace
-	for name, into := range map[string]any{activities.MemoInstallation: &found.id, activities.MemoStore: &found.store, activities.MemoEpoch: &found.epoch} {
-		if err := o.Payloads.Read(&commonpb.Payloads{Payloads: []*commonpb.Payload{memo[name]}}, into); err != nil {
-			return ofNamespace{}, fmt.Errorf("memo of the workflow %s: %w", protocol.InstallationID(), err)
+	var found namespaceInstallation
+	for name, target := range map[string]any{activities.MemoInstallation: &found.id, activities.MemoStore: &found.store, activities.MemoEpoch: &found.epoch} {
+		if err := o.Payloads.Read(&commonpb.Payloads{Payloads: []*commonpb.Payload{memo[name]}}, target); err != nil {
+			return namespaceInstallation{}, fmt.Errorf("memo of the workflow %s: %w", protocol.InstallationID(), err)
 		}
 	}
 	return found, nil
@@ -103,18 +103,18 @@ func installationThere(ctx context.Context, c client.Client, namespace string, o
 
 // agree refuses a store that belongs to another installation than the namespace. If the store lost its data, the new record is that of the
 // installation that it had.
-func agree(ctx context.Context, c client.Client, s *store.Store, stands protocol.Installation, here *protocol.Installation, o Options) error {
-	there, err := installationThere(ctx, c, here.Namespace, o)
+func agree(ctx context.Context, c client.Client, s *store.Store, recorded protocol.Installation, candidate *protocol.Installation, o Options) error {
+	existing, err := installationOf(ctx, c, candidate.Namespace, o)
 	if err != nil {
 		return err
 	}
-	switch lost := stands.ID == "" && there.store == s.URL(); {
-	case there.id == "" || there.id == stands.ID:
+	switch lost := recorded.ID == "" && existing.store == s.URL(); {
+	case existing.id == "" || existing.id == recorded.ID:
 	case lost && o.TakeOver:
-		here.ID, here.Epoch = there.id, max(1, there.epoch) // a client that may start workflows could have written it
+		candidate.ID, candidate.Epoch = existing.id, max(1, existing.epoch) // a client that may start workflows could have written it
 	default:
 		return &DisagreeError{
-			Store: s.URL(), Installation: stands.ID, Namespace: here.Namespace, Other: there.id, OtherStore: there.store, Lost: lost,
+			Store: s.URL(), Installation: recorded.ID, Namespace: candidate.Namespace, Other: existing.id, OtherStore: existing.store, Lost: lost,
 		}
 	}
 	return nil

@@ -21,140 +21,140 @@ import (
 // workflow a query, which writes no history, to submit the checkpoint again.
 
 const (
-	// taskAndClock is how much earlier, by the server's clock, a workflow task may have started than the worker received its checkpoint by
+	// clockTolerance is how much earlier, by the server's clock, a workflow task may have started than the worker received its checkpoint by
 	// the worker's clock.
-	taskAndClock = time.Minute
+	clockTolerance = time.Minute
 	// lastEvents is how many events one request reads to find the last workflow task.
 	lastEvents = 20
-	// examineFor is the time limit of examinations per round; the next round continues.
-	examineFor = lookEvery / 2
+	// examineTimeout is the time limit of examinations per round; the next round continues.
+	examineTimeout = checkInterval / 2
 )
 
-// others is the supervisor's knowledge of the other workers.
-type others struct {
-	looked time.Time // last
-	seen   map[string]sighting
-	lost   map[string]bool               // silent workers whose workflows are being examined
-	since  time.Time                     // checkpoints received from then on may not be stored
-	left   []*commonpb.WorkflowExecution // runs that are not examined yet; nil: all
+// otherWorkers is the supervisor's knowledge of the other workers.
+type otherWorkers struct {
+	checkedAt   time.Time // last
+	seen        map[string]sighting
+	lostWorkers map[string]bool               // silent workers whose workflows are being examined
+	storedUpTo  time.Time                     // checkpoints received from then on may not be stored
+	unexamined  []*commonpb.WorkflowExecution // runs that are not examined yet; nil: all
 }
 
 // sighting is the last presence of a worker, and when that was first seen.
 type sighting struct {
 	store.Presence
-	at time.Time
+	firstSeen time.Time
 }
 
-// present writes the presence of this worker.
-func (s *supervisor) present(ctx context.Context, now time.Time) error {
-	err := s.store.PutPresence(ctx, s.holder, store.Presence{At: now, Kept: s.kept(now)})
-	s.saw(err)
+// writePresence writes the presence of this worker.
+func (s *supervisor) writePresence(ctx context.Context, now time.Time) error {
+	err := s.store.PutPresence(ctx, s.holder, store.Presence{At: now, Kept: s.storedUpTo(now)})
+	s.reportStore(err)
 	return err
 }
 
-// leave removes the presence of this worker when it stops; no checkpoint is missing.
-func (s *supervisor) leave() {
+// removePresence removes the presence of this worker when it stops; no checkpoint is missing.
+func (s *supervisor) removePresence() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	_ = s.store.RemovePresence(ctx, s.holder) // on failure another worker examines its workflows without need
 }
 
-// followLost recovers the checkpoints that silent workers may not have stored.
-func (s *supervisor) followLost(ctx context.Context, now time.Time) error {
-	silent, err := s.silent(ctx, now)
+// recoverLost recovers the checkpoints that silent workers may not have stored.
+func (s *supervisor) recoverLost(ctx context.Context, now time.Time) error {
+	silent, err := s.silentWorkers(ctx, now)
 	if err != nil {
 		return err
 	}
-	o := &s.others
+	o := &s.otherWorkers
 	for worker, last := range silent {
-		if o.lost[worker] {
+		if o.lostWorkers[worker] {
 			continue
 		}
-		if len(o.lost) == 0 || last.Kept.Before(o.since) {
-			o.since = last.Kept
+		if len(o.lostWorkers) == 0 || last.Kept.Before(o.storedUpTo) {
+			o.storedUpTo = last.Kept
 		}
-		if o.lost == nil {
-			o.lost = map[string]bool{}
+		if o.lostWorkers == nil {
+			o.lostWorkers = map[string]bool{}
 		}
-		o.lost[worker], o.left = true, nil
+		o.lostWorkers[worker], o.unexamined = true, nil
 	}
-	if len(o.lost) == 0 {
+	if len(o.lostWorkers) == 0 {
 		return nil
 	}
-	if o.left == nil {
-		running, _, err := s.list(ctx, protocol.Living)
+	if o.unexamined == nil {
+		running, _, err := s.list(ctx, protocol.RunningQuery)
 		if err != nil {
 			return err
 		}
 		for _, id := range entities.SortedKeys(running) {
-			o.left = append(o.left, &commonpb.WorkflowExecution{WorkflowId: id, RunId: running[id]})
+			o.unexamined = append(o.unexamined, &commonpb.WorkflowExecution{WorkflowId: id, RunId: running[id]})
 		}
 	}
-	if err := s.examineLeft(ctx); err != nil || len(o.left) > 0 {
+	if err := s.examineRemaining(ctx); err != nil || len(o.unexamined) > 0 {
 		return err
 	}
-	for worker := range o.lost {
+	for worker := range o.lostWorkers {
 		if err := s.store.RemovePresence(ctx, worker); err != nil {
 			return err
 		}
 		s.log.Warn("a worker was lost; everything that it accepted is in the store", "worker", worker)
-		delete(o.lost, worker)
+		delete(o.lostWorkers, worker)
 	}
-	o.left = nil
+	o.unexamined = nil
 	return nil
 }
 
-// silent are the workers that have written no presence for the duration of a lease.
-func (s *supervisor) silent(ctx context.Context, now time.Time) (map[string]store.Presence, error) {
+// silentWorkers are the workers that have written no presence for the duration of a lease.
+func (s *supervisor) silentWorkers(ctx context.Context, now time.Time) (map[string]store.Presence, error) {
 	all, err := s.store.Presences(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if now.Sub(s.others.looked) > 2*lookEvery { // the store was unavailable, for the other workers too
-		s.others.seen = nil
+	if now.Sub(s.otherWorkers.checkedAt) > 2*checkInterval { // the store was unavailable, for the other workers too
+		s.otherWorkers.seen = nil
 	}
-	s.others.looked = now
+	s.otherWorkers.checkedAt = now
 	seen, silent := map[string]sighting{}, map[string]store.Presence{}
 	for worker, p := range all {
 		if worker == s.holder {
 			continue
 		}
-		before, known := s.others.seen[worker]
+		before, known := s.otherWorkers.seen[worker]
 		if !known || before.Presence != p {
 			before = sighting{p, now}
 		}
-		if seen[worker] = before; now.Sub(before.at) >= leaseFor {
+		if seen[worker] = before; now.Sub(before.firstSeen) >= leaseDuration {
 			silent[worker] = p
 		}
 	}
-	s.others.seen = seen
+	s.otherWorkers.seen = seen
 	return silent, nil
 }
 
-// examineLeft examines workflows for a limited time. Those that cannot be examined now are tried again by the next call.
-func (s *supervisor) examineLeft(ctx context.Context) error {
-	o := &s.others
-	until := time.Now().Add(examineFor)
-	var again []*commonpb.WorkflowExecution
+// examineRemaining examines workflows for a limited time. Those that cannot be examined now are tried again by the next call.
+func (s *supervisor) examineRemaining(ctx context.Context) error {
+	o := &s.otherWorkers
+	until := time.Now().Add(examineTimeout)
+	var failed []*commonpb.WorkflowExecution
 	var problems []error
-	for len(o.left) > 0 && time.Now().Before(until) {
-		one := o.left[0]
-		o.left = o.left[1:]
-		kept, err := s.examine(ctx, one, o.since.Add(-taskAndClock))
+	for len(o.unexamined) > 0 && time.Now().Before(until) {
+		one := o.unexamined[0]
+		o.unexamined = o.unexamined[1:]
+		kept, err := s.examine(ctx, one, o.storedUpTo.Add(-clockTolerance))
 		if err != nil {
 			problems = append(problems, fmt.Errorf("examine %s: %w", one.GetWorkflowId(), err))
 		}
 		if !kept {
-			again = append(again, one)
+			failed = append(failed, one)
 		}
 	}
-	o.left = append(o.left, again...)
+	o.unexamined = append(o.unexamined, failed...)
 	return errors.Join(problems...)
 }
 
 // examine reports whether the newest checkpoint of a workflow is that of its last task, if that task is later than since. If not, it makes
 // the workflow submit the checkpoint again.
-func (s *supervisor) examine(ctx context.Context, of *commonpb.WorkflowExecution, since time.Time) (kept bool, err error) {
+func (s *supervisor) examine(ctx context.Context, of *commonpb.WorkflowExecution, since time.Time) (stored bool, err error) {
 	task, err := s.lastTask(ctx, of, since)
 	if err != nil || task == 0 {
 		return err == nil, err

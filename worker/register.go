@@ -27,7 +27,7 @@ import (
 // that the worker's runtimes share; on is the environment for commands.
 func factories(clusters *kubernetes.Clusters, accounts *ecs.Accounts, on custom.Worker) map[entities.RuntimeKind]activities.Factory {
 	return map[entities.RuntimeKind]activities.Factory{
-		entities.RuntimeCustom:     func(d entities.RuntimeDefinition) (runtimes.Runtime, error) { return custom.NewOn(d, on) },
+		entities.RuntimeCustom:     func(d entities.RuntimeDefinition) (runtimes.Runtime, error) { return custom.NewWithWorker(d, on) },
 		entities.RuntimeKubernetes: func(d entities.RuntimeDefinition) (runtimes.Runtime, error) { return kubernetes.New(d, clusters) },
 		entities.RuntimeECS:        func(d entities.RuntimeDefinition) (runtimes.Runtime, error) { return ecs.New(d, accounts) },
 	}
@@ -124,12 +124,12 @@ func EnsureSearchAttributes(ctx context.Context, c client.Client, namespace stri
 	})
 	if err != nil {
 		return fmt.Errorf("namespace %s lacks search attributes, and they cannot be added: %w; create them with:\n%s",
-			namespace, err, commands(namespace, missing))
+			namespace, err, createCommands(namespace, missing))
 	}
 	return nil
 }
 
-func commands(namespace string, missing map[string]enumspb.IndexedValueType) string {
+func createCommands(namespace string, missing map[string]enumspb.IndexedValueType) string {
 	var out []string
 	for name, kind := range missing {
 		out = append(out, fmt.Sprintf("  temporal operator search-attribute create --namespace %s --name %s --type %s", namespace, name, kind))

@@ -23,19 +23,19 @@ import (
 )
 
 const (
-	// lookEvery is how often workers check that all declared workflows run, and renew their lease on that.
-	lookEvery = 8 * time.Second
-	// leaseFor is how long a lease is valid without renewal, by the clock of the waiting worker.
-	leaseFor = 24 * time.Second
-	// lookByName is how often every workflow is checked by name, even if the count has not changed.
-	lookByName = 5 * time.Minute
-	// settling is how much later than its start a workflow may be listed.
-	settling = 30 * time.Second
-	// lookForDown is the shorter interval while a service is unmanaged, since it may be started by mistake, or cannot be managed. A service
+	// checkInterval is how often workers check that all declared workflows run, and renew their lease on that.
+	checkInterval = 8 * time.Second
+	// leaseDuration is how long a lease is valid without renewal, by the clock of the waiting worker.
+	leaseDuration = 24 * time.Second
+	// fullCheckInterval is how often every workflow is checked by name, even if the count has not changed.
+	fullCheckInterval = 5 * time.Minute
+	// listingDelay is how much later than its start a workflow may be listed.
+	listingDelay = 30 * time.Second
+	// unmanagedCheckInterval is the shorter interval while a service is unmanaged, since it may be started by mistake, or cannot be managed. A service
 	// that is managed again must run within a minute, so the interval is well below that.
-	lookForDown = 30 * time.Second
-	// lookTimeout is the timeout of one check.
-	lookTimeout = time.Minute
+	unmanagedCheckInterval = 30 * time.Second
+	// supervisionTimeout is the timeout of one check.
+	supervisionTimeout = time.Minute
 	// pageSize is how many workflows the server lists per page at most.
 	pageSize = 1000
 )
@@ -52,36 +52,36 @@ type supervisor struct {
 	log       *slog.Logger
 	metrics   client.MetricsHandler
 
-	of     protocol.Installation
-	scope  string // of the lease that one of all workers of an epoch holds
-	holder string
-	lease  int64                         // the last one seen
-	since  time.Time                     // when it was first seen
-	seen   look                          // the last complete check
-	kept   func(now time.Time) time.Time // up to when the checkpoints that this worker received are in the store
-	saw    func(error)                   // reports whether the store answers
-	others others
-	status int // index in the status table of the next status to count; a new supervisor counts all
+	installation protocol.Installation
+	scope        string // of the lease that one of all workers of an epoch holds
+	holder       string
+	lease        int64                         // the last one seen
+	since        time.Time                     // when it was first seen
+	lastCheck    checkResult                   // the last complete check
+	storedUpTo   func(now time.Time) time.Time // up to when the checkpoints that this worker received are in the store
+	reportStore  func(error)                   // reports whether the store answers
+	otherWorkers otherWorkers
+	nextStatus   int // index in the status table of the next status to count; a new supervisor counts all
 }
 
-// look is the result of a check of every workflow by name.
-type look struct {
-	running int64  // how many run in total
-	after   string // a query for workflows started after the newest of them, ended or not
-	later   int64  // the number of those
-	at      time.Time
-	missing int
-	down    int           // unmanaged services
-	again   time.Duration // delay until the next complete check
+// checkResult is the result of a check of every workflow by name.
+type checkResult struct {
+	running           int64  // how many run in total
+	startedLaterQuery string // a query for workflows started after the newest of them, ended or not
+	startedLater      int64  // the number of those
+	at                time.Time
+	missing           int
+	unmanaged         int           // unmanaged services
+	nextIn            time.Duration // delay until the next complete check
 }
 
-func newSupervisor(c client.Client, namespace string, a *activities.Activities, of protocol.Installation, kept *activities.Checkpoints) *supervisor {
+func newSupervisor(c client.Client, namespace string, a *activities.Activities, installation protocol.Installation, checkpoints *activities.Checkpoints) *supervisor {
 	if namespace == "" {
 		namespace = client.DefaultNamespace
 	}
 	return &supervisor{
 		client: c, namespace: namespace, store: a.Store, restart: a.Restart, end: a.EndUnmanaged, log: slog.Default(), metrics: a.Metrics,
-		of: of, scope: fmt.Sprintf("supervision-%d", of.Epoch), holder: rand.Text(), kept: kept.KeptUpTo, saw: kept.Saw,
+		installation: installation, scope: fmt.Sprintf("supervision-%d", installation.Epoch), holder: rand.Text(), storedUpTo: checkpoints.KeptUpTo, reportStore: checkpoints.RecordStoreResult,
 	}
 }
 
@@ -98,13 +98,13 @@ func (s *supervisor) start() (stop func()) {
 
 // run repeats the check until ctx ends, and then returns the lease.
 func (s *supervisor) run(ctx context.Context) {
-	ticker := time.NewTicker(lookEvery)
+	ticker := time.NewTicker(checkInterval)
 	defer ticker.Stop()
 	for {
-		err := s.turn(ctx)
+		err := s.runOnce(ctx)
 		if errors.Is(err, errMoved) {
 			s.log.Warn("missing workflows are no longer restarted", "error", err)
-			s.giveBack()
+			s.releaseLease()
 			return
 		}
 		if err != nil && ctx.Err() == nil {
@@ -112,36 +112,36 @@ func (s *supervisor) run(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-			s.giveBack()
+			s.releaseLease()
 			return
 		case <-ticker.C:
 		}
 	}
 }
 
-// turn renews the lease, or takes it if its holder has not renewed it, and checks.
-func (s *supervisor) turn(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+// runOnce renews the lease, or takes it if its holder has not renewed it, and checks.
+func (s *supervisor) runOnce(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, supervisionTimeout)
 	defer cancel()
 	now := time.Now()
-	if err := s.present(ctx, now); err != nil {
+	if err := s.writePresence(ctx, now); err != nil {
 		return err
 	}
-	held, err := s.hold(ctx, now)
-	if err != nil || !held {
-		s.unsupervised()
+	acquired, err := s.acquireLease(ctx, now)
+	if err != nil || !acquired {
+		s.resetMetrics()
 		return err
 	}
-	stands, err := s.store.Installation(ctx)
+	recorded, err := s.store.Installation(ctx)
 	if err != nil && !store.IsNotFound(err) {
 		return err
 	}
-	if stands.Epoch > s.of.Epoch {
+	if recorded.Epoch > s.installation.Epoch {
 		return errMoved
 	}
-	err = errors.Join(s.look(ctx), s.followPlans(ctx), s.followLost(ctx, now))
+	err = errors.Join(s.checkWorkflows(ctx), s.restartPlans(ctx), s.recoverLost(ctx, now))
 	if err == nil {
-		s.measure(ctx)
+		s.updateMetrics(ctx)
 	}
 	return err
 }
@@ -149,7 +149,7 @@ func (s *supervisor) turn(ctx context.Context) error {
 // errMoved: another place has the installation now and supervises its workflows.
 var errMoved = errors.New("the installation was moved, or exported to continue elsewhere; this worker can be stopped")
 
-func (s *supervisor) hold(ctx context.Context, now time.Time) (bool, error) {
+func (s *supervisor) acquireLease(ctx context.Context, now time.Time) (bool, error) {
 	n, holder, err := s.store.Lease(ctx, s.scope)
 	if err != nil {
 		return false, err
@@ -157,7 +157,7 @@ func (s *supervisor) hold(ctx context.Context, now time.Time) (bool, error) {
 	if n != s.lease {
 		s.lease, s.since = n, now
 	}
-	if holder != s.holder && holder != "" && now.Sub(s.since) < leaseFor {
+	if holder != s.holder && holder != "" && now.Sub(s.since) < leaseDuration {
 		return false, nil
 	}
 	taken, err := s.store.TakeLease(ctx, s.scope, n+1, s.holder)
@@ -165,13 +165,13 @@ func (s *supervisor) hold(ctx context.Context, now time.Time) (bool, error) {
 		s.lease, s.since = n+1, now
 	}
 	if taken && holder != s.holder {
-		s.seen, s.others = look{}, others{}
+		s.lastCheck, s.otherWorkers = checkResult{}, otherWorkers{}
 	}
 	return taken, err
 }
 
-// giveBack lets another worker take over at once.
-func (s *supervisor) giveBack() {
+// releaseLease lets another worker take over at once.
+func (s *supervisor) releaseLease() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	if n, holder, err := s.store.Lease(ctx, s.scope); err == nil && holder == s.holder {
@@ -179,49 +179,49 @@ func (s *supervisor) giveBack() {
 	}
 }
 
-// sameAsSeen reports that the workflows of the last check still run, and no others ran since. If the number is the same, and none was
+// unchanged reports that the workflows of the last check still run, and no others ran since. If the number is the same, and none was
 // started later (ended or not), none has ended. A run that continued as new was started later; it only costs another check.
-func (s *supervisor) sameAsSeen(ctx context.Context) (bool, error) {
-	if s.seen.missing > 0 || time.Since(s.seen.at) >= s.seen.again {
+func (s *supervisor) unchanged(ctx context.Context) (bool, error) {
+	if s.lastCheck.missing > 0 || time.Since(s.lastCheck.at) >= s.lastCheck.nextIn {
 		return false, nil
 	}
-	running, err := s.count(ctx, protocol.Living)
-	if err != nil || running != s.seen.running {
+	running, err := s.count(ctx, protocol.RunningQuery)
+	if err != nil || running != s.lastCheck.running {
 		return false, err
 	}
-	later, err := s.count(ctx, s.seen.after)
-	return later == s.seen.later, err
+	later, err := s.count(ctx, s.lastCheck.startedLaterQuery)
+	return later == s.lastCheck.startedLater, err
 }
 
-// see lists the running workflows. The list is complete only if none was started while it was read: an ended workflow may still be listed
+// listRunning lists the running workflows. The list is complete only if none was started while it was read: an ended workflow may still be listed
 // and a new one not yet, so that the number seems unchanged.
-func (s *supervisor) see(ctx context.Context) (running map[string]string, err error) {
-	running, newest, err := s.list(ctx, protocol.Living)
+func (s *supervisor) listRunning(ctx context.Context) (running map[string]string, err error) {
+	running, newest, err := s.list(ctx, protocol.RunningQuery)
 	if err != nil {
 		return nil, err
 	}
 	now := time.Now()
-	seen := look{running: int64(len(running)), at: now, again: lookByName}
+	seen := checkResult{running: int64(len(running)), at: now, nextIn: fullCheckInterval}
 	since := newest.Add(time.Second) // running ones were started before that
 	switch {
 	case newest.IsZero():
-		since = now.Add(-settling)
-	case now.Sub(newest) < settling: // others that were started before that may not be listed yet
-		seen.again = 0
+		since = now.Add(-listingDelay)
+	case now.Sub(newest) < listingDelay: // others that were started before that may not be listed yet
+		seen.nextIn = 0
 	}
 	startedLater := " AND StartTime > '" + since.UTC().Format(time.RFC3339) + "'"
-	seen.after = protocol.LivingOnes + startedLater
-	if seen.later, err = s.count(ctx, seen.after); err != nil {
+	seen.startedLaterQuery = protocol.LongLivedQuery + startedLater
+	if seen.startedLater, err = s.count(ctx, seen.startedLaterQuery); err != nil {
 		return nil, err
 	}
-	unlisted, err := s.count(ctx, protocol.Living+startedLater)
+	unlisted, err := s.count(ctx, protocol.RunningQuery+startedLater)
 	if err != nil {
 		return nil, err
 	}
 	if unlisted > 0 {
-		seen.again = 0
+		seen.nextIn = 0
 	}
-	s.seen = seen
+	s.lastCheck = seen
 	return running, nil
 }
 
@@ -230,21 +230,21 @@ func (s *supervisor) count(ctx context.Context, query string) (int64, error) {
 	return count.GetCount(), err
 }
 
-// look starts missing workflows. While the number of workflows is unchanged, they are not checked by name. An incomplete check has no
+// checkWorkflows starts missing workflows. While the number of workflows is unchanged, they are not checked by name. An incomplete check has no
 // result.
-func (s *supervisor) look(ctx context.Context) error {
-	if same, err := s.sameAsSeen(ctx); err != nil || same {
+func (s *supervisor) checkWorkflows(ctx context.Context) error {
+	if same, err := s.unchanged(ctx); err != nil || same {
 		return err
 	}
-	err := s.lookWhole(ctx)
+	err := s.checkByName(ctx)
 	if err != nil {
-		s.seen = look{}
+		s.lastCheck = checkResult{}
 	}
 	return err
 }
 
-func (s *supervisor) lookWhole(ctx context.Context) error {
-	running, err := s.see(ctx)
+func (s *supervisor) checkByName(ctx context.Context) error {
+	running, err := s.listRunning(ctx)
 	if err != nil {
 		return err
 	}
@@ -261,8 +261,8 @@ func (s *supervisor) lookWhole(ctx context.Context) error {
 		if running[id] != "" {
 			return
 		}
-		s.seen.missing++
-		problems = append(problems, s.bringBack(ctx, id, of))
+		s.lastCheck.missing++
+		problems = append(problems, s.restartIfGone(ctx, id, of))
 	}
 	for _, id := range append(runtimes, protocol.InstallationID()) {
 		missing(id, declaration{})
@@ -273,25 +273,25 @@ func (s *supervisor) lookWhole(ctx context.Context) error {
 	for application, d := range applications {
 		for service := range d.manifest {
 			if d.unmanaged(service) {
-				s.seen.down++
+				s.lastCheck.unmanaged++
 			} else {
 				missing(protocol.ServiceID(application, service), d)
 			}
 		}
-		problems = append(problems, s.keepDown(ctx, application, d, running))
+		problems = append(problems, s.endUnmanaged(ctx, application, d, running))
 	}
 	return errors.Join(problems...)
 }
 
-// keepDown ends the workflows of unmanaged services that were started before that was known.
-func (s *supervisor) keepDown(ctx context.Context, application string, d declaration, running map[string]string) error {
-	if len(d.down) > 0 {
-		s.seen.again = min(s.seen.again, lookForDown)
+// endUnmanaged ends the workflows of unmanaged services that were started before that was known.
+func (s *supervisor) endUnmanaged(ctx context.Context, application string, d declaration, running map[string]string) error {
+	if len(d.unmanagedReasons) > 0 {
+		s.lastCheck.nextIn = min(s.lastCheck.nextIn, unmanagedCheckInterval)
 	}
 	var problems []error
 	for service := range d.manifest {
 		if id := protocol.ServiceID(application, service); d.unmanaged(service) && running[id] != "" {
-			s.seen.missing++
+			s.lastCheck.missing++
 			problems = append(problems, s.end(ctx, id))
 		}
 	}
@@ -321,14 +321,14 @@ func (s *supervisor) list(ctx context.Context, query string) (runs map[string]st
 
 // declaration is the content of an application's checkpoint about its services.
 type declaration struct {
-	manifest incarnation.Manifest
-	at       time.Time         // when it was written
-	down     map[string]string // unmanaged services
+	manifest         incarnation.Manifest
+	at               time.Time         // when it was written
+	unmanagedReasons map[string]string // unmanaged services
 }
 
 func (d declaration) unmanaged(service string) bool {
-	_, one := d.down[service]
-	_, all := d.down[protocol.AllServices]
+	_, one := d.unmanagedReasons[service]
+	_, all := d.unmanagedReasons[protocol.AllServices]
 	return one || all
 }
 
@@ -344,7 +344,7 @@ func (s *supervisor) declared(ctx context.Context) (map[string]declaration, erro
 		c, err := s.store.Checkpoint(ctx, id)
 		if err != nil {
 			s.log.Warn("an application cannot be supervised", "application", name, "error", err)
-			s.seen.again = min(s.seen.again, lookForDown)
+			s.lastCheck.nextIn = min(s.lastCheck.nextIn, unmanagedCheckInterval)
 			continue
 		}
 		all[name] = declaration{}
@@ -354,21 +354,21 @@ func (s *supervisor) declared(ctx context.Context) (map[string]declaration, erro
 		manifest, err := s.store.Manifest(ctx, c.Manifest)
 		if err != nil {
 			s.log.Warn("the services of an application cannot be supervised", "application", name, "error", err)
-			s.seen.again = min(s.seen.again, lookForDown)
+			s.lastCheck.nextIn = min(s.lastCheck.nextIn, unmanagedCheckInterval)
 			continue
 		}
-		all[name] = declaration{manifest: manifest, at: c.At, down: c.Unmanaged}
+		all[name] = declaration{manifest: manifest, at: c.At, unmanagedReasons: c.Unmanaged}
 	}
 	return all, nil
 }
 
-// beginning is how long after a notice a service without a workflow is left to its application, which starts services one after the other.
-const beginning = 30 * time.Second
+// startGrace is how long after a notice a service without a workflow is left to its application, which starts services one after the other.
+const startGrace = 30 * time.Second
 
-// bringBack restarts a workflow, unless it runs after all (the list is a little late), has completed, is about to start, or was restarted
+// restartIfGone restarts a workflow, unless it runs after all (the list is a little late), has completed, is about to start, or was restarted
 // too recently.
-func (s *supervisor) bringBack(ctx context.Context, id string, of declaration) error {
-	why, gone, err := s.ended(ctx, id)
+func (s *supervisor) restartIfGone(ctx context.Context, id string, of declaration) error {
+	why, gone, err := s.endReason(ctx, id)
 	if err != nil || !gone {
 		return err
 	}
@@ -389,41 +389,41 @@ func (s *supervisor) bringBack(ctx context.Context, id string, of declaration) e
 	if now.Before(next) {
 		return nil
 	}
-	why = s.told(why, c, unknown)
-	if why == notBegun && now.Sub(of.at) < beginning {
+	why = s.missingReason(why, c, unknown)
+	if why == reasonNotStarted && now.Sub(of.at) < startGrace {
 		return nil
 	}
-	asked := harmless(why)
-	again := protocol.Restart{At: now, Why: why, Hold: hold && !asked}
-	err = s.restart(ctx, id, of.manifest, again)
+	unharmed := isHarmless(why)
+	restart := protocol.Restart{At: now, Why: why, Hold: hold && !unharmed}
+	err = s.restart(ctx, id, of.manifest, restart)
 	if errors.Is(err, activities.ErrUnmanaged) { // the checkpoint of its application did not have that yet
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("start %s again: %w", id, err)
 	}
-	s.started(id, why)
-	if asked {
+	s.logStarted(id, why)
+	if unharmed {
 		return nil
 	}
 	return s.store.PutRestart(ctx, id, now)
 }
 
-// told is the reason why a workflow is missing, also by its checkpoint, if there is one.
-func (s *supervisor) told(why string, c protocol.Checkpoint, unknown bool) string {
+// missingReason is the reason why a workflow is missing, also by its checkpoint, if there is one.
+func (s *supervisor) missingReason(why string, c protocol.Checkpoint, unknown bool) string {
 	switch {
-	case why != deleted:
+	case why != reasonDeleted:
 		return why
 	case unknown:
-		return notBegun
-	case s.ranElsewhere(c):
-		return movedHere
+		return reasonNotStarted
+	case s.ranBeforeMove(c):
+		return reasonMoved
 	}
 	return why
 }
 
-func (s *supervisor) started(id, why string) {
-	if why == notBegun {
+func (s *supervisor) logStarted(id, why string) {
+	if why == reasonNotStarted {
 		s.log.Info("started", "workflow", id, "why", why)
 		return
 	}
@@ -431,40 +431,40 @@ func (s *supervisor) started(id, why string) {
 	s.metrics.Counter(metricRestarts).Inc(1)
 }
 
-// ranElsewhere reports that a checkpoint was written at the previous place of the installation.
-func (s *supervisor) ranElsewhere(c protocol.Checkpoint) bool {
-	return s.of.Epoch > 1 && c.N > 0 && c.At.Before(s.of.At)
+// ranBeforeMove reports that a checkpoint was written at the previous place of the installation.
+func (s *supervisor) ranBeforeMove(c protocol.Checkpoint) bool {
+	return s.installation.Epoch > 1 && c.N > 0 && c.At.Before(s.installation.At)
 }
 
 // Reasons for a restart. A workflow from the previous place of the installation was not harmed. An unknown workflow is one of many that
 // were published a moment ago, and are started one after the other.
 const (
-	deleted   = "its workflow was deleted"
-	notBegun  = "it was not started yet"
-	movedHere = "its installation was moved here"
+	reasonDeleted    = "its workflow was deleted"
+	reasonNotStarted = "it was not started yet"
+	reasonMoved      = "its installation was moved here"
 )
 
-// harmless reports that the workflow was not harmed, or was unmanaged and is managed again.
-func harmless(why string) bool {
-	return why == notBegun || why == movedHere || strings.Contains(why, ": "+protocol.UnmanagedBy)
+// isHarmless reports that the workflow was not harmed, or was unmanaged and is managed again.
+func isHarmless(why string) bool {
+	return why == reasonNotStarted || why == reasonMoved || strings.Contains(why, ": "+protocol.UnmanagedBy)
 }
 
 // restartAt is when a workflow with these restarts may be restarted, and whether that would be the third time within an hour.
 func restartAt(before []time.Time, now time.Time) (next time.Time, hold bool) {
-	lately := slices.DeleteFunc(slices.Clone(before), func(at time.Time) bool { return now.Sub(at) > time.Hour })
-	n := len(lately)
+	recentRestarts := slices.DeleteFunc(slices.Clone(before), func(at time.Time) bool { return now.Sub(at) > time.Hour })
+	n := len(recentRestarts)
 	if n == 0 {
 		return now, false
 	}
-	return lately[n-1].Add(min(time.Minute<<(n-1), time.Hour)), n >= 2
+	return recentRestarts[n-1].Add(min(time.Minute<<(n-1), time.Hour)), n >= 2
 }
 
-// ended is how a workflow ended; gone is false while it runs.
-func (s *supervisor) ended(ctx context.Context, id string) (why string, gone bool, err error) {
+// endReason is how a workflow ended; gone is false while it runs.
+func (s *supervisor) endReason(ctx context.Context, id string) (why string, gone bool, err error) {
 	d, err := s.client.DescribeWorkflowExecution(ctx, id, "")
-	var absent *serviceerror.NotFound
-	if errors.As(err, &absent) {
-		return deleted, true, nil
+	var notFound *serviceerror.NotFound
+	if errors.As(err, &notFound) {
+		return reasonDeleted, true, nil
 	}
 	if err != nil {
 		return "", false, err

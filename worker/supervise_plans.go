@@ -12,19 +12,19 @@ import (
 	"github.com/converge-engine/converge/intent/store"
 )
 
-// followPlans restarts plans that are gone and not over: services may have entered by them, and no client may be waiting for the rest.
+// restartPlans restarts plans that are gone and not over: services may have entered by them, and no client may be waiting for the rest.
 // Plans end, so they are not counted like the workflows that live forever. The store has a list of running plans, which is empty most of
 // the time.
-func (s *supervisor) followPlans(ctx context.Context) error {
+func (s *supervisor) restartPlans(ctx context.Context) error {
 	running, err := s.store.RunningPlans(ctx, "")
 	for _, of := range running {
-		err = errors.Join(err, s.followPlan(ctx, of))
+		err = errors.Join(err, s.restartPlan(ctx, of))
 	}
 	return err
 }
 
-func (s *supervisor) followPlan(ctx context.Context, of protocol.PlanRef) error {
-	why, gone, err := s.ended(ctx, of.ID())
+func (s *supervisor) restartPlan(ctx context.Context, of protocol.PlanRef) error {
+	why, gone, err := s.endReason(ctx, of.ID())
 	if err != nil || !gone {
 		return err
 	}
@@ -43,7 +43,7 @@ func (s *supervisor) followPlan(ctx context.Context, of protocol.PlanRef) error 
 	if next, _ := restartAt(before, now); now.Before(next) {
 		return nil
 	}
-	if _, err := activities.StartPlan(ctx, s.client, of, r.PlanAsked); err != nil {
+	if _, err := activities.StartPlan(ctx, s.client, of, r.PlanTask); err != nil {
 		return fmt.Errorf("start %s again: %w", of.ID(), err)
 	}
 	s.log.Warn("started again", "workflow", of.ID(), "why", why)

@@ -17,34 +17,34 @@ import (
 const (
 	// refusedFor is longer than a server takes to start, or an operator to repair a broken policy.
 	refusedFor = 5 * time.Minute
-	// refusedLooks is how often a worker checks within refusedFor whether it is refused.
-	refusedLooks = 20
+	// refusedChecks is how often a worker checks within refusedFor whether it is refused.
+	refusedChecks = 20
 )
 
-type lost struct{ why chan error }
+type workLoss struct{ cause chan error }
 
-func newLost() *lost { return &lost{make(chan error, 1)} }
+func newWorkLoss() *workLoss { return &workLoss{make(chan error, 1)} }
 
 // fatal is called by the SDK, once.
-func (l *lost) fatal(err error) {
+func (l *workLoss) fatal(err error) {
 	select {
-	case l.why <- err:
+	case l.cause <- err:
 	default:
 	}
 }
 
 // wait waits until ctx ends, which is no error, or the worker has lost its work permanently.
-func (l *lost) wait(ctx context.Context, o Options) error {
+func (l *workLoss) wait(ctx context.Context, o Options) error {
 	limit := cmp.Or(o.RefusedFor, refusedFor)
-	look := time.NewTicker(limit / refusedLooks)
-	defer look.Stop()
+	ticker := time.NewTicker(limit / refusedChecks)
+	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case err := <-l.why:
+		case err := <-l.cause:
 			return &LostError{o.Namespace, err}
-		case <-look.C:
+		case <-ticker.C:
 			if o.Polls == nil {
 				continue
 			}

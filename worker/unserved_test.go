@@ -9,11 +9,11 @@ import (
 )
 
 // A worker whose SDK has given up ends and says what to do; one that is stopped ends in order.
-func TestEndsWhenTheSDKGivesUp_F10(t *testing.T) {
+func TestWorkerEndsWhenItGetsNoMoreWork_F10(t *testing.T) {
 	t.Parallel()
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
-	require.NoError(t, newLost().wait(stopped, Options{}))
+	require.NoError(t, newWorkLoss().wait(stopped, Options{}))
 	for _, row := range []struct {
 		err  error
 		next string
@@ -22,7 +22,7 @@ func TestEndsWhenTheSDKGivesUp_F10(t *testing.T) {
 		{&serviceerror.ClientVersionNotSupported{Message: "old"}, "upgrade converge"},
 		{&serviceerror.PermissionDenied{Message: "revoked"}, "check the API key"},
 	} {
-		l := newLost()
+		l := newWorkLoss()
 		l.fatal(row.err)
 		l.fatal(row.err) // nobody waits for the second
 		err := l.wait(t.Context(), Options{Namespace: "releases"})

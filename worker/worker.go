@@ -49,7 +49,7 @@ type Options struct {
 	// none.
 	AllowEnv []string
 	// AllowSecret are the secrets of clusters and of AWS that it may reference with kubernetesSecret and awsSecret. Empty: none.
-	AllowSecret secret.Elsewhere
+	AllowSecret secret.ExternalPatterns
 	// Sops are the keys to decrypt SOPS files. Nil: none.
 	Sops *sops.Keys
 	// Payloads is the codec that the client's connection encrypts and decrypts payloads with; the client uses its Converters. Nil: no
@@ -91,7 +91,7 @@ const (
 
 // Run serves until ctx ends, or the worker gets no more work.
 func Run(ctx context.Context, c client.Client, o Options) error {
-	lost := newLost()
+	lost := newWorkLoss()
 	stop, err := start(ctx, c, o, lost.fatal)
 	if err != nil {
 		return err
@@ -107,9 +107,9 @@ func open(ctx context.Context, o Options) (*store.Store, error) {
 		return nil, err
 	}
 	if o.Runtime != "" {
-		s.Remotely(o.Runtime)
+		s.RestrictToRemote(o.Runtime)
 	}
-	if err := readable(ctx, o.Payloads, s); err != nil {
+	if err := checkPayloadKey(ctx, o.Payloads, s); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
@@ -131,58 +131,58 @@ func start(ctx context.Context, c client.Client, o Options, fatal func(error)) (
 		return nil, err
 	}
 	a, disconnect := assemble(c, o, store)
-	installation, err := belongs(ctx, c, o, store)
+	installation, err := installationFor(ctx, c, o, store)
 	if err != nil {
 		a.Close()
 		disconnect()
 		return nil, errors.Join(err, store.Close())
 	}
 	a.Payloads, a.Installation, a.Epoch = o.Payloads, installation.ID, installation.Epoch
-	watched(o.Monitor, c, a)
-	kept := activities.NewCheckpoints(store)
-	kept.Metrics = a.Metrics
-	left := func() {} // nothing to stop yet
+	addReadinessChecks(o.Monitor, c, a)
+	checkpoints := activities.NewCheckpoints(store)
+	checkpoints.Metrics = a.Metrics
+	removePresence := func() {} // nothing to stop yet
 	closeAll := func() {
 		a.Close()
-		if kept.Close() {
-			left()
+		if checkpoints.Close() {
+			removePresence()
 		}
 		disconnect()
 		_ = store.Close() // no writer is left
 	}
-	reading, endReading := context.WithCancel(context.Background())
-	w, err := newWorker(ctx, c, o, a, fatal, &readings{until: reading}, &workflows.Checkpoints{To: kept})
+	readingCtx, cancelReadings := context.WithCancel(context.Background())
+	w, err := newWorker(ctx, c, o, a, fatal, &stopInterceptor{stopCtx: readingCtx}, &workflows.Checkpoints{To: checkpoints})
 	if err == nil && o.Runtime == "" { // a remote worker may not write it, nor start it
-		err = announce(ctx, o.Payloads, store)
+		err = recordPayloadKey(ctx, o.Payloads, store)
 	}
 	if err == nil && o.Runtime == "" {
-		err = a.StartInstallation(ctx, protocol.Beginning{Adopt: true})
+		err = a.StartInstallation(ctx, protocol.StartMode{Adopt: true})
 	}
 	if err == nil {
 		err = w.Start()
 	}
 	if err != nil {
-		endReading()
+		cancelReadings()
 		closeAll()
 		return nil, fmt.Errorf("start worker: %w", err)
 	}
 	a.TakeOver()
 	endSupervision := func() {}
 	if o.Runtime == "" {
-		supervisor := newSupervisor(c, o.Namespace, a, installation, kept)
-		endSupervision, left = supervisor.start(), supervisor.leave
+		supervisor := newSupervisor(c, o.Namespace, a, installation, checkpoints)
+		endSupervision, removePresence = supervisor.start(), supervisor.removePresence
 	}
-	looking, endLooking := context.WithCancel(context.Background())
-	go lookedFor(looking, o.Payloads, store, slog.Default())
+	keysCtx, stopKeys := context.WithCancel(context.Background())
+	go refreshPayloadKeys(keysCtx, o.Payloads, store, slog.Default())
 	stopRollout := o.Deployment.rollout(c, o.Namespace)
 	return func() {
 		stopRollout()
-		endLooking()
+		stopKeys()
 		endSupervision()
-		soon := time.AfterFunc(readingStop, endReading)
+		soon := time.AfterFunc(readingStop, cancelReadings)
 		w.Stop()
 		soon.Stop()
-		endReading()
+		cancelReadings()
 		closeAll()
 	}, nil
 }
@@ -191,7 +191,7 @@ func start(ctx context.Context, c client.Client, o Options, fatal func(error)) (
 func assemble(c client.Client, o Options, s *store.Store) (a *activities.Activities, disconnect func()) {
 	clusters, accounts := &kubernetes.Clusters{}, &ecs.Accounts{}
 	secrets := &secret.Worker{
-		Environment: secret.Environment{Allowed: o.AllowEnv}, Elsewhere: o.AllowSecret,
+		Environment: secret.Environment{Allowed: o.AllowEnv}, External: o.AllowSecret,
 		Kubernetes: secret.Clusters{Client: clusters.Client}, AWS: &secret.SecretsManager{},
 	}
 	on := custom.Worker{Clusters: clusters, Tasks: accounts, Secrets: secrets, Workflows: activities.UserWorkflows{Client: c}}
@@ -206,8 +206,8 @@ func assemble(c client.Client, o Options, s *store.Store) (a *activities.Activit
 	}
 }
 
-// belongs is the installation of a worker. A remote worker may have no access to the namespace: it trusts the store.
-func belongs(ctx context.Context, c client.Client, o Options, s *store.Store) (protocol.Installation, error) {
+// installationFor is the installation of a worker. A remote worker may have no access to the namespace: it trusts the store.
+func installationFor(ctx context.Context, c client.Client, o Options, s *store.Store) (protocol.Installation, error) {
 	if o.Runtime == "" {
 		return join(ctx, c, s, o)
 	}
@@ -233,7 +233,7 @@ func newWorker(ctx context.Context, c client.Client, o Options, a *activities.Ac
 		DeploymentOptions:        o.Deployment.options(),
 		OnFatalError:             fatal,
 
-		MaxConcurrentActivityExecutionSize: activities.Places,
+		MaxConcurrentActivityExecutionSize: activities.MaxConcurrent,
 		WorkflowTaskPollerBehavior:         pollers(),
 		ActivityTaskPollerBehavior:         pollers(),
 	}

@@ -20,13 +20,13 @@ type packedAnswer struct {
 	packed protocol.Packed
 }
 
-// keptAnswers is the size of the cache: two clients may query at the same time.
-const keptAnswers = 2
+// maxCachedAnswers is the size of the cache: two clients may query at the same time.
+const maxCachedAnswers = 2
 
 // inParts makes a query handler from answer. A client that does not fetch in parts gets a large answer cut short by cut, or an error if cut
 // is nil.
-func inParts[T any](a *largeAnswers, name string, answer func() (T, error), cut func(T) T) func(protocol.InParts) (json.RawMessage, error) {
-	return func(q protocol.InParts) (json.RawMessage, error) {
+func inParts[T any](a *largeAnswers, name string, answer func() (T, error), cut func(T) T) func(protocol.PartsQuery) (json.RawMessage, error) {
+	return func(q protocol.PartsQuery) (json.RawMessage, error) {
 		if part, known := a.part(q); known {
 			return json.Marshal(part)
 		}
@@ -59,17 +59,17 @@ func (a *largeAnswers) begin(raw json.RawMessage) (json.RawMessage, error) {
 		return nil, err
 	}
 	of := entities.ShortDigestOf([]byte(packed))
-	a.last = entities.KeepLast(append(a.last, packedAnswer{of, packed}), keptAnswers)
-	part, _ := a.part(protocol.InParts{Of: of})
+	a.last = entities.KeepLast(append(a.last, packedAnswer{of, packed}), maxCachedAnswers)
+	part, _ := a.part(protocol.PartsQuery{Digest: of})
 	return json.Marshal(part)
 }
 
 // part returns a part of a cached answer.
-func (a *largeAnswers) part(q protocol.InParts) (protocol.Part, bool) {
+func (a *largeAnswers) part(q protocol.PartsQuery) (protocol.Part, bool) {
 	for _, one := range a.last {
-		if one.of == q.Of && q.From >= 0 && q.From < len(one.packed) {
-			end := min(q.From+protocol.PartSize, len(one.packed))
-			return protocol.Part{Schema: protocol.PartSchema, Of: q.Of, From: q.From, Size: len(one.packed), Packed: one.packed[q.From:end]}, true
+		if one.of == q.Digest && q.Offset >= 0 && q.Offset < len(one.packed) {
+			end := min(q.Offset+protocol.PartSize, len(one.packed))
+			return protocol.Part{Schema: protocol.PartSchema, Digest: q.Digest, Offset: q.Offset, Size: len(one.packed), Packed: one.packed[q.Offset:end]}, true
 		}
 	}
 	return protocol.Part{}, false
@@ -82,21 +82,21 @@ func cutRuntime(s protocol.RuntimeStatus) protocol.RuntimeStatus {
 	held, waiting := len(s.Held), len(s.Waiting)
 	s.Audit = nil
 	if s.Pause != nil && s.Pause.Drain != nil {
-		s.Pause = s.Pause.Own("")
+		s.Pause = s.Pause.WithOwnPermit("")
 	}
-	s.Held = entities.Fitting(s.Held, cutTo)
-	s.Waiting = entities.Fitting(s.Waiting, cutTo)
+	s.Held = entities.Fitting(s.Held, cutListBytes)
+	s.Waiting = entities.Fitting(s.Waiting, cutListBytes)
 	s.Problem = entities.Clip(fmt.Sprintf("cut short: %d more leases are held and %d more wait; ask in parts", held-len(s.Held), waiting-len(s.Waiting)), maxText)
 	return s
 }
 
-// cutTo is the size in bytes of each of the two lists in an answer that is cut short.
-const cutTo = 20 << 10
+// cutListBytes is the size in bytes of each of the two lists in an answer that is cut short.
+const cutListBytes = 20 << 10
 
 // cutApplication drops old incarnations, and the older joint releases.
 func cutApplication(s protocol.ApplicationStatus) protocol.ApplicationStatus {
-	s.Incarnations = entities.FittingLast(s.Incarnations, cutTo)
-	s.Releases = entities.FittingLast(s.Releases, cutTo/2)
+	s.Incarnations = entities.FittingLast(s.Incarnations, cutListBytes)
+	s.Releases = entities.FittingLast(s.Releases, cutListBytes/2)
 	s.Refused = nil
 	s.Problem = entities.Clip("cut short: ask in parts; "+s.Problem, maxText)
 	return s
@@ -110,7 +110,7 @@ func cutPlan(s protocol.PlanStatus) protocol.PlanStatus {
 			nodes = append(nodes, protocol.PlanNodeStatus{Node: n.Node, State: n.State, Text: n.Text})
 		}
 	}
-	s.Nodes = entities.Fitting(nodes, 2*cutTo)
-	s.Trouble = entities.Clip(joined(s.Trouble, fmt.Sprintf("cut short: %d nodes are not listed; ask in parts", len(nodes)-len(s.Nodes))), maxText)
+	s.Nodes = entities.Fitting(nodes, 2*cutListBytes)
+	s.StepError = entities.Clip(joinNotes(s.StepError, fmt.Sprintf("cut short: %d nodes are not listed; ask in parts", len(nodes)-len(s.Nodes))), maxText)
 	return s
 }

@@ -25,15 +25,15 @@ import (
 func Application(ctx workflow.Context, in protocol.ApplicationInput) error {
 	a := &application{state: &applicationState{}}
 	a.shell = &shell{
-		ctx: ctx, of: a, name: in.Application, application: in.Application,
-		whole: a.state, desk: &a.state.Desk, verbs: verb.Application(),
-		stops:    []string{"to stop changes, converge pause " + in.Application},
-		answers:  map[string]answering{protocol.Publish: a.publish, protocol.Release: a.propose},
-		outcomes: map[string]following{protocol.Release: a.decided},
+		ctx: ctx, entity: a, name: in.Application, application: in.Application,
+		fullState: a.state, mailbox: &a.state.Mailbox, verbs: verb.Application(),
+		cancelAlternatives: []string{"to stop changes, converge pause " + in.Application},
+		answerHandlers:     map[string]answerHandler{protocol.Publish: a.publish, protocol.Release: a.propose},
+		outcomeHandlers:    map[string]outcomeHandler{protocol.Release: a.awaitDecision},
 	}
-	a.noted, a.announcing = a.tell, map[string]bool{}
+	a.onAudit, a.webhooksInFlight = a.queueNotification, map[string]bool{}
 	a.pauses = pauses{
-		shell: a.shell, of: &a.state.pauseState, scope: entities.ScopeApplication, hint: "; a paused service or channel has a pause of its own",
+		shell: a.shell, pauseState: &a.state.pauseState, scope: entities.ScopeApplication, resumeHint: "; a paused service or channel has a pause of its own",
 		request: func() protocol.AnnouncePause {
 			return protocol.AnnouncePause{Application: a.name, Manifest: a.state.Notified.Manifest}
 		},
@@ -41,7 +41,7 @@ func Application(ctx workflow.Context, in protocol.ApplicationInput) error {
 	if err := workflow.SetQueryHandler(ctx, protocol.QueryStatus, inParts(&a.large, "the status of application "+in.Application, a.status, cutApplication)); err != nil {
 		return err
 	}
-	return a.live(in.Carried, in.Beginning)
+	return a.runLoop(in.CarriedState, in.StartMode)
 }
 
 // applicationState is the state of an Application workflow. It holds a bounded tail of the incarnations; the store has all of them by
@@ -71,7 +71,7 @@ type applicationState struct {
 	state.Outbox
 	pauseState
 	managedState
-	state.Desk
+	state.Mailbox
 }
 
 // notice identifies the incarnation that services are notified of.
@@ -82,45 +82,47 @@ type notice struct {
 }
 
 type application struct {
-	plain
+	entityDefaults
 	*shell
 	pauses
-	state     *applicationState
-	notifying bool
-	present   notice // the notice that is being sent
-	stop      workflow.CancelFunc
-	down      managing
-	deciding  bool // a joint release is being decided or carried out
-	// announcing holds the notifications with a send in progress.
-	announcing map[string]bool
-	// founding are the rules of the installation. The first publication is judged by them.
-	founding *protocol.Rules
+	state         *applicationState
+	notifying     bool
+	currentNotice notice // the notice that is being sent
+	stopNotifying workflow.CancelFunc
+	unmanaging    unmanageWork
+	deciding      bool // a joint release is being decided or carried out
+	// webhooksInFlight holds the notifications with a send in progress.
+	webhooksInFlight map[string]bool
+	// installationRules are the rules of the installation. The first publication is judged by them.
+	installationRules *protocol.Rules
 }
 
-// tell queues a line for the notifications.
-func (a *application) tell(line entities.AuditLine) { a.state.Announce(a.state.Notifications, line) }
+// queueNotification queues a line for the notifications.
+func (a *application) queueNotification(line entities.AuditEntry) {
+	a.state.Announce(a.state.Notifications, line)
+}
 
-// notifyPeople sends the queued lines to the notifications.
-func (a *application) notifyPeople() {
-	if len(a.state.Announcements) == 0 || a.drains() {
+// sendNotifications sends the queued lines to the notifications.
+func (a *application) sendNotifications() {
+	if len(a.state.Announcements) == 0 || a.blocksNewWork() {
 		return
 	}
-	a.state.ForgetSent(a.state.Notifications)
-	a.announceAll(&a.state.Outbox, a.state.Notifications, a.announcing, func(to string, line entities.AuditLine, err error, _ time.Time) {
-		a.state.Sent(a.state.Notifications, to, line.N)
+	a.state.PruneSent(a.state.Notifications)
+	a.notifyAll(&a.state.Outbox, a.state.Notifications, a.webhooksInFlight, func(to string, line entities.AuditEntry, err error, _ time.Time) {
+		a.state.MarkSent(a.state.Notifications, to, line.N)
 		if err != nil {
-			a.trouble("webhook", to+" was not notified of \""+line.Text+"\": "+rootCause(err))
+			a.setProblem("webhook", to+" was not notified of \""+line.Text+"\": "+rootCause(err))
 		}
 	})
 }
 
-// flushAt is 1: people act on whole applications seldom.
-func (a *application) flushAt() int { return 1 }
+// auditBufferSize is 1: people act on whole applications seldom.
+func (a *application) auditBufferSize() int { return 1 }
 
 // rules are those of the newest incarnation. Before the first one they are the part of the installation's rules that concerns applications.
 func (a *application) rules() (*entities.Identity, []entities.Grant, bool) {
-	if a.founding != nil && a.newest().Number == 0 {
-		identity, grants := a.founding.Begins(a.name, protocol.Publish)
+	if a.installationRules != nil && a.newest().Number == 0 {
+		identity, grants := a.installationRules.FirstPublication(a.name, protocol.Publish)
 		return identity, grants, true
 	}
 	return a.state.Identity, a.state.Grants, true
@@ -134,22 +136,22 @@ func (a *application) checkNames(r verb.Request) error {
 	return nil
 }
 
-func (a *application) next(c protocol.Carried) (string, any) {
-	return protocol.ApplicationWorkflow, protocol.ApplicationInput{Application: a.name, Carried: c}
+func (a *application) nextRun(c protocol.CarriedState) (string, any) {
+	return protocol.ApplicationWorkflow, protocol.ApplicationInput{Application: a.name, CarriedState: c}
 }
 
-// turn starts all work that is due, such as notifying services.
-func (a *application) turn() {
-	a.end()
+// reconcile starts all work that is due, such as notifying services.
+func (a *application) reconcile() {
+	a.endUnmanaged()
 	a.notify()
 	a.announce()
-	a.notifyPeople()
-	a.decide()
-	again := earliest(earliest(a.tellsAgain(), a.endsAgain()), a.decidesAgain())
+	a.sendNotifications()
+	a.startDecision()
+	retryAt := earliest(earliest(a.nextAnnouncement(), a.nextEndAttempt()), a.nextJointAttempt())
 	if !a.notifying {
-		again = earliest(again, a.state.Unreached.Next)
+		retryAt = earliest(retryAt, a.state.Unreached.Next)
 	}
-	a.wakeAt(again, func(time.Time) string { return "retry" })
+	a.wakeAt(retryAt, func(time.Time) string { return "retry" })
 	workflow.SetCurrentDetails(a.ctx, a.details())
 }
 
@@ -171,16 +173,16 @@ func (a *application) details() string {
 	}
 	text := fmt.Sprintf("**incarnation %d** by %s, %d services, from %s", newest.Number, explain.Plain(newest.By), newest.Services, explain.Plain(newest.Origin.Path))
 	if a.state.Pause != nil {
-		text += "\n\n" + a.state.since()
+		text += "\n\n" + a.state.pauseText()
 	}
 	text += a.state.unmanagedText()
 	if p := a.state.Pin; p != nil {
-		text += fmt.Sprintf("\n\n**pinned to incarnation %d** by %s since %s", p.Incarnation.Number, explain.Plain(p.Who.Name), p.At.UTC().Format(dateTime)) + because(p.Reason)
+		text += fmt.Sprintf("\n\n**pinned to incarnation %d** by %s since %s", p.Incarnation.Number, explain.Plain(p.Who.Name), p.At.UTC().Format(dateTime)) + reasonText(p.Reason)
 		if newest.Number != p.Incarnation.Number {
 			text += fmt.Sprintf("; incarnation %d waits", newest.Number)
 		}
 	}
-	if a.wanted().Number != a.state.Notified.Number {
+	if a.wantedNotice().Number != a.state.Notified.Number {
 		text += fmt.Sprintf("\n\nnotifying services (all know incarnation %d)", a.state.Notified.Number)
 	}
 	if a.state.Problem != "" {
@@ -189,10 +191,10 @@ func (a *application) details() string {
 	return text
 }
 
-func because(reason string) string { return entities.Because(explain.Plain(reason)) }
+func reasonText(reason string) string { return entities.Because(explain.Plain(reason)) }
 
-// wanted is the notice that services should know: the pinned incarnation, or else the newest (D15).
-func (a *application) wanted() notice {
+// wantedNotice is the notice that services should know: the pinned incarnation, or else the newest (D15).
+func (a *application) wantedNotice() notice {
 	newest := a.newest()
 	switch pin := a.state.Pin; {
 	case pin == nil:
@@ -204,24 +206,24 @@ func (a *application) wanted() notice {
 	}
 }
 
-// notification is the kind of trouble in which services cannot be notified of an incarnation.
-const notification = "notification"
+// problemNotification is the kind of trouble in which services cannot be notified of an incarnation.
+const problemNotification = "notification"
 
 // notify starts notifying the services of the changes, one notice at a time. A newer notice stops the current one, which may never complete
 // (its manifest may be in a store that no worker reads). No service is missed, because the next activity starts from the manifest that all
 // services are known to know. An incarnation of which no service is notified, because another one is pinned, is still recorded (D5).
 func (a *application) notify() {
-	wanted := a.wanted()
-	if a.notifying && wanted != a.present {
-		a.stop() // the next turn starts it again
+	wanted := a.wantedNotice()
+	if a.notifying && wanted != a.currentNotice {
+		a.stopNotifying() // the next turn starts it again
 	}
-	known := wanted == a.state.Notified && a.state.Recorded >= a.newest().Number && len(a.state.Again) == 0
-	if a.notifying || a.down.running || known && !a.state.Unreached.due(a.now()) {
+	known := wanted == a.state.Notified && a.state.Recorded >= a.newest().Number && len(a.state.PendingStarts) == 0
+	if a.notifying || a.unmanaging.running || known && !a.state.Unreached.due(a.now()) {
 		return
 	}
-	request := a.notification(wanted)
-	ctx, stop := workflow.WithCancel(a.work)
-	a.notifying, a.present, a.stop = true, wanted, stop
+	request := a.notifyRequest(wanted)
+	ctx, stop := workflow.WithCancel(a.workCtx)
+	a.notifying, a.currentNotice, a.stopNotifying = true, wanted, stop
 	recorded := a.newest().Number
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		StartToCloseTimeout: time.Hour, HeartbeatTimeout: margin,
@@ -229,38 +231,38 @@ func (a *application) notify() {
 		Summary:     fmt.Sprintf("notify services of incarnation %d", wanted.Number),
 	})
 	future := workflow.ExecuteActivity(ctx, protocol.ActivityNotify, request.Fitting())
-	a.await(func(ctx workflow.Context) {
+	a.trackOperation(func(ctx workflow.Context) {
 		var answer protocol.NotifyAnswer
 		err := future.Get(ctx, &answer)
 		a.notifying = false
 		switch {
 		case temporal.IsCanceledError(err):
 		case err != nil: // its worker was gone for over an hour: start again
-			a.trouble(notification, "services are not notified yet: "+rootCause(err))
-		case answer.Overtaken != (entities.NoticeOrder{}): // send everything again, with a later order
-			a.state.Notices = answer.Overtaken
+			a.setProblem(problemNotification, "services are not notified yet: "+rootCause(err))
+		case answer.SupersededBy != (entities.NoticeOrder{}): // send everything again, with a later order
+			a.state.Notices = answer.SupersededBy
 		default:
 			a.state.Notified, a.state.Recorded = wanted, max(a.state.Recorded, recorded)
-			a.passedOver(answer.Unreached, request.From)
-			a.state.begun(request.Again)
+			a.recordUnreached(answer.Unreached, request.From)
+			a.state.removeStarted(request.Remanaged)
 		}
 	})
 }
 
-// notification builds the request that notifies services, with the next order.
-func (a *application) notification(wanted notice) protocol.NotifyRequest {
-	a.state.Notices = a.state.Notices.After(a.newest().Number, a.now())
+// notifyRequest builds the request that notifies services, with the next order.
+func (a *application) notifyRequest(wanted notice) protocol.NotifyRequest {
+	a.state.Notices = a.state.Notices.Next(a.newest().Number, a.now())
 	request := protocol.NotifyRequest{
 		Application: a.name, From: a.state.Notified.Manifest, To: wanted.Manifest, Newest: a.incarnation(wanted.Number), Store: a.state.Store,
-		Pinned: wanted.Pinned, Order: a.state.Notices, At: a.now(), Also: a.state.Unreached.Services,
-		Unmanaged: entities.SortedKeys(a.state.Unmanaged), Again: maps.Clone(a.state.Again),
+		Pinned: wanted.Pinned, Order: a.state.Notices, At: a.now(), Additional: a.state.Unreached.Services,
+		Unmanaged: entities.SortedKeys(a.state.Unmanaged), Remanaged: maps.Clone(a.state.PendingStarts),
 	}
 	if a.state.Unreached.More > 0 {
 		request.From = a.state.Unreached.Since
 	}
 	for _, i := range a.state.Incarnations {
 		if i.Number > a.state.Recorded && i.Number != wanted.Number {
-			request.Passed = append(request.Passed, i)
+			request.Skipped = append(request.Skipped, i)
 		}
 	}
 	return request
@@ -269,21 +271,21 @@ func (a *application) notification(wanted notice) protocol.NotifyRequest {
 // accepted is a digest of the whole state, which changes seldom.
 func (a *application) accepted() string {
 	st := *a.state
-	st.Checkpoint, st.Heard = state.Checkpoint{}, nil
+	st.Checkpoint, st.SeenSignals = state.Checkpoint{}, nil
 	return entities.DigestOf(st)
 }
 
-// mark adds to a checkpoint the manifest that services were notified of, or the one of the first notification in progress.
-func (a *application) mark(c *protocol.Checkpoint) {
+// fillCheckpoint adds to a checkpoint the manifest that services were notified of, or the one of the first notification in progress.
+func (a *application) fillCheckpoint(c *protocol.Checkpoint) {
 	c.Manifest = a.state.Notified.Manifest
 	if c.Manifest == "" {
-		c.Manifest = a.wanted().Manifest
+		c.Manifest = a.wantedNotice().Manifest
 	}
 	c.Unmanaged = a.state.reasons()
 }
 
-func (a *application) dropped() {
-	a.notifying, a.running, a.down.running, a.deciding, a.announcing = false, false, false, false, map[string]bool{}
+func (a *application) resetWork() {
+	a.notifying, a.activityRunning, a.unmanaging.running, a.deciding, a.webhooksInFlight = false, false, false, false, map[string]bool{}
 }
 
 // adoptedState restores from a checkpoint. Services are notified again, starting from the manifest that all of them were known to know.
@@ -291,16 +293,16 @@ func (a *application) adoptedState(c protocol.AdoptAnswer, why *protocol.Restart
 	a.state.Store = cmp.Or(c.Store, a.state.Store)
 	a.state.Announcing = a.state.Announcing || a.state.Pause != nil
 	a.state.Ending = len(a.state.Unmanaged) > 0
-	a.note(entities.EventRestart, nil, a.name+" continues from its checkpoint: "+restarted(why), "")
+	a.recordAudit(entities.EventRestart, nil, a.name+" continues from its checkpoint: "+restartReason(why), "")
 }
 
-// passedOver records the services that could not be notified of the changes since manifest from.
-func (a *application) passedOver(missed protocol.Unreached, from string) {
+// recordUnreached records the services that could not be notified of the changes since manifest from.
+func (a *application) recordUnreached(missed protocol.Unreached, from string) {
 	a.state.Unreached = a.state.Unreached.after(missed, a.now())
 	if len(missed.Services) > 0 {
 		a.state.Unreached.Since = from
-		a.trouble(notification, a.state.Unreached.text("not notified"))
+		a.setProblem(problemNotification, a.state.Unreached.text("not notified"))
 	} else {
-		a.clear(notification)
+		a.clearProblem(problemNotification)
 	}
 }

@@ -36,8 +36,8 @@ type joint struct {
 	Next    time.Time         `json:"next,omitzero"`
 }
 
-// over reports whether nothing remains to be done.
-func (j *joint) over() bool { return j.Decided && len(j.Waiting) == 0 }
+// finished reports whether nothing remains to be done.
+func (j *joint) finished() bool { return j.Decided && len(j.Waiting) == 0 }
 
 // Bounds on the joint releases in the state.
 const (
@@ -56,7 +56,7 @@ func (s *applicationState) joint(id string) *joint {
 func (a *application) checkJoint(r verb.Request) error {
 	open := 0
 	for _, j := range a.state.Joints {
-		if !j.over() {
+		if !j.finished() {
 			open++
 		}
 	}
@@ -77,7 +77,7 @@ func (a *application) checkJoint(r verb.Request) error {
 // propose records a joint release, to be decided. The answer has its id.
 func (a *application) propose(ctx workflow.Context, r verb.Request, who entities.Who) (any, error) {
 	if err := a.checkJoint(r); err != nil {
-		return nil, refused(err)
+		return nil, asRefusal(err)
 	}
 	proposal := protocol.Joint{Application: a.name, ID: r.ID, Services: map[string]protocol.ServiceVersion{}, Who: who, At: a.now()}
 	for _, name := range entities.SortedKeys(r.Joint.Services) {
@@ -87,13 +87,13 @@ func (a *application) propose(ctx workflow.Context, r verb.Request, who entities
 		proposal.ID = a.jointID(r)
 	}
 	var answer protocol.ProposeAnswer
-	request := protocol.ProposeRequest{Joint: proposal, Manifest: a.wanted().Manifest}
-	if err := a.fromStore(ctx, protocol.ActivityPropose, request, &answer); err != nil {
-		return nil, unlessDamaged(err)
+	request := protocol.ProposeRequest{Joint: proposal, Manifest: a.wantedNotice().Manifest}
+	if err := a.callStore(ctx, protocol.ActivityPropose, request, &answer); err != nil {
+		return nil, refuseIfDamaged(err)
 	}
 	known := a.state.joint(proposal.ID) != nil
 	if !known {
-		a.accept(answer, r.Reason)
+		a.addJoint(answer, r.Reason)
 	}
 	out := protocol.JointAnswer{ID: proposal.ID, Services: map[string]string{}, Repeated: known || answer.Decision != nil}
 	for _, name := range entities.SortedKeys(r.Joint.Services) {
@@ -104,15 +104,15 @@ func (a *application) propose(ctx workflow.Context, r verb.Request, who entities
 
 // jointID is the default id of a joint release. The same request gets the same id.
 func (a *application) jointID(r verb.Request) string {
-	of := []string{a.name, r.RequestID, r.Asks}
+	of := []string{a.name, r.RequestID, r.RequestDigest}
 	if r.RequestID == "" { // a signal
 		of = append(of, entities.DigestOf(r.Joint.Services), a.now().UTC().Format(time.RFC3339Nano))
 	}
 	return "r-" + entities.DigestOf(of)[:12]
 }
 
-// accept adds a joint release to the state, to be decided or, if a decision exists already, to be carried out.
-func (a *application) accept(p protocol.ProposeAnswer, reason string) {
+// addJoint adds a joint release to the state, to be decided or, if a decision exists already, to be carried out.
+func (a *application) addJoint(p protocol.ProposeAnswer, reason string) {
 	j := &joint{ID: p.Joint.ID, Services: map[string]string{}, Who: p.Joint.Who, Reason: clip(reason), At: p.Joint.At}
 	for _, service := range entities.SortedKeys(p.Joint.Services) {
 		j.Services[service] = p.Joint.Services[service].Version
@@ -126,7 +126,7 @@ func (a *application) accept(p protocol.ProposeAnswer, reason string) {
 	}
 	finished := maxFinishedJoints
 	for n := len(a.state.Joints) - 1; n >= 0; n-- {
-		if a.state.Joints[n].over() {
+		if a.state.Joints[n].finished() {
 			if finished--; finished < 0 {
 				a.state.Joints = slices.Delete(a.state.Joints, n, n+1)
 			}
@@ -135,8 +135,8 @@ func (a *application) accept(p protocol.ProposeAnswer, reason string) {
 	a.state.Joints = append(a.state.Joints, j)
 }
 
-// decided waits for the decision on a joint release. An aborted joint release is refused as a whole.
-func (a *application) decided(ctx workflow.Context, out json.RawMessage) (json.RawMessage, error) {
+// awaitDecision waits for the decision on a joint release. An aborted joint release is refused as a whole.
+func (a *application) awaitDecision(ctx workflow.Context, out json.RawMessage) (json.RawMessage, error) {
 	var answer protocol.JointAnswer
 	if err := json.Unmarshal(out, &answer); err != nil {
 		return nil, fmt.Errorf("answer to release: %w", err)
@@ -146,7 +146,7 @@ func (a *application) decided(ctx workflow.Context, out json.RawMessage) (json.R
 		return nil, err
 	}
 	if j := a.state.joint(answer.ID); j != nil && !j.Committed {
-		return nil, refused(fmt.Errorf("joint release %s is refused: %s", j.ID, j.Why))
+		return nil, asRefusal(fmt.Errorf("joint release %s is refused: %s", j.ID, j.Why))
 	}
 	return out, nil
 }
@@ -154,55 +154,55 @@ func (a *application) decided(ctx workflow.Context, out json.RawMessage) (json.R
 // nextJoint is the first joint release that is due for work.
 func (a *application) nextJoint() *joint {
 	for _, j := range a.state.Joints {
-		if !j.over() && !a.now().Before(j.Next) {
+		if !j.finished() && !a.now().Before(j.Next) {
 			return j
 		}
 	}
 	return nil
 }
 
-// decide starts the activity for the next joint release: its services promise their parts, then carry out the decision.
-func (a *application) decide() {
+// startDecision starts the activity for the next joint release: its services promise their parts, then carry out the decision.
+func (a *application) startDecision() {
 	j := a.nextJoint()
-	if j == nil || a.deciding || j.Decided && a.drains() { // a caller may wait for the decision, and no run ends before it
+	if j == nil || a.deciding || j.Decided && a.blocksNewWork() { // a caller may wait for the decision, and no run ends before it
 		return
 	}
 	a.deciding = true
-	ctx := workflow.WithActivityOptions(a.work, workflow.ActivityOptions{
+	ctx := workflow.WithActivityOptions(a.workCtx, workflow.ActivityOptions{
 		StartToCloseTimeout: time.Hour, HeartbeatTimeout: heartbeat,
 		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 15 * time.Second},
 		Summary:     summary("release " + j.ID + ": " + a.state.versions(j)),
 	})
 	future := workflow.ExecuteActivity(ctx, protocol.ActivityDecide, protocol.DecideRequest{Application: a.name, ID: j.ID, Services: j.Waiting})
-	a.await(func(ctx workflow.Context) {
+	a.trackOperation(func(ctx workflow.Context) {
 		var answer protocol.DecideAnswer
 		err := future.Get(ctx, &answer)
 		switch {
 		case temporal.IsCanceledError(err):
 			return // the work in progress was dropped
 		case err != nil: // its worker was gone for over an hour, or a record is damaged: retry
-			a.trouble(joining, "release "+j.ID+" is not decided: "+rootCause(err))
+			a.setProblem(problemRelease, "release "+j.ID+" is not decided: "+rootCause(err))
 			j.Tries++
-			j.Next = workflow.Now(ctx).Add(slowestTelling)
+			j.Next = workflow.Now(ctx).Add(maxNotifyDelay)
 		default:
-			a.takeDecision(j, answer)
+			a.recordDecision(j, answer)
 		}
 		a.deciding = false
 	})
 }
 
-// joining is the kind of trouble in which a joint release is not carried out everywhere.
-const joining = "release"
+// problemRelease is the kind of trouble in which a joint release is not carried out everywhere.
+const problemRelease = "release"
 
-// takeDecision records the decision, and the services that have not carried it out yet.
-func (a *application) takeDecision(j *joint, answer protocol.DecideAnswer) {
+// recordDecision records the decision, and the services that have not carried it out yet.
+func (a *application) recordDecision(j *joint, answer protocol.DecideAnswer) {
 	if !j.Decided {
 		j.Decided, j.Committed, j.Why = true, answer.Decision.Committed, answer.Decision.Why
 		text := "release " + j.ID + " of " + a.state.versions(j)
 		if !j.Committed {
 			text += " refused: " + j.Why
 		}
-		a.note(entities.EventRelease, &j.Who, text, j.Reason)
+		a.recordAudit(entities.EventRelease, &j.Who, text, j.Reason)
 	}
 	j.Waiting = answer.Services
 	for _, service := range entities.SortedKeys(answer.Failed) {
@@ -211,23 +211,23 @@ func (a *application) takeDecision(j *joint, answer protocol.DecideAnswer) {
 		}
 		j.Failed[service] = clip(answer.Failed[service])
 	}
-	a.clear(joining)
+	a.clearProblem(problemRelease)
 	if len(j.Waiting) == 0 {
 		return
 	}
-	j.Next = a.now().Add(min(time.Second<<min(j.Tries, 10), slowestTelling))
+	j.Next = a.now().Add(min(time.Second<<min(j.Tries, 10), maxNotifyDelay))
 	j.Tries++
-	a.trouble(joining, clip(fmt.Sprintf("release %s is not carried out by %s yet; the request is repeated (%s)", j.ID, strings.Join(j.Waiting, ", "), answer.Why)))
+	a.setProblem(problemRelease, clip(fmt.Sprintf("release %s is not carried out by %s yet; the request is repeated (%s)", j.ID, strings.Join(j.Waiting, ", "), answer.Why)))
 }
 
-// decidesAgain is the time of the next retry for services that have not carried out a joint release; zero while one is being decided.
-func (a *application) decidesAgain() time.Time {
+// nextJointAttempt is the time of the next retry for services that have not carried out a joint release; zero while one is being decided.
+func (a *application) nextJointAttempt() time.Time {
 	var next time.Time
-	if a.deciding || a.drains() {
+	if a.deciding || a.blocksNewWork() {
 		return next
 	}
 	for _, j := range a.state.Joints {
-		if !j.over() {
+		if !j.finished() {
 			next = earliest(next, j.Next)
 		}
 	}

@@ -24,33 +24,33 @@ type managedState struct {
 	Ending bool `json:"ending,omitempty"`
 	// Unended are the services whose workflows could not be ended.
 	Unended unreached `json:"unended,omitzero"`
-	// Again are the services that are managed again and must still be started, with the reason.
-	Again map[string]string `json:"again,omitempty"`
+	// PendingStarts are the services that are managed again and must still be started, with the reason.
+	PendingStarts map[string]string `json:"again,omitempty"`
 }
 
-// managing is the work in progress on unmanaged services.
-type managing struct {
-	running bool // services are being ended
-	asked   int  // how often the request changed in this run
-	stop    workflow.CancelFunc
+// unmanageWork is the work in progress on unmanaged services.
+type unmanageWork struct {
+	running  bool // services are being ended
+	revision int  // how often the request changed in this run
+	stop     workflow.CancelFunc
 }
 
 // unmanage stops managing a service, or all of them.
 func (a *application) unmanage(r verb.Request, who entities.Who) (state.Effect, error) {
-	if err := a.unmanageable(r); err != nil {
+	if err := a.checkUnmanage(r); err != nil {
 		return nil, err
 	}
-	service, name := a.concerned(r)
+	service, name := a.managedService(r)
 	return func() string {
 		if a.state.Unmanaged == nil {
 			a.state.Unmanaged = protocol.UnmanagedServices{}
 		}
 		a.state.Unmanaged[service] = protocol.Unmanaged{By: who.Name, Reason: clip(r.Reason), At: a.now()}
-		if delete(a.state.Again, service); service == protocol.AllServices {
-			clear(a.state.Again)
+		if delete(a.state.PendingStarts, service); service == protocol.AllServices {
+			clear(a.state.PendingStarts)
 		}
-		a.remanage()
-		a.note(entities.EventManage, &who, name+" unmanaged", r.Reason)
+		a.restartManaging()
+		a.recordAudit(entities.EventManage, &who, name+" unmanaged", r.Reason)
 		return fmt.Sprintf("%s is unmanaged: it is neither observed nor applied until: converge manage %s", name, name)
 	}, nil
 }
@@ -58,12 +58,12 @@ func (a *application) unmanage(r verb.Request, who entities.Who) (state.Effect, 
 // maxUnmanaged is the limit on services that are unmanaged individually.
 const maxUnmanaged = 50
 
-func (a *application) unmanageable(r verb.Request) error {
+func (a *application) checkUnmanage(r verb.Request) error {
 	most := 0
 	for _, i := range a.state.Incarnations {
 		most = max(most, i.Services)
 	}
-	service, name := a.concerned(r)
+	service, name := a.managedService(r)
 	already, all := a.state.Unmanaged[service], a.state.Unmanaged[protocol.AllServices]
 	switch {
 	case len(a.state.Incarnations) == 0:
@@ -82,35 +82,35 @@ func (a *application) unmanageable(r verb.Request) error {
 
 // manage resumes managing a service, or all services that were unmanaged together.
 func (a *application) manage(r verb.Request, who entities.Who) (state.Effect, error) {
-	service, name := a.concerned(r)
+	service, name := a.managedService(r)
 	_, all := a.state.Unmanaged[protocol.AllServices]
 	switch _, unmanaged := a.state.Unmanaged[service]; {
 	case !unmanaged && all:
 		return nil, fmt.Errorf("all of %s is unmanaged, not %s alone; instead: converge manage %s", a.name, name, a.name)
 	case !unmanaged && r.Service == "":
-		return nil, fmt.Errorf("%s is not unmanaged%s", name, a.state.others())
+		return nil, fmt.Errorf("%s is not unmanaged%s", name, a.state.otherUnmanaged())
 	case !unmanaged:
 		return nil, fmt.Errorf("%s is not unmanaged", name)
 	}
 	return func() string {
 		delete(a.state.Unmanaged, service)
-		a.startAgain(service, "managed again by "+who.Name+entities.Because(clip(r.Reason)))
-		a.remanage()
-		a.note(entities.EventManage, &who, name+" managed again", r.Reason)
-		return fmt.Sprintf("%s is managed again%s", name, a.state.others())
+		a.queueStart(service, "managed again by "+who.Name+entities.Because(clip(r.Reason)))
+		a.restartManaging()
+		a.recordAudit(entities.EventManage, &who, name+" managed again", r.Reason)
+		return fmt.Sprintf("%s is managed again%s", name, a.state.otherUnmanaged())
 	}, nil
 }
 
-// startAgain makes the next notification start a service, unless the service is unmanaged.
-func (a *application) startAgain(service, why string) {
-	if a.state.Again == nil {
-		a.state.Again = map[string]string{}
+// queueStart makes the next notification start a service, unless the service is unmanaged.
+func (a *application) queueStart(service, why string) {
+	if a.state.PendingStarts == nil {
+		a.state.PendingStarts = map[string]string{}
 	}
-	a.state.Again[service] = why
+	a.state.PendingStarts[service] = why
 }
 
-// concerned returns the key of the service that a request names, or the key for all services, and the display name.
-func (a *application) concerned(r verb.Request) (service, name string) {
+// managedService returns the key of the service that a request names, or the key for all services, and the display name.
+func (a *application) managedService(r verb.Request) (service, name string) {
 	if r.Service == "" {
 		return protocol.AllServices, a.name
 	}
@@ -118,75 +118,75 @@ func (a *application) concerned(r verb.Request) (service, name string) {
 	return service, a.name + "/" + a.state.Names.Title(service)
 }
 
-// remanage restarts the work in progress, because it may end or start the wrong services.
-func (a *application) remanage() {
-	a.down.asked++
+// restartManaging restarts the work in progress, because it may end or start the wrong services.
+func (a *application) restartManaging() {
+	a.unmanaging.revision++
 	if a.notifying {
-		a.stop()
+		a.stopNotifying()
 	}
-	if a.down.running {
-		a.down.stop()
+	if a.unmanaging.running {
+		a.unmanaging.stop()
 	}
 	a.state.Ending = len(a.state.Unmanaged) > 0
 }
 
-// ends is the kind of trouble in which services cannot be ended.
-const ends = "unmanaging"
+// problemUnmanage is the kind of trouble in which services cannot be ended.
+const problemUnmanage = "unmanaging"
 
-// end ends the workflows of unmanaged services. Nothing is started until it is done.
-func (a *application) end() {
-	if a.down.running || !a.state.Ending && !a.state.Unended.due(a.now()) {
+// endUnmanaged ends the workflows of unmanaged services. Nothing is started until it is done.
+func (a *application) endUnmanaged() {
+	if a.unmanaging.running || !a.state.Ending && !a.state.Unended.due(a.now()) {
 		return
 	}
-	ctx, stop := workflow.WithCancel(a.work)
-	ctx = enduring(ctx, "end unmanaged services")
-	a.down.running, a.down.stop = true, stop
-	asked := a.down.asked
+	ctx, stop := workflow.WithCancel(a.workCtx)
+	ctx = withLongActivity(ctx, "end unmanaged services")
+	a.unmanaging.running, a.unmanaging.stop = true, stop
+	revision := a.unmanaging.revision
 	future := workflow.ExecuteActivity(ctx, protocol.ActivityUnmanage, protocol.UnmanageRequest{
-		Application: a.name, Manifest: a.wanted().Manifest, Services: a.state.reasons(),
+		Application: a.name, Manifest: a.wantedNotice().Manifest, Services: a.state.reasons(),
 	})
-	a.await(func(ctx workflow.Context) {
+	a.trackOperation(func(ctx workflow.Context) {
 		var answer protocol.UnmanageAnswer
 		err := future.Get(ctx, &answer)
-		a.down.running = false
+		a.unmanaging.running = false
 		switch {
-		case temporal.IsCanceledError(err) || asked != a.down.asked: // the next turn starts it again if it is still due
+		case temporal.IsCanceledError(err) || revision != a.unmanaging.revision: // the next turn starts it again if it is still due
 		case err != nil: // its worker was gone for over an hour: start again
-			a.trouble(ends, "services are not ended yet: "+rootCause(err))
+			a.setProblem(problemUnmanage, "services are not ended yet: "+rootCause(err))
 		default:
-			a.ended(answer)
+			a.recordEnded(answer)
 		}
 	})
 }
 
-// ended records that all services were ended except those listed in the answer. A service that is not declared is removed from Unmanaged.
-func (a *application) ended(answer protocol.UnmanageAnswer) {
+// recordEnded records that all services were ended except those listed in the answer. A service that is not declared is removed from Unmanaged.
+func (a *application) recordEnded(answer protocol.UnmanageAnswer) {
 	for _, service := range answer.Undeclared {
 		delete(a.state.Unmanaged, service)
-		a.refuse(protocol.Unmanage, nil, fmt.Sprintf("%s declares no service %q", a.name, service), a.now())
+		a.recordRefusal(protocol.Unmanage, nil, fmt.Sprintf("%s declares no service %q", a.name, service), a.now())
 	}
 	a.state.Ending = false
 	a.state.Unended = a.state.Unended.after(answer.Unreached, a.now())
 	if len(answer.Services) > 0 {
-		a.trouble(ends, a.state.Unended.text("not ended"))
+		a.setProblem(problemUnmanage, a.state.Unended.text("not ended"))
 	} else {
-		a.clear(ends)
+		a.clearProblem(problemUnmanage)
 	}
 }
 
-// endsAgain is the time of the next attempt to end the services that could not be ended; zero while an attempt runs.
-func (a *application) endsAgain() time.Time {
-	if a.down.running {
+// nextEndAttempt is the time of the next attempt to end the services that could not be ended; zero while an attempt runs.
+func (a *application) nextEndAttempt() time.Time {
+	if a.unmanaging.running {
 		return time.Time{}
 	}
 	return a.state.Unended.Next
 }
 
-// begun removes the services that were started again.
-func (m *managedState) begun(again map[string]string) {
-	for service, why := range again {
-		if m.Again[service] == why {
-			delete(m.Again, service)
+// removeStarted removes the services that were started again.
+func (m *managedState) removeStarted(started map[string]string) {
+	for service, why := range started {
+		if m.PendingStarts[service] == why {
+			delete(m.PendingStarts, service)
 		}
 	}
 }
@@ -203,16 +203,16 @@ func (m *managedState) reasons() map[string]string {
 	return out
 }
 
-// others lists the individually unmanaged services, for display.
-func (m *applicationState) others() string {
-	if names := m.named(); names != "" {
+// otherUnmanaged lists the individually unmanaged services, for display.
+func (m *applicationState) otherUnmanaged() string {
+	if names := m.unmanagedNames(); names != "" {
 		return "; unmanaged individually: " + names
 	}
 	return ""
 }
 
-// named lists the first few individually unmanaged services.
-func (m *applicationState) named() string {
+// unmanagedNames lists the first few individually unmanaged services.
+func (m *applicationState) unmanagedNames() string {
 	const shown = 5
 	var names []string
 	for _, service := range entities.SortedKeys(m.Unmanaged) {
@@ -230,9 +230,9 @@ func (m *applicationState) named() string {
 // unmanagedText describes the unmanaged services for the Temporal UI.
 func (m *applicationState) unmanagedText() (text string) {
 	if all, ok := m.Unmanaged[protocol.AllServices]; ok {
-		text = fmt.Sprintf("\n\n**unmanaged by %s** since %s%s", explain.Plain(all.By), all.At.UTC().Format(dateTime), because(all.Reason))
+		text = fmt.Sprintf("\n\n**unmanaged by %s** since %s%s", explain.Plain(all.By), all.At.UTC().Format(dateTime), reasonText(all.Reason))
 	}
-	if names := m.named(); names != "" {
+	if names := m.unmanagedNames(); names != "" {
 		text += "\n\n**unmanaged**: " + explain.Plain(names)
 	}
 	return text

@@ -8,23 +8,23 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// checkNamed refuses a publication that uses the current name of a renamed service as the first name of a new one: there would be two
+// checkRenamed refuses a publication that uses the current name of a renamed service as the first name of a new one: there would be two
 // services, and both would apply. The client that published it did not know about renames.
-func (a *application) checkNamed(c *protocol.ConfirmAnswer) error {
+func (a *application) checkRenamed(c *protocol.ConfirmAnswer) error {
 	if c == nil {
 		return nil
 	}
 	for _, key := range entities.SortedKeys(a.state.Names) {
 		if title := a.state.Names[key]; slices.Contains(c.Keys, title) {
-			return refused(fmt.Errorf("%s/%s is the current name of the service %s, and this publication declares it as a new one; publish it with: converge apply DIR, of this version or later",
+			return asRefusal(fmt.Errorf("%s/%s is the current name of the service %s, and this publication declares it as a new one; publish it with: converge apply DIR, of this version or later",
 				a.name, title, key))
 		}
 	}
 	return nil
 }
 
-// takeNames records the current names of services.
-func (a *application) takeNames(c *protocol.ConfirmAnswer) {
+// recordNames records the current names of services.
+func (a *application) recordNames(c *protocol.ConfirmAnswer) {
 	for _, key := range c.Keys {
 		delete(a.state.Names, key)
 	}

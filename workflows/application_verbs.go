@@ -61,16 +61,16 @@ func (a *application) checkPublication(p protocol.PublishRequest) error {
 func (a *application) publish(ctx workflow.Context, r verb.Request, who entities.Who) (any, error) {
 	p := r.Publish
 	if err := a.checkPublication(p); err != nil {
-		return nil, refused(err)
+		return nil, asRefusal(err)
 	}
 	first := a.newest().Number == 0
 	moves := !first && (p.Origin.Path != a.state.Origin.Path || p.Store != a.state.Store)
-	if err := a.mayPlace(ctx, r, who, moves); err != nil {
+	if err := a.authorizePublication(ctx, r, who, moves); err != nil {
 		return nil, err
 	}
 	confirmed, err := a.confirm(ctx, &p)
 	if err == nil {
-		err = a.checkNamed(confirmed)
+		err = a.checkRenamed(confirmed)
 	}
 	if err == nil {
 		err = a.startMissing(p, who)
@@ -80,7 +80,7 @@ func (a *application) publish(ctx workflow.Context, r verb.Request, who entities
 	}
 	answer := protocol.PublishAnswer{Incarnation: a.newest().Number, Hash: p.Hash, Unchanged: p.Manifest == a.state.Manifest}
 	if p.Hash != a.newest().Hash {
-		answer.Incarnation, answer.Unchanged = max(a.newest().Number, confirmed.Floor)+1, false
+		answer.Incarnation, answer.Unchanged = max(a.newest().Number, confirmed.HighestIncarnation)+1, false
 		a.state.Incarnations = entities.KeepLast(append(a.state.Incarnations, protocol.Incarnation{
 			Number: answer.Incarnation, Hash: p.Hash, Manifest: p.Manifest, Services: p.Services,
 			At: a.now(), By: who.Name, Proven: who.Proven, Subject: who.Subject, Origin: p.Origin, Causes: p.Causes, Commits: p.Commits,
@@ -88,11 +88,11 @@ func (a *application) publish(ctx workflow.Context, r verb.Request, who entities
 	}
 	a.state.Manifest, a.state.Store, a.state.Origin = p.Manifest, p.Store, p.Origin
 	a.state.Identity, a.state.Grants = p.Identity, p.Grants
-	a.takeNames(confirmed)
+	a.recordNames(confirmed)
 	a.state.Notifications = confirmed.Notifications
 	if !answer.Unchanged {
-		text := strings.TrimSpace(fmt.Sprintf("incarnation %d from %s", answer.Incarnation, whence(p.Origin)))
-		a.note(entities.EventPublish, &who, text+a.placed(first, moves), r.Reason)
+		text := strings.TrimSpace(fmt.Sprintf("incarnation %d from %s", answer.Incarnation, sourceText(p.Origin)))
+		a.recordAudit(entities.EventPublish, &who, text+a.placementNote(first, moves), r.Reason)
 	}
 	if a.state.Pin != nil {
 		answer.Pinned = a.state.Pin.Incarnation.Number
@@ -100,21 +100,21 @@ func (a *application) publish(ctx workflow.Context, r verb.Request, who entities
 	return answer, nil
 }
 
-// mayPlace refuses a caller who may not publish a new application, or move an existing one.
-func (a *application) mayPlace(ctx workflow.Context, r verb.Request, who entities.Who, moves bool) error {
+// authorizePublication refuses a caller who may not publish a new application, or move an existing one.
+func (a *application) authorizePublication(ctx workflow.Context, r verb.Request, who entities.Who, moves bool) error {
 	if moves {
-		return a.mayTakeOver(who)
+		return a.authorizeTakeOver(who)
 	}
-	return a.mayBegin(ctx, r, who)
+	return a.authorizeFirstPublication(ctx, r, who)
 }
 
-// placed describes whether the application is new or was moved.
-func (a *application) placed(first, moves bool) string {
+// placementNote describes whether the application is new or was moved.
+func (a *application) placementNote(first, moves bool) string {
 	switch {
 	case moves:
 		return ", taken over"
-	case first && a.founding != nil && a.founding.Number > 0:
-		return fmt.Sprintf(", a new application under rules %d", a.founding.Number)
+	case first && a.installationRules != nil && a.installationRules.Number > 0:
+		return fmt.Sprintf(", a new application under rules %d", a.installationRules.Number)
 	}
 	return ""
 }
@@ -122,29 +122,29 @@ func (a *application) placed(first, moves bool) string {
 // startMissing starts the services again whose workflows the publication lists as gone.
 func (a *application) startMissing(p protocol.PublishRequest, who entities.Who) error {
 	if len(p.Missing) > p.Services {
-		return refused(fmt.Errorf(`"missing" names %d services, and there are %d`, len(p.Missing), p.Services))
+		return asRefusal(fmt.Errorf(`"missing" names %d services, and there are %d`, len(p.Missing), p.Services))
 	}
 	for _, service := range p.Missing {
-		a.startAgain(service, "its workflow was gone when "+who.Name+" applied its configuration again")
+		a.queueStart(service, "its workflow was gone when "+who.Name+" applied its configuration again")
 	}
 	return nil
 }
 
-// mayTakeOver refuses a caller who may not move the application to another directory or store.
-func (a *application) mayTakeOver(who entities.Who) error {
+// authorizeTakeOver refuses a caller who may not move the application to another directory or store.
+func (a *application) authorizeTakeOver(who entities.Who) error {
 	if err := entities.Authorize(a.state.Grants, protocol.TakeOver, nil, who); err != nil {
-		return refused(err)
+		return asRefusal(err)
 	}
-	if who.Proven || !a.state.Identity.Restricts(a.state.Grants, protocol.TakeOver) {
+	if who.Proven || !a.state.Identity.RestrictedByGrant(a.state.Grants, protocol.TakeOver) {
 		return nil
 	}
-	return refused(errors.New("to take over the application needs proof of identity, since only certain callers may"))
+	return asRefusal(errors.New("to take over the application needs proof of identity, since only certain callers may"))
 }
 
 // confirm reads the identity and grants from the store.
 func (a *application) confirm(ctx workflow.Context, p *protocol.PublishRequest) (*protocol.ConfirmAnswer, error) {
 	var answer protocol.ConfirmAnswer
-	err := a.fromStore(ctx, protocol.ActivityConfirm, protocol.ConfirmRequest{Application: a.name, Hash: p.Hash, Manifest: p.Manifest}, &answer)
+	err := a.callStore(ctx, protocol.ActivityConfirm, protocol.ConfirmRequest{Application: a.name, Hash: p.Hash, Manifest: p.Manifest}, &answer)
 	if err != nil {
 		return nil, err
 	}
@@ -152,8 +152,8 @@ func (a *application) confirm(ctx workflow.Context, p *protocol.PublishRequest) 
 	return &answer, nil
 }
 
-// whence describes the source of a configuration, for display.
-func whence(o protocol.Origin) string {
+// sourceText describes the source of a configuration, for display.
+func sourceText(o protocol.Origin) string {
 	text := o.Path
 	if o.Commit != "" {
 		text += "@" + verb.Clip(o.Hex(), 12)
@@ -169,9 +169,9 @@ func (a *application) pinnable(r verb.Request) (protocol.Incarnation, error) {
 	wanted := a.incarnation(r.Incarnation)
 	switch {
 	case r.Incarnation < 1:
-		return wanted, errors.New(`"incarnation" is missing; expected the number of one: ` + a.pinnables())
+		return wanted, errors.New(`"incarnation" is missing; expected the number of one: ` + a.pinnableText())
 	case wanted.Number == 0:
-		return wanted, fmt.Errorf("no incarnation %d of %s: %s", r.Incarnation, a.name, a.pinnables())
+		return wanted, fmt.Errorf("no incarnation %d of %s: %s", r.Incarnation, a.name, a.pinnableText())
 	}
 	return wanted, nil
 }
@@ -188,7 +188,7 @@ func (a *application) pin(r verb.Request, who entities.Who) (state.Effect, error
 	return func() string {
 		a.state.Pin = &protocol.ApplicationPin{Incarnation: wanted, Who: who, Reason: r.Reason, At: a.now()}
 		message := fmt.Sprintf("%s pinned to incarnation %d", a.name, wanted.Number)
-		a.note(entities.EventPin, &who, message, r.Reason)
+		a.recordAudit(entities.EventPin, &who, message, r.Reason)
 		if newest := a.newest().Number; newest != wanted.Number {
 			message += fmt.Sprintf("; %d and later incarnations wait until it is unpinned", newest)
 		}
@@ -202,13 +202,13 @@ func (a *application) unpin(r verb.Request, who entities.Who) (state.Effect, err
 	}
 	return func() string {
 		a.state.Pin = nil
-		a.note(entities.EventPin, &who, a.name+" unpinned", r.Reason)
+		a.recordAudit(entities.EventPin, &who, a.name+" unpinned", r.Reason)
 		return fmt.Sprintf("%s moves to incarnation %d", a.name, a.newest().Number)
 	}, nil
 }
 
-// pinnables lists the incarnations that can be pinned, for error messages.
-func (a *application) pinnables() string {
+// pinnableText lists the incarnations that can be pinned, for error messages.
+func (a *application) pinnableText() string {
 	all := a.state.Incarnations
 	switch n := len(all); {
 	case n == 0:

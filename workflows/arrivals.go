@@ -35,20 +35,20 @@ func (i *arrivalsInbound) ExecuteWorkflow(ctx workflow.Context, in *interceptor.
 // HandleSignal records the name. The signal itself goes to its channel, unless its name is reserved.
 func (i *arrivalsInbound) HandleSignal(ctx workflow.Context, in *interceptor.HandleSignalInput) error {
 	i.order.names = append(i.order.names, in.SignalName)
-	if reserved(in.SignalName) {
+	if isReserved(in.SignalName) {
 		return nil
 	}
 	return i.Next.HandleSignal(ctx, in)
 }
 
-// reserved reports whether a signal has a name that the SDK reserves. Any client can send such a signal, and a workflow panics when it
+// isReserved reports whether a signal has a name that the SDK reserves. Any client can send such a signal, and a workflow panics when it
 // opens a channel of that name, so a single signal would fail it again and again.
-func reserved(signal string) bool { return strings.HasPrefix(signal, "__temporal_") }
+func isReserved(signal string) bool { return strings.HasPrefix(signal, "__temporal_") }
 
-// reservedCame reports whether a signal with a reserved name arrived.
-func reservedCame(ctx workflow.Context) bool {
+// hasReservedSignal reports whether a signal with a reserved name arrived.
+func hasReservedSignal(ctx workflow.Context) bool {
 	order, ok := ctx.Value(arrivalKey{}).(*arrivalOrder)
-	return ok && slices.ContainsFunc(order.names, reserved)
+	return ok && slices.ContainsFunc(order.names, isReserved)
 }
 
 type arrivalKey struct{}
@@ -56,9 +56,9 @@ type arrivalKey struct{}
 // arrivalOrder holds the names of signals that arrived and were not collected yet.
 type arrivalOrder struct{ names []string }
 
-// arrived returns and clears the names of the signals that arrived, one per signal, in the order of arrival. Signals that were not recorded
+// takeArrived returns and clears the names of the signals that arrived, one per signal, in the order of arrival. Signals that were not recorded
 // (by a worker without the interceptor) are in rest.
-func arrived(ctx workflow.Context) (noted, rest []string) {
+func takeArrived(ctx workflow.Context) (noted, rest []string) {
 	if order, ok := ctx.Value(arrivalKey{}).(*arrivalOrder); ok {
 		noted, order.names = order.names, nil
 	}

@@ -16,77 +16,77 @@ import (
 // Installation is the workflow of an installation in its namespace (F4). Its memo tells workers which store belongs to the namespace. It
 // also holds the pause of the whole installation (A16).
 func Installation(ctx workflow.Context, in protocol.InstallationInput) error {
-	i := &installation{id: in.ID, held: in.Pause, state: &installationState{}}
+	i := &installation{id: in.ID, initialPause: in.Pause, state: &installationState{}}
 	i.shell = &shell{
-		ctx: ctx, of: i, name: "everything", application: protocol.InstallationTrail,
-		whole: i.state, desk: &i.state.Desk, verbs: verb.Installation(),
-		stops: []string{"to stop all applies, converge pause --all"},
+		ctx: ctx, entity: i, name: "everything", application: protocol.InstallationTrail,
+		fullState: i.state, mailbox: &i.state.Mailbox, verbs: verb.Installation(),
+		cancelAlternatives: []string{"to stop all applies, converge pause --all"},
 	}
-	i.answers = map[string]answering{protocol.Configure: i.configure, protocol.PublishLibrary: i.publishLibrary}
+	i.answerHandlers = map[string]answerHandler{protocol.Configure: i.configure, protocol.PublishLibrary: i.publishLibrary}
 	i.pauses = pauses{
-		shell: i.shell, of: &i.state.pauseState, scope: entities.ScopeInstallation,
+		shell: i.shell, pauseState: &i.state.pauseState, scope: entities.ScopeInstallation,
 		request: func() protocol.AnnouncePause { return protocol.AnnouncePause{} },
 	}
 	if err := workflow.SetQueryHandler(ctx, protocol.QueryStatus, inParts(&i.large, "the status of the installation", i.status, nil)); err != nil {
 		return err
 	}
-	return i.live(in.Carried, in.Beginning)
+	return i.runLoop(in.CarriedState, in.StartMode)
 }
 
 // installationState is the state of an Installation workflow; bounded.
 type installationState struct {
 	pauseState
-	rulesKnown
-	spreadState
-	recent
-	state.Desk
+	knownRules
+	baselineState
+	recentAudit
+	state.Mailbox
 }
 
 // installation is one run of an Installation workflow.
 type installation struct {
-	plain
+	entityDefaults
 	*shell
 	pauses
-	id    string
-	held  *entities.Pause // the pause that the workflow was started with
-	state *installationState
-	shown string
-	// telling is set while services are being notified of the baseline of rules number told.
-	telling     bool
-	told        int64
-	stopTelling workflow.CancelFunc
+	id           string
+	initialPause *entities.Pause // the pause that the workflow was started with
+	state        *installationState
+	shownDetails string
+	// baselineRunning is set while services are being notified of the baseline of rules number told.
+	baselineRunning bool
+	baselineNumber  int64
+	stopBaseline    workflow.CancelFunc
 }
 
-func (i *installation) ruledElsewhere(*verb.Row) bool { return true }
+func (i *installation) usesExternalRules(*verb.Row) bool { return true }
 
 func (i *installation) rules() (*entities.Identity, []entities.Grant, bool) { return i.state.rules() }
 
-func (i *installation) knows(rules protocol.Rules) {
+func (i *installation) setRules(rules protocol.Rules) {
 	before := i.state.Rules
-	i.state.knows(rules)
-	i.compare(before)
+	i.state.setRules(rules)
+	i.detectBaselineChange(before)
 }
 
-func (i *installation) consult(ctx workflow.Context) error {
+func (i *installation) loadRules(ctx workflow.Context) error {
 	before := i.state.Rules
-	err := i.consultRules(ctx, &i.state.rulesKnown)
-	i.compare(before)
+	err := i.loadKnownRules(ctx, &i.state.knownRules)
+	i.detectBaselineChange(before)
 	return err
 }
 
-// flushAt is the same as for a runtime.
-func (i *installation) flushAt() int { return state.FlushAudit }
+// auditBufferSize is the same as for a runtime.
+func (i *installation) auditBufferSize() int { return state.AuditFlushSize }
 
-func (i *installation) next(c protocol.Carried) (string, any) {
-	return protocol.InstallationWorkflow, protocol.InstallationInput{ID: i.id, Carried: c}
+func (i *installation) nextRun(c protocol.CarriedState) (string, any) {
+	return protocol.InstallationWorkflow, protocol.InstallationInput{ID: i.id, CarriedState: c}
 }
 
-// turn announces a pause and spreads the baseline.
-func (i *installation) turn() {
-	i.state.recall(&i.state.Desk)
+// reconcile announces a pause and spreads the baseline.
+func (i *installation) reconcile() {
+	i.state.addNew(&i.state.Mailbox)
 	i.announce()
-	i.spread()
-	i.wakeAt(earliest(i.tellsAgain(), i.looksAgain()), func(time.Time) string { return "retry" })
+	i.notifyBaseline()
+	i.wakeAt(earliest(i.nextAnnouncement(), i.nextBaselineAttempt()), func(time.Time) string { return "retry" })
 	i.show()
 }
 
@@ -102,17 +102,17 @@ func (i *installation) status() (protocol.InstallationStatus, error) {
 func (i *installation) show() {
 	text := "**open**: the installation is not paused"
 	if i.state.Pause != nil {
-		text = i.state.since()
+		text = i.state.pauseText()
 	}
-	if i.state.Announcing || i.state.Spread != 0 {
+	if i.state.Announcing || i.state.PendingRules != 0 {
 		text += "\n\nnotifying services"
 	}
 	if i.state.Problem != "" {
 		text += "\n\n" + explain.Plain(i.state.Problem)
 	}
-	if text != i.shown {
+	if text != i.shownDetails {
 		workflow.SetCurrentDetails(i.ctx, text)
-		i.shown = text
+		i.shownDetails = text
 	}
 }
 
@@ -130,34 +130,34 @@ func (i *installation) judge(row *verb.Row, q verb.Request, who entities.Who) (s
 
 func (i *installation) accepted() string {
 	st := *i.state
-	st.Checkpoint, st.Heard = state.Checkpoint{}, nil
+	st.Checkpoint, st.SeenSignals = state.Checkpoint{}, nil
 	return entities.DigestOf(st)
 }
 
-func (i *installation) dropped() { i.running, i.telling = false, false }
+func (i *installation) resetWork() { i.activityRunning, i.baselineRunning = false, false }
 
-func (i *installation) begins(int64) { i.hold() }
+func (i *installation) onFirstRun(int64) { i.applyInitialPause() }
 
-// holds replaces the initial pause of the input with the one in the store: any client that can start the workflow may have set it (G1).
-func (i *installation) holds(inForce []protocol.ScopePause) {
-	if i.held == nil {
+// replaceInitialPause replaces the initial pause of the input with the one in the store: any client that can start the workflow may have set it (G1).
+func (i *installation) replaceInitialPause(inForce []protocol.ScopePause) {
+	if i.initialPause == nil {
 		return
 	}
-	i.held = nil
+	i.initialPause = nil
 	for _, p := range inForce {
-		i.held = p.Pause
+		i.initialPause = p.Pause
 	}
 }
 
-// hold pauses everything from the start.
-func (i *installation) hold() {
-	if i.held != nil && i.state.Pause == nil {
-		i.state.Pause = i.held
+// applyInitialPause pauses everything from the start.
+func (i *installation) applyInitialPause() {
+	if i.initialPause != nil && i.state.Pause == nil {
+		i.state.Pause = i.initialPause
 	}
 	i.state.Announcing = i.state.Announcing || i.state.Pause != nil
 }
 
 func (i *installation) adoptedState(_ protocol.AdoptAnswer, why *protocol.Restart) {
-	i.hold()
-	i.note(entities.EventRestart, nil, "the installation continues from its checkpoint: "+restarted(why), "")
+	i.applyInitialPause()
+	i.recordAudit(entities.EventRestart, nil, "the installation continues from its checkpoint: "+restartReason(why), "")
 }

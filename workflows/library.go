@@ -23,19 +23,19 @@ func (i *installation) channels(row *verb.Row, r verb.Request) ([]string, error)
 // publishLibrary binds a name and a version to content in the store, unless they are bound to other content.
 func (i *installation) publishLibrary(ctx workflow.Context, r verb.Request, who entities.Who) (any, error) {
 	wanted := protocol.Library{LibraryName: r.Library, At: i.now(), By: who}
-	var stands protocol.Library
-	if err := i.fromStore(ctx, protocol.ActivityLibrary, wanted, &stands); err != nil {
+	var recorded protocol.Library
+	if err := i.callStore(ctx, protocol.ActivityLibrary, wanted, &recorded); err != nil {
 		return nil, err
 	}
-	is := fmt.Sprintf("library %s %d", wanted.Name, wanted.Version)
-	if stands.Digest != wanted.Digest {
-		return nil, refused(fmt.Errorf("%s was published by %s at %s with other content, %s; give this one another version",
-			is, stands.By.Name, stands.At.Format("2006-01-02 15:04 MST"), stands.Digest))
+	name := fmt.Sprintf("library %s %d", wanted.Name, wanted.Version)
+	if recorded.Digest != wanted.Digest {
+		return nil, asRefusal(fmt.Errorf("%s was published by %s at %s with other content, %s; give this one another version",
+			name, recorded.By.Name, recorded.At.Format("2006-01-02 15:04 MST"), recorded.Digest))
 	}
-	if !stands.At.Equal(wanted.At) {
-		return protocol.Answer{Message: fmt.Sprintf("%s was published by %s already; nothing changed", is, stands.By.Name)}, nil
+	if !recorded.At.Equal(wanted.At) {
+		return protocol.Answer{Message: fmt.Sprintf("%s was published by %s already; nothing changed", name, recorded.By.Name)}, nil
 	}
-	text := fmt.Sprintf("%s is published: %s", is, stands.Digest)
-	i.note(entities.EventPublish, &who, text, r.Reason)
-	return protocol.Answer{Message: joined(text, replaced(r, who))}, nil
+	text := fmt.Sprintf("%s is published: %s", name, recorded.Digest)
+	i.recordAudit(entities.EventPublish, &who, text, r.Reason)
+	return protocol.Answer{Message: joinNotes(text, identityNote(r, who))}, nil
 }

@@ -20,34 +20,34 @@ import (
 // replay, grows with the number of coroutines. So only running commands have a coroutine. A command that waits for a lease, for people or
 // for a retry is only recorded with its due time.
 
-// commandsAtOnce is how many commands of a plan run in parallel at most, regardless of the plan's own limit.
-const commandsAtOnce = 50
+// maxRunningCommands is how many commands of a plan run in parallel at most, regardless of the plan's own limit.
+const maxRunningCommands = 50
 
 // commands are the commands of a node. They run one after another, or in parallel for CALLBACK.
 type commands struct {
-	node   int
-	work   protocol.PlanWork
-	beside bool
+	node     int
+	work     protocol.PlanWork
+	parallel bool
 	// queue holds the listed commands that have not started. More are listed from index next on, until all is set.
-	queue   []protocol.PlanCommand
-	next    int
-	all     bool // all are listed
-	listing bool
-	waiting []*waitingCommand // in the order in which they began to wait
-	done    []byte            // letters
-	tries   map[int]int       // failed attempts of commands that are not done
-	under   int               // how many coroutines run
-	idle    int               // how many of these have not taken a command yet
-	failed  string
+	queue          []protocol.PlanCommand
+	next           int
+	allListed      bool // allListed are listed
+	listing        bool
+	waiting        []*waitingCommand // in the order in which they began to wait
+	done           []byte            // letters
+	tries          map[int]int       // failed attempts of commands that are not done
+	coroutines     int               // how many coroutines run
+	idleCoroutines int               // how many of these have not taken a command yet
+	failed         string
 }
 
 // waitingCommand is a command that failed or could not run, and is run again.
 type waitingCommand struct {
 	protocol.PlanCommand
-	due  time.Time
-	wait time.Duration // the delay
-	why  string
-	held bool // it did not run
+	due    time.Time
+	wait   time.Duration // the delay
+	why    string
+	notRun bool // it did not run
 }
 
 // dueNode is a node with a waiting command.
@@ -56,13 +56,13 @@ type dueNode struct {
 	node int
 }
 
-// room is how much more may start.
-func (p *planRun) room() plan.Room {
-	return plan.Room{Limit: p.limit, Taken: p.beside, Commands: max(0, commandsAtOnce-p.busy)}
+// freeCapacity is how much more may start.
+func (p *planRun) freeCapacity() plan.Capacity {
+	return plan.Capacity{Limit: p.limit, Used: p.extraCallbacks, Commands: max(0, maxRunningCommands-p.inFlight)}
 }
 
 // unpack reads the progress of the plan and of the commands of its nodes.
-func (p *planRun) unpack(begun *protocol.PlanBegun) error {
+func (p *planRun) unpack(begun *protocol.PlanStart) error {
 	if err := begun.State.Unpack(&p.state); err != nil {
 		return temporal.NewNonRetryableApplicationError("the progress of the plan cannot be read: "+err.Error(), "Malformed", err)
 	}
@@ -72,13 +72,13 @@ func (p *planRun) unpack(begun *protocol.PlanBegun) error {
 	return nil
 }
 
-// begunParts is the progress of the commands of each node.
-func (p *planRun) begunParts() (parts []protocol.PlanPart) {
+// partsProgress is the progress of the commands of each node.
+func (p *planRun) partsProgress() (parts []protocol.NodeProgress) {
 	all := maps.Clone(p.parts)
 	for _, n := range entities.SortedKeys(p.commands) {
 		c := p.commands[n]
 		if done := strings.TrimRight(string(c.done), string(plan.Waiting.Letter())); done != "" || len(c.tries) > 0 {
-			all[n] = protocol.PlanPart{Node: n, Done: done, Failed: maps.Clone(c.tries)}
+			all[n] = protocol.NodeProgress{Node: n, Done: done, Failed: maps.Clone(c.tries)}
 		}
 	}
 	for _, n := range entities.SortedKeys(all) {
@@ -87,13 +87,13 @@ func (p *planRun) begunParts() (parts []protocol.PlanPart) {
 	return parts
 }
 
-// carryOut starts or continues the commands of a node.
-func (p *planRun) carryOut(n int) {
+// startCommands starts or continues the commands of a node.
+func (p *planRun) startCommands(n int) {
 	c := p.commands[n]
 	if c == nil {
 		part := p.parts[n]
 		c = &commands{
-			node: n, work: p.workOf(n), beside: p.plan.Nodes[n].Kind == plan.Callback, done: []byte(part.Done), tries: maps.Clone(part.Failed),
+			node: n, work: p.workOf(n), parallel: p.plan.Nodes[n].Kind == plan.Callback, done: []byte(part.Done), tries: maps.Clone(part.Failed),
 		}
 		if c.tries == nil {
 			c.tries = map[int]int{}
@@ -101,75 +101,75 @@ func (p *planRun) carryOut(n int) {
 		delete(p.parts, n)
 		p.commands[n] = c
 	}
-	if c.beside {
+	if c.parallel {
 		p.callback = c
 	}
-	p.hand(c)
+	p.startCoroutine(c)
 }
 
-// hand starts one more coroutine for the commands of a node.
-func (p *planRun) hand(c *commands) {
-	p.busy++
-	c.idle++
-	if c.under++; c.under > 1 {
-		p.beside++
+// startCoroutine starts one more coroutine for the commands of a node.
+func (p *planRun) startCoroutine(c *commands) {
+	p.inFlight++
+	c.idleCoroutines++
+	if c.coroutines++; c.coroutines > 1 {
+		p.extraCallbacks++
 	}
 	workflow.Go(p.ctx, func(ctx workflow.Context) {
 		idle := true
-		p.carry(ctx, c, func() {
+		p.runCommands(ctx, c, func() {
 			if idle {
 				idle = false
-				c.idle--
+				c.idleCoroutines--
 			}
 		})
-		p.busy--
+		p.inFlight--
 		p.woken = true
-		if c.under--; c.under > 0 {
-			p.beside--
+		if c.coroutines--; c.coroutines > 0 {
+			p.extraCallbacks--
 			return
 		}
-		p.conclude(c)
+		p.recordResult(c)
 	})
 }
 
-// carry runs commands. A coroutine in addition to the first runs only one, so that other ready nodes get a turn.
-func (p *planRun) carry(ctx workflow.Context, c *commands, taken func()) {
-	defer taken()
-	for ctx.Err() == nil && c.failed == "" && !p.ends() {
-		command, again, found := c.take(workflow.Now(ctx))
+// runCommands runs commands. A coroutine in addition to the first runs only one, so that other ready nodes get a turn.
+func (p *planRun) runCommands(ctx workflow.Context, c *commands, onTaken func()) {
+	defer onTaken()
+	for ctx.Err() == nil && c.failed == "" && !p.shouldEnd() {
+		command, retried, found := c.takeReady(workflow.Now(ctx))
 		if !found {
-			if !p.list(ctx, c) {
+			if !p.listMore(ctx, c) {
 				return
 			}
 			continue
 		}
-		taken()
-		p.once(ctx, c, command, again)
-		if c.beside && c.under > 1 || !c.beside && len(c.waiting) > 0 {
+		onTaken()
+		p.runOnce(ctx, c, command, retried)
+		if c.parallel && c.coroutines > 1 || !c.parallel && len(c.waiting) > 0 {
 			return
 		}
 	}
 }
 
-// take takes the next command that may run now.
-func (c *commands) take(now time.Time) (command protocol.PlanCommand, again *waitingCommand, found bool) {
+// takeReady takes the next command that may run now.
+func (c *commands) takeReady(now time.Time) (command protocol.PlanCommand, retried *waitingCommand, found bool) {
 	for n, w := range c.waiting {
 		if !w.due.After(now) {
 			c.waiting = slices.Delete(c.waiting, n, n+1)
 			return w.PlanCommand, w, true
 		}
 	}
-	if len(c.queue) == 0 || !c.beside && len(c.waiting) > 0 {
+	if len(c.queue) == 0 || !c.parallel && len(c.waiting) > 0 {
 		return command, nil, false
 	}
 	command, c.queue = c.queue[0], c.queue[1:]
 	return command, nil, true
 }
 
-// list lists more commands, and reports whether there may be more to take.
-func (p *planRun) list(ctx workflow.Context, c *commands) bool {
+// listMore lists more commands, and reports whether there may be more to take.
+func (p *planRun) listMore(ctx workflow.Context, c *commands) bool {
 	switch {
-	case c.all, !c.beside && len(c.waiting) > 0:
+	case c.allListed, !c.parallel && len(c.waiting) > 0:
 		return false
 	case c.listing:
 		return workflow.Await(ctx, func() bool { return !c.listing }) == nil
@@ -186,12 +186,12 @@ func (p *planRun) list(ctx workflow.Context, c *commands) bool {
 			c.queue = append(c.queue, command)
 		}
 	}
-	c.next, c.all = all.Next, all.Next == 0
+	c.next, c.allListed = all.Next, all.Next == 0
 	return true
 }
 
 func (p *planRun) listFrom(ctx workflow.Context, work protocol.PlanWork, from int) (all protocol.PlanCommands, err error) {
-	err = p.briefCall(ctx, protocol.ActivityPlanCommands, protocol.PlanCommandsRequest{PlanWork: work, From: from}, &all)
+	err = p.callStore(ctx, protocol.ActivityPlanCommands, protocol.PlanCommandsRequest{PlanWork: work, From: from}, &all)
 	return all, err
 }
 
@@ -216,22 +216,22 @@ func (c *commands) finish(at int) {
 	delete(c.tries, at)
 }
 
-// once runs a command once, and records the result.
-func (p *planRun) once(ctx workflow.Context, c *commands, command protocol.PlanCommand, again *waitingCommand) {
-	if again == nil || !again.held {
-		p.hold(c.node, "")
+// runOnce runs a command once, and records the result.
+func (p *planRun) runOnce(ctx workflow.Context, c *commands, command protocol.PlanCommand, retried *waitingCommand) {
+	if retried == nil || !retried.notRun {
+		p.setHeld(c.node, "")
 	}
-	ran, err := p.attemptOf(ctx, c, command)
+	ran, err := p.attempt(ctx, c, command)
 	name := command.Run.Name
 	switch {
-	case errors.Is(err, errPutOff) && (ctx.Err() != nil || p.ends()):
+	case errors.Is(err, errPostponed) && (ctx.Err() != nil || p.shouldEnd()):
 		c.queue = slices.Insert(c.queue, 0, command)
-	case errors.Is(err, errPutOff):
-		p.putOff(c, &waitingCommand{PlanCommand: command, wait: again.doubled(firstTurn, lastTurn), why: "waits for a lease on " + c.work.Target, held: true})
+	case errors.Is(err, errPostponed):
+		p.postpone(c, &waitingCommand{PlanCommand: command, wait: retried.nextDelay(minLeaseDelay, maxLeaseDelay), why: "waits for a lease on " + c.work.Target, notRun: true})
 	case temporal.IsCanceledError(err):
-		c.fails(name + ": cancelled")
-	case err == nil && ran.Held != "":
-		p.putOff(c, &waitingCommand{PlanCommand: command, wait: again.doubled(10*time.Second, 5*time.Minute), why: ran.Held, held: true})
+		c.setFailed(name + ": cancelled")
+	case err == nil && ran.HoldReason != "":
+		p.postpone(c, &waitingCommand{PlanCommand: command, wait: retried.nextDelay(10*time.Second, 5*time.Minute), why: ran.HoldReason, notRun: true})
 	case err == nil && ran.Err == "":
 		c.finish(command.At)
 	default:
@@ -241,52 +241,52 @@ func (p *planRun) once(ctx workflow.Context, c *commands, command protocol.PlanC
 		c.tries[command.At]++
 		tried, most := c.tries[command.At], command.Run.MaxAttempts
 		if tried >= most {
-			c.fails(name + ": " + ran.Err)
+			c.setFailed(name + ": " + ran.Err)
 			break
 		}
 		wait := backoff(command.Run, tried)
-		p.putOff(c, &waitingCommand{
+		p.postpone(c, &waitingCommand{
 			PlanCommand: command, wait: wait, why: fmt.Sprintf("%s failed, attempt %d of %d: %s; again in %s", name, tried, most, ran.Err, wait),
 		})
 	}
-	p.dirty, p.woken = true, true
+	p.unsaved, p.woken = true, true
 }
 
-// fails sets the failure of a node; the first one counts.
-func (c *commands) fails(why string) {
+// setFailed sets the failure of a node; the first one counts.
+func (c *commands) setFailed(why string) {
 	if c.failed == "" {
 		c.failed = why
 	}
 }
 
-// doubled is the next delay of a command that did not run.
-func (w *waitingCommand) doubled(least, most time.Duration) time.Duration {
-	if w == nil || !w.held {
+// nextDelay is the next delay of a command that did not run.
+func (w *waitingCommand) nextDelay(least, most time.Duration) time.Duration {
+	if w == nil || !w.notRun {
 		return least
 	}
 	return min(max(2*w.wait, least), most)
 }
 
-// putOff makes a command wait without a coroutine.
-func (p *planRun) putOff(c *commands, w *waitingCommand) {
+// postpone makes a command wait without a coroutine.
+func (p *planRun) postpone(c *commands, w *waitingCommand) {
 	w.due = workflow.Now(p.ctx).Add(w.wait)
 	c.waiting = append(c.waiting, w)
-	p.dueAt(w.due, c.node)
+	p.scheduleNode(w.due, c.node)
 }
 
-func (p *planRun) attemptOf(ctx workflow.Context, c *commands, command protocol.PlanCommand) (ran protocol.PlanRan, err error) {
+func (p *planRun) attempt(ctx workflow.Context, c *commands, command protocol.PlanCommand) (ran protocol.PlanRunAnswer, err error) {
 	if slices.Contains(p.plan.Serial, c.work.Target) {
-		if !p.turn(ctx, c) {
-			return ran, errPutOff
+		if !p.acquireLease(ctx, c) {
+			return ran, errPostponed
 		}
-		defer p.giveBack(ctx, c.work)
+		defer p.returnLease(ctx, c.work)
 	}
 	return p.execute(ctx, c.work, command, c.tries[command.At]+1)
 }
 
-// turn reports whether a node has the lease of its target. If the lease is not granted soon, the request stays queued.
-func (p *planRun) turn(ctx workflow.Context, c *commands) bool {
-	id := p.leaseOf(c.work)
+// acquireLease reports whether a node has the lease of its target. If the lease is not granted soon, the request stays queued.
+func (p *planRun) acquireLease(ctx workflow.Context, c *commands) bool {
+	id := p.leaseID(c.work)
 	lease := p.leases[id]
 	if lease == nil {
 		lease = &planLease{node: c.node, runtime: c.work.Target}
@@ -294,48 +294,48 @@ func (p *planRun) turn(ctx workflow.Context, c *commands) bool {
 	}
 	if !lease.granted {
 		p.requestLease(ctx, c.work)
-		_, _ = workflow.AwaitWithTimeout(ctx, firstTurn, func() bool { return lease.granted || p.ends() })
+		_, _ = workflow.AwaitWithTimeout(ctx, minLeaseDelay, func() bool { return lease.granted || p.shouldEnd() })
 	}
-	if ctx.Err() != nil || p.ends() {
-		p.giveBack(ctx, c.work)
+	if ctx.Err() != nil || p.shouldEnd() {
+		p.returnLease(ctx, c.work)
 		return false
 	}
-	if p.confirmed(ctx, protocol.LeaseSignal{ID: id, Runtime: c.work.Target}) {
-		p.hold(c.node, "")
+	if p.isGranted(ctx, protocol.LeaseSignal{ID: id, Runtime: c.work.Target}) {
+		p.setHeld(c.node, "")
 		return true
 	}
 	lease.granted = false
 	return false
 }
 
-// giveAllBack returns the leases of waiting commands, or withdraws the requests.
-func (p *planRun) giveAllBack() {
+// returnAllLeases returns the leases of waiting commands, or withdraws the requests.
+func (p *planRun) returnAllLeases() {
 	for _, id := range entities.SortedKeys(p.leases) {
 		runtime := p.leases[id].runtime
 		delete(p.leases, id)
-		p.callRuntime(p.ctx, protocol.LeaseCall{Runtime: runtime, Give: id})
+		p.callRuntime(p.ctx, protocol.LeaseCall{Runtime: runtime, Return: id})
 	}
 }
 
-// conclude records the state of a node with no running command.
-func (p *planRun) conclude(c *commands) {
+// recordResult records the state of a node with no running command.
+func (p *planRun) recordResult(c *commands) {
 	state, why := plan.Waiting, "" // the run ends, and the next one continues
 	switch {
 	case c.failed != "":
 		state, why = plan.Failed, c.failed
-	case c.all && len(c.queue) == 0 && len(c.waiting) == 0:
+	case c.allListed && len(c.queue) == 0 && len(c.waiting) == 0:
 		state = plan.Done
-	case len(c.waiting) > 0 && p.ctx.Err() == nil && !p.ends():
+	case len(c.waiting) > 0 && p.ctx.Err() == nil && !p.shouldEnd():
 		state, why = plan.Held, c.waiting[0].why
 	}
 	if state == plan.Failed || state == plan.Done {
 		delete(p.commands, c.node)
 	}
-	p.became(c.node, state, why)
+	p.setState(c.node, state, why)
 }
 
-// goesOn makes the waiting commands of a node due, because its lease was granted.
-func (p *planRun) goesOn(n int) {
+// makeDue makes the waiting commands of a node due, because its lease was granted.
+func (p *planRun) makeDue(n int) {
 	c, now := p.commands[n], workflow.Now(p.ctx)
 	if c == nil || len(c.waiting) == 0 {
 		return
@@ -343,29 +343,29 @@ func (p *planRun) goesOn(n int) {
 	for _, w := range c.waiting {
 		w.due = now
 	}
-	p.dueAt(now, n)
+	p.scheduleNode(now, n)
 }
 
-// dueAt schedules a node for a time.
-func (p *planRun) dueAt(at time.Time, n int) {
-	here, _ := slices.BinarySearchFunc(p.due, at, func(d dueNode, at time.Time) int {
+// scheduleNode schedules a node for a time.
+func (p *planRun) scheduleNode(at time.Time, n int) {
+	index, _ := slices.BinarySearchFunc(p.due, at, func(d dueNode, at time.Time) int {
 		if d.at.After(at) {
 			return 1
 		}
 		return -1
 	})
-	p.due = slices.Insert(p.due, here, dueNode{at, n})
+	p.due = slices.Insert(p.due, index, dueNode{at, n})
 	p.woken = true
 }
 
-// resume continues nodes that are due, within the limit on commands.
-func (p *planRun) resume() {
+// resumeDue continues nodes that are due, within the limit on commands.
+func (p *planRun) resumeDue() {
 	now := workflow.Now(p.ctx)
-	for len(p.due) > 0 && !p.due[0].at.After(now) && p.busy < commandsAtOnce {
+	for len(p.due) > 0 && !p.due[0].at.After(now) && p.inFlight < maxRunningCommands {
 		c := p.commands[p.due[0].node]
 		p.due = p.due[1:]
-		if c != nil && c.under == 0 && p.nodes.So(c.node).State == plan.Held && c.ready(now) > 0 {
-			p.hand(c)
+		if c != nil && c.coroutines == 0 && p.nodes.Progress(c.node).State == plan.Held && c.ready(now) > 0 {
+			p.startCoroutine(c)
 		}
 	}
 	if len(p.due) > 0 && p.due[0].at.After(now) {
@@ -385,33 +385,33 @@ func (c *commands) ready(now time.Time) (count int) {
 
 // wakeAt wakes the plan at a time.
 func (p *planRun) wakeAt(at time.Time) {
-	if !p.alarm.IsZero() && !p.alarm.After(at) {
+	if !p.wakeTime.IsZero() && !p.wakeTime.After(at) {
 		return
 	}
-	p.alarm = at
-	workflow.Go(p.watch, func(ctx workflow.Context) {
+	p.wakeTime = at
+	workflow.Go(p.followCtx, func(ctx workflow.Context) {
 		_ = workflow.NewTimerWithOptions(ctx, at.Sub(workflow.Now(ctx)), workflow.TimerOptions{Summary: "continue waiting commands"}).Get(ctx, nil)
-		if p.alarm.Equal(at) {
-			p.alarm = time.Time{}
+		if p.wakeTime.Equal(at) {
+			p.wakeTime = time.Time{}
 		}
 		p.woken = true
 	})
 }
 
-// lend starts more coroutines for CALLBACK commands, in slots that no other node uses.
-func (p *planRun) lend() {
+// startExtraCallbacks starts more coroutines for CALLBACK commands, in slots that no other node uses.
+func (p *planRun) startExtraCallbacks() {
 	c := p.callback
 	if c == nil {
 		return
 	}
 	ready := c.ready(workflow.Now(p.ctx))
-	if !c.all && !c.listing {
+	if !c.allListed && !c.listing {
 		ready++ // a coroutine that finds none lists more
 	}
-	for c.under > 0 && c.failed == "" && ready > c.idle && p.busy < commandsAtOnce {
-		if p.limit > 0 && p.nodes.Count(plan.Running)+p.beside >= p.limit {
+	for c.coroutines > 0 && c.failed == "" && ready > c.idleCoroutines && p.inFlight < maxRunningCommands {
+		if p.limit > 0 && p.nodes.Count(plan.Running)+p.extraCallbacks >= p.limit {
 			return
 		}
-		p.hand(c)
+		p.startCoroutine(c)
 	}
 }

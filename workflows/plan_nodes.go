@@ -23,17 +23,17 @@ func (p *planRun) workOf(n int) protocol.PlanWork {
 	work := protocol.PlanWork{PlanRef: p.in.PlanRef, Hash: p.hash, Kind: string(node.Kind), Service: node.Service, Target: node.Target}
 	if node.Collects() || node.Kind == plan.Callback {
 		work.Undeployed = p.nodes.Undeployed()
-		_, work.Again = p.without[n]
-		p.without[n] = len(work.Undeployed)
-		if len(entities.Fitting(work.Undeployed, mostUndeployed)) < len(work.Undeployed) {
+		_, work.Rerun = p.undeployedAtStart[n]
+		p.undeployedAtStart[n] = len(work.Undeployed)
+		if len(entities.Fitting(work.Undeployed, maxInlineUndeployed)) < len(work.Undeployed) {
 			work.UndeployedNodes, work.Undeployed = p.nodesOf(work.Undeployed), nil
 		}
 	}
 	return work
 }
 
-// mostUndeployed is the size in bytes up to which their names are sent inline.
-const mostUndeployed = 24 << 10
+// maxInlineUndeployed is the size in bytes up to which their names are sent inline.
+const maxInlineUndeployed = 24 << 10
 
 // nodesOf has one letter per node: x for nodes of the given services.
 func (p *planRun) nodesOf(services []string) string {
@@ -49,22 +49,22 @@ func (p *planRun) nodesOf(services []string) string {
 	return string(out)
 }
 
-// errPutOff: a command did not run; the node continues later, perhaps in the next run.
-var errPutOff = errors.New("postponed")
+// errPostponed: a command did not run; the node continues later, perhaps in the next run.
+var errPostponed = errors.New("postponed")
 
-// hold shows why a node is blocked; "" means that it is running.
-func (p *planRun) hold(n int, why string) {
+// setHeld shows why a node is blocked; "" means that it is running.
+func (p *planRun) setHeld(n int, why string) {
 	state := plan.Running
 	if why != "" {
 		state = plan.Held
 	}
-	if p.nodes.So(n).State != state || p.notes[n] != why {
-		p.became(n, state, why)
+	if p.nodes.Progress(n).State != state || p.notes[n] != why {
+		p.setState(n, state, why)
 	}
 }
 
-// run runs a step before or after all nodes until it succeeds or has no attempts left. It returns the failure.
-func (p *planRun) run(ctx workflow.Context, work protocol.PlanWork, c protocol.PlanCommand) (failed string) {
+// runStep runs a step before or after all nodes until it succeeds or has no attempts left. It returns the failure.
+func (p *planRun) runStep(ctx workflow.Context, work protocol.PlanWork, c protocol.PlanCommand) (failed string) {
 	wait := time.Duration(0)
 	for attempt := 1; ; {
 		if workflow.Sleep(ctx, wait) != nil {
@@ -74,7 +74,7 @@ func (p *planRun) run(ctx workflow.Context, work protocol.PlanWork, c protocol.P
 		switch {
 		case temporal.IsCanceledError(err):
 			return "cancelled"
-		case err == nil && ran.Held != "":
+		case err == nil && ran.HoldReason != "":
 			wait = min(max(2*wait, 10*time.Second), 5*time.Minute)
 			continue
 		case err != nil:
@@ -91,9 +91,9 @@ func (p *planRun) run(ctx workflow.Context, work protocol.PlanWork, c protocol.P
 	}
 }
 
-func (p *planRun) execute(ctx workflow.Context, work protocol.PlanWork, c protocol.PlanCommand, attempt int) (ran protocol.PlanRan, err error) {
-	queue := queueOf(work.Target, entities.RuntimeSpec{Remote: c.Run.Remote})
-	options := lasting(queue, c.Run.Timeout+margin, 0, fmt.Sprintf("run %s for %s", c.Run.Name, work))
+func (p *planRun) execute(ctx workflow.Context, work protocol.PlanWork, c protocol.PlanCommand, attempt int) (ran protocol.PlanRunAnswer, err error) {
+	queue := taskQueueOf(work.Target, entities.RuntimeSpec{Remote: c.Run.Remote})
+	options := heartbeatOptions(queue, c.Run.Timeout+margin, 0, fmt.Sprintf("run %s for %s", c.Run.Name, work))
 	options.WaitForCancellation = true
 	err = workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), protocol.ActivityPlanRun,
 		protocol.PlanRunRequest{PlanWork: work, Command: c, Attempt: attempt}).Get(ctx, &ran)
@@ -107,42 +107,42 @@ type planLease struct {
 	runtime string
 }
 
-func (p *planRun) leaseOf(work protocol.PlanWork) string { return p.in.ID() + "/" + work.String() }
+func (p *planRun) leaseID(work protocol.PlanWork) string { return p.in.ID() + "/" + work.String() }
 
-// firstTurn is the first delay before a lease that was not granted is requested again, and lastTurn the longest.
+// minLeaseDelay is the first delay before a lease that was not granted is requested again, and maxLeaseDelay the longest.
 const (
-	firstTurn = 10 * time.Second
-	lastTurn  = 10 * time.Minute
+	minLeaseDelay = 10 * time.Second
+	maxLeaseDelay = 10 * time.Minute
 )
 
 func (p *planRun) requestLease(ctx workflow.Context, work protocol.PlanWork) {
 	p.callRuntime(ctx, protocol.LeaseCall{Runtime: work.Target, Request: &entities.LeaseRequest{
-		ID: p.leaseOf(work), Holder: p.in.ID(), What: fmt.Sprintf("%s %s, plan %s", p.in.Application, work, p.in.Name), Limit: 1, Timeout: time.Hour,
+		ID: p.leaseID(work), Holder: p.in.ID(), Description: fmt.Sprintf("%s %s, plan %s", p.in.Application, work, p.in.Name), Limit: 1, Timeout: time.Hour,
 	}})
 }
 
-// confirmed queries the runtime, because a signal alone is no proof.
-func (p *planRun) confirmed(ctx workflow.Context, l protocol.LeaseSignal) bool {
-	ctx = uncancelled(ctx)
+// isGranted queries the runtime, because a signal alone is no proof.
+func (p *planRun) isGranted(ctx workflow.Context, l protocol.LeaseSignal) bool {
+	ctx = withoutCancel(ctx)
 	var answer protocol.GrantedAnswer
-	err := localCall{name: protocol.ActivityGranted, request: l, patient: aMoment, of: theRuntimes}.do(ctx, &answer)
+	err := localCall{name: protocol.ActivityGranted, request: l, timeout: confirmTimeout, dependency: depRuntimes}.do(ctx, &answer)
 	return err == nil && answer.Granted
 }
 
-func (p *planRun) giveBack(ctx workflow.Context, work protocol.PlanWork) {
-	id := p.leaseOf(work)
+func (p *planRun) returnLease(ctx workflow.Context, work protocol.PlanWork) {
+	id := p.leaseID(work)
 	delete(p.leases, id)
-	p.callRuntime(ctx, protocol.LeaseCall{Runtime: work.Target, Give: id})
+	p.callRuntime(ctx, protocol.LeaseCall{Runtime: work.Target, Return: id})
 }
 
 // callRuntime calls a Runtime workflow. A call that does not arrive is repeated, or the Runtime queries the plan later.
 func (p *planRun) callRuntime(ctx workflow.Context, call protocol.LeaseCall) {
-	ctx = uncancelled(ctx)
-	_ = localCall{name: protocol.ActivityLease, request: call, patient: asLongAs, of: theRuntimes}.do(ctx, nil)
+	ctx = withoutCancel(ctx)
+	_ = localCall{name: protocol.ActivityLease, request: call, timeout: requiredCallTimeout, dependency: depRuntimes}.do(ctx, nil)
 }
 
-// listen receives the lease signals of runtimes.
-func (p *planRun) listen() {
+// receiveLeaseSignals receives the lease signals of runtimes.
+func (p *planRun) receiveLeaseSignals() {
 	signals := func(name string, take func(workflow.Context, protocol.LeaseSignal)) {
 		workflow.Go(p.ctx, func(ctx workflow.Context) {
 			for channel := workflow.GetSignalChannel(ctx, name); ; {
@@ -155,18 +155,18 @@ func (p *planRun) listen() {
 	signals(protocol.SignalGranted, func(ctx workflow.Context, l protocol.LeaseSignal) {
 		if lease := p.leases[l.ID]; lease != nil {
 			lease.granted = true
-			p.goesOn(lease.node)
+			p.makeDue(lease.node)
 		} else if l.Runtime != "" {
-			p.callRuntime(ctx, protocol.LeaseCall{Runtime: l.Runtime, Give: l.ID})
+			p.callRuntime(ctx, protocol.LeaseCall{Runtime: l.Runtime, Return: l.ID})
 		}
 	})
 	signals(protocol.SignalHeld, func(ctx workflow.Context, l protocol.LeaseSignal) {
 		if l.Runtime == "" {
 			return
 		}
-		call := protocol.LeaseCall{Runtime: l.Runtime, Give: l.ID}
+		call := protocol.LeaseCall{Runtime: l.Runtime, Return: l.ID}
 		if p.leases[l.ID] != nil {
-			call.Give, call.Keep = "", l.ID
+			call.Return, call.Confirm = "", l.ID
 		}
 		p.callRuntime(ctx, call)
 	})

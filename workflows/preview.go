@@ -34,7 +34,7 @@ func Preview(ctx workflow.Context, in protocol.PreviewInput) (protocol.PreviewAn
 		if temporal.IsCanceledError(err) {
 			return protocol.PreviewAnswer{}, err
 		}
-		one, err := previewed(item, answer, err)
+		one, err := previewOf(item, answer, err)
 		if err != nil {
 			return protocol.PreviewAnswer{}, err
 		}
@@ -47,7 +47,7 @@ func Preview(ctx workflow.Context, in protocol.PreviewInput) (protocol.PreviewAn
 // preview queries one instance. It is tried on a second worker if the first is lost; there is no other retry.
 func preview(ctx workflow.Context, application string, item protocol.PreviewItem) workflow.Future {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		TaskQueue:              queueOf(item.Runtime, entities.RuntimeSpec{Remote: item.Remote}),
+		TaskQueue:              taskQueueOf(item.Runtime, entities.RuntimeSpec{Remote: item.Remote}),
 		ScheduleToStartTimeout: previewPickup,
 		StartToCloseTimeout:    previewTimeout + margin,
 		HeartbeatTimeout:       heartbeat,
@@ -69,13 +69,13 @@ func previewSummary(item protocol.PreviewItem) string {
 	return fmt.Sprintf("preview the changes of %s in %s", item.FullVersion, item.Channel)
 }
 
-// previewed is the answer for one instance; a failed activity gives an answer too.
-func previewed(item protocol.PreviewItem, answer protocol.PreviewAnswer, failed error) (protocol.ItemPreview, error) {
+// previewOf is the answer for one instance; a failed activity gives an answer too.
+func previewOf(item protocol.PreviewItem, answer protocol.PreviewAnswer, failed error) (protocol.ItemPreview, error) {
 	one := protocol.ItemPreview{Service: item.Service, Channel: item.Channel}
 	var timeout *temporal.TimeoutError
 	switch {
 	case errors.As(failed, &timeout) && timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START:
-		queue := queueOf(item.Runtime, entities.RuntimeSpec{Remote: item.Remote})
+		queue := taskQueueOf(item.Runtime, entities.RuntimeSpec{Remote: item.Remote})
 		one.Code, one.Message = protocol.PreviewNoWorker, fmt.Sprintf("no worker polls %s", queue)
 		if item.Remote {
 			one.Message += "; start one with: converge worker --runtime " + item.Runtime

@@ -49,7 +49,7 @@ func itemsFor(channels ...string) []protocol.PreviewItem {
 
 // The answers are in the order of the request, regardless of the order in which they arrive. A failure for one instance does not
 // suppress the answers for the others.
-func TestPreviewTellsEachInstanceOnItsOwn(t *testing.T) {
+func TestPreviewAnswersPerInstance(t *testing.T) {
 	got := runPreview(t, itemsFor("a", "broken", "remote", "lost", "z"), func(i protocol.PreviewItem) ([]protocol.ItemPreview, error) {
 		switch i.Channel {
 		case "broken":

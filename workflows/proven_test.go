@@ -24,37 +24,37 @@ import (
 	"github.com/converge-engine/converge/entities/verb"
 )
 
-// provenAct is a verb that is called with a token: the calls of others before it, each "VERB PAYLOAD", and the kind of its audit line.
-type provenAct struct {
-	before  []string
-	payload string
-	kind    string
-	fails   bool // applies do
-	waits   bool // an applied version waits at a step of its rollout
+// tokenCall is a verb that is called with a token: the calls of others before it, each "VERB PAYLOAD", and the kind of its audit line.
+type tokenCall struct {
+	earlierCalls []string
+	payload      string
+	kind         string
+	appliesFail  bool // applies do
+	waitsAtStep  bool // an applied version waits at a step of its rollout
 }
 
-const released = `release {"version":"v1","by":"ci"}`
+const releaseV1 = `release {"version":"v1","by":"ci"}`
 
-// provenOfService are the verbs of a service that change something.
-var provenOfService = map[string]provenAct{
+// tokenCallsOfService are the verbs of a service that change something.
+var tokenCallsOfService = map[string]tokenCall{
 	protocol.Release:        {nil, `"version":"v1"`, entities.EventRelease, false, false},
 	protocol.Pause:          {nil, `"channel":"staging"`, entities.EventPause, false, false},
 	protocol.Resume:         {[]string{`pause {"channel":"staging","by":"ci"}`}, `"channel":"staging"`, entities.EventPause, false, false},
-	protocol.Cancel:         {[]string{released}, `"version":"v1"`, entities.EventCancel, false, false},
-	protocol.Retry:          {[]string{released}, `"version":"v1"`, entities.EventRetry, true, false},
-	protocol.Approve:        {[]string{released}, `"version":"v1","topic":"go-live"`, entities.EventApproval, false, false},
-	protocol.Reject:         {[]string{released}, `"version":"v1","topic":"go-live"`, entities.EventApproval, false, false},
-	protocol.Bypass:         {[]string{released}, `"version":"v1","channel":"prod","condition":"approval/go-live","reason":"fire"`, entities.EventBypass, false, false},
-	protocol.Pin:            {[]string{released}, `"version":"v1","channel":"staging"`, entities.EventPin, false, false},
-	protocol.Unpin:          {[]string{released, `pin {"version":"v1","channel":"staging","by":"ci"}`}, `"channel":"staging"`, entities.EventPin, false, false},
-	protocol.Rollback:       {[]string{released, `release {"version":"v2","by":"ci"}`}, `"version":"v2","channel":"staging"`, entities.EventRollback, false, false},
-	protocol.RestartService: {[]string{released}, `"channel":"staging"`, entities.EventTarget, false, false},
-	protocol.Promote:        {[]string{released}, `"channel":"staging"`, entities.EventRetry, false, true},
-	protocol.Abort:          {[]string{released}, `"channel":"staging"`, entities.EventRetry, false, true},
+	protocol.Cancel:         {[]string{releaseV1}, `"version":"v1"`, entities.EventCancel, false, false},
+	protocol.Retry:          {[]string{releaseV1}, `"version":"v1"`, entities.EventRetry, true, false},
+	protocol.Approve:        {[]string{releaseV1}, `"version":"v1","topic":"go-live"`, entities.EventApproval, false, false},
+	protocol.Reject:         {[]string{releaseV1}, `"version":"v1","topic":"go-live"`, entities.EventApproval, false, false},
+	protocol.Bypass:         {[]string{releaseV1}, `"version":"v1","channel":"prod","condition":"approval/go-live","reason":"fire"`, entities.EventBypass, false, false},
+	protocol.Pin:            {[]string{releaseV1}, `"version":"v1","channel":"staging"`, entities.EventPin, false, false},
+	protocol.Unpin:          {[]string{releaseV1, `pin {"version":"v1","channel":"staging","by":"ci"}`}, `"channel":"staging"`, entities.EventPin, false, false},
+	protocol.Rollback:       {[]string{releaseV1, `release {"version":"v2","by":"ci"}`}, `"version":"v2","channel":"staging"`, entities.EventRollback, false, false},
+	protocol.RestartService: {[]string{releaseV1}, `"channel":"staging"`, entities.EventTarget, false, false},
+	protocol.Promote:        {[]string{releaseV1}, `"channel":"staging"`, entities.EventRetry, false, true},
+	protocol.Abort:          {[]string{releaseV1}, `"channel":"staging"`, entities.EventRetry, false, true},
 	protocol.Delete:         {[]string{`publish {"incarnation":2,"hash":"h2","store":"s","by":"ci"}`}, "", entities.EventDelete, false, false},
 }
 
-var provenOfApplication = map[string]provenAct{
+var tokenCallsOfApplication = map[string]tokenCall{
 	protocol.Publish:  {nil, `"hash":"h2","manifest":"m2","services":2,"store":"/store"`, entities.EventPublish, false, false},
 	protocol.Release:  {nil, `"services":{"web":{"version":"v2"}}`, entities.EventRelease, false, false},
 	protocol.Pause:    {nil, "", entities.EventPause, false, false},
@@ -70,8 +70,8 @@ const (
 	leaseB = `request {"id":"b","holder":"service/shop/b","limit":1,"timeout":600000000000}`
 )
 
-// provenOfRuntime omits the signals of services to a runtime: request and keep.
-var provenOfRuntime = map[string]provenAct{
+// tokenCallsOfRuntime omits the signals of services to a runtime: request and keep.
+var tokenCallsOfRuntime = map[string]tokenCall{
 	protocol.SignalGive: {[]string{leaseA}, `"id":"a"`, auditLease, false, false},
 	protocol.Grant:      {[]string{leaseA, leaseB}, `"id":"b"`, auditLease, false, false},
 	protocol.Pause:      {nil, "", entities.EventPause, false, false},
@@ -80,7 +80,7 @@ var provenOfRuntime = map[string]provenAct{
 	protocol.TurnUp:     {[]string{`drain {"by":"ci","force":true}`}, "", entities.EventPause, false, false},
 }
 
-var provenOfInstallation = map[string]provenAct{
+var tokenCallsOfInstallation = map[string]tokenCall{
 	protocol.Pause:          {nil, "", entities.EventPause, false, false},
 	protocol.Resume:         {[]string{`pause {"by":"ci"}`}, "", entities.EventPause, false, false},
 	protocol.Configure:      {nil, `"grants":[{"verbs":["pause"],"to":["alice","ci"]}]`, entities.EventRules, false, false},
@@ -89,18 +89,18 @@ var provenOfInstallation = map[string]provenAct{
 
 // An action with a token is audited as proven, for every action and any stated name, as an update and as a signal. Every verb of every
 // workflow that changes something writes such a line, and no line has the stated name.
-func TestActsByTokenAreAuditedAsProven_A14_G7(t *testing.T) {
+func TestActionsByTokenAreAuditedAsProven_A14_G7(t *testing.T) {
 	for _, kind := range []struct {
 		name  string
 		rows  []verb.Row
-		acts  map[string]provenAct
+		acts  map[string]tokenCall
 		but   []string // verbs that change nothing, or are not for people
-		plays func(*testing.T, provenAct, string, bool) []entities.AuditLine
+		plays func(*testing.T, tokenCall, string, bool) []entities.AuditEntry
 	}{
-		{"service", verb.Service(), provenOfService, []string{protocol.Refresh, protocol.Reserve, protocol.Conclude}, provenService},
-		{"application", verb.Application(), provenOfApplication, nil, provenWhole},
-		{"runtime", verb.Runtime(), provenOfRuntime, []string{protocol.SignalLease, protocol.SignalKeep}, provenWhole},
-		{"installation", verb.Installation(), provenOfInstallation, nil, provenWhole},
+		{"service", verb.Service(), tokenCallsOfService, []string{protocol.Refresh, protocol.Reserve, protocol.Conclude}, auditOfService},
+		{"application", verb.Application(), tokenCallsOfApplication, nil, auditOfWorkflow},
+		{"runtime", verb.Runtime(), tokenCallsOfRuntime, []string{protocol.SignalLease, protocol.SignalKeep}, auditOfWorkflow},
+		{"installation", verb.Installation(), tokenCallsOfInstallation, nil, auditOfWorkflow},
 	} {
 		require.ElementsMatch(t, verb.Names(kind.rows), append(entities.SortedKeys(kind.acts), kind.but...), kind.name)
 		for _, name := range entities.SortedKeys(kind.acts) {
@@ -108,11 +108,11 @@ func TestActsByTokenAreAuditedAsProven_A14_G7(t *testing.T) {
 				as := map[bool]string{true: "update", false: "signal"}[update]
 				t.Run(kind.name+"/"+name+" as "+as, func(t *testing.T) {
 					lines := kind.plays(t, kind.acts[name], name, update)
-					require.True(t, slices.ContainsFunc(lines, func(l entities.AuditLine) bool {
+					require.True(t, slices.ContainsFunc(lines, func(l entities.AuditEntry) bool {
 						return l.Kind == kind.acts[name].kind && l.Who != nil && l.Who.Name == "alice" && l.Who.Proven
-					}), "of %s", shownLines(lines))
+					}), "of %s", formatLines(lines))
 					for _, l := range lines {
-						require.False(t, l.Who != nil && (l.Who.Name == "mallory" || l.Who.Name == "alice" && !l.Who.Proven), "of %s", shownLines(lines))
+						require.False(t, l.Who != nil && (l.Who.Name == "mallory" || l.Who.Name == "alice" && !l.Who.Proven), "of %s", formatLines(lines))
 					}
 				})
 			}
@@ -121,12 +121,12 @@ func TestActsByTokenAreAuditedAsProven_A14_G7(t *testing.T) {
 }
 
 // One action that ends many releases writes one line per release, with the proven author.
-func TestClearingByTokenIsAuditedForEachRelease_A18_G7(t *testing.T) {
-	before := []string{released, `release {"version":"v2","by":"ci"}`, `release {"version":"v3","by":"ci"}`}
+func TestCancelByTokenIsAuditedForEachRelease_A18_G7(t *testing.T) {
+	before := []string{releaseV1, `release {"version":"v2","by":"ci"}`, `release {"version":"v3","by":"ci"}`}
 	for _, payload := range []string{`"olderThan":"v3"`, `"except":"v3"`, `"except":"v3","channel":"prod"`} {
 		for _, update := range []bool{true, false} {
 			ended := map[int64]string{} // by line
-			for _, l := range provenService(t, provenAct{before, payload, entities.EventCancel, false, false}, protocol.Cancel, update) {
+			for _, l := range auditOfService(t, tokenCall{before, payload, entities.EventCancel, false, false}, protocol.Cancel, update) {
 				if l.Kind == entities.EventCancel {
 					require.True(t, l.Who.Proven && l.Who.Name == "alice", "%s: %+v", payload, l)
 					ended[l.N] = l.Version
@@ -137,13 +137,13 @@ func TestClearingByTokenIsAuditedForEachRelease_A18_G7(t *testing.T) {
 	}
 }
 
-func shownLines(lines []entities.AuditLine) string {
+func formatLines(lines []entities.AuditEntry) string {
 	raw, err := json.MarshalIndent(lines, "", " ")
 	return fmt.Sprint(string(raw), err)
 }
 
-// byToken is a payload that states mallory, with a token of alice.
-func byToken(more string) json.RawMessage {
+// tokenPayload is a payload that states mallory, with a token of alice.
+func tokenPayload(more string) json.RawMessage {
 	payload := `{"by":"mallory","token":"token-of-alice/sre"`
 	if more != "" {
 		payload += "," + more
@@ -151,45 +151,45 @@ func byToken(more string) json.RawMessage {
 	return json.RawMessage(payload + "}")
 }
 
-func provenService(t *testing.T, act provenAct, name string, update bool) (lines []entities.AuditLine) {
-	p := newPlay(t)
-	p.asks("go-live", 1)
+func auditOfService(t *testing.T, act tokenCall, name string, update bool) (lines []entities.AuditEntry) {
+	p := newServiceTest(t)
+	p.addApproval("go-live", 1)
 	p.spec.Identity = &entities.Identity{Issuer: "https://id.shop.dev", Audience: "converge"}
-	if act.fails {
-		p.failing(protocol.ActivityApply, errors.New("no"))
+	if act.appliesFail {
+		p.setErr(protocol.ActivityApply, errors.New("no"))
 	}
-	if act.waits {
-		p.waitsAtStep()
+	if act.waitsAtStep {
+		p.pauseRollouts()
 	}
-	p.publishes(0)
+	p.publish(0)
 	at := second
-	for _, one := range act.before {
+	for _, one := range act.earlierCalls {
 		before, payload, _ := strings.Cut(one, " ")
-		p.sends(at, before, payload)
+		p.sendSignal(at, before, payload)
 		at += time.Minute
 	}
 	if update {
-		p.asksFor(at, name, string(byToken(act.payload)))
+		p.sendUpdate(at, name, string(tokenPayload(act.payload)))
 	} else {
-		p.sends(at, name, string(byToken(act.payload)))
+		p.sendSignal(at, name, string(tokenPayload(act.payload)))
 	}
-	p.at(at+minute, func() { lines = p.history().Lines })
+	p.at(at+minute, func() { lines = p.auditHistory().Entries })
 	p.env.RegisterDelayedCallback(func() {
 		p.grow(4)
 		p.env.SetContinueAsNewSuggested(true)
 		p.env.SignalWorkflow(protocol.Refresh, json.RawMessage(`{"by":"the end"}`))
 	}, at+2*minute)
-	p.env.ExecuteWorkflow(Service, first)
+	p.env.ExecuteWorkflow(Service, firstInput)
 	for _, l := range p.trail {
 		lines = append(lines, l)
 	}
 	return lines
 }
 
-// waitsAtStep makes the runtime observable, and each applied version wait for a person at a step of its rollout.
-func (p *play) waitsAtStep() {
+// pauseRollouts makes the runtime observable, and each applied version wait for a person at a step of its rollout.
+func (p *serviceTest) pauseRollouts() {
 	p.spec.Runtimes["edge"].Observable, p.spec.Runtimes["edge"].Timing.GracePeriod = true, time.Hour
-	p.found = func(version string) *entities.Reading {
+	p.readingAfterApply = func(version string) *entities.Reading {
 		return &entities.Reading{At: p.env.Now(), Objects: []entities.Object{{
 			Name: "web", Type: "Rollout", Status: entities.ObjectPending, Suspended: "step 1", Steerable: true,
 			Versions: []entities.ObjectVersion{{Version: version, Active: true}},
@@ -212,20 +212,20 @@ func (p *play) waitsAtStep() {
 		return protocol.ObserveAnswer{Readings: news}, nil
 	})
 	as(protocol.ActivitySteer, func(_ context.Context, r protocol.SteerRequest) (protocol.SteerAnswer, error) {
-		return protocol.SteerAnswer{Did: []string{r.Way + " Rollout/web"}}, nil
+		return protocol.SteerAnswer{Actions: []string{r.Action + " Rollout/web"}}, nil
 	})
 }
 
-// provenWhole plays an application, a runtime or the installation, by the name of the test.
-func provenWhole(t *testing.T, act provenAct, name string, update bool) (lines []entities.AuditLine) {
+// auditOfWorkflow plays an application, a runtime or the installation, by the name of the test.
+func auditOfWorkflow(t *testing.T, act tokenCall, name string, update bool) (lines []entities.AuditEntry) {
 	env := (&testsuite.WorkflowTestSuite{}).NewTestWorkflowEnvironment()
 	env.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&Arrivals{}}})
 	env.SetTestTimeout(time.Minute)
 	env.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, mock.Anything, mock.Anything).Return(nil).Maybe()
-	grow := growing(env)
+	grow := growHistory(env)
 	identity := &entities.Identity{Issuer: "https://id.shop.dev", Audience: "converge"}
 	rules := protocol.Rules{Number: 1, Rules: entities.Rules{Identity: identity}}
-	var told []string // services that were notified, and who published
+	var publishers []string // services that were notified, and who published
 	as := func(name string, f any) { env.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name}) }
 	as(protocol.ActivityVerify, func(_ context.Context, r protocol.VerifyRequest) (protocol.VerifyAnswer, error) {
 		return protocol.VerifyAnswer{Who: entities.Who{Name: "alice"}}, nil
@@ -242,7 +242,7 @@ func provenWhole(t *testing.T, act provenAct, name string, update bool) (lines [
 		return protocol.ConfirmAnswer{Identity: identity, Services: 2}, nil
 	})
 	as(protocol.ActivityNotify, func(_ context.Context, r protocol.NotifyRequest) (protocol.NotifyAnswer, error) {
-		told = append(told, r.Newest.By)
+		publishers = append(publishers, r.Newest.By)
 		return protocol.NotifyAnswer{}, nil
 	})
 	as(protocol.ActivityPause, func(context.Context, protocol.AnnouncePause) error { return nil })
@@ -259,39 +259,39 @@ func provenWhole(t *testing.T, act provenAct, name string, update bool) (lines [
 	as(protocol.ActivityLibrary, func(_ context.Context, r protocol.Library) (protocol.Library, error) { return r, nil })
 	as(protocol.ActivityConfigure, func(_ context.Context, r protocol.Rules) (protocol.Rules, error) { return r, nil })
 	as(protocol.ActivityHistory, func(_ context.Context, r protocol.HistoryRequest) error {
-		lines = append(lines, r.Lines...)
+		lines = append(lines, r.Entries...)
 		return nil
 	})
-	sends := func(d time.Duration, name string, payload any) {
+	sendSignal := func(d time.Duration, name string, payload any) {
 		env.RegisterDelayedCallback(func() { grow(4); env.SignalWorkflow(name, payload) }, d)
 	}
-	sends(0, protocol.Publish, publication(1)) // other workflows do not have this verb
+	sendSignal(0, protocol.Publish, publication(1)) // other workflows do not have this verb
 	at := 10 * second
-	for _, one := range act.before {
+	for _, one := range act.earlierCalls {
 		before, payload, _ := strings.Cut(one, " ")
-		sends(at, before, json.RawMessage(payload))
+		sendSignal(at, before, json.RawMessage(payload))
 		at += 10 * second
 	}
 	env.RegisterDelayedCallback(func() {
 		grow(4)
 		if !update {
-			env.SignalWorkflow(name, byToken(act.payload))
+			env.SignalWorkflow(name, tokenPayload(act.payload))
 			return
 		}
 		env.UpdateWorkflow(name, "", &testsuite.TestUpdateCallback{
 			OnAccept: func() {}, OnReject: func(err error) { require.NoError(t, err) },
 			OnComplete: func(_ any, err error) { require.NoError(t, err) },
-		}, byToken(act.payload))
+		}, tokenPayload(act.payload))
 	}, at)
 	env.RegisterDelayedCallback(func() {
 		answer, err := env.QueryWorkflow(protocol.QueryHistory)
 		require.NoError(t, err)
 		var h protocol.HistoryAnswer
 		require.NoError(t, answer.Get(&h))
-		lines = append(lines, h.Lines...)
+		lines = append(lines, h.Entries...)
 		grow(4)
 		env.SetContinueAsNewSuggested(true)
-		env.SignalWorkflow("end", protocol.Act{By: "the end"})
+		env.SignalWorkflow("end", protocol.RequestMeta{By: "the end"})
 	}, at+time.Minute)
 	switch strings.Split(t.Name(), "/")[1] {
 	case "application":
@@ -302,6 +302,6 @@ func provenWhole(t *testing.T, act provenAct, name string, update bool) (lines [
 		env.ExecuteWorkflow(Installation, protocol.InstallationInput{ID: "i"})
 	}
 	require.True(t, env.IsWorkflowCompleted())
-	require.NotContains(t, told, "mallory")
+	require.NotContains(t, publishers, "mallory")
 	return lines
 }

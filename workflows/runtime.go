@@ -26,51 +26,51 @@ import (
 func Runtime(ctx workflow.Context, in protocol.RuntimeInput) error {
 	r := &runtime{runtime: in.Runtime, state: &runtimeState{}}
 	r.shell = &shell{
-		ctx: ctx, of: r, name: "runtime " + in.Runtime,
+		ctx: ctx, entity: r, name: "runtime " + in.Runtime,
 		application: protocol.RuntimeTrails, service: in.Runtime,
-		whole: r.state, desk: &r.state.Desk, verbs: verb.Runtime(),
-		answers: map[string]answering{protocol.Drain: r.drain},
-		stops:   []string{"to stop applies there, converge pause runtime/" + in.Runtime},
+		fullState: r.state, mailbox: &r.state.Mailbox, verbs: verb.Runtime(),
+		answerHandlers:     map[string]answerHandler{protocol.Drain: r.handleDrain},
+		cancelAlternatives: []string{"to stop applies there, converge pause runtime/" + in.Runtime},
 	}
 	r.pauses = pauses{
-		shell: r.shell, of: &r.state.pauseState, scope: entities.ScopeRuntime + in.Runtime,
+		shell: r.shell, pauseState: &r.state.pauseState, scope: entities.ScopeRuntime + in.Runtime,
 		request: func() protocol.AnnouncePause { return protocol.AnnouncePause{Runtime: in.Runtime} },
 	}
 	if err := workflow.SetQueryHandler(ctx, protocol.QueryStatus, inParts(&r.large, r.name, r.status, cutRuntime)); err != nil {
 		return err
 	}
-	return r.live(in.Carried, in.Beginning)
+	return r.runLoop(in.CarriedState, in.StartMode)
 }
 
 // runtimeState is the state of a Runtime workflow; bounded.
 type runtimeState struct {
 	lease.Ledger
 	pauseState
-	rulesKnown
-	recent
-	state.Desk
+	knownRules
+	recentAudit
+	state.Mailbox
 }
 
 // runtime is one run of a Runtime workflow.
 type runtime struct {
-	plain
+	entityDefaults
 	*shell
 	pauses
-	runtime string
-	state   *runtimeState
-	shown   string
-	sending int // signals in flight
+	runtime         string
+	state           *runtimeState
+	shownDetails    string
+	signalsInFlight int // signals in flight
 }
 
-// ruledElsewhere is always true: a runtime belongs to no application that could define who may do what.
-func (r *runtime) ruledElsewhere(*verb.Row) bool { return true }
+// usesExternalRules is always true: a runtime belongs to no application that could define who may do what.
+func (r *runtime) usesExternalRules(*verb.Row) bool { return true }
 
 func (r *runtime) rules() (*entities.Identity, []entities.Grant, bool) { return r.state.rules() }
 
-func (r *runtime) knows(rules protocol.Rules) { r.state.knows(rules) }
+func (r *runtime) setRules(rules protocol.Rules) { r.state.setRules(rules) }
 
-func (r *runtime) consult(ctx workflow.Context) error {
-	return r.consultRules(ctx, &r.state.rulesKnown)
+func (r *runtime) loadRules(ctx workflow.Context) error {
+	return r.loadKnownRules(ctx, &r.state.knownRules)
 }
 
 // channels is the scope that a grant must cover: this runtime, in the place of a channel.
@@ -78,33 +78,33 @@ func (r *runtime) channels(*verb.Row, verb.Request) ([]string, error) {
 	return []string{entities.ScopeRuntime + r.runtime}, nil
 }
 
-// flushAt is the same as for a service.
-func (r *runtime) flushAt() int { return state.FlushAudit }
+// auditBufferSize is the same as for a service.
+func (r *runtime) auditBufferSize() int { return state.AuditFlushSize }
 
-func (r *runtime) next(c protocol.Carried) (string, any) {
-	return protocol.RuntimeWorkflow, protocol.RuntimeInput{Runtime: r.runtime, Carried: c}
+func (r *runtime) nextRun(c protocol.CarriedState) (string, any) {
+	return protocol.RuntimeWorkflow, protocol.RuntimeInput{Runtime: r.runtime, CarriedState: c}
 }
 
-// turn grants leases, queries holders that are overdue, and announces a pause.
-func (r *runtime) turn() {
-	r.state.recall(&r.state.Desk)
+// reconcile grants leases, queries holders that are overdue, and announces a pause.
+func (r *runtime) reconcile() {
+	r.state.addNew(&r.state.Mailbox)
 	r.announce()
-	r.carryOn()
-	if !r.drains() {
+	r.continueDrain()
+	if !r.blocksNewWork() {
 		now := r.now()
-		for _, h := range r.state.Grant(now, r.atOnce(r.state.Grantable())) {
-			r.signal(h, protocol.SignalGranted)
+		for _, h := range r.state.Grant(now, r.sendable(r.state.Grantable())) {
+			r.signalHolder(h, protocol.SignalGranted)
 		}
-		for _, h := range r.state.Overdue(now, r.atOnce(r.state.Asking(now))) {
+		for _, h := range r.state.TakeOverdue(now, r.sendable(r.state.QueriesDue(now))) {
 			if h.Undelivered {
-				r.signal(h, protocol.SignalGranted)
+				r.signalHolder(h, protocol.SignalGranted)
 			} else {
-				r.signal(h, protocol.SignalHeld)
+				r.signalHolder(h, protocol.SignalHeld)
 			}
 		}
 		// An existing timer is kept: it fires once per apply duration, which costs less than a new timer for each lease. Leases that are
 		// due already wait for signals in flight.
-		if due := earliest(earliest(r.state.Due(), r.outages.next()), r.tellsAgain()); due.After(now) {
+		if due := earliest(earliest(r.state.NextQuery(), r.outages.nextRetry()), r.nextAnnouncement()); due.After(now) {
 			r.wakeAt(due, func(time.Time) string { return "a lease is overdue" })
 		}
 	}
@@ -114,23 +114,23 @@ func (r *runtime) turn() {
 // maxSending is how many signals are in flight at most, so that no workflow task sends thousands.
 const maxSending = 100
 
-// atOnce is how many of the wanted signals can be sent now; the others are sent when some have arrived.
-func (r *runtime) atOnce(wanted int) int {
-	return min(wanted, max(maxSending-r.sending, 0))
+// sendable is how many of the wanted signals can be sent now; the others are sent when some have arrived.
+func (r *runtime) sendable(wanted int) int {
+	return min(wanted, max(maxSending-r.signalsInFlight, 0))
 }
 
-// signal notifies a holder of its lease. A holder that no longer exists loses all its leases.
-func (r *runtime) signal(h entities.Lease, name string) {
+// signalHolder notifies a holder of its lease. A holder that no longer exists loses all its leases.
+func (r *runtime) signalHolder(h entities.Lease, name string) {
 	future := workflow.SignalExternalWorkflow(r.ctx, h.Holder, "", name, protocol.LeaseSignal{ID: h.ID, Runtime: r.runtime})
-	r.sending++
-	r.await(func(ctx workflow.Context) {
+	r.signalsInFlight++
+	r.trackOperation(func(ctx workflow.Context) {
 		err := future.Get(ctx, nil)
-		r.sending--
-		var gone *temporal.UnknownExternalWorkflowExecutionError
+		r.signalsInFlight--
+		var notFound *temporal.UnknownExternalWorkflowExecutionError
 		switch {
-		case errors.As(err, &gone):
-			for _, lost := range r.state.Lose(h.Holder) {
-				r.note(auditLease, nil, "lease of "+lost.Name()+" ended", h.Holder+" no longer exists")
+		case errors.As(err, &notFound):
+			for _, lost := range r.state.EndAll(h.Holder) {
+				r.recordAudit(auditLease, nil, "lease of "+lost.Name()+" ended", h.Holder+" no longer exists")
 			}
 		case name == protocol.SignalGranted:
 			r.state.Delivered(h.ID, err == nil, workflow.Now(ctx))
@@ -148,9 +148,9 @@ func (r *runtime) status() (protocol.RuntimeStatus, error) {
 
 // show updates the text in the Temporal UI.
 func (r *runtime) show() {
-	if text := r.state.details(); text != r.shown {
+	if text := r.state.details(); text != r.shownDetails {
 		workflow.SetCurrentDetails(r.ctx, text)
-		r.shown = text
+		r.shownDetails = text
 	}
 }
 
@@ -161,7 +161,7 @@ func (s *runtimeState) details() string {
 	var b strings.Builder
 	switch {
 	case s.Pause != nil:
-		b.WriteString(s.since())
+		b.WriteString(s.pauseText())
 	case s.Limit == 0:
 		b.WriteString("**open**: no lease was requested")
 	default:
@@ -182,17 +182,17 @@ func (s *runtimeState) details() string {
 			fmt.Fprintf(&b, "\nand %d more", len(s.Held)+len(s.Waiting)-n)
 			break
 		}
-		word, note := "applies", ""
+		use, note := "applies", ""
 		if n >= len(s.Held) {
-			word = "waits"
+			use = "waits"
 		}
 		switch {
-		case h.Asks > 0:
-			note = fmt.Sprintf("queried %d times whether it still holds it", h.Asks)
+		case h.UnansweredQueries > 0:
+			note = fmt.Sprintf("queried %d times whether it still holds it", h.UnansweredQueries)
 		case h.Rollback:
 			note = "rollback"
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", explain.Plain(h.Name()), word, h.Since.UTC().Format(time.TimeOnly), note)
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", explain.Plain(h.Name()), use, h.Since.UTC().Format(time.TimeOnly), note)
 	}
 	return b.String()
 }
@@ -203,24 +203,24 @@ const auditLease = "lease"
 func (r *runtime) judge(row *verb.Row, q verb.Request, who entities.Who) (state.Effect, error) {
 	switch row.Name {
 	case protocol.SignalLease:
-		return r.request(q.Lease)
+		return r.requestLease(q.Lease)
 	case protocol.SignalKeep:
 		return func() string {
-			r.state.Keep(q.ID, r.now())
+			r.state.Confirm(q.ID, r.now())
 			return "noted"
 		}, nil
 	case protocol.SignalGive:
-		return r.give(q, who)
+		return r.giveLease(q, who)
 	case protocol.Grant:
-		return r.grant(q, who)
+		return r.grantLease(q, who)
 	case protocol.Pause:
 		return r.pauseLeases(r.pause(q, who))
 	case protocol.Resume:
 		return r.pauseLeases(r.resume(q, who))
 	case protocol.Drain:
-		return r.pauseLeases(r.drained(q, who))
+		return r.pauseLeases(r.drainEffect(q, who))
 	case protocol.TurnUp:
-		return r.pauseLeases(r.turnedUp(q, who))
+		return r.pauseLeases(r.turnUpEffect(q, who))
 	}
 	return nil, fmt.Errorf("no such verb %q", row.Name)
 }
@@ -237,18 +237,18 @@ func (r *runtime) pauseLeases(effect state.Effect, err error) (state.Effect, err
 	}, nil
 }
 
-func (r *runtime) request(q entities.LeaseRequest) (state.Effect, error) {
-	q.What = verb.Clip(q.What, verb.MaxName)
+func (r *runtime) requestLease(q entities.LeaseRequest) (state.Effect, error) {
+	q.Description = verb.Clip(q.Description, verb.MaxName)
 	if err := r.state.Check(q); err != nil {
 		return nil, err
 	}
-	if err := r.state.Others(q); err != nil {
+	if err := r.state.CheckHolder(q); err != nil {
 		return nil, err
 	}
 	return func() string {
 		if held := r.state.Request(q, r.now()); held != nil { // its holder may not have received the signal
-			if r.atOnce(1) == 1 {
-				r.signal(*held, protocol.SignalGranted)
+			if r.sendable(1) == 1 {
+				r.signalHolder(*held, protocol.SignalGranted)
 			} else {
 				r.state.Delivered(held.ID, false, r.now())
 			}
@@ -258,38 +258,38 @@ func (r *runtime) request(q entities.LeaseRequest) (state.Effect, error) {
 	}, nil
 }
 
-// give ends a lease. To give back a lease that is not held is not an error. A person can take a lease from its holder.
-func (r *runtime) give(q verb.Request, who entities.Who) (state.Effect, error) {
+// giveLease ends a lease. To give back a lease that is not held is not an error. A person can take a lease from its holder.
+func (r *runtime) giveLease(q verb.Request, who entities.Who) (state.Effect, error) {
 	if q.By != "" && lease.Find(r.state.Held, q.ID) < 0 && lease.Find(r.state.Waiting, q.ID) < 0 {
 		return nil, fmt.Errorf("no lease %q; held are %s", q.ID, lease.IDs(r.state.Held))
 	}
 	return func() string {
-		was, _ := r.state.Give(q.ID)
+		ended, _ := r.state.End(q.ID)
 		if q.By == "" {
 			return "given back"
 		}
-		text := "lease of " + was.Name() + " taken back"
-		r.note(auditLease, &who, text, q.Reason)
+		text := "lease of " + ended.Name() + " taken back"
+		r.recordAudit(auditLease, &who, text, q.Reason)
 		return text
 	}, nil
 }
 
-// grant grants a waiting lease now, regardless of the limit.
-func (r *runtime) grant(q verb.Request, who entities.Who) (state.Effect, error) {
-	place := lease.Find(r.state.Waiting, q.ID)
+// grantLease grants a waiting lease now, regardless of the limit.
+func (r *runtime) grantLease(q verb.Request, who entities.Who) (state.Effect, error) {
+	index := lease.Find(r.state.Waiting, q.ID)
 	switch {
 	case lease.Find(r.state.Held, q.ID) >= 0:
 		return nil, fmt.Errorf("lease %q is granted already", q.ID)
-	case place < 0:
+	case index < 0:
 		return nil, fmt.Errorf("no lease %q waits; waiting are %s", q.ID, lease.IDs(r.state.Waiting))
 	case r.state.Pause != nil:
 		return nil, fmt.Errorf("%s is paused by %s; nothing is granted until it is resumed", r.name, r.state.Pause.By)
 	}
 	return func() string {
-		h := r.state.Admit(place, r.now())
-		r.signal(h, protocol.SignalGranted)
+		h := r.state.GrantAt(index, r.now())
+		r.signalHolder(h, protocol.SignalGranted)
 		text := h.Name() + " is granted out of order"
-		r.note(auditLease, &who, text, q.Reason)
+		r.recordAudit(auditLease, &who, text, q.Reason)
 		return text
 	}, nil
 }
@@ -297,14 +297,14 @@ func (r *runtime) grant(q verb.Request, who entities.Who) (state.Effect, error) 
 // accepted omits waiting requests: their holders request again.
 func (r *runtime) accepted() string {
 	st := *r.state
-	st.Checkpoint, st.Heard, st.Waiting = state.Checkpoint{}, nil, nil
+	st.Checkpoint, st.SeenSignals, st.Waiting = state.Checkpoint{}, nil, nil
 	return entities.DigestOf(st)
 }
 
-func (r *runtime) dropped() { r.running = false }
+func (r *runtime) resetWork() { r.activityRunning = false }
 
 // adoptedState announces a pause again. Leases that were granted in the meantime are checked before others are granted.
 func (r *runtime) adoptedState(_ protocol.AdoptAnswer, why *protocol.Restart) {
 	r.state.Announcing = r.state.Announcing || r.state.Pause != nil
-	r.note(entities.EventRestart, nil, r.name+" continues from its checkpoint: "+restarted(why), "")
+	r.recordAudit(entities.EventRestart, nil, r.name+" continues from its checkpoint: "+restartReason(why), "")
 }

@@ -28,39 +28,39 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// stage plays one run of a Runtime workflow, with its incoming and outgoing signals.
-type stage struct {
+// runtimeTest plays one run of a Runtime workflow, with its incoming and outgoing signals.
+type runtimeTest struct {
 	*testing.T
 	env         *testsuite.TestWorkflowEnvironment
-	begun       time.Time
+	startedAt   time.Time
 	mu          sync.Mutex // signals are sent from separate goroutines
-	sent        []sent
+	sent        []sentSignal
 	pauses      []string        // "paused by alice", "over"
-	gone        map[string]bool // workflows that do not exist
+	goneHolders map[string]bool // workflows that do not exist
 	unavailable map[string]bool // workflows that cannot be signalled now
 	last        time.Duration
 }
 
-// sent is one outgoing signal.
-type sent struct {
+// sentSignal is one outgoing signal.
+type sentSignal struct {
 	at   time.Duration
 	text string
 }
 
 // signals lists the sent signals ("12s granted service/shop/web a"); those of one moment are sorted by text.
-func (s *stage) signals() (out []string) {
-	slices.SortFunc(s.sent, func(a, b sent) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.text, b.text)) })
+func (s *runtimeTest) signals() (out []string) {
+	slices.SortFunc(s.sent, func(a, b sentSignal) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.text, b.text)) })
 	for _, each := range s.sent {
 		out = append(out, each.at.String()+" "+each.text)
 	}
 	return out
 }
 
-func newStage(t *testing.T) *stage {
-	s := &stage{T: t, env: (&testsuite.WorkflowTestSuite{}).NewTestWorkflowEnvironment(), gone: map[string]bool{}, unavailable: map[string]bool{}}
+func newRuntimeTest(t *testing.T) *runtimeTest {
+	s := &runtimeTest{T: t, env: (&testsuite.WorkflowTestSuite{}).NewTestWorkflowEnvironment(), goneHolders: map[string]bool{}, unavailable: map[string]bool{}}
 	s.env.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&Arrivals{}}})
 	s.env.SetTestTimeout(time.Minute)
-	s.begun = s.env.Now()
+	s.startedAt = s.env.Now()
 	s.env.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, mock.Anything, mock.Anything).Return(
 		func(_, id, _, name string, arg any) error {
 			raw, err := json.Marshal(arg)
@@ -70,9 +70,9 @@ func newStage(t *testing.T) *stage {
 			require.Equal(t, "edge", signal.Runtime)
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			s.sent = append(s.sent, sent{s.env.Now().Sub(s.begun).Round(time.Second), name + " " + id + " " + signal.ID})
+			s.sent = append(s.sent, sentSignal{s.env.Now().Sub(s.startedAt).Round(time.Second), name + " " + id + " " + signal.ID})
 			switch {
-			case s.gone[id]:
+			case s.goneHolders[id]:
 				return &temporal.UnknownExternalWorkflowExecutionError{}
 			case s.unavailable[id]:
 				return errors.New("too many signals")
@@ -91,41 +91,41 @@ func newStage(t *testing.T) *stage {
 }
 
 // at calls do at a time of the play.
-func (s *stage) at(d time.Duration, do func()) {
+func (s *runtimeTest) at(d time.Duration, do func()) {
 	s.last = max(s.last, d)
 	s.env.RegisterDelayedCallback(do, d)
 }
 
-// sends sends a signal; holder "web" is service/shop/web.
-func (s *stage) sends(d time.Duration, name string, payload any) {
+// sendSignal sends a signal; holder "web" is service/shop/web.
+func (s *runtimeTest) sendSignal(d time.Duration, name string, payload any) {
 	s.at(d, func() { s.env.SignalWorkflow(name, payload) })
 }
 
-func (s *stage) requests(d time.Duration, holder, id string, limit int) {
-	s.sends(d, protocol.SignalLease, leaseOf(holder, id, limit))
+func (s *runtimeTest) requestLease(d time.Duration, holder, id string, limit int) {
+	s.sendSignal(d, protocol.SignalLease, leaseOf(holder, id, limit))
 }
 
 func leaseOf(holder, id string, limit int) entities.LeaseRequest {
-	return entities.LeaseRequest{ID: id, Holder: protocol.ServiceID("shop", holder), What: "shop/" + holder, Limit: limit, Timeout: 10 * time.Minute}
+	return entities.LeaseRequest{ID: id, Holder: protocol.ServiceID("shop", holder), Description: "shop/" + holder, Limit: limit, Timeout: 10 * time.Minute}
 }
 
-func (s *stage) gives(d time.Duration, id string) {
-	s.sends(d, protocol.SignalGive, protocol.LeaseSignal{ID: id})
+func (s *runtimeTest) giveLease(d time.Duration, id string) {
+	s.sendSignal(d, protocol.SignalGive, protocol.LeaseSignal{ID: id})
 }
 
-// play runs the workflow until some time after the last event, when the server suggests continue-as-new. It returns the state for the next
+// run runs the workflow until some time after the last event, when the server suggests continue-as-new. It returns the state for the next
 // run.
-func (s *stage) play(before *runtimeState, after time.Duration) *runtimeState {
+func (s *runtimeTest) run(before *runtimeState, after time.Duration) *runtimeState {
 	s.Helper()
-	next := s.carries(protocol.RuntimeInput{Carried: carriedOf(s.T, protocol.Version, before)}, after)
+	next := s.runToNextInput(protocol.RuntimeInput{CarriedState: carriedOf(s.T, protocol.Version, before)}, after)
 	out := &runtimeState{}
 	require.NoError(s, json.Unmarshal(next.State, out))
-	out.Checkpoint, out.Heard = state.Checkpoint{}, nil // number of changes, and recorded signals
+	out.Checkpoint, out.SeenSignals = state.Checkpoint{}, nil // number of changes, and recorded signals
 	return out
 }
 
-// carries returns the input of the next run unchanged.
-func (s *stage) carries(in protocol.RuntimeInput, after time.Duration) protocol.RuntimeInput {
+// runToNextInput returns the input of the next run unchanged.
+func (s *runtimeTest) runToNextInput(in protocol.RuntimeInput, after time.Duration) protocol.RuntimeInput {
 	s.Helper()
 	in.Runtime = "edge"
 	s.env.RegisterDelayedCallback(func() {
@@ -143,7 +143,7 @@ func (s *stage) carries(in protocol.RuntimeInput, after time.Duration) protocol.
 	return next
 }
 
-func (s *stage) status() protocol.RuntimeStatus {
+func (s *runtimeTest) status() protocol.RuntimeStatus {
 	s.Helper()
 	answer, err := s.env.QueryWorkflow(protocol.QueryStatus)
 	require.NoError(s, err)
@@ -152,8 +152,8 @@ func (s *stage) status() protocol.RuntimeStatus {
 	return status
 }
 
-// updates sends an update and checks its answer or refusal.
-func (s *stage) updates(d time.Duration, name string, payload any, want string) {
+// sendUpdate sends an update and checks its answer or refusal.
+func (s *runtimeTest) sendUpdate(d time.Duration, name string, payload any, want string) {
 	s.at(d, func() {
 		s.env.UpdateWorkflow(name, "", &testsuite.TestUpdateCallback{
 			OnAccept: func() {},
@@ -172,19 +172,19 @@ func (s *stage) updates(d time.Duration, name string, payload any, want string) 
 const second = time.Second
 
 // First come, first served; rollbacks go first; leases are held only during applies.
-func TestLeasesInTurn_C10(t *testing.T) {
-	s := newStage(t)
-	s.requests(0, "a", "a", 2)
-	s.requests(0, "b", "b", 2)
-	s.requests(1*second, "c", "c", 2)
-	s.requests(2*second, "d", "d", 2)
+func TestLeasesAreGrantedInOrder_C10(t *testing.T) {
+	s := newRuntimeTest(t)
+	s.requestLease(0, "a", "a", 2)
+	s.requestLease(0, "b", "b", 2)
+	s.requestLease(1*second, "c", "c", 2)
+	s.requestLease(2*second, "d", "d", 2)
 	back := leaseOf("e", "e", 2)
 	back.Rollback = true
-	s.sends(3*second, protocol.SignalLease, back)
+	s.sendSignal(3*second, protocol.SignalLease, back)
 	for i, id := range []string{"a", "b", "e", "c", "d"} {
-		s.gives(time.Duration(10+i)*second, id)
+		s.giveLease(time.Duration(10+i)*second, id)
 	}
-	next := s.play(nil, second)
+	next := s.run(nil, second)
 	require.Equal(t, []string{
 		"0s granted service/shop/a a", "0s granted service/shop/b b",
 		"10s granted service/shop/e e", "11s granted service/shop/c c", "12s granted service/shop/d d",
@@ -195,34 +195,34 @@ func TestLeasesInTurn_C10(t *testing.T) {
 // A repeated request for a held lease is granted again; one for a waiting lease keeps its place; to give back a lease twice, or one that
 // never existed, changes nothing.
 func TestLeasesAreIdempotent_C10(t *testing.T) {
-	s := newStage(t)
-	s.requests(0, "a", "a", 1)
-	s.requests(1*second, "b", "b", 1)
-	s.requests(2*second, "c", "c", 1)
-	s.requests(3*second, "b", "b", 1)
-	s.requests(4*second, "a", "a", 1)
-	s.gives(5*second, "a")
-	s.gives(6*second, "a")
-	s.gives(6*second, "never was")
-	s.gives(7*second, "c") // withdrawn before it was granted
-	s.gives(8*second, "b")
-	next := s.play(nil, second)
+	s := newRuntimeTest(t)
+	s.requestLease(0, "a", "a", 1)
+	s.requestLease(1*second, "b", "b", 1)
+	s.requestLease(2*second, "c", "c", 1)
+	s.requestLease(3*second, "b", "b", 1)
+	s.requestLease(4*second, "a", "a", 1)
+	s.giveLease(5*second, "a")
+	s.giveLease(6*second, "a")
+	s.giveLease(6*second, "never was")
+	s.giveLease(7*second, "c") // withdrawn before it was granted
+	s.giveLease(8*second, "b")
+	next := s.run(nil, second)
 	require.Equal(t, []string{"0s granted service/shop/a a", "4s granted service/shop/a a", "5s granted service/shop/b b"}, s.signals())
 	require.Equal(t, &runtimeState{Ledger: lease.Ledger{Limit: 1}}, next)
 }
 
 // The newest limit applies. A lower limit does not revoke leases.
 func TestLimitChanges_C10(t *testing.T) {
-	s := newStage(t)
+	s := newRuntimeTest(t)
 	for _, id := range []string{"a", "b", "c", "d"} {
-		s.requests(0, id, id, 1)
+		s.requestLease(0, id, id, 1)
 	}
-	s.requests(10*second, "e", "e", 3)
-	s.requests(20*second, "f", "f", 1)
-	s.gives(21*second, "a")
-	s.gives(22*second, "b")
-	s.gives(23*second, "c")
-	next := s.play(nil, second)
+	s.requestLease(10*second, "e", "e", 3)
+	s.requestLease(20*second, "f", "f", 1)
+	s.giveLease(21*second, "a")
+	s.giveLease(22*second, "b")
+	s.giveLease(23*second, "c")
+	next := s.run(nil, second)
 	require.Equal(t, []string{
 		"0s granted service/shop/a a", "10s granted service/shop/b b", "10s granted service/shop/c c", "23s granted service/shop/d d",
 	}, s.signals())
@@ -231,15 +231,15 @@ func TestLimitChanges_C10(t *testing.T) {
 }
 
 // A holder that no longer exists loses its leases, whether that is detected by a grant or by a query; the others continue.
-func TestLostHolder_C10(t *testing.T) {
-	s := newStage(t)
-	s.gone["service/shop/ghost"] = true
-	s.requests(0, "ghost", "g1", 1)
-	s.requests(0, "a", "a", 1)
-	s.requests(0, "ghost", "g2", 1)
-	s.requests(0, "b", "b", 1)
-	s.at(time.Minute, func() { s.gone["service/shop/a"] = true })
-	next := s.play(nil, 10*time.Minute)
+func TestGoneHolderLosesItsLeases_C10(t *testing.T) {
+	s := newRuntimeTest(t)
+	s.goneHolders["service/shop/ghost"] = true
+	s.requestLease(0, "ghost", "g1", 1)
+	s.requestLease(0, "a", "a", 1)
+	s.requestLease(0, "ghost", "g2", 1)
+	s.requestLease(0, "b", "b", 1)
+	s.at(time.Minute, func() { s.goneHolders["service/shop/a"] = true })
+	next := s.run(nil, 10*time.Minute)
 	require.Equal(t, []string{
 		"0s granted service/shop/a a", "0s granted service/shop/ghost g1",
 		"10m0s granted service/shop/b b", "10m0s held service/shop/a a",
@@ -250,10 +250,10 @@ func TestLostHolder_C10(t *testing.T) {
 		"1 lease of shop/ghost ended: service/shop/ghost no longer exists",
 		"2 lease of shop/ghost ended: service/shop/ghost no longer exists",
 		"3 lease of shop/a ended: service/shop/a no longer exists",
-	}, audited(next.Audit))
+	}, auditTexts(next.Audit))
 }
 
-func audited(lines []entities.AuditLine) (out []string) {
+func auditTexts(lines []entities.AuditEntry) (out []string) {
 	for _, l := range lines {
 		who := ""
 		if l.Who != nil {
@@ -266,70 +266,70 @@ func audited(lines []entities.AuditLine) (out []string) {
 
 // After the timeout of an apply its holder is queried. A holder that answers keeps the lease. A silent holder is queried again, with
 // growing delays, and never loses the lease; a person can take it back.
-func TestOverdueHolderIsAsked_C10(t *testing.T) {
-	s := newStage(t)
-	s.requests(0, "a", "a", 1)
-	s.requests(0, "b", "b", 1)
-	s.sends(10*time.Minute+second, protocol.SignalKeep, protocol.LeaseSignal{ID: "a"})
+func TestOverdueHolderIsQueried_C10(t *testing.T) {
+	s := newRuntimeTest(t)
+	s.requestLease(0, "a", "a", 1)
+	s.requestLease(0, "b", "b", 1)
+	s.sendSignal(10*time.Minute+second, protocol.SignalKeep, protocol.LeaseSignal{ID: "a"})
 	s.at(30*time.Minute, func() {
-		require.Equal(t, 6, s.status().Held[0].Asks)
+		require.Equal(t, 6, s.status().Held[0].UnansweredQueries)
 		shown := entities.Lease{LeaseRequest: s.status().Held[0].LeaseRequest}
 		require.Contains(t, (&runtimeState{Ledger: lease.Ledger{Limit: 1, Held: []entities.Lease{shown}}}).details(), "| shop/a | applies |")
 	})
-	s.sends(31*time.Minute, protocol.SignalGive, protocol.LeaseAct{
-		Act: protocol.Act{By: "alice", Reason: "its worker is gone for good"}, LeaseSignal: protocol.LeaseSignal{ID: "a"},
+	s.sendSignal(31*time.Minute, protocol.SignalGive, protocol.LeaseActionRequest{
+		RequestMeta: protocol.RequestMeta{By: "alice", Reason: "its worker is gone for good"}, LeaseSignal: protocol.LeaseSignal{ID: "a"},
 	})
-	next := s.play(nil, second)
+	next := s.run(nil, second)
 	require.Equal(t, []string{
 		"0s granted service/shop/a a", "10m0s held service/shop/a a",
 		"20m1s held service/shop/a a", "21m1s held service/shop/a a", "22m1s held service/shop/a a", "23m1s held service/shop/a a",
 		"25m1s held service/shop/a a", "29m1s held service/shop/a a", "31m0s granted service/shop/b b",
 	}, s.signals())
-	require.Equal(t, []string{"1 alice: lease of shop/a taken back: its worker is gone for good"}, audited(next.Audit))
+	require.Equal(t, []string{"1 alice: lease of shop/a taken back: its worker is gone for good"}, auditTexts(next.Audit))
 }
 
 // A grant that cannot be delivered now is delivered later, and its slot stays taken.
 func TestGrantIsDeliveredAgain_C10(t *testing.T) {
-	s := newStage(t)
+	s := newRuntimeTest(t)
 	s.unavailable["service/shop/a"] = true
-	s.requests(0, "a", "a", 1)
-	s.requests(0, "b", "b", 1)
+	s.requestLease(0, "a", "a", 1)
+	s.requestLease(0, "b", "b", 1)
 	s.at(90*second, func() { s.unavailable["service/shop/a"] = false })
-	s.play(nil, 11*time.Minute)
+	s.run(nil, 11*time.Minute)
 	require.Equal(t, []string{"0s granted service/shop/a a", "1m0s granted service/shop/a a", "2m0s granted service/shop/a a", "12m0s held service/shop/a a"}, s.signals())
 }
 
 // While a runtime is paused nothing is granted. Its services are notified of the pause and of its end, each once, and a repeated request id
 // gets the original answer.
 func TestPauseOfRuntime_A16(t *testing.T) {
-	s := newStage(t)
-	drill := protocol.Act{By: "alice", Reason: "drill", RequestID: "1"}
-	s.updates(0, protocol.Pause, drill, "runtime edge is paused; applies in flight will finish")
-	s.requests(1*second, "a", "a", 1)
-	s.updates(2*second, protocol.Pause, drill, "runtime edge is paused; applies in flight will finish")
-	s.updates(3*second, protocol.Pause, protocol.Act{By: "bob"}, "runtime edge is paused already, by alice")
-	s.updates(4*second, protocol.Grant, protocol.LeaseAct{Act: protocol.Act{By: "bob"}, LeaseSignal: protocol.LeaseSignal{ID: "a"}},
+	s := newRuntimeTest(t)
+	drill := protocol.RequestMeta{By: "alice", Reason: "drill", RequestID: "1"}
+	s.sendUpdate(0, protocol.Pause, drill, "runtime edge is paused; applies in flight will finish")
+	s.requestLease(1*second, "a", "a", 1)
+	s.sendUpdate(2*second, protocol.Pause, drill, "runtime edge is paused; applies in flight will finish")
+	s.sendUpdate(3*second, protocol.Pause, protocol.RequestMeta{By: "bob"}, "runtime edge is paused already, by alice")
+	s.sendUpdate(4*second, protocol.Grant, protocol.LeaseActionRequest{RequestMeta: protocol.RequestMeta{By: "bob"}, LeaseSignal: protocol.LeaseSignal{ID: "a"}},
 		"runtime edge is paused by alice; nothing is granted until it is resumed")
-	s.sends(10*second, protocol.Resume, protocol.Act{By: "carol"})
-	next := s.play(nil, second)
+	s.sendSignal(10*second, protocol.Resume, protocol.RequestMeta{By: "carol"})
+	next := s.run(nil, second)
 	require.Equal(t, []string{"10s granted service/shop/a a"}, s.signals())
 	require.Equal(t, []string{"edge runtime/edge paused by alice", "edge runtime/edge over"}, s.pauses)
-	require.Equal(t, []string{"1 alice: runtime edge paused: drill", "2 carol: runtime edge resumed"}, audited(next.Audit))
+	require.Equal(t, []string{"1 alice: runtime edge paused: drill", "2 carol: runtime edge resumed"}, auditTexts(next.Audit))
 	require.False(t, next.Announcing)
 }
 
 // A person grants a lease out of order, beyond the limit.
-func TestGrantOutOfTurn_C10(t *testing.T) {
-	s := newStage(t)
+func TestGrantOutOfOrder_C10(t *testing.T) {
+	s := newRuntimeTest(t)
 	for _, id := range []string{"a", "b", "c"} {
-		s.requests(0, id, id, 1)
+		s.requestLease(0, id, id, 1)
 	}
-	act := protocol.LeaseAct{Act: protocol.Act{By: "alice", Reason: "hotfix"}, LeaseSignal: protocol.LeaseSignal{ID: "c"}}
-	s.updates(1*second, protocol.Grant, act, "shop/c is granted out of order")
-	s.updates(2*second, protocol.Grant, act, `lease "c" is granted already`)
-	s.gives(3*second, "a") // c holds the only slot
-	s.gives(4*second, "c")
-	s.play(nil, second)
+	act := protocol.LeaseActionRequest{RequestMeta: protocol.RequestMeta{By: "alice", Reason: "hotfix"}, LeaseSignal: protocol.LeaseSignal{ID: "c"}}
+	s.sendUpdate(1*second, protocol.Grant, act, "shop/c is granted out of order")
+	s.sendUpdate(2*second, protocol.Grant, act, `lease "c" is granted already`)
+	s.giveLease(3*second, "a") // c holds the only slot
+	s.giveLease(4*second, "c")
+	s.run(nil, second)
 	require.Equal(t, []string{"0s granted service/shop/a a", "1s granted service/shop/c c", "4s granted service/shop/b b"}, s.signals())
 }
 
@@ -350,12 +350,12 @@ func TestRuntimeRefusesGarbage(t *testing.T) {
 	}
 	for _, tt := range append(rows, struct{ name, payload, want string }{"explode", `{}`, "no such verb; expected one of request, keep, release, grant, pause, resume, drain, turnup"}) {
 		t.Run(tt.name+" "+tt.payload, func(t *testing.T) {
-			s := newStage(t)
+			s := newRuntimeTest(t)
 			if tt.name != "explode" {
-				s.updates(0, tt.name, json.RawMessage(tt.payload), tt.want)
+				s.sendUpdate(0, tt.name, json.RawMessage(tt.payload), tt.want)
 			}
-			s.sends(1*second, tt.name, json.RawMessage(tt.payload))
-			next := s.play(nil, second)
+			s.sendSignal(1*second, tt.name, json.RawMessage(tt.payload))
+			next := s.run(nil, second)
 			require.Len(t, next.Refused, 1)
 			require.Equal(t, tt.want, next.Refused[0].Reason)
 			next.Refused = nil
@@ -368,27 +368,27 @@ func TestRuntimeRefusesGarbage(t *testing.T) {
 
 // The second run continues where the first one ended: holders, waiting requests, queried holders, and a pause that is not announced yet.
 func TestSecondRunOfARuntime(t *testing.T) {
-	first := newStage(t)
-	first.requests(0, "a", "a", 1)
-	first.requests(0, "b", "b", 1)
-	first.sends(1*second, protocol.Pause, protocol.Act{By: "alice"})
-	next := first.play(nil, 10*time.Minute)
+	first := newRuntimeTest(t)
+	first.requestLease(0, "a", "a", 1)
+	first.requestLease(0, "b", "b", 1)
+	first.sendSignal(1*second, protocol.Pause, protocol.RequestMeta{By: "alice"})
+	next := first.run(nil, 10*time.Minute)
 	require.Equal(t, []string{"0s granted service/shop/a a", "10m0s held service/shop/a a"}, first.signals())
 	next.Announcing = true // as if it had ended before all were notified
 
-	again := newStage(t)
-	again.sends(1*second, protocol.SignalGive, protocol.LeaseSignal{ID: "a"})
-	again.sends(2*second, protocol.Resume, protocol.Act{By: "alice"})
-	last := again.play(next, second)
+	again := newRuntimeTest(t)
+	again.sendSignal(1*second, protocol.SignalGive, protocol.LeaseSignal{ID: "a"})
+	again.sendSignal(2*second, protocol.Resume, protocol.RequestMeta{By: "alice"})
+	last := again.run(next, second)
 	require.Equal(t, []string{"2s granted service/shop/b b"}, again.signals())
 	require.Equal(t, []string{"edge runtime/edge paused by alice", "edge runtime/edge over"}, again.pauses)
 	require.Equal(t, `"b"`, lease.IDs(last.Held))
 }
 
 // No payload exceeds 64 KiB, however many leases wait, and no request loses its place.
-func TestManyWaitAcrossRuns(t *testing.T) {
+func TestWaitingLeasesSurviveRunsWithinPayloadLimit(t *testing.T) {
 	for _, n := range []int{1000, lease.MaxWaiting} {
-		s, stored := newStage(t), protocol.Packed(nil)
+		s, stored := newRuntimeTest(t), protocol.Packed(nil)
 		s.env.RegisterActivityWithOptions(func(_ context.Context, r protocol.SpillRequest) (string, error) {
 			stored = r.Packed
 			return "digest", nil
@@ -396,10 +396,10 @@ func TestManyWaitAcrossRuns(t *testing.T) {
 		before := &runtimeState{Ledger: lease.Ledger{Limit: 1}}
 		for i := range n {
 			id := fmt.Sprintf("service/shop/web-%d/prod/v%d/%d", i, i*7919%1000, i%13)
-			before.Waiting = append(before.Waiting, entities.Lease{LeaseRequest: leaseOf(fmt.Sprintf("web-%d", i), id, 1), Since: s.begun.Add(time.Duration(i*i) * time.Millisecond)})
+			before.Waiting = append(before.Waiting, entities.Lease{LeaseRequest: leaseOf(fmt.Sprintf("web-%d", i), id, 1), Since: s.startedAt.Add(time.Duration(i*i) * time.Millisecond)})
 		}
-		s.requests(1*second, "late", "late", 1)
-		next := s.carries(protocol.RuntimeInput{Carried: carriedOf(t, protocol.Version, before)}, second)
+		s.requestLease(1*second, "late", "late", 1)
+		next := s.runToNextInput(protocol.RuntimeInput{CarriedState: carriedOf(t, protocol.Version, before)}, second)
 		size, err := json.Marshal(next)
 		require.NoError(t, err)
 		require.Less(t, len(size), 64<<10)
@@ -417,11 +417,11 @@ func TestManyWaitAcrossRuns(t *testing.T) {
 }
 
 // A runtime belongs to no application that could define an issuer of tokens: a token is neither verified nor kept, and proves nothing.
-func TestRuntimeLooksAtNoToken(t *testing.T) {
-	s := newStage(t)
-	s.updates(0, protocol.Pause, protocol.Act{Token: "x.y.z"}, `"by" is missing; expected the name of the caller`)
-	s.sends(1*second, protocol.Pause, protocol.Act{By: "alice", Token: "x.y.z"})
-	next := s.play(nil, second)
+func TestRuntimeIgnoresTokens(t *testing.T) {
+	s := newRuntimeTest(t)
+	s.sendUpdate(0, protocol.Pause, protocol.RequestMeta{Token: "x.y.z"}, `"by" is missing; expected the name of the caller`)
+	s.sendSignal(1*second, protocol.Pause, protocol.RequestMeta{By: "alice", Token: "x.y.z"})
+	next := s.run(nil, second)
 	require.Equal(t, "alice", next.Pause.By)
 	raw, err := json.Marshal(next)
 	require.NoError(t, err)

@@ -17,35 +17,35 @@ func (s *service) accepted() string {
 	if n := len(st.Refused); n > 0 {
 		refused = st.Refused[n-1].At.UnixNano()
 	}
-	return fmt.Sprintf("%d/%d/%d/%d/%s/%d.%d/%d", st.AuditLines, st.Lines, st.LastRelease, len(st.Inbox), st.SpecDigest, st.Published.Newest, st.Published.Count, refused)
+	return fmt.Sprintf("%d/%d/%d/%d/%s/%d.%d/%d", st.AuditCount, st.JournalCount, st.LastRelease, len(st.Inbox), st.SpecDigest, st.Published.Newest, st.Published.Count, refused)
 }
 
-func (s *service) mark(*protocol.Checkpoint) {}
+func (s *service) fillCheckpoint(*protocol.Checkpoint) {}
 
-func (s *service) dropped() {
-	s.watches, s.checking, s.announcing = map[string]*watch{}, map[string]*checking{}, map[string]bool{}
-	clear(s.justRead)
+func (s *service) resetWork() {
+	s.observations, s.checkRuns, s.webhooksInFlight = map[string]*observation{}, map[string]*checkRun{}, map[string]bool{}
+	clear(s.freshReadings)
 }
 
-func (s *service) begins(floor int64) { s.state.Floor = max(s.state.Floor, floor) }
+func (s *service) onFirstRun(floor int64) { s.state.MinSequence = max(s.state.MinSequence, floor) }
 
 func (s *service) adoptedState(c protocol.AdoptAnswer, why *protocol.Restart) {
 	now := s.now()
 	s.state.Store = cmp.Or(c.Store, s.state.Store)
-	s.hold(c.Holds, c.Ended)
-	s.state.Interrupted(now, now.Add(letGo))
-	text := "continues from its checkpoint: " + restarted(why)
-	s.state.Record(now, "", text)
-	s.note(entities.EventRestart, nil, text, "")
+	s.applyPauses(c.Pauses, c.Ended)
+	s.state.RecordInterruption(now, now.Add(lostApplyGrace))
+	text := "continues from its checkpoint: " + restartReason(why)
+	s.state.AppendJournal(now, "", text)
+	s.recordAudit(entities.EventRestart, nil, text, "")
 	if why != nil && why.Hold {
-		s.state.HoldBack("its workflow was gone three times within an hour, the last time because "+why.Why, now)
+		s.state.PauseAutomatically("its workflow was gone three times within an hour, the last time because "+why.Why, now)
 	}
 }
 
-// hold applies the pauses of a wider scope that are in force, because one may have begun while no run could receive it. It also ends the
+// applyPauses applies the pauses of a wider scope that are in force, because one may have begun while no run could receive it. It also ends the
 // pauses that the store records as ended. A pause that the store does not have is kept: it may have been announced before it could be
 // stored.
-func (s *service) hold(inForce []protocol.ScopePause, ended []protocol.PauseEnded) {
+func (s *service) applyPauses(inForce []protocol.ScopePause, ended []protocol.PauseEnded) {
 	for _, e := range ended {
 		for _, p := range s.state.Pauses {
 			if p.Scope == e.Scope && !p.At.After(e.Began) {
@@ -54,7 +54,7 @@ func (s *service) hold(inForce []protocol.ScopePause, ended []protocol.PauseEnde
 		}
 	}
 	for _, p := range inForce {
-		if name, of := strings.CutPrefix(p.Scope, entities.ScopeRuntime); !of || s.on(name) {
+		if name, isRuntime := strings.CutPrefix(p.Scope, entities.ScopeRuntime); !isRuntime || s.usesRuntime(name) {
 			s.setPause(p)
 		}
 	}

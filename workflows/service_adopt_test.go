@@ -10,13 +10,13 @@ import (
 )
 
 // A refused signal makes a checkpoint due: after a restart it is not judged again under changed conditions.
-func TestRefusalIsDueACheckpoint(t *testing.T) {
+func TestRefusalMakesACheckpointDue(t *testing.T) {
 	s := &service{state: state.New("shop", "web")}
 	before := s.accepted()
-	s.state.Refuse("rollback", "bob", "there is nothing to return to", time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	s.state.RecordRefusal("rollback", "bob", "there is nothing to return to", time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
 	require.NotEqual(t, before, s.accepted())
 	before = s.accepted()
-	s.state.Refuse("rollback", "bob", "there is nothing to return to", time.Date(2026, 3, 1, 12, 0, 1, 0, time.UTC))
+	s.state.RecordRefusal("rollback", "bob", "there is nothing to return to", time.Date(2026, 3, 1, 12, 0, 1, 0, time.UTC))
 	require.NotEqual(t, before, s.accepted())
 	require.Equal(t, s.accepted(), s.accepted())
 }

@@ -8,50 +8,50 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// newHanging is a service with two independent channels. Both have v2 after v1, and an apply of v3 to staging hangs. At two minutes the
+// newHangingApplyTest is a service with two independent channels. Both have v2 after v1, and an apply of v3 to staging hangs. At two minutes the
 // server suggests to end the run, which has length events at that time.
-func newHanging(t *testing.T, length int) *play {
-	p := newPlay(t)
+func newHangingApplyTest(t *testing.T, length int) *serviceTest {
+	p := newServiceTest(t)
 	p.spec.Channels[1].Conditions = nil
-	p.hangs("v3 to staging")
-	p.publishes(0)
-	p.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
-	p.sends(10*second, protocol.Release, `{"version":"v2","by":"ci"}`)
-	p.sends(minute, protocol.Release, `{"version":"v3","by":"ci"}`)
-	p.suggestsToEnd(2*minute, length)
+	p.hangApply("v3 to staging")
+	p.publish(0)
+	p.sendSignal(second, protocol.Release, `{"version":"v1","by":"ci"}`)
+	p.sendSignal(10*second, protocol.Release, `{"version":"v2","by":"ci"}`)
+	p.sendSignal(minute, protocol.Release, `{"version":"v3","by":"ci"}`)
+	p.suggestContinueAsNew(2*minute, length)
 	return p
 }
 
 // While the end of the run is only suggested, a hanging apply blocks nothing: a rollback of the other channel starts at once, and so does
 // the next release. The run ends when the apply does.
-func TestSuggestedEndHoldsNobodyUp(t *testing.T) {
-	p := newHanging(t, 4096)
-	p.sends(2*minute+second, protocol.Rollback, `{"channel":"prod","by":"alice","reason":"errors"}`)
-	p.sees(2*minute+2*second, func(s protocol.Status) {
+func TestSuggestedEndBlocksNothing(t *testing.T) {
+	p := newHangingApplyTest(t, 4096)
+	p.sendSignal(2*minute+second, protocol.Rollback, `{"channel":"prod","by":"alice","reason":"errors"}`)
+	p.atStatus(2*minute+2*second, func(s protocol.Status) {
 		require.Equal(t, "staging CONVERGING v3, prod ROLLED_BACK v2", statusOf(s))
 	})
-	p.sends(3*minute, protocol.Release, `{"version":"v4","by":"ci"}`)
-	p.sees(3*minute+second, func(s protocol.Status) {
+	p.sendSignal(3*minute, protocol.Release, `{"version":"v4","by":"ci"}`)
+	p.atStatus(3*minute+second, func(s protocol.Status) {
 		require.Equal(t, "staging CONVERGING v3, prod CONVERGED v4", statusOf(s))
 	})
-	p.letsGo(4*minute, "v3 to staging")
-	p.acts(first, minute)
-	require.Equal(t, []string{"apply v2 to prod", "apply v4 to prod"}, p.work("keep")[6:])
+	p.completeApply(4*minute, "v3 to staging")
+	p.run(firstInput, minute)
+	require.Equal(t, []string{"apply v2 to prod", "apply v4 to prod"}, p.startedActivities("keep")[6:])
 }
 
 // Far beyond that point, new releases wait for the hanging apply, but a rollback does not.
-func TestLongOverdueEndHoldsNoRollbackUp(t *testing.T) {
-	p := newHanging(t, drainLength)
-	p.sends(2*minute+second, protocol.Release, `{"version":"v4","by":"ci"}`)
-	p.sees(2*minute+2*second, func(s protocol.Status) {
+func TestOverdueEndBlocksNoRollback(t *testing.T) {
+	p := newHangingApplyTest(t, blockNewWorkEvents)
+	p.sendSignal(2*minute+second, protocol.Release, `{"version":"v4","by":"ci"}`)
+	p.atStatus(2*minute+2*second, func(s protocol.Status) {
 		require.Equal(t, "staging CONVERGING v3, prod WAITING_PRECONDITIONS v3", statusOf(s))
 		require.Equal(t, "drain", s.Channels[1].Conditions[0].ID)
 	})
-	p.sends(3*minute, protocol.Rollback, `{"channel":"prod","by":"alice","reason":"errors"}`)
-	p.sees(3*minute+second, func(s protocol.Status) {
+	p.sendSignal(3*minute, protocol.Rollback, `{"channel":"prod","by":"alice","reason":"errors"}`)
+	p.atStatus(3*minute+second, func(s protocol.Status) {
 		require.Equal(t, "v2", s.Channels[1].Current)
 	})
-	p.letsGo(4*minute, "v3 to staging")
-	p.acts(first, minute)
-	require.Equal(t, []string{"apply v2 to prod"}, p.work("keep")[6:])
+	p.completeApply(4*minute, "v3 to staging")
+	p.run(firstInput, minute)
+	require.Equal(t, []string{"apply v2 to prod"}, p.startedActivities("keep")[6:])
 }

@@ -22,11 +22,11 @@ const messageDue = "joint-due"
 
 // reserve promises the service's part of a joint release. It is judged and rendered like a release, but only the promise is kept.
 func (s *service) reserve(ctx workflow.Context, r verb.Request, _ entities.Who) (any, error) {
-	if old := s.state.Reserved(r.ID); old != nil {
-		return promised(*old), nil
+	if old := s.state.ReservationByID(r.ID); old != nil {
+		return promiseAnswer(*old), nil
 	}
 	if s.state.Spec == nil {
-		return nil, refused(s.state.CheckRelease("", nil, nil))
+		return nil, asRefusal(s.state.CheckRelease("", nil, nil))
 	}
 	spec := s.state.Spec
 	request := protocol.ReserveRequest{ID: r.ID, PrepareRequest: protocol.PrepareRequest{
@@ -34,27 +34,27 @@ func (s *service) reserve(ctx workflow.Context, r verb.Request, _ entities.Who) 
 		Incarnation: spec.Incarnation, Hash: spec.Hash, Instances: spec.IDs(),
 	}}
 	var answer protocol.ReserveAnswer
-	if err := s.fromStore(ctx, protocol.ActivityReserve, request, &answer); err != nil {
-		return nil, unlessDamaged(err)
+	if err := s.callStore(ctx, protocol.ActivityReserve, request, &answer); err != nil {
+		return nil, refuseIfDamaged(err)
 	}
 	part := answer.Joint.Services[s.service]
-	if err := s.mayReserve(r.ID, part, answer); err != nil {
-		return nil, refused(err)
+	if err := s.checkReserve(r.ID, part, answer); err != nil {
+		return nil, asRefusal(err)
 	}
 	promise := state.Reservation{
 		ID: r.ID, Version: part.Version, Incarnation: spec.Incarnation, Hash: spec.Hash, By: answer.Joint.Who.Name,
 		At: answer.Joint.At, Until: s.now().Add(protocol.JointPromise),
 	}
 	s.state.Reserve(promise, s.now())
-	return promised(promise), nil
+	return promiseAnswer(promise), nil
 }
 
-func promised(r state.Reservation) protocol.Answer {
+func promiseAnswer(r state.Reservation) protocol.Answer {
 	return protocol.Answer{Message: fmt.Sprintf("%s is promised for release %s", r.Version, r.ID)}
 }
 
-// mayReserve refuses what a release of this part would be refused for, with the rights of the person who proposed the joint release.
-func (s *service) mayReserve(id string, part protocol.ServiceVersion, answer protocol.ReserveAnswer) error {
+// checkReserve refuses what a release of this part would be refused for, with the rights of the person who proposed the joint release.
+func (s *service) checkReserve(id string, part protocol.ServiceVersion, answer protocol.ReserveAnswer) error {
 	if answer.Decision != nil {
 		return fmt.Errorf("release %s is decided already", id)
 	}
@@ -63,7 +63,7 @@ func (s *service) mayReserve(id string, part protocol.ServiceVersion, answer pro
 	}
 	who, row := answer.Joint.Who, verb.Find(s.verbs, protocol.Release)
 	r := verb.Request{
-		Act: protocol.Act{By: who.Name}, Verb: protocol.Release, Version: part.Version,
+		RequestMeta: protocol.RequestMeta{By: who.Name}, Verb: protocol.Release, Version: part.Version,
 		Release: protocol.ReleaseRequest{Version: part.Version, Parameters: part.Parameters, ChannelParameters: part.ChannelParameters},
 	}
 	if err := s.authorize(row, r, who); err != nil {
@@ -72,7 +72,7 @@ func (s *service) mayReserve(id string, part protocol.ServiceVersion, answer pro
 	if _, err := s.judge(row, r, who); err != nil {
 		return err
 	}
-	return s.elsewhere(part.Version, answer.Prepared)
+	return s.checkPreparedRuntime(part.Version, answer.Prepared)
 }
 
 // conclude carries out the decision on a joint release. Decisions on earlier promises are carried out first.
@@ -98,7 +98,7 @@ func (s *service) concludeDue(ctx workflow.Context, _ json.RawMessage) error {
 			return err
 		}
 		if err != nil {
-			s.state.Conclude(id, errorText(err), s.now())
+			s.state.EndReservation(id, errorText(err), s.now())
 		}
 	}
 	return nil
@@ -108,20 +108,20 @@ func (s *service) concludeDue(ctx workflow.Context, _ json.RawMessage) error {
 func (s *service) concludeOne(ctx workflow.Context, id string, abort bool) (string, error) {
 	var answer protocol.OutcomeAnswer
 	request := protocol.OutcomeRequest{Application: s.application, ID: id, Abort: abort}
-	if err := s.fromStore(ctx, protocol.ActivityOutcome, request, &answer); err != nil {
+	if err := s.callStore(ctx, protocol.ActivityOutcome, request, &answer); err != nil {
 		return "", err
 	}
 	part, named := answer.Joint.Services[s.service]
 	switch {
 	case !named:
-		return "", refused(fmt.Errorf("release %s names no version of %s", id, s.name))
+		return "", asRefusal(fmt.Errorf("release %s names no version of %s", id, s.name))
 	case answer.Decision == nil:
-		return "", refused(fmt.Errorf("release %s is not decided yet", id))
+		return "", asRefusal(fmt.Errorf("release %s is not decided yet", id))
 	case !answer.Decision.Committed:
-		s.state.Conclude(id, answer.Decision.Why, s.now())
+		s.state.EndReservation(id, answer.Decision.Why, s.now())
 		return "aborted: release " + id, nil
-	case s.state.ReleaseByID(id) != nil || s.state.Reserved(id) == nil && s.state.CarriedBefore(answer.Joint.At):
-		s.state.Conclude(id, "", s.now())
+	case s.state.ReleaseByID(id) != nil || s.state.ReservationByID(id) == nil && s.state.WasCarriedOut(answer.Joint.At):
+		s.state.EndReservation(id, "", s.now())
 		return fmt.Sprintf("release %s is carried out already", id), nil
 	}
 	return s.openJoint(ctx, answer.Joint, part)
@@ -131,13 +131,13 @@ func (s *service) concludeOne(ctx workflow.Context, id string, abort bool) (stri
 // promise was lost and another change came in between.
 func (s *service) openJoint(ctx workflow.Context, j protocol.Joint, part protocol.ServiceVersion) (string, error) {
 	if s.state.Spec == nil {
-		return "", refused(s.state.CheckRelease(part.Version, nil, nil))
+		return "", asRefusal(s.state.CheckRelease(part.Version, nil, nil))
 	}
 	request := protocol.PrepareRequest{
 		Version: part.Version, FullVersion: part.Version, Incarnation: s.state.Spec.Incarnation, Hash: s.state.Spec.Hash,
 		Instances: s.state.Spec.IDs(), Parameters: part.Parameters, ChannelParameters: part.ChannelParameters,
 	}
-	promise := s.state.Reserved(j.ID)
+	promise := s.state.ReservationByID(j.ID)
 	if promise != nil {
 		request.Incarnation, request.Hash = promise.Incarnation, promise.Hash
 	}
@@ -146,8 +146,8 @@ func (s *service) openJoint(ctx workflow.Context, j protocol.Joint, part protoco
 		return "", err
 	}
 	if err != nil {
-		s.state.Conclude(j.ID, errorText(err), s.now())
-		return "", refused(errors.New(errorText(err)))
+		s.state.EndReservation(j.ID, errorText(err), s.now())
+		return "", asRefusal(errors.New(errorText(err)))
 	}
 	var config *protocol.PrepareAnswer
 	if overtaken := promise != nil && prepared.Incarnation == promise.Incarnation && promise.Incarnation < s.state.Spec.Incarnation; overtaken {
@@ -155,15 +155,15 @@ func (s *service) openJoint(ctx workflow.Context, j protocol.Joint, part protoco
 			return "", err
 		}
 	}
-	opened := s.open(state.NewRelease{ID: j.ID, Version: part.Version, FullVersion: part.Version, By: j.Who.Name, Who: &j.Who}, prepared)
+	opened := s.openRelease(state.NewRelease{ID: j.ID, Version: part.Version, FullVersion: part.Version, By: j.Who.Name, Who: &j.Who}, prepared)
 	for _, id := range entities.SortedIDs(prepared.Payloads) {
-		opened.MadeFor(id, prepared.Payloads[id].Runtime, s.state.Spec)
+		opened.SetPayloadRuntime(id, prepared.Payloads[id].Runtime, s.state.Spec)
 	}
-	if config != nil && !sameAs(opened, *config) {
-		s.open(state.NewRelease{Version: part.Version, FullVersion: configuredAs(part.Version, s.state.Spec), By: j.Who.Name, Who: &j.Who}, *config)
+	if config != nil && !samePayloads(opened, *config) {
+		s.openRelease(state.NewRelease{Version: part.Version, FullVersion: configVersion(part.Version, s.state.Spec), By: j.Who.Name, Who: &j.Who}, *config)
 	}
-	s.state.Conclude(j.ID, "", s.now())
-	s.state.Carried(j.At)
+	s.state.EndReservation(j.ID, "", s.now())
+	s.state.MarkCarriedOut(j.At)
 	return fmt.Sprintf("release %s: %s from incarnation %d", opened.ID, opened.FullVersion, opened.Incarnation), nil
 }
 
@@ -176,39 +176,39 @@ func (s *service) configurationSince(ctx workflow.Context, version string) (*pro
 		return nil, nil
 	}
 	request := protocol.PrepareRequest{
-		Version: version, FullVersion: configuredAs(version, spec), Incarnation: spec.Incarnation, Hash: spec.Hash,
-		Instances: spec.IDs(), Present: map[entities.InstanceID]string{},
+		Version: version, FullVersion: configVersion(version, spec), Incarnation: spec.Incarnation, Hash: spec.Hash,
+		Instances: spec.IDs(), CurrentVersions: map[entities.InstanceID]string{},
 	}
 	for _, id := range request.Instances {
-		request.Present[id] = version
+		request.CurrentVersions[id] = version
 	}
 	config, err := s.prepare(ctx, request)
 	if isOutage(err) {
 		return nil, err
 	}
 	if err == nil {
-		err = s.elsewhere(request.FullVersion, config)
+		err = s.checkPreparedRuntime(request.FullVersion, config)
 	}
 	if err != nil {
-		s.state.Unreleased = fmt.Sprintf("incarnation %d is not released: %s", spec.Incarnation, errorText(err))
+		s.state.RenderFailure = fmt.Sprintf("incarnation %d is not released: %s", spec.Incarnation, errorText(err))
 		return nil, nil
 	}
 	return &config, nil
 }
 
-// configuredAs is the full version of a version with a newer configuration.
-func configuredAs(version string, spec *entities.Spec) string {
+// configVersion is the full version of a version with a newer configuration.
+func configVersion(version string, spec *entities.Spec) string {
 	return fmt.Sprintf("%s-i%d", version, spec.Incarnation)
 }
 
 // promisesDue is when the service must read the decision; zero if nothing was promised, or the read is in progress.
 func (s *service) promisesDue() time.Time {
-	due := s.state.ReservedUntil()
-	if due.IsZero() || s.waits(messageDue) {
+	due := s.state.NextReservationDeadline()
+	if due.IsZero() || s.isQueued(messageDue) {
 		return time.Time{}
 	}
 	if !s.now().Before(due) {
-		s.write(messageDue, json.RawMessage(`{}`))
+		s.enqueue(messageDue, json.RawMessage(`{}`))
 		return time.Time{}
 	}
 	return due

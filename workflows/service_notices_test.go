@@ -32,14 +32,14 @@ func TestNoticesAreOrderedByTheApplication_D15_F6(t *testing.T) {
 		{"the application was lost, and its count restarts", []notice{{1, [2]int64{5, 900}, 3600, true}, {6, [2]int64{6, 3}, 1, false}}, 6},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			p := newPlay(t)
+			p := newServiceTest(t)
 			clock := p.env.Now().Add(-24 * time.Hour)
 			for n, one := range tt.notices {
-				p.sends(time.Duration(n)*minute, protocol.Publish, fmt.Sprintf(
+				p.sendSignal(time.Duration(n)*minute, protocol.Publish, fmt.Sprintf(
 					`{"incarnation":%d,"hash":"h","spec":"s","store":"s","by":"ci","pinned":%t,"order":{"newest":%d,"count":%d},"at":%q}`,
 					one.incarnation, one.pinned, one.order[0], one.order[1], clock.Add(time.Duration(one.clock)*second).Format(time.RFC3339)))
 			}
-			next := p.acts(first, minute)
+			next := p.run(firstInput, minute)
 			require.Equal(t, tt.want, p.stateOf(next).Spec.Incarnation)
 			require.Empty(t, p.stateOf(next).Refused)
 		})
@@ -48,23 +48,23 @@ func TestNoticesAreOrderedByTheApplication_D15_F6(t *testing.T) {
 
 // Every notice comes after the one before, also in later runs, and after all notices that an application sent and lost.
 func TestNoticesGrow(t *testing.T) {
-	h := newHouse(t)
-	h.publishes(0, 1)
-	h.publishes(second, 2)
-	h.sends(2*second, protocol.Pin, pinTo(1, "alice", ""))
-	state := h.play(nil)
-	again := newHouse(t)
-	again.sends(second, protocol.Unpin, protocol.Act{By: "alice"})
-	again.play(state)
+	h := newApplicationTest(t)
+	h.publish(0, 1)
+	h.publish(second, 2)
+	h.sendSignal(2*second, protocol.Pin, pinTo(1, "alice", ""))
+	state := h.run(nil)
+	again := newApplicationTest(t)
+	again.sendSignal(second, protocol.Unpin, protocol.RequestMeta{By: "alice"})
+	again.run(state)
 	orders := append(h.orders, again.orders...)
 	require.Len(t, orders, 4)
 	for n := range orders[1:] {
 		require.Negative(t, orders[n].Compare(orders[n+1]), "%v", orders)
 	}
 
-	lost := newHouse(t)
-	lost.compiled.Floor = 2 // the store knows the incarnations
-	lost.sends(0, protocol.Publish, publication(3))
-	lost.play(nil)
+	lost := newApplicationTest(t)
+	lost.storeAnswer.HighestIncarnation = 2 // the store knows the incarnations
+	lost.sendSignal(0, protocol.Publish, publication(3))
+	lost.run(nil)
 	require.Positive(t, lost.orders[0].Compare(orders[3]))
 }

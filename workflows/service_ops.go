@@ -22,26 +22,26 @@ const (
 // preflight evaluates all checks of a channel once, now (A10), unless this turn was woken by readings of all of them. A check that cannot
 // be evaluated is an ERROR, which delays the release; it is evaluated again when the decision requires it.
 func (s *service) preflight(op state.PreflightOp) {
-	if readings, ok := s.readJustNow(op.Checks); ok {
-		s.state.PreflightDone(op, readings, s.now())
+	if readings, ok := s.freshReadingsOf(op.Checks); ok {
+		s.state.RecordPreflight(op, readings, s.now())
 		s.woken = true
 		return
 	}
-	parts := s.partsAtOnce(op.Checks)
+	parts := s.groupForOneRun(op.Checks)
 	futures := map[string]workflow.Future{}
 	for _, key := range entities.SortedKeys(parts) {
 		futures[key] = s.evaluateOnce(op, parts[key][0].Runtime, parts[key])
 	}
-	s.await(func(ctx workflow.Context) {
+	s.trackOperation(func(ctx workflow.Context) {
 		readings := map[string]entities.CheckReading{}
 		for _, key := range entities.SortedKeys(futures) {
 			var answer protocol.CheckAnswer
 			if err := futures[key].Get(ctx, &answer); err != nil {
-				answer.Readings = unevaluated(parts[key], err, workflow.Now(ctx))
+				answer.Readings = errorReadings(parts[key], err, workflow.Now(ctx))
 			}
 			maps.Copy(readings, answer.Readings)
 		}
-		s.state.PreflightDone(op, readings, workflow.Now(ctx))
+		s.state.RecordPreflight(op, readings, workflow.Now(ctx))
 	})
 }
 
@@ -54,14 +54,14 @@ func byRuntime(checks []entities.Evaluation) map[string][]entities.Evaluation {
 	return out
 }
 
-// partsAtOnce groups checks that are evaluated once, by runtime and in parts that fit into payloads.
-func (s *service) partsAtOnce(checks []entities.Evaluation) map[string][]entities.Evaluation {
+// groupForOneRun groups checks that are evaluated once, by runtime and in parts that fit into payloads.
+func (s *service) groupForOneRun(checks []entities.Evaluation) map[string][]entities.Evaluation {
 	out := byRuntime(checks)
 	for _, runtime := range entities.SortedKeys(out) {
 		all := out[runtime]
-		for n := 1; len(all) > 2*partOfChecks; n++ {
+		for n := 1; len(all) > 2*checksPerPart; n++ {
 			key := fmt.Sprintf("%s/%d", runtime, n)
-			all, out[key] = all[:len(all)-2*partOfChecks], all[len(all)-2*partOfChecks:]
+			all, out[key] = all[:len(all)-2*checksPerPart], all[len(all)-2*checksPerPart:]
 		}
 		out[runtime] = all
 	}
@@ -71,17 +71,17 @@ func (s *service) partsAtOnce(checks []entities.Evaluation) map[string][]entitie
 // evaluateOnce evaluates the checks of a preflight on a runtime's remote worker, or on any worker; within this workflow task if all checks
 // are offline.
 func (s *service) evaluateOnce(op state.PreflightOp, runtime string, checks []entities.Evaluation) workflow.Future {
-	if offline(checks) {
-		return s.evaluateHere(s.work, s.checkRequest(checks))
+	if allOffline(checks) {
+		return s.evaluateLocally(s.workCtx, s.checkRequest(checks))
 	}
 	text := fmt.Sprintf("preflight %s for %s", versionOf(checks), op.Channel)
 	if op.Window {
 		text = fmt.Sprintf("last evaluation of %s in %s", versionOf(checks), op.Channel)
 	}
-	queue := queueOfChecks(runtime)
-	options := lasting(queue, preflightTimeout, absence(queue, s.absent[runtime], s.now()), text)
+	queue := checkQueue(runtime)
+	options := heartbeatOptions(queue, preflightTimeout, pickupTimeout(queue, s.noWorkerSince[runtime], s.now()), text)
 	options.RetryPolicy = &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumAttempts: 3}
-	return workflow.ExecuteActivity(workflow.WithActivityOptions(s.work, options), protocol.ActivityPreflight, s.checkRequest(checks))
+	return workflow.ExecuteActivity(workflow.WithActivityOptions(s.workCtx, options), protocol.ActivityPreflight, s.checkRequest(checks))
 }
 
 // versionOf is the version that the checks of a preflight are about.
@@ -92,13 +92,13 @@ func versionOf(checks []entities.Evaluation) string {
 	return checks[0].FullVersion
 }
 
-// unevaluated gives readings for checks that could not be evaluated at all.
-func unevaluated(checks []entities.Evaluation, err error, now time.Time) map[string]entities.CheckReading {
+// errorReadings gives readings for checks that could not be evaluated at all.
+func errorReadings(checks []entities.Evaluation, err error, now time.Time) map[string]entities.CheckReading {
 	out := map[string]entities.CheckReading{}
 	for _, e := range checks {
 		reason := rootCause(err)
-		if e.Runtime != "" && untaken(err) {
-			reason = entities.CodeNoWorker + ": " + noWorker(e.Runtime).Message
+		if e.Runtime != "" && neverStarted(err) {
+			reason = entities.CodeNoWorker + ": " + noWorkerError(e.Runtime).Message
 		}
 		out[e.Key()] = entities.CheckReading{Verdict: entities.Error, Reason: clip(reason), At: now}
 	}
@@ -108,34 +108,34 @@ func unevaluated(checks []entities.Evaluation, err error, now time.Time) map[str
 // maxTail is how much of an extension's output is kept, in bytes.
 const maxTail = 500
 
-// extend runs an extension once (A21). If its worker is lost, another worker runs it again: like an apply, it must be idempotent.
-func (s *service) extend(op state.ExtensionOp) {
+// runExtension runs an extension once (A21). If its worker is lost, another worker runs it again: like an apply, it must be idempotent.
+func (s *service) runExtension(op state.ExtensionOp) {
 	r, e := s.state.ReleaseByID(op.Release), op.Extension
 	if r == nil {
 		return // pruned in the same turn; its result is not needed
 	}
 	text := fmt.Sprintf("run %s for %s in %s", e.Name, r.FullVersion, op.Channel)
-	queue := s.queueOfExtension(op)
-	absent := absence(queue, r.Extensions[e.RunKey()].Untaken, s.now())
-	options := lasting(queue, e.Timeout+margin, absent, text)
-	options.Priority = s.priority(thenApplies)
+	queue := s.extensionQueue(op)
+	absent := pickupTimeout(queue, r.Extensions[e.RunKey()].NoWorkerSince, s.now())
+	options := heartbeatOptions(queue, e.Timeout+margin, absent, text)
+	options.Priority = s.priority(priorityApply)
 	options.WaitForCancellation = true
-	ctx, end := workflow.WithCancel(workflow.WithActivityOptions(s.work, options))
+	ctx, end := workflow.WithCancel(workflow.WithActivityOptions(s.workCtx, options))
 	run := entities.ExtensionRun(op.Release, e.RunKey())
 	s.extensions[run] = end
 	future := workflow.ExecuteActivity(ctx, protocol.ActivityExtension, protocol.ExtensionRequest{
 		Application: s.application, Service: s.service, ServiceID: s.state.Spec.ServiceID,
 		Channel: s.state.Key(entities.InstanceID{Channel: op.Channel}).Channel, Release: op.Release, Version: r.Version, FullVersion: r.FullVersion,
 		Name: e.Name, Key: e.RunKey(), Definition: e.Definition, Attempt: op.Attempt, Timeout: e.Timeout,
-		ReportOnly: s.state.ReportsOnly(op.Channel), Begun: r.Extensions[e.RunKey()].Begun, BackTo: op.BackTo,
+		ReportOnly: s.state.IsReportOnly(op.Channel), Restarts: r.Extensions[e.RunKey()].Restarts, BackTo: op.BackTo,
 	})
-	s.await(func(ctx workflow.Context) {
+	s.trackOperation(func(ctx workflow.Context) {
 		var answer protocol.ExtensionAnswer
 		err := future.Get(ctx, &answer)
 		delete(s.extensions, run)
 		switch {
-		case untaken(err):
-			s.state.ExtensionUntaken(op, "no worker polls "+queue, workflow.Now(ctx))
+		case neverStarted(err):
+			s.state.NoWorkerForExtension(op, "no worker polls "+queue, workflow.Now(ctx))
 			return
 		case err != nil:
 			answer.Err = "interrupted: " + rootCause(err)
@@ -144,14 +144,14 @@ func (s *service) extend(op state.ExtensionOp) {
 	})
 }
 
-// queueOfExtension is the queue of an extension. One that needs the network of the channel's runtime uses the runtime of the first instance
+// extensionQueue is the queue of an extension. One that needs the network of the channel's runtime uses the runtime of the first instance
 // that is not drained.
-func (s *service) queueOfExtension(op state.ExtensionOp) string {
+func (s *service) extensionQueue(op state.ExtensionOp) string {
 	c, _ := s.state.Spec.Channel(op.Channel)
 	if len(c.Instances) == 0 {
 		return protocol.TaskQueue
 	}
-	return queueOf(s.state.First(&c, s.state.ReleaseByID(op.Release)).Runtime, entities.RuntimeSpec{Remote: op.Extension.Remote})
+	return taskQueueOf(s.state.RepresentativeInstance(&c, s.state.ReleaseByID(op.Release)).Runtime, entities.RuntimeSpec{Remote: op.Extension.Remote})
 }
 
 // remove removes the objects of an instance (A24).
@@ -159,60 +159,60 @@ func (s *service) remove(op state.RemoveOp) {
 	name, rt := s.state.Runtime(op.Instance) // it may be no longer declared
 	sequence, successor := s.state.Instance(op.Instance).Delivery.Sequence, (*protocol.Successor)(nil)
 	if op.From != "" {
-		name, rt, sequence, successor = s.left(op, name, rt)
+		name, rt, sequence, successor = s.previousRuntime(op, name, rt)
 	}
 	timeout := rt.Timing.ApplyTimeout
 	if timeout <= 0 {
 		timeout = removeTimeout
 	}
-	text := fmt.Sprintf("remove %s from %s", op.Target.FullVersion, s.state.Shown(op.Instance))
-	options := lasting(queueOf(name, rt), timeout+margin, 0, text)
-	options.Priority = s.priority(thenApplies)
-	ctx := workflow.WithActivityOptions(s.work, options)
+	text := fmt.Sprintf("remove %s from %s", op.Target.FullVersion, s.state.DisplayName(op.Instance))
+	options := heartbeatOptions(taskQueueOf(name, rt), timeout+margin, 0, text)
+	options.Priority = s.priority(priorityApply)
+	ctx := workflow.WithActivityOptions(s.workCtx, options)
 	future := workflow.ExecuteActivity(ctx, protocol.ActivityRemove, protocol.RemoveRequest{
 		Application: s.application, Service: s.service, ServiceID: s.state.Spec.ServiceID,
 		Runtime: name, RuntimeDigest: rt.Digest, Timeout: timeout, Instance: s.instanceRef(op.Instance, op.Target),
-		Sequence: sequence, Successor: successor, ReportOnly: s.state.ReportsOnly(op.Instance.Channel),
+		Sequence: sequence, Successor: successor, ReportOnly: s.state.IsReportOnly(op.Instance.Channel),
 	})
 	key := s.state.Key(op.Instance)
-	s.await(func(ctx workflow.Context) {
-		op.Instance = s.state.Named(key)
+	s.trackOperation(func(ctx workflow.Context) {
+		op.Instance = s.state.IDByKey(key)
 		var answer protocol.RemoveAnswer
 		if err := future.Get(ctx, &answer); err != nil {
 			answer.Err = "interrupted: " + rootCause(err)
 		}
 		if answer.Renamed {
-			s.state.Renamed(op, workflow.Now(ctx))
+			s.state.RecordRuntimeRename(op, workflow.Now(ctx))
 			return
 		}
-		s.state.Removed(op, answer.Err, workflow.Now(ctx))
+		s.state.RecordRemoval(op, answer.Err, workflow.Now(ctx))
 	})
 }
 
-// left describes the objects that an instance left on its previous runtime: that runtime, the sequence of its last target there, and the
+// previousRuntime describes the objects that an instance left on its previous runtime: that runtime, the sequence of its last target there, and the
 // successor on the current runtime.
-func (s *service) left(op state.RemoveOp, now string, rt entities.RuntimeSpec) (string, entities.RuntimeSpec, int64, *protocol.Successor) {
+func (s *service) previousRuntime(op state.RemoveOp, now string, rt entities.RuntimeSpec) (string, entities.RuntimeSpec, int64, *protocol.Successor) {
 	i := s.state.Instance(op.Instance)
 	after := &protocol.Successor{Runtime: now, RuntimeDigest: rt.Digest, Sequence: i.Delivery.Sequence}
 	if t := i.Delivery.Target; t != nil {
 		after.Instance = s.instanceRef(op.Instance, *t)
 	}
-	return op.From, *s.state.RuntimeNamed(op.From), i.LeftOn(op.From).Sequence, after
+	return op.From, *s.state.RuntimeNamed(op.From), i.PreviousPlacementOn(op.From).Sequence, after
 }
 
-// announce sends queued lines to the notifications. A run may end with a send in flight: the next run sends it again (at least once).
-func (s *service) announce() {
-	if len(s.state.Announcements) == 0 || s.drains() {
+// sendNotifications sends queued lines to the notifications. A run may end with a send in flight: the next run sends it again (at least once).
+func (s *service) sendNotifications() {
+	if len(s.state.Announcements) == 0 || s.blocksNewWork() {
 		return
 	}
-	s.state.ForgetAnnounced() // some lines may no longer be wanted by any notification
+	s.state.PruneAnnouncements() // some lines may no longer be wanted by any notification
 	if s.state.Spec == nil {
 		return
 	}
-	s.announceAll(&s.state.Outbox, s.state.Spec.Notifications, s.announcing, func(to string, line entities.AuditLine, err error, now time.Time) {
-		s.state.AnnouncedTo(to, line.N)
+	s.notifyAll(&s.state.Outbox, s.state.Spec.Notifications, s.webhooksInFlight, func(to string, line entities.AuditEntry, err error, now time.Time) {
+		s.state.NotificationSent(to, line.N)
 		if err != nil { // a retry would not help
-			s.state.Record(now, line.Channel, clip(to+" was not notified of \""+line.Text+"\": "+rootCause(err)))
+			s.state.AppendJournal(now, line.Channel, clip(to+" was not notified of \""+line.Text+"\": "+rootCause(err)))
 		}
 	})
 }

@@ -25,48 +25,48 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// play is one run of a Service workflow with played activities: when it receives messages, which activities it starts, and how they answer.
+// serviceTest is one run of a Service workflow with played activities: when it receives messages, which activities it starts, and how they answer.
 // Its runtime is not observable, so a successful apply is its state, and virtual time passes quickly.
-type play struct {
+type serviceTest struct {
 	*testing.T
 	env  *testsuite.TestWorkflowEnvironment
 	grow func(events int)
 	spec *entities.Spec
 	last time.Duration
 
-	mu        sync.Mutex
-	did       []string                    // "apply v1 to prod", in start order
-	verdicts  map[string]entities.Verdict // of checks, by id; the default is PASS
-	judged    int                         // how many Check activities ended
-	trail     map[int64]entities.AuditLine
-	announced []int64
-	pauses    []protocol.ScopePause
-	said      map[string]protocol.ScopePause         // by scope: the pause that its owner reports
-	granted   string                                 // all leases are confirmed by runtimes
-	fails     map[string]error                       // by activity: the error while it is set
-	hung      map[string][]byte                      // hanging applies, by "v1 to prod", with their task tokens once started
-	found     func(version string) *entities.Reading // after an apply; nil: not observable
-	atHand    bool                                   // found comes from a cache
-	beside    int                                    // how many other releases the worker prepares
-	kept      map[string]protocol.Packed             // spilled objects; nil: everything fits
+	mu                sync.Mutex
+	started           []string                    // "apply v1 to prod", in start order
+	checkVerdicts     map[string]entities.Verdict // of checks, by id; the default is PASS
+	checksEnded       int                         // how many Check activities ended
+	trail             map[int64]entities.AuditEntry
+	announced         []int64
+	pauses            []protocol.ScopePause
+	ownedPauses       map[string]protocol.ScopePause         // by scope: the pause that its owner reports
+	grantedLeases     string                                 // all leases are confirmed by runtimes
+	activityErrs      map[string]error                       // by activity: the error while it is set
+	hangingApplies    map[string][]byte                      // hanging applies, by "v1 to prod", with their task tokens once started
+	readingAfterApply func(version string) *entities.Reading // after an apply; nil: not observable
+	cached            bool                                   // found comes from a cache
+	otherReleases     int                                    // how many other releases the worker prepares
+	spilled           map[string]protocol.Packed             // spilled objects; nil: everything fits
 }
 
-func newPlay(t *testing.T) *play {
-	p := &play{
-		T: t, env: (&testsuite.WorkflowTestSuite{}).NewTestWorkflowEnvironment(), spec: playSpec(),
-		verdicts: map[string]entities.Verdict{}, trail: map[int64]entities.AuditLine{}, fails: map[string]error{}, hung: map[string][]byte{},
-		said: map[string]protocol.ScopePause{},
+func newServiceTest(t *testing.T) *serviceTest {
+	p := &serviceTest{
+		T: t, env: (&testsuite.WorkflowTestSuite{}).NewTestWorkflowEnvironment(), spec: specOfTest(),
+		checkVerdicts: map[string]entities.Verdict{}, trail: map[int64]entities.AuditEntry{}, activityErrs: map[string]error{}, hangingApplies: map[string][]byte{},
+		ownedPauses: map[string]protocol.ScopePause{},
 	}
 	p.env.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&Arrivals{}}, DeadlockDetectionTimeout: 5 * time.Second}) // as in workers
 	p.env.SetTestTimeout(time.Minute)
-	p.grow = growing(p.env)
+	p.grow = growHistory(p.env)
 	p.register()
 	return p
 }
 
-// growing makes the history of a run grow with each workflow task, as on a server: by activities that end, timers that fire, and a number
+// growHistory makes the history of a run grow with each workflow task, as on a server: by activities that end, timers that fire, and a number
 // of events per message of a play.
-func growing(env *testsuite.TestWorkflowEnvironment) (grow func(events int)) {
+func growHistory(env *testsuite.TestWorkflowEnvironment) (grow func(events int)) {
 	length := 3
 	grow = func(events int) {
 		length += events
@@ -77,11 +77,11 @@ func growing(env *testsuite.TestWorkflowEnvironment) (grow func(events int)) {
 	return grow
 }
 
-// follows starts this run when another one ended.
-func (p *play) follows(before *play) { p.env.SetStartTime(before.env.Now()) }
+// startAfter starts this run when another one ended.
+func (p *serviceTest) startAfter(before *serviceTest) { p.env.SetStartTime(before.env.Now()) }
 
-// playSpec is a service in two channels; tests add conditions to prod.
-func playSpec() *entities.Spec {
+// specOfTest is a service in two channels; tests add conditions to prod.
+func specOfTest() *entities.Spec {
 	return &entities.Spec{
 		Application: "shop", Service: "web", ServiceID: "id",
 		Channels: []entities.ChannelSpec{
@@ -102,101 +102,103 @@ func onEdge() []entities.InstanceSpec {
 	return []entities.InstanceSpec{{Name: entities.OnlyInstance, Runtime: "edge", Template: "t"}}
 }
 
-// asks adds an approval to prod.
-func (p *play) asks(topic string, least int, approvers ...string) {
+// addApproval adds an approval to prod.
+func (p *serviceTest) addApproval(topic string, least int, approvers ...string) {
 	c := &p.spec.Channels[1]
 	c.Conditions = append(c.Conditions, entities.Condition{
 		ID: "approval/" + topic, Kind: entities.ManualApproval, Topic: topic, MinApprovers: least, Approvers: approvers,
 	})
 }
 
-// checks adds an online check to prod.
-func (p *play) checks(id string, at ...entities.CheckAt) { p.checksBy(entities.CheckHTTP, id, at...) }
+// addCheck adds an online check to prod.
+func (p *serviceTest) addCheck(id string, at ...entities.CheckAt) {
+	p.addCheckOf(entities.CheckHTTP, id, at...)
+}
 
-func (p *play) checksBy(kind entities.CheckKind, id string, at ...entities.CheckAt) {
+func (p *serviceTest) addCheckOf(kind entities.CheckKind, id string, at ...entities.CheckAt) {
 	c := &p.spec.Channels[1]
 	c.Checks = append(c.Checks, entities.Check{ID: id, Kind: kind, Definition: "c", At: at, Interval: 10 * time.Second})
 }
 
-// does records a started activity, and fails it while an error is set.
-func (p *play) does(name, format string, args ...any) error {
+// recordStart records a started activity, and fails it while an error is set.
+func (p *serviceTest) recordStart(name, format string, args ...any) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.did = append(p.did, fmt.Sprintf(format, args...))
-	return p.fails[name]
+	p.started = append(p.started, fmt.Sprintf(format, args...))
+	return p.activityErrs[name]
 }
 
-func (p *play) failing(name string, err error) {
+func (p *serviceTest) setErr(name string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.fails[name] = err
+	p.activityErrs[name] = err
 }
 
-func (p *play) judging(id string, v entities.Verdict) {
+func (p *serviceTest) setVerdict(id string, v entities.Verdict) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.verdicts[id] = v
+	p.checkVerdicts[id] = v
 }
 
-func (p *play) reading(l entities.Evaluation) entities.CheckReading {
-	v := p.verdicts[l.ID]
+func (p *serviceTest) checkReading(l entities.Evaluation) entities.CheckReading {
+	v := p.checkVerdicts[l.ID]
 	if v == "" {
 		v = entities.Pass
 	}
 	return entities.CheckReading{Verdict: v, Reason: strings.ToLower(string(v)), At: p.env.Now()}
 }
 
-func (p *play) register() {
+func (p *serviceTest) register() {
 	as := func(name string, f any) { p.env.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name}) }
 	as(protocol.ActivityLoadSpec, func(_ context.Context, r protocol.LoadSpecRequest) (protocol.LoadSpecAnswer, error) {
 		notice := &protocol.Notice{Order: r.Order, Incarnation: protocol.Incarnation{Number: r.Incarnation, Hash: r.Hash, By: "ci"}}
 		if r.Digest == "" {
-			return protocol.LoadSpecAnswer{Notice: notice, Store: "s"}, p.fails[protocol.ActivityLoadSpec]
+			return protocol.LoadSpecAnswer{Notice: notice, Store: "s"}, p.activityErrs[protocol.ActivityLoadSpec]
 		}
 		answer := protocol.LoadSpecAnswer{Notice: notice, Digest: r.Digest, Store: "s", Spec: p.spec, Pauses: p.pauses}
-		if digest := p.leaves(answer); digest != "" {
-			answer = protocol.LoadSpecAnswer{InStore: protocol.InStore{AnswerInStore: digest}}
+		if digest := p.storeIfLarge(answer); digest != "" {
+			answer = protocol.LoadSpecAnswer{StoredAnswer: protocol.StoredAnswer{AnswerDigest: digest}}
 		}
-		return answer, p.fails[protocol.ActivityLoadSpec]
+		return answer, p.activityErrs[protocol.ActivityLoadSpec]
 	})
 	as(protocol.ActivityPrepare, func(_ context.Context, r protocol.PrepareRequest) (protocol.PrepareAnswer, error) {
 		r, err := r.Whole()
 		require.NoError(p, err)
-		answer := protocol.PrepareAnswer{Incarnation: r.Incarnation, Beside: p.beside, Payloads: map[entities.InstanceID]protocol.PreparedPayload{}}
+		answer := protocol.PrepareAnswer{Incarnation: r.Incarnation, RecentlyPrepared: p.otherReleases, Payloads: map[entities.InstanceID]protocol.PreparedPayload{}}
 		for _, id := range r.Instances {
 			answer.Payloads[id] = protocol.PreparedPayload{Digest: r.Version + id.Key()}
 		}
-		if digest := p.leaves(answer); digest != "" {
-			answer = protocol.PrepareAnswer{InStore: protocol.InStore{AnswerInStore: digest}}
+		if digest := p.storeIfLarge(answer); digest != "" {
+			answer = protocol.PrepareAnswer{StoredAnswer: protocol.StoredAnswer{AnswerDigest: digest}}
 		}
-		return answer, p.fails[protocol.ActivityPrepare]
+		return answer, p.activityErrs[protocol.ActivityPrepare]
 	})
 	as(protocol.ActivityApply, func(ctx context.Context, r protocol.ApplyRequest) (protocol.ApplyAnswer, error) {
 		what := fmt.Sprintf("%s to %s", r.Instance.FullVersion, r.Instance.ID)
-		why := text(p.does(protocol.ActivityApply, "apply %s", what))
+		why := text(p.recordStart(protocol.ActivityApply, "apply %s", what))
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if _, hangs := p.hung[what]; hangs {
-			p.hung[what] = activity.GetInfo(ctx).TaskToken
+		if _, hangs := p.hangingApplies[what]; hangs {
+			p.hangingApplies[what] = activity.GetInfo(ctx).TaskToken
 			return protocol.ApplyAnswer{}, activity.ErrResultPending
 		}
 		answer := protocol.ApplyAnswer{Err: why, Permanent: why != ""}
-		if p.found != nil {
-			answer.Reading, answer.AtHand = p.found(r.Instance.FullVersion), p.atHand
+		if p.readingAfterApply != nil {
+			answer.Reading, answer.ServedFromWatchCache = p.readingAfterApply(r.Instance.FullVersion), p.cached
 		}
 		return answer, nil
 	})
 	as(protocol.ActivityObserveAll, func(_ context.Context, r protocol.ObserveAllRequest) (protocol.ObserveAllAnswer, error) {
-		require.True(p, r.Here, "no play is on several runtimes")
+		require.True(p, r.Immediate, "no play is on several runtimes")
 		return protocol.ObserveAllAnswer{}, errors.New("not all instances can be read locally")
 	})
 	p.registerGates(as)
 	as(protocol.ActivityRemove, func(_ context.Context, r protocol.RemoveRequest) (protocol.RemoveAnswer, error) {
-		return protocol.RemoveAnswer{}, p.does(protocol.ActivityRemove, "remove %s from %s on %s", r.Instance.FullVersion, r.Instance.ID, r.Runtime)
+		return protocol.RemoveAnswer{}, p.recordStart(protocol.ActivityRemove, "remove %s from %s on %s", r.Instance.FullVersion, r.Instance.ID, r.Runtime)
 	})
 	as(protocol.ActivityHistory, func(_ context.Context, r protocol.HistoryRequest) error {
-		err := p.does(protocol.ActivityHistory, "keep lines %d-%d", r.Lines[0].N, r.Lines[len(r.Lines)-1].N)
-		for _, l := range r.Lines { // written even when the answer is lost
+		err := p.recordStart(protocol.ActivityHistory, "keep lines %d-%d", r.Entries[0].N, r.Entries[len(r.Entries)-1].N)
+		for _, l := range r.Entries { // written even when the answer is lost
 			if old, ok := p.trail[l.N]; ok {
 				require.Equal(p, old, l, "a stored line never changes")
 			}
@@ -205,37 +207,37 @@ func (p *play) register() {
 		return err
 	})
 	as(protocol.ActivityAnnounce, func(_ context.Context, r protocol.AnnounceRequest) error {
-		if err := p.does(protocol.ActivityAnnounce, "announce %s", r.Line.Kind); err != nil {
+		if err := p.recordStart(protocol.ActivityAnnounce, "announce %s", r.Entry.Kind); err != nil {
 			return err
 		}
-		p.announced = append(p.announced, r.Line.N)
+		p.announced = append(p.announced, r.Entry.N)
 		return nil
 	})
 }
 
-func (p *play) registerGates(as func(string, any)) {
+func (p *serviceTest) registerGates(as func(string, any)) {
 	as(protocol.ActivityInForce, func(_ context.Context, r protocol.InForceRequest) (protocol.ScopePause, error) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		return protocol.ScopePause{Scope: r.Scope, Pause: p.said[r.Scope].Pause}, p.fails[protocol.ActivityInForce]
+		return protocol.ScopePause{Scope: r.Scope, Pause: p.ownedPauses[r.Scope].Pause}, p.activityErrs[protocol.ActivityInForce]
 	})
 	as(protocol.ActivityGranted, func(_ context.Context, l protocol.LeaseSignal) (protocol.GrantedAnswer, error) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		granted := l.Runtime != "" && strings.Contains(p.granted, `"`+l.ID+`"`)
-		return protocol.GrantedAnswer{Granted: granted}, p.fails[protocol.ActivityGranted]
+		granted := l.Runtime != "" && strings.Contains(p.grantedLeases, `"`+l.ID+`"`)
+		return protocol.GrantedAnswer{Granted: granted}, p.activityErrs[protocol.ActivityGranted]
 	})
 	as(protocol.ActivityCheck, func(_ context.Context, r protocol.CheckRequest) (protocol.CheckAnswer, error) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		answer := protocol.CheckAnswer{Readings: map[string]entities.CheckReading{}}
 		for _, l := range r.Checks {
-			if seen := p.reading(l); seen.Digest() != l.Known {
+			if seen := p.checkReading(l); seen.Digest() != l.KnownDigest {
 				answer.Readings[l.Key()] = seen
 			}
 		}
-		if err := p.fails[protocol.ActivityCheck]; err != nil {
-			p.judged++
+		if err := p.activityErrs[protocol.ActivityCheck]; err != nil {
+			p.checksEnded++
 			return answer, err
 		}
 		if len(answer.Readings) == 0 {
@@ -243,7 +245,7 @@ func (p *play) registerGates(as func(string, any)) {
 			return answer, temporal.NewApplicationErrorWithOptions("unchanged", protocol.ErrUnchanged,
 				temporal.ApplicationErrorOptions{NextRetryDelay: 50 * time.Second})
 		}
-		p.judged++
+		p.checksEnded++
 		return answer, nil
 	})
 	as(protocol.ActivityPreflight, func(ctx context.Context, r protocol.CheckRequest) (protocol.CheckAnswer, error) {
@@ -251,30 +253,30 @@ func (p *play) registerGates(as func(string, any)) {
 		if activity.GetInfo(ctx).IsLocalActivity {
 			verb = "evaluate here"
 		}
-		err := p.does(protocol.ActivityPreflight, "%s %s", verb, r.Checks[0].FullVersion)
+		err := p.recordStart(protocol.ActivityPreflight, "%s %s", verb, r.Checks[0].FullVersion)
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		answer := protocol.CheckAnswer{Readings: map[string]entities.CheckReading{}}
 		for _, l := range r.Checks {
-			answer.Readings[l.Key()] = p.reading(l)
+			answer.Readings[l.Key()] = p.checkReading(l)
 		}
 		return answer, err
 	})
 	as(protocol.ActivityExtension, func(_ context.Context, r protocol.ExtensionRequest) (protocol.ExtensionAnswer, error) {
-		why := text(p.does(protocol.ActivityExtension, "run %s for %s in %s", r.Name, r.FullVersion, r.Channel))
+		why := text(p.recordStart(protocol.ActivityExtension, "run %s for %s in %s", r.Name, r.FullVersion, r.Channel))
 		return protocol.ExtensionAnswer{Err: why, Tail: "the end"}, nil
 	})
 	as(protocol.ActivityLease, func(_ context.Context, c protocol.LeaseCall) error {
 		switch {
 		case c.Request != nil:
-			return p.does(protocol.ActivityLease, "lease %s of %s", c.Request.ID, c.Runtime)
-		case c.Keep != "":
-			return p.does(protocol.ActivityLease, "keep %s of %s", c.Keep, c.Runtime)
+			return p.recordStart(protocol.ActivityLease, "lease %s of %s", c.Request.ID, c.Runtime)
+		case c.Confirm != "":
+			return p.recordStart(protocol.ActivityLease, "keep %s of %s", c.Confirm, c.Runtime)
 		}
-		return p.does(protocol.ActivityLease, "give %s to %s", c.Give, c.Runtime)
+		return p.recordStart(protocol.ActivityLease, "give %s to %s", c.Return, c.Runtime)
 	})
 	as(protocol.ActivityVerify, func(_ context.Context, r protocol.VerifyRequest) (protocol.VerifyAnswer, error) {
-		if err := p.does(protocol.ActivityVerify, "verify"); err != nil {
+		if err := p.recordStart(protocol.ActivityVerify, "verify"); err != nil {
 			return protocol.VerifyAnswer{}, err
 		}
 		name, groups, ok := strings.Cut(strings.TrimPrefix(r.Token, "token-of-"), "/")
@@ -290,46 +292,46 @@ func (p *play) registerGates(as func(string, any)) {
 }
 
 // at calls do at a time of the play.
-func (p *play) at(d time.Duration, do func()) {
+func (p *serviceTest) at(d time.Duration, do func()) {
 	p.last = max(p.last, d)
 	p.env.RegisterDelayedCallback(func() { p.grow(4); do() }, d)
 }
 
-// publishes sends the spec as it is at that time.
-func (p *play) publishes(d time.Duration) {
-	p.sends(d, protocol.Publish, `{"incarnation":1,"hash":"h","spec":"s","store":"s","by":"ci"}`)
+// publish sends the spec as it is at that time.
+func (p *serviceTest) publish(d time.Duration) {
+	p.sendSignal(d, protocol.Publish, `{"incarnation":1,"hash":"h","spec":"s","store":"s","by":"ci"}`)
 }
 
-func (p *play) sends(d time.Duration, name, payload string) {
+func (p *serviceTest) sendSignal(d time.Duration, name, payload string) {
 	p.at(d, func() {
 		p.mu.Lock()
 		var pause protocol.ScopePause
 		if name == protocol.SignalScopePause && json.Unmarshal([]byte(payload), &pause) == nil {
-			p.said[pause.Scope] = pause
+			p.ownedPauses[pause.Scope] = pause
 		}
 		if name == protocol.SignalGranted {
-			p.granted += payload
+			p.grantedLeases += payload
 		}
 		p.mu.Unlock()
 		p.env.SignalWorkflow(name, json.RawMessage(payload))
 	})
 }
 
-// forges sends a signal that its sender does not confirm.
-func (p *play) forges(d time.Duration, name, payload string) {
+// sendUnconfirmed sends a signal that its sender does not confirm.
+func (p *serviceTest) sendUnconfirmed(d time.Duration, name, payload string) {
 	p.at(d, func() { p.env.SignalWorkflow(name, json.RawMessage(payload)) })
 }
 
-// asked is the result of an update: a message or an error.
-type asked struct {
+// updateResult is the result of an update: a message or an error.
+type updateResult struct {
 	message  string
 	err      error
 	rejected bool // by the validator: nothing was written
 }
 
-// asksFor sends an update; its result is set once the play is over.
-func (p *play) asksFor(d time.Duration, name, payload string) *asked {
-	a := &asked{}
+// sendUpdate sends an update; its result is set once the play is over.
+func (p *serviceTest) sendUpdate(d time.Duration, name, payload string) *updateResult {
+	a := &updateResult{}
 	p.at(d, func() {
 		p.env.UpdateWorkflow(name, fmt.Sprint(name, d, len(payload)), &testsuite.TestUpdateCallback{
 			OnAccept: func() {},
@@ -347,35 +349,37 @@ func (p *play) asksFor(d time.Duration, name, payload string) *asked {
 	return a
 }
 
-// hangs makes an apply hang until letsGo.
-func (p *play) hangs(what string) { p.hung[what] = nil }
+// hangApply makes an apply hang until completeApply.
+func (p *serviceTest) hangApply(what string) { p.hangingApplies[what] = nil }
 
-func (p *play) letsGo(d time.Duration, what string) {
-	p.at(d, func() { require.NoError(p, p.env.CompleteActivity(p.hung[what], protocol.ApplyAnswer{}, nil)) })
+func (p *serviceTest) completeApply(d time.Duration, what string) {
+	p.at(d, func() {
+		require.NoError(p, p.env.CompleteActivity(p.hangingApplies[what], protocol.ApplyAnswer{}, nil))
+	})
 }
 
-// suggestsToEnd makes the server suggest continue-as-new, when the run has length events.
-func (p *play) suggestsToEnd(d time.Duration, length int) {
+// suggestContinueAsNew makes the server suggest continue-as-new, when the run has length events.
+func (p *serviceTest) suggestContinueAsNew(d time.Duration, length int) {
 	p.at(d, func() {
 		p.grow(length)
 		p.env.SetContinueAsNewSuggested(true)
 	})
 }
 
-// sees checks the status at a time of the play.
-func (p *play) sees(d time.Duration, look func(protocol.Status)) {
+// atStatus checks the status at a time of the play.
+func (p *serviceTest) atStatus(d time.Duration, look func(protocol.Status)) {
 	p.at(d, func() { look(p.status()) })
 }
 
-func (p *play) status() protocol.Status {
+func (p *serviceTest) status() protocol.Status {
 	var s protocol.Status
-	p.queries(protocol.QueryStatus, &s)
+	p.query(protocol.QueryStatus, &s)
 	return s
 }
 
-// queries queries as clients do, in parts if an answer is large.
-func (p *play) queries(query string, into any) {
-	require.NoError(p, protocol.Whole(func(q protocol.InParts) (raw json.RawMessage, err error) {
+// query queries as clients do, in parts if an answer is large.
+func (p *serviceTest) query(query string, into any) {
+	require.NoError(p, protocol.QueryWhole(func(q protocol.PartsQuery) (raw json.RawMessage, err error) {
 		answer, err := p.env.QueryWorkflow(query, q)
 		if err == nil {
 			err = answer.Get(&raw)
@@ -384,12 +388,12 @@ func (p *play) queries(query string, into any) {
 	}, into))
 }
 
-// first is the input of a new service.
-var first = protocol.ServiceInput{Application: "shop", Service: "web"}
+// firstInput is the input of a new service.
+var firstInput = protocol.ServiceInput{Application: "shop", Service: "web"}
 
-// acts runs the workflow until some time after the last event, when the server suggests continue-as-new. It returns the input of the next
+// run runs the workflow until some time after the last event, when the server suggests continue-as-new. It returns the input of the next
 // run.
-func (p *play) acts(in protocol.ServiceInput, after time.Duration) protocol.ServiceInput {
+func (p *serviceTest) run(in protocol.ServiceInput, after time.Duration) protocol.ServiceInput {
 	p.Helper()
 	p.env.RegisterDelayedCallback(func() {
 		p.grow(4)
@@ -409,22 +413,22 @@ func (p *play) acts(in protocol.ServiceInput, after time.Duration) protocol.Serv
 	return next
 }
 
-// carried is the state of the next run as text.
-func (p *play) carried(in protocol.ServiceInput) string { return string(in.State) }
+// carriedState is the state of the next run as text.
+func (p *serviceTest) carriedState(in protocol.ServiceInput) string { return string(in.State) }
 
 // stateOf is the state of the next run.
-func (p *play) stateOf(in protocol.ServiceInput) *state.State {
+func (p *serviceTest) stateOf(in protocol.ServiceInput) *state.State {
 	require.Equal(p, protocol.Version, in.StateVersion)
 	s := &state.State{}
 	require.NoError(p, json.Unmarshal(in.State, s))
 	return s
 }
 
-// work lists the started activities, without those named in but.
-func (p *play) work(but ...string) (out []string) {
+// startedActivities lists the started activities, without those named in but.
+func (p *serviceTest) startedActivities(but ...string) (out []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, d := range p.did {
+	for _, d := range p.started {
 		if verb, _, _ := strings.Cut(d, " "); !slices.Contains(but, verb) {
 			out = append(out, d)
 		}

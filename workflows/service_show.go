@@ -29,8 +29,8 @@ var (
 	attrWaitingFor = temporal.NewSearchAttributeKeyKeywordList(protocol.AttrWaitingFor)
 )
 
-// shown is the displayed state.
-type shown struct {
+// uiState is the displayed state.
+type uiState struct {
 	details string
 	attributes
 }
@@ -48,50 +48,50 @@ func (a attributes) equal(b attributes) bool {
 	return a.Service == b.Service && a.Status == b.Status && a.Version == b.Version && slices.Equal(a.WaitingFor, b.WaitingFor)
 }
 
-// viewed computes the displayed state.
-func viewed(s *state.State, d *decide.Decision) shown {
+// uiStateOf computes the displayed state.
+func uiStateOf(s *state.State, d *decide.Decision) uiState {
 	status := view.Of(s, d)
 	now := attributes{Status: status.Status, Version: status.Version, WaitingFor: view.WaitingFor(d)}
 	if status.Key != "" {
 		now.Service = status.Service
 	}
-	return shown{explain.Markdown(status), now}
+	return uiState{explain.Markdown(status), now}
 }
 
 const (
-	// shownWithin is how long the attributes may be outdated after an apply begins.
-	shownWithin = 5 * time.Second
-	// shownWithinEach is added for each other release that started recently, up to shownWithinMost. Many releases share the same workers
+	// attributesDelay is how long the attributes may be outdated after an apply begins.
+	attributesDelay = 5 * time.Second
+	// attributesDelayPerRelease is added for each other release that started recently, up to maxAttributesDelay. Many releases share the same workers
 	// and take longer, and to show and follow each of them costs work too.
-	shownWithinEach = 100 * time.Millisecond
-	shownWithinMost = time.Minute
+	attributesDelayPerRelease = 100 * time.Millisecond
+	maxAttributesDelay        = time.Minute
 )
 
-// crowd is how many other releases the worker has seen start recently, and when it reported that.
-type crowd struct {
+// releaseLoad is how many other releases the worker has seen start recently, and when it reported that.
+type releaseLoad struct {
 	others int
 	at     time.Time
 }
 
-// shownWithin is the delay until progress is shown, and followed by more than hints.
-func (s *service) shownWithin() time.Duration {
-	if s.now().Sub(s.crowd.at) > shownWithinMost {
-		return shownWithin
+// attributesDelay is the delay until progress is shown, and followed by more than hints.
+func (s *service) attributesDelay() time.Duration {
+	if s.now().Sub(s.releaseLoad.at) > maxAttributesDelay {
+		return attributesDelay
 	}
-	return min(shownWithin+time.Duration(s.crowd.others)*shownWithinEach, shownWithinMost)
+	return min(attributesDelay+time.Duration(s.releaseLoad.others)*attributesDelayPerRelease, maxAttributesDelay)
 }
 
-// showsLater reports whether an apply begins and the attributes are updated in a later task. Otherwise the server would write them, and
+// deferAttributes reports whether an apply begins and the attributes are updated in a later task. Otherwise the server would write them, and
 // index them for search, before it hands out the apply; an apply that ends within the delay need not be shown at all.
-func (s *service) showsLater(begins bool) bool {
-	by := s.showing.at
+func (s *service) deferAttributes(applyStarting bool) bool {
+	by := s.attributesTimer.at
 	switch {
-	case begins && by.IsZero():
-		by = s.now().Add(s.shownWithin())
-	case !begins && !s.applying():
+	case applyStarting && by.IsZero():
+		by = s.now().Add(s.attributesDelay())
+	case !applyStarting && !s.applying():
 		by = time.Time{}
 	}
-	s.set(&s.showing, by, func(time.Time) string { return "update search attributes" })
+	s.setTimer(&s.attributesTimer, by, func(time.Time) string { return "update search attributes" })
 	return !by.IsZero()
 }
 
@@ -106,30 +106,30 @@ func (s *service) applying() bool {
 }
 
 // show shows what changed since the last call. begins: an apply begins now.
-func (s *service) show(begins bool) {
-	now, ok := s.look()
-	if ok && now.details != s.shown.details {
+func (s *service) show(applyStarting bool) {
+	now, ok := s.computeUI()
+	if ok && now.details != s.shownUI.details {
 		workflow.SetCurrentDetails(s.ctx, now.details)
-		s.shown.details = now.details
+		s.shownUI.details = now.details
 	}
-	if s.leaving() && !s.state.Gone() || s.showsLater(begins) {
+	if s.readyToEnd() && !s.state.FullyRemoved() || s.deferAttributes(applyStarting) {
 		return
 	}
-	attributes := s.toShow(now.attributes)
+	attributes := s.uiAttributes(now.attributes)
 	var updates []temporal.SearchAttributeUpdate
-	if attributes.Service != s.shown.Service {
+	if attributes.Service != s.shownUI.Service {
 		updates = append(updates, attrService.ValueSet(cmp.Or(attributes.Service, s.service)))
 	}
-	if attributes.Status != s.shown.Status {
+	if attributes.Status != s.shownUI.Status {
 		updates = append(updates, attrStatus.ValueSet(attributes.Status))
 	}
-	if attributes.Version != s.shown.Version {
+	if attributes.Version != s.shownUI.Version {
 		updates = append(updates, attrVersion.ValueSet(attributes.Version))
 	}
-	if !slices.Equal(attributes.WaitingFor, s.shown.WaitingFor) {
+	if !slices.Equal(attributes.WaitingFor, s.shownUI.WaitingFor) {
 		updates = append(updates, attrWaitingFor.ValueSet(attributes.WaitingFor))
 	}
-	s.shown.attributes = attributes
+	s.shownUI.attributes = attributes
 	if len(updates) > 0 {
 		if err := workflow.UpsertTypedSearchAttributes(s.ctx, updates...); err != nil {
 			workflow.GetLogger(s.ctx).Error("search attributes not updated", "error", err)
@@ -137,19 +137,19 @@ func (s *service) show(begins bool) {
 	}
 }
 
-// look computes the displayed state. A panic there leaves the previous display in place; it never stops the service.
-func (s *service) look() (now shown, ok bool) {
+// computeUI computes the displayed state. A panic there leaves the previous display in place; it never stops the service.
+func (s *service) computeUI() (now uiState, ok bool) {
 	defer func() {
-		if wrong := recover(); wrong != nil {
-			workflow.GetLogger(s.ctx).Error("display not updated", "error", fmt.Sprint(wrong))
-			now, ok = s.shown, false
+		if recovered := recover(); recovered != nil {
+			workflow.GetLogger(s.ctx).Error("display not updated", "error", fmt.Sprint(recovered))
+			now, ok = s.shownUI, false
 		}
 	}()
 	return s.view(s.state, s.decision), true
 }
 
-// toShow returns the recorded attributes in a replay, and otherwise records and returns now.
-func (s *service) toShow(now attributes) attributes {
+// uiAttributes returns the recorded attributes in a replay, and otherwise records and returns now.
+func (s *service) uiAttributes(now attributes) attributes {
 	recorded := workflow.MutableSideEffect(s.ctx, "shown",
 		func(workflow.Context) any { return now },
 		func(a, b any) bool { return a.(attributes).equal(b.(attributes)) })

@@ -18,23 +18,23 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// otherViews are the displays of the same state by a version with other texts, other statuses or a bug.
-var otherViews = map[string]func(*state.State, *decide.Decision) shown{
-	"always the same": func(*state.State, *decide.Decision) shown { return shown{} },
-	"always another": func() func(*state.State, *decide.Decision) shown {
+// otherDisplays are the displays of the same state by a version with other texts, other statuses or a bug.
+var otherDisplays = map[string]func(*state.State, *decide.Decision) uiState{
+	"always the same": func(*state.State, *decide.Decision) uiState { return uiState{} },
+	"always another": func() func(*state.State, *decide.Decision) uiState {
 		n := 0
-		return func(*state.State, *decide.Decision) shown {
+		return func(*state.State, *decide.Decision) uiState {
 			n++
-			return shown{attributes: attributes{Status: string(rune('A' + n%26)), WaitingFor: []string{"nobody"}}}
+			return uiState{attributes: attributes{Status: string(rune('A' + n%26)), WaitingFor: []string{"nobody"}}}
 		}
 	}(),
-	"a panic": func(*state.State, *decide.Decision) shown { panic("a bug") },
+	"a panic": func(*state.State, *decide.Decision) uiState { panic("a bug") },
 }
 
 // A history replays with any texts and statuses of the display. It did not when the display was not recorded, which is why runs that
 // started then keep their texts.
-func TestWhatIsShownNeverBreaksAReplay_F3(t *testing.T) {
-	for name, view := range otherViews {
+func TestDisplayNeverBreaksAReplay_F3(t *testing.T) {
+	for name, view := range otherDisplays {
 		t.Run(name, func(t *testing.T) {
 			for _, run := range recordedServices(t) {
 				require.NoError(t, replayShowing(view, run), run)
@@ -44,9 +44,9 @@ func TestWhatIsShownNeverBreaksAReplay_F3(t *testing.T) {
 }
 
 // The task that starts an apply does nothing that can wait: the attributes show the apply some seconds later, if it still runs then.
-func TestApplyBeginsBeforeItIsShown(t *testing.T) {
-	shows := func(play func(*play)) (seen map[string]time.Duration) {
-		p := newPlay(t)
+func TestApplyStartsBeforeAttributesAreUpdated(t *testing.T) {
+	statusesOf := func(play func(*serviceTest)) (seen map[string]time.Duration) {
+		p := newServiceTest(t)
 		seen = map[string]time.Duration{}
 		var began time.Time
 		p.env.OnUpsertTypedSearchAttributes(mock.Anything).Run(func(args mock.Arguments) {
@@ -57,23 +57,23 @@ func TestApplyBeginsBeforeItIsShown(t *testing.T) {
 				seen[status+version] = p.env.Now().Sub(began)
 			}
 		}).Return(nil)
-		p.publishes(0)
+		p.publish(0)
 		p.at(second, func() { began = p.env.Now() })
-		p.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
+		p.sendSignal(second, protocol.Release, `{"version":"v1","by":"ci"}`)
 		play(p)
-		p.acts(first, minute)
-		require.Equal(t, []string{"apply v1 to staging", "apply v1 to prod"}, p.work("keep"))
+		p.run(firstInput, minute)
+		require.Equal(t, []string{"apply v1 to staging", "apply v1 to prod"}, p.startedActivities("keep"))
 		return seen
 	}
-	require.Equal(t, map[string]time.Duration{"v1": 0}, shows(func(*play) {}), "a short apply is not shown as running")
-	require.Equal(t, map[string]time.Duration{"CONVERGINGv1": shownWithin, "CONVERGED": minute}, shows(func(p *play) {
-		p.hangs("v1 to staging")
-		p.letsGo(minute+second, "v1 to staging")
+	require.Equal(t, map[string]time.Duration{"v1": 0}, statusesOf(func(*serviceTest) {}), "a short apply is not shown as running")
+	require.Equal(t, map[string]time.Duration{"CONVERGINGv1": attributesDelay, "CONVERGED": minute}, statusesOf(func(p *serviceTest) {
+		p.hangApply("v1 to staging")
+		p.completeApply(minute+second, "v1 to staging")
 	}))
-	require.Equal(t, map[string]time.Duration{"v1": 4 * second}, shows(func(p *play) {
-		p.hangs("v1 to staging")
-		p.sends(3*second, protocol.Refresh, `{}`)
-		p.letsGo(5*second, "v1 to staging")
+	require.Equal(t, map[string]time.Duration{"v1": 4 * second}, statusesOf(func(p *serviceTest) {
+		p.hangApply("v1 to staging")
+		p.sendSignal(3*second, protocol.Refresh, `{}`)
+		p.completeApply(5*second, "v1 to staging")
 	}), "nor in a task with another cause, while the apply runs")
 }
 
@@ -85,7 +85,7 @@ func recordedServices(t *testing.T) []string {
 	return runs
 }
 
-func replayShowing(view func(*state.State, *decide.Decision) shown, run string) error {
+func replayShowing(view func(*state.State, *decide.Decision) uiState, run string) error {
 	r, err := worker.NewWorkflowReplayerWithOptions(worker.WorkflowReplayerOptions{
 		Interceptors: []interceptor.WorkerInterceptor{&Arrivals{}},
 	})
@@ -95,7 +95,7 @@ func replayShowing(view func(*state.State, *decide.Decision) shown, run string) 
 	r.RegisterWorkflowWithOptions(func(ctx workflow.Context, in protocol.ServiceInput) error {
 		s := newService(ctx, in)
 		s.view = view
-		return s.run(in.Carried, in.Beginning)
+		return s.run(in.CarriedState, in.StartMode)
 	}, workflow.RegisterOptions{Name: protocol.ServiceWorkflow})
 	return r.ReplayWorkflowHistoryFromJSONFile(silent{}, run)
 }

@@ -29,30 +29,30 @@ func (s *service) steer() {
 	}
 }
 
-func (s *service) steerOne(id, key entities.InstanceID, asked state.Steer) {
+func (s *service) steerOne(id, key entities.InstanceID, command state.Steer) {
 	name, rt := s.state.Runtime(id)
-	queue := queueOf(name, rt)
-	text := fmt.Sprintf("%s %s in %s", asked.Way, asked.FullVersion, s.state.Shown(id))
-	options := lasting(queue, steerTimeout+margin, absence(queue, time.Time{}, s.now()), text)
-	options.Priority = s.priority(thenApplies)
-	if asked.Way == protocol.Abort {
-		options.Priority = s.priority(rollbackFirst)
+	queue := taskQueueOf(name, rt)
+	text := fmt.Sprintf("%s %s in %s", command.Action, command.FullVersion, s.state.DisplayName(id))
+	options := heartbeatOptions(queue, steerTimeout+margin, pickupTimeout(queue, time.Time{}, s.now()), text)
+	options.Priority = s.priority(priorityApply)
+	if command.Action == protocol.Abort {
+		options.Priority = s.priority(priorityRollback)
 	}
-	options.RetryPolicy = &temporal.RetryPolicy{InitialInterval: takeover, BackoffCoefficient: 1, MaximumAttempts: 3}
-	future := workflow.ExecuteActivity(workflow.WithActivityOptions(s.work, options), protocol.ActivitySteer, protocol.SteerRequest{
+	options.RetryPolicy = &temporal.RetryPolicy{InitialInterval: takeoverDelay, BackoffCoefficient: 1, MaximumAttempts: 3}
+	future := workflow.ExecuteActivity(workflow.WithActivityOptions(s.workCtx, options), protocol.ActivitySteer, protocol.SteerRequest{
 		Application: s.application, Service: s.service, ServiceID: s.state.Spec.ServiceID, Runtime: name, RuntimeDigest: rt.Digest,
-		Instance: s.steeredRef(id), Timeout: steerTimeout, Way: asked.Way, Full: asked.Full, At: asked.At,
+		Instance: s.steeredRef(id), Timeout: steerTimeout, Action: command.Action, Full: command.Full, At: command.At,
 	})
-	s.await(func(ctx workflow.Context) {
+	s.trackOperation(func(ctx workflow.Context) {
 		var answer protocol.SteerAnswer
 		switch err := future.Get(ctx, &answer); {
-		case untaken(err):
-			answer.Err = noWorker(name).Message
+		case neverStarted(err):
+			answer.Err = noWorkerError(name).Message
 		case err != nil:
 			answer.Err = "interrupted: " + rootCause(err)
 		}
 		delete(s.steering, key)
-		s.state.Steered(s.state.Named(key), asked, answer.Did, answer.Err, workflow.Now(ctx))
+		s.state.RecordSteer(s.state.IDByKey(key), command, answer.Actions, answer.Err, workflow.Now(ctx))
 	})
 }
 

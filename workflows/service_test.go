@@ -15,20 +15,20 @@ const minute = time.Minute
 
 // A release without gates waits for no person or check: it goes straight through, as always.
 func TestServiceWithoutGates(t *testing.T) {
-	p := newPlay(t)
-	p.publishes(0)
-	p.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
-	p.sees(minute, func(s protocol.Status) { require.Equal(t, "staging CONVERGED v1, prod CONVERGED v1", statusOf(s)) })
-	p.acts(first, minute)
-	require.Equal(t, []string{"apply v1 to staging", "apply v1 to prod", "keep lines 1-5"}, p.work())
+	p := newServiceTest(t)
+	p.publish(0)
+	p.sendSignal(second, protocol.Release, `{"version":"v1","by":"ci"}`)
+	p.atStatus(minute, func(s protocol.Status) { require.Equal(t, "staging CONVERGED v1, prod CONVERGED v1", statusOf(s)) })
+	p.run(firstInput, minute)
+	require.Equal(t, []string{"apply v1 to staging", "apply v1 to prod", "keep lines 1-5"}, p.startedActivities())
 }
 
 // A release passes approval, check, extension, lease and preflight in order, with ends of runs at any point in between.
-func TestServiceTakesAReleaseThroughItsGates_A14_A20_A21_C10(t *testing.T) {
-	gated := func(t *testing.T) *play {
-		p := newPlay(t)
-		p.asks("go-live", 2)
-		p.checks("office-hours", entities.CheckAt{Stage: entities.PostApproval})
+func TestReleasePassesItsGatesInOrder_A14_A20_A21_C10(t *testing.T) {
+	gated := func(t *testing.T) *serviceTest {
+		p := newServiceTest(t)
+		p.addApproval("go-live", 2)
+		p.addCheck("office-hours", entities.CheckAt{Stage: entities.PostApproval})
 		p.spec.Channels[1].Extensions = []entities.Extension{{
 			Name: "migrate", Stage: entities.PostApproval, Definition: "e", Key: "prod", Timeout: minute, MaxAttempts: 2, RetryBackoff: second, RetryMax: minute,
 		}}
@@ -38,65 +38,65 @@ func TestServiceTakesAReleaseThroughItsGates_A14_A20_A21_C10(t *testing.T) {
 		return p
 	}
 	p := gated(t)
-	p.publishes(0)
-	p.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
-	p.sends(minute, protocol.SignalGranted, `{"id":"service/shop/web/staging/v1/1","runtime":"edge"}`)
-	p.sends(2*minute, protocol.Approve, `{"version":"v1","topic":"go-live","by":"alice"}`)
-	p.sees(3*minute, func(s protocol.Status) {
+	p.publish(0)
+	p.sendSignal(second, protocol.Release, `{"version":"v1","by":"ci"}`)
+	p.sendSignal(minute, protocol.SignalGranted, `{"id":"service/shop/web/staging/v1/1","runtime":"edge"}`)
+	p.sendSignal(2*minute, protocol.Approve, `{"version":"v1","topic":"go-live","by":"alice"}`)
+	p.atStatus(3*minute, func(s protocol.Status) {
 		require.Equal(t, "staging CONVERGED v1, prod WAITING_MANUAL_APPROVAL ", statusOf(s))
 		require.Equal(t, "v1 waits for approval `go-live` (1 of 2)", s.Headline)
 		require.Len(t, s.Releases[0].Approvals, 1)
 	})
-	next := p.acts(first, minute)
+	next := p.run(firstInput, minute)
 	require.Equal(t, []string{
 		"lease service/shop/web/staging/v1/1 of edge", "apply v1 to staging", "give service/shop/web/staging/v1/1 to edge",
-	}, p.work("keep"))
+	}, p.startedActivities("keep"))
 
 	before := p
 	p = gated(t)
-	p.follows(before)
-	p.judging("office-hours", entities.Wait)
-	p.sends(second, protocol.Approve, `{"version":"v1","topic":"go-live","by":"bob"}`)
-	p.sees(minute, func(s protocol.Status) {
+	p.startAfter(before)
+	p.setVerdict("office-hours", entities.Wait)
+	p.sendSignal(second, protocol.Approve, `{"version":"v1","topic":"go-live","by":"bob"}`)
+	p.atStatus(minute, func(s protocol.Status) {
 		require.Equal(t, "staging CONVERGED v1, prod WAITING_PRECONDITIONS ", statusOf(s))
 		require.Equal(t, "office-hours", s.Channels[1].Checks[0].ID)
 		require.Equal(t, "WAIT", s.Channels[1].Checks[0].Verdict)
 	})
-	p.at(2*minute, func() { p.judging("office-hours", entities.Pass) })
-	p.sends(4*minute, protocol.SignalGranted, `{"id":"service/shop/web/prod/v1/2"}`)
-	p.sees(6*minute, func(s protocol.Status) {
+	p.at(2*minute, func() { p.setVerdict("office-hours", entities.Pass) })
+	p.sendSignal(4*minute, protocol.SignalGranted, `{"id":"service/shop/web/prod/v1/2"}`)
+	p.atStatus(6*minute, func(s protocol.Status) {
 		require.Equal(t, "staging CONVERGED v1, prod CONVERGED v1", statusOf(s))
 		require.Equal(t, "done", s.Releases[0].Extensions[0].State)
 		require.Empty(t, s.Refused)
 	})
-	p.acts(next, minute)
+	p.run(next, minute)
 	require.Equal(t, []string{
 		"run migrate for v1 in prod", "lease service/shop/web/prod/v1/2 of edge", "preflight v1", "apply v1 to prod",
 		"give service/shop/web/prod/v1/2 to edge",
-	}, p.work("keep"))
-	require.LessOrEqual(t, p.judged, 2, "repeated evaluations with the same result write no history")
+	}, p.startedActivities("keep"))
+	require.LessOrEqual(t, p.checksEnded, 2, "repeated evaluations with the same result write no history")
 }
 
 // A request id is one action, also in the next run; a second approval of a person is refused.
 func TestServiceAnswersARequestIDOnceAcrossRuns_A14_B7(t *testing.T) {
-	p := newPlay(t)
-	p.asks("go-live", 2)
-	p.publishes(0)
-	p.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
+	p := newServiceTest(t)
+	p.addApproval("go-live", 2)
+	p.publish(0)
+	p.sendSignal(second, protocol.Release, `{"version":"v1","by":"ci"}`)
 	act := `{"version":"v1","topic":"go-live","by":"alice","requestId":"r1"}`
-	once := p.asksFor(minute, protocol.Approve, act)
-	p.sends(2*minute, protocol.Approve, act)
-	next := p.acts(first, minute)
+	once := p.sendUpdate(minute, protocol.Approve, act)
+	p.sendSignal(2*minute, protocol.Approve, act)
+	next := p.run(firstInput, minute)
 	require.NoError(t, once.err)
-	p = newPlay(t)
-	p.asks("go-live", 2)
-	again := p.asksFor(second, protocol.Approve, act)
-	twice := p.asksFor(2*second, protocol.Approve, `{"version":"v1","topic":"go-live","by":"alice"}`)
-	p.sees(minute, func(s protocol.Status) {
+	p = newServiceTest(t)
+	p.addApproval("go-live", 2)
+	again := p.sendUpdate(second, protocol.Approve, act)
+	twice := p.sendUpdate(2*second, protocol.Approve, `{"version":"v1","topic":"go-live","by":"alice"}`)
+	p.atStatus(minute, func(s protocol.Status) {
 		require.Len(t, s.Releases[0].Approvals, 1)
 		require.Empty(t, s.Refused)
 	})
-	p.acts(next, minute)
+	p.run(next, minute)
 	require.Equal(t, once.message, again.message)
 	require.True(t, twice.rejected)
 	require.ErrorContains(t, twice.err, "alice")
@@ -130,13 +130,13 @@ func TestServiceRefusesWithoutIO(t *testing.T) {
 		{"approve", `{"version":"v1","topic":"go-live","by":"bob","token":"token-of-bob"}`, `this application declares no identity`},
 	} {
 		t.Run(c.verb+" "+c.want, func(t *testing.T) {
-			p := newPlay(t)
-			p.asks("go-live", 2, "bob", "alice")
-			p.publishes(0)
-			p.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
-			update := p.asksFor(minute, c.verb, c.payload)
-			p.sends(2*minute, c.verb, c.payload)
-			p.sees(3*minute, func(s protocol.Status) {
+			p := newServiceTest(t)
+			p.addApproval("go-live", 2, "bob", "alice")
+			p.publish(0)
+			p.sendSignal(second, protocol.Release, `{"version":"v1","by":"ci"}`)
+			update := p.sendUpdate(minute, c.verb, c.payload)
+			p.sendSignal(2*minute, c.verb, c.payload)
+			p.atStatus(3*minute, func(s protocol.Status) {
 				require.Equal(t, "staging CONVERGED v1, prod WAITING_MANUAL_APPROVAL ", statusOf(s))
 				require.Empty(t, s.Releases[0].Approvals)
 				require.Empty(t, s.Releases[0].Bypasses)
@@ -145,32 +145,32 @@ func TestServiceRefusesWithoutIO(t *testing.T) {
 				require.Len(t, s.Refused, 1)
 				require.Contains(t, s.Refused[0].Reason, c.want)
 			})
-			next := p.acts(first, minute)
+			next := p.run(firstInput, minute)
 			require.ErrorContains(t, update.err, c.want)
 			require.True(t, update.rejected, "refused before any write")
-			require.NotContains(t, p.carried(next), "token-of")
+			require.NotContains(t, p.carriedState(next), "token-of")
 		})
 	}
 }
 
 // Pauses of the application or runtime of a service reach it by signal, or with its configuration.
-func TestServiceIsPausedByWhatItIsPartOf_A16(t *testing.T) {
-	p := newPlay(t)
+func TestScopePausesReachTheService_A16(t *testing.T) {
+	p := newServiceTest(t)
 	p.pauses = []protocol.ScopePause{{Scope: "runtime/edge", Pause: &entities.Pause{By: "ops"}}, {Scope: "runtime/else", Pause: &entities.Pause{By: "ops"}}}
-	p.publishes(0)
-	p.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
-	p.sees(minute, func(s protocol.Status) {
+	p.publish(0)
+	p.sendSignal(second, protocol.Release, `{"version":"v1","by":"ci"}`)
+	p.atStatus(minute, func(s protocol.Status) {
 		require.Equal(t, "staging PAUSED , prod PAUSED ", statusOf(s))
 		require.Equal(t, "converge resume runtime/edge", s.Channels[0].Reasons[0].Unblock)
 		require.Len(t, s.Pauses, 1, "not that of a runtime that it does not use")
 	})
-	p.sends(2*minute, protocol.SignalScopePause, `{"scope":"application","pause":{"by":"bob","at":"2026-01-01T00:00:00Z"}}`)
-	p.sends(2*minute, protocol.SignalScopePause, `{"scope":"","pause":{"by":"eve","at":"2026-01-01T00:00:00Z"}}`)
-	p.sends(2*minute, protocol.SignalScopePause, `{"scope":"runtime/","pause":{"by":"eve","at":"2026-01-01T00:00:00Z"}}`)
-	p.sends(2*minute, protocol.SignalScopePause, `{"scope":"runtime/edge","pause":{}}`)
-	p.sends(2*minute, protocol.SignalScopePause, `{"scope":"runtime/else","pause":{"by":"ops","at":"2026-01-01T00:00:00Z"}}`)
-	p.sends(3*minute, protocol.SignalScopePause, `{"scope":"runtime/edge"}`)
-	p.sees(4*minute, func(s protocol.Status) {
+	p.sendSignal(2*minute, protocol.SignalScopePause, `{"scope":"application","pause":{"by":"bob","at":"2026-01-01T00:00:00Z"}}`)
+	p.sendSignal(2*minute, protocol.SignalScopePause, `{"scope":"","pause":{"by":"eve","at":"2026-01-01T00:00:00Z"}}`)
+	p.sendSignal(2*minute, protocol.SignalScopePause, `{"scope":"runtime/","pause":{"by":"eve","at":"2026-01-01T00:00:00Z"}}`)
+	p.sendSignal(2*minute, protocol.SignalScopePause, `{"scope":"runtime/edge","pause":{}}`)
+	p.sendSignal(2*minute, protocol.SignalScopePause, `{"scope":"runtime/else","pause":{"by":"ops","at":"2026-01-01T00:00:00Z"}}`)
+	p.sendSignal(3*minute, protocol.SignalScopePause, `{"scope":"runtime/edge"}`)
+	p.atStatus(4*minute, func(s protocol.Status) {
 		require.Equal(t, "staging PAUSED , prod PAUSED ", statusOf(s))
 		require.Len(t, s.Pauses, 1, "no pause that no resume could end")
 		require.Equal(t, []string{
@@ -179,72 +179,72 @@ func TestServiceIsPausedByWhatItIsPartOf_A16(t *testing.T) {
 			`scope-pause by : "pause" needs "by" and "at"; expected both`,
 		}, refusals(s))
 	})
-	p.forges(4*minute+10*second, protocol.SignalScopePause, `{"scope":"application"}`)
-	p.forges(4*minute+20*second, protocol.SignalScopePause, `{"scope":"installation","pause":{"by":"eve","at":"2026-01-01T00:00:00Z"}}`)
-	p.sees(4*minute+30*second, func(s protocol.Status) {
+	p.sendUnconfirmed(4*minute+10*second, protocol.SignalScopePause, `{"scope":"application"}`)
+	p.sendUnconfirmed(4*minute+20*second, protocol.SignalScopePause, `{"scope":"installation","pause":{"by":"eve","at":"2026-01-01T00:00:00Z"}}`)
+	p.atStatus(4*minute+30*second, func(s protocol.Status) {
 		require.Equal(t, "staging PAUSED , prod PAUSED ", statusOf(s))
 		require.Len(t, s.Pauses, 1)
 		require.Equal(t, "bob", s.Pauses[0].By)
 	})
-	p.sends(5*minute, protocol.SignalScopePause, `{"scope":"application"}`)
-	p.sees(6*minute, func(s protocol.Status) { require.Equal(t, "staging CONVERGED v1, prod CONVERGED v1", statusOf(s)) })
-	p.acts(first, minute)
+	p.sendSignal(5*minute, protocol.SignalScopePause, `{"scope":"application"}`)
+	p.atStatus(6*minute, func(s protocol.Status) { require.Equal(t, "staging CONVERGED v1, prod CONVERGED v1", statusOf(s)) })
+	p.run(firstInput, minute)
 }
 
 // A lease is requested until the Runtime workflow is reached. A lease that is not needed is given back, and a queried one is kept or given
 // back.
-func TestServiceHoldsLeases_C10(t *testing.T) {
-	p := newPlay(t)
+func TestServiceRequestsAndReturnsLeases_C10(t *testing.T) {
+	p := newServiceTest(t)
 	rt := p.spec.Runtimes["edge"]
 	rt.MaxApplies = 1
 	p.spec.Runtimes["edge"] = rt
-	p.failing(protocol.ActivityLease, errors.New("unavailable"))
-	p.publishes(0)
-	p.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
-	p.sends(30*second, protocol.Pause, `{"channel":"prod","by":"bob"}`)
-	p.sees(minute, func(s protocol.Status) {
+	p.setErr(protocol.ActivityLease, errors.New("unavailable"))
+	p.publish(0)
+	p.sendSignal(second, protocol.Release, `{"version":"v1","by":"ci"}`)
+	p.sendSignal(30*second, protocol.Pause, `{"channel":"prod","by":"bob"}`)
+	p.atStatus(minute, func(s protocol.Status) {
 		require.Contains(t, s.Notes, "the workflow of the runtime cannot be reached: unavailable")
 		require.Len(t, s.Pauses, 1, "no other request is blocked")
 	})
-	p.at(2*minute, func() { p.mu.Lock(); p.did = nil; p.fails = map[string]error{}; p.mu.Unlock() })
-	p.sees(5*minute, func(s protocol.Status) { require.Empty(t, s.Notes) })
-	p.sends(6*minute, protocol.SignalHeld, `{"id":"service/shop/web/staging/v1/1","runtime":"edge"}`)
-	p.sends(7*minute, protocol.SignalHeld, `{"id":"old","runtime":"edge"}`)
-	p.forges(7*minute, protocol.SignalGranted, `{"id":"service/shop/web/staging/v1/1","runtime":"edge"}`)
-	p.forges(7*minute, protocol.SignalGranted, `{"id":"service/shop/web/staging/v1/1"}`)
-	p.sees(7*minute+30*second, func(s protocol.Status) {
+	p.at(2*minute, func() { p.mu.Lock(); p.started = nil; p.activityErrs = map[string]error{}; p.mu.Unlock() })
+	p.atStatus(5*minute, func(s protocol.Status) { require.Empty(t, s.Notes) })
+	p.sendSignal(6*minute, protocol.SignalHeld, `{"id":"service/shop/web/staging/v1/1","runtime":"edge"}`)
+	p.sendSignal(7*minute, protocol.SignalHeld, `{"id":"old","runtime":"edge"}`)
+	p.sendUnconfirmed(7*minute, protocol.SignalGranted, `{"id":"service/shop/web/staging/v1/1","runtime":"edge"}`)
+	p.sendUnconfirmed(7*minute, protocol.SignalGranted, `{"id":"service/shop/web/staging/v1/1"}`)
+	p.atStatus(7*minute+30*second, func(s protocol.Status) {
 		require.Len(t, s.Refused, 2)
 		require.Equal(t, `runtime edge has not granted lease "service/shop/web/staging/v1/1"`, s.Refused[0].Reason)
 	})
-	p.sends(8*minute, protocol.SignalGranted, `{"id":"old"}`)
-	p.sends(9*minute, protocol.SignalGranted, `{"id":"service/shop/web/staging/v1/1","runtime":"edge"}`)
-	p.sends(10*minute, protocol.SignalGranted, `{"id":"service/shop/web/staging/v1/1","runtime":"edge"}`)
-	p.sends(11*minute, protocol.SignalGranted, `{"lease":"x"}`)
-	p.sees(12*minute, func(s protocol.Status) { require.Len(t, s.Refused, 3) })
-	p.acts(first, minute)
+	p.sendSignal(8*minute, protocol.SignalGranted, `{"id":"old"}`)
+	p.sendSignal(9*minute, protocol.SignalGranted, `{"id":"service/shop/web/staging/v1/1","runtime":"edge"}`)
+	p.sendSignal(10*minute, protocol.SignalGranted, `{"id":"service/shop/web/staging/v1/1","runtime":"edge"}`)
+	p.sendSignal(11*minute, protocol.SignalGranted, `{"lease":"x"}`)
+	p.atStatus(12*minute, func(s protocol.Status) { require.Len(t, s.Refused, 3) })
+	p.run(firstInput, minute)
 	require.Equal(t, []string{
 		"lease service/shop/web/staging/v1/1 of edge", "lease service/shop/web/staging/v1/1 of edge", // the first request may have been lost
 		"lease service/shop/web/staging/v1/1 of edge", "keep service/shop/web/staging/v1/1 of edge", "give old to edge", "give old to edge",
 		"lease service/shop/web/staging/v1/1 of edge", "apply v1 to staging", "give service/shop/web/staging/v1/1 to edge", "give service/shop/web/staging/v1/1 to edge",
-	}, p.did[:10])
+	}, p.started[:10])
 }
 
 // Checks that cannot be evaluated are an ERROR that delays; the evaluation is started again with growing delays.
-func TestServiceWithChecksThatCannotBeJudged_D16(t *testing.T) {
-	p := newPlay(t)
-	p.checks("error-rate", entities.CheckAt{Stage: entities.PreApproval})
-	p.failing(protocol.ActivityCheck, temporalError("no such check"))
-	p.publishes(0)
-	p.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
-	p.sees(10*minute, func(s protocol.Status) {
+func TestFailedCheckDelaysTheRelease_D16(t *testing.T) {
+	p := newServiceTest(t)
+	p.addCheck("error-rate", entities.CheckAt{Stage: entities.PreApproval})
+	p.setErr(protocol.ActivityCheck, temporalError("no such check"))
+	p.publish(0)
+	p.sendSignal(second, protocol.Release, `{"version":"v1","by":"ci"}`)
+	p.atStatus(10*minute, func(s protocol.Status) {
 		require.Equal(t, "staging CONVERGED v1, prod WAITING_PRECONDITIONS ", statusOf(s))
 		require.Equal(t, "ERROR", s.Channels[1].Checks[0].Verdict)
 		require.Equal(t, "no such check", s.Channels[1].Checks[0].Reason)
 	})
-	p.at(11*minute, func() { p.failing(protocol.ActivityCheck, nil) })
-	p.sees(13*minute, func(s protocol.Status) { require.Equal(t, "staging CONVERGED v1, prod CONVERGED v1", statusOf(s)) })
-	p.acts(first, minute)
-	require.Less(t, p.judged, 20)
+	p.at(11*minute, func() { p.setErr(protocol.ActivityCheck, nil) })
+	p.atStatus(13*minute, func(s protocol.Status) { require.Equal(t, "staging CONVERGED v1, prod CONVERGED v1", statusOf(s)) })
+	p.run(firstInput, minute)
+	require.Less(t, p.checksEnded, 20)
 }
 
 // A service that was not started by a publication has no state that a verb could refer to: each is refused, as an update and as a signal.
@@ -265,14 +265,14 @@ func TestServiceWithoutConfigurationRefusesVerbs(t *testing.T) {
 		{"unpin", `{"channel":"prod","by":"bob"}`},
 	} {
 		t.Run(c.verb, func(t *testing.T) {
-			p := newPlay(t)
-			update := p.asksFor(second, c.verb, c.payload)
-			p.sends(2*second, c.verb, c.payload)
-			p.sees(minute, func(s protocol.Status) {
+			p := newServiceTest(t)
+			update := p.sendUpdate(second, c.verb, c.payload)
+			p.sendSignal(2*second, c.verb, c.payload)
+			p.atStatus(minute, func(s protocol.Status) {
 				require.Len(t, s.Refused, 1)
 				require.Contains(t, s.Refused[0].Reason, "shop/web has no configuration yet")
 			})
-			p.acts(first, minute)
+			p.run(firstInput, minute)
 			require.ErrorContains(t, update.err, "shop/web has no configuration yet")
 		})
 	}
@@ -280,42 +280,42 @@ func TestServiceWithoutConfigurationRefusesVerbs(t *testing.T) {
 
 // A release of a channel with several instances moves all of them, each with a separate apply, lease and removal.
 func TestServiceOfAFleet(t *testing.T) {
-	p := newPlay(t)
+	p := newServiceTest(t)
 	lake := *p.spec.Runtimes["edge"]
 	lake.MaxApplies = 1
 	p.spec.Runtimes["lake"] = &lake
 	p.spec.Channels[1].Instances = []entities.InstanceSpec{
 		{Name: "eu", Runtime: "edge", Template: "t"}, {Name: "us", Runtime: "lake", Template: "t"},
 	}
-	p.publishes(0)
-	p.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
-	p.sends(minute, protocol.SignalGranted, `{"id":"service/shop/web/prod/us/v1/1","runtime":"lake"}`)
-	p.sees(2*minute, func(s protocol.Status) { require.Equal(t, "staging CONVERGED v1, prod CONVERGED v1", statusOf(s)) })
-	p.sends(3*minute, protocol.Publish, `{"incarnation":2,"hash":"h2","store":"s","by":"ci"}`)
-	p.sends(4*minute, protocol.Delete, `{"by":"alice"}`)
-	p.env.ExecuteWorkflow(Service, first)
+	p.publish(0)
+	p.sendSignal(second, protocol.Release, `{"version":"v1","by":"ci"}`)
+	p.sendSignal(minute, protocol.SignalGranted, `{"id":"service/shop/web/prod/us/v1/1","runtime":"lake"}`)
+	p.atStatus(2*minute, func(s protocol.Status) { require.Equal(t, "staging CONVERGED v1, prod CONVERGED v1", statusOf(s)) })
+	p.sendSignal(3*minute, protocol.Publish, `{"incarnation":2,"hash":"h2","store":"s","by":"ci"}`)
+	p.sendSignal(4*minute, protocol.Delete, `{"by":"alice"}`)
+	p.env.ExecuteWorkflow(Service, firstInput)
 	require.NoError(t, p.env.GetWorkflowError())
 	require.ElementsMatch(t, []string{ // several run in parallel
 		"apply v1 to staging", "lease service/shop/web/prod/us/v1/1 of lake", "apply v1 to prod/eu", "apply v1 to prod/us",
 		"give service/shop/web/prod/us/v1/1 to lake",
 		"remove v1 from prod/eu on edge", "remove v1 from prod/us on lake", "remove v1 from staging on edge",
-	}, p.work("keep"))
+	}, p.startedActivities("keep"))
 }
 
 // Signals of other workflows may come from a newer version: unknown fields are ignored, and known ones count.
-func TestServiceHearsNewerVersions(t *testing.T) {
-	p := newPlay(t)
+func TestSignalsOfNewerVersionsAreAccepted(t *testing.T) {
+	p := newServiceTest(t)
 	rt := p.spec.Runtimes["edge"]
 	rt.MaxApplies = 1
 	p.spec.Runtimes["edge"] = rt
-	p.publishes(0)
-	p.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
-	p.sends(2*second, protocol.SignalGranted, `{"id":"service/shop/web/staging/v1/1","runtime":"edge","later":{"a":1}}`)
-	p.sends(minute, protocol.SignalScopePause, `{"scope":"application","pause":{"by":"bob","at":"2026-11-21T03:15:00Z","later":1},"later":2}`)
-	p.sends(minute, protocol.SignalHeld, `{"id":"service/shop/web/staging/v1/9","runtime":"edge","later":1}`)
-	p.sees(2*minute, func(s protocol.Status) {
+	p.publish(0)
+	p.sendSignal(second, protocol.Release, `{"version":"v1","by":"ci"}`)
+	p.sendSignal(2*second, protocol.SignalGranted, `{"id":"service/shop/web/staging/v1/1","runtime":"edge","later":{"a":1}}`)
+	p.sendSignal(minute, protocol.SignalScopePause, `{"scope":"application","pause":{"by":"bob","at":"2026-11-21T03:15:00Z","later":1},"later":2}`)
+	p.sendSignal(minute, protocol.SignalHeld, `{"id":"service/shop/web/staging/v1/9","runtime":"edge","later":1}`)
+	p.atStatus(2*minute, func(s protocol.Status) {
 		require.Equal(t, "staging PAUSED v1, prod PAUSED ", statusOf(s))
 		require.Empty(t, s.Refused)
 	})
-	p.acts(first, minute)
+	p.run(firstInput, minute)
 }

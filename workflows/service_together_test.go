@@ -16,16 +16,16 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// fleet is a play with one cluster per channel, which workers read while nothing changes. One may hang.
-type fleet struct {
-	*play
-	there  map[string]string // by channel: the applied version
-	hangs  string            // a channel
-	prompt bool              // new services are read within the task
+// fleetTest is a play with one cluster per channel, which workers read while nothing changes. One may hang.
+type fleetTest struct {
+	*serviceTest
+	applied        map[string]string // by channel: the applied version
+	hangingChannel string            // a channel
+	readsInTask    bool              // new services are read within the task
 }
 
-func newFleet(t *testing.T, channels ...string) *fleet {
-	f := &fleet{play: newPlay(t), there: map[string]string{}}
+func newFleetTest(t *testing.T, channels ...string) *fleetTest {
+	f := &fleetTest{serviceTest: newServiceTest(t), applied: map[string]string{}}
 	f.spec.Channels, f.spec.Runtimes = nil, map[string]*entities.RuntimeSpec{}
 	for n, name := range channels {
 		c := entities.ChannelSpec{
@@ -41,41 +41,41 @@ func newFleet(t *testing.T, channels ...string) *fleet {
 	}
 	f.env.RegisterActivityWithOptions(f.apply, activity.RegisterOptions{Name: protocol.ActivityApply})
 	f.env.RegisterActivityWithOptions(func(ctx context.Context, r protocol.ObserveRequest) (protocol.ObserveAnswer, error) {
-		news, err := f.look(ctx, r)
+		news, err := f.answerObserve(ctx, r)
 		return protocol.ObserveAnswer{Readings: news}, err
 	}, activity.RegisterOptions{Name: protocol.ActivityObserve})
 	f.env.RegisterActivityWithOptions(func(ctx context.Context, r protocol.ObserveAllRequest) (protocol.ObserveAllAnswer, error) {
-		if r.Here && !f.prompt {
+		if r.Immediate && !f.readsInTask {
 			return protocol.ObserveAllAnswer{}, errors.New("not all instances can be read locally")
 		}
-		news, err := f.look(ctx, r.Of...)
+		news, err := f.answerObserve(ctx, r.Requests...)
 		return protocol.ObserveAllAnswer{Readings: news}, err
 	}, activity.RegisterOptions{Name: protocol.ActivityObserveAll})
 	return f
 }
 
-func (f *fleet) reading(channel string) entities.Reading {
+func (f *fleetTest) reading(channel string) entities.Reading {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	r := entities.Reading{At: f.env.Now()}
-	if version := f.there[channel]; version != "" {
+	if version := f.applied[channel]; version != "" {
 		r.Objects = []entities.Object{{Name: "web", Type: "x", Status: entities.ObjectSucceeded, Versions: []entities.ObjectVersion{{Version: version, Active: true}}}}
 	}
 	return r
 }
 
-func (f *fleet) apply(_ context.Context, r protocol.ApplyRequest) (protocol.ApplyAnswer, error) {
+func (f *fleetTest) apply(_ context.Context, r protocol.ApplyRequest) (protocol.ApplyAnswer, error) {
 	channel := r.Instance.ID.Channel
-	err := f.does(protocol.ActivityApply, "apply %s to %s", r.Instance.FullVersion, channel)
+	err := f.recordStart(protocol.ActivityApply, "apply %s to %s", r.Instance.FullVersion, channel)
 	f.mu.Lock()
-	f.there[channel] = r.Instance.FullVersion
+	f.applied[channel] = r.Instance.FullVersion
 	f.mu.Unlock()
 	after := f.reading(channel)
 	return protocol.ApplyAnswer{Reading: &after}, err
 }
 
-// look answers at once if a reading differs from the known one; a hanging runtime is cut off if there are others.
-func (f *fleet) look(ctx context.Context, all ...protocol.ObserveRequest) (map[entities.InstanceID]entities.Reading, error) {
+// answerObserve answers at once if a reading differs from the known one; a hanging runtime is cut off if there are others.
+func (f *fleetTest) answerObserve(ctx context.Context, all ...protocol.ObserveRequest) (map[entities.InstanceID]entities.Reading, error) {
 	verb, on := "follow", []string{}
 	news, hangs := map[entities.InstanceID]entities.Reading{}, false
 	for _, r := range all {
@@ -89,15 +89,15 @@ func (f *fleet) look(ctx context.Context, all ...protocol.ObserveRequest) (map[e
 		for _, ref := range r.Instances {
 			reading := f.reading(ref.ID.Channel)
 			switch {
-			case ref.ID.Channel == f.hangs:
+			case ref.ID.Channel == f.hangingChannel:
 				hangs = true
-			case ref.Known == "" || reading.Digest() != ref.Known:
+			case ref.KnownDigest == "" || reading.Digest() != ref.KnownDigest:
 				news[ref.ID] = reading
 			}
 		}
 	}
 	if activity.GetInfo(ctx).Attempt == 1 {
-		require.NoError(f, f.does("", "%s %s", verb, strings.Join(on, " ")))
+		require.NoError(f, f.recordStart("", "%s %s", verb, strings.Join(on, " ")))
 	}
 	switch {
 	case len(news) > 0:
@@ -110,53 +110,53 @@ func (f *fleet) look(ctx context.Context, all ...protocol.ObserveRequest) (map[e
 
 // A new service is observed once on all its runtimes, and again when it has converged; not per runtime, nor between two applies.
 func TestRuntimesAreObservedTogether_F9(t *testing.T) {
-	f := newFleet(t, "eu", "us", "asia")
-	f.publishes(0)
-	f.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
-	f.sees(minute, func(s protocol.Status) {
+	f := newFleetTest(t, "eu", "us", "asia")
+	f.publish(0)
+	f.sendSignal(second, protocol.Release, `{"version":"v1","by":"ci"}`)
+	f.atStatus(minute, func(s protocol.Status) {
 		require.Equal(t, "eu CONVERGED v1, us CONVERGED v1, asia CONVERGED v1", statusOf(s))
 	})
-	f.sends(2*minute, protocol.Release, `{"version":"v2","by":"ci"}`)
-	f.sees(3*minute, func(s protocol.Status) {
+	f.sendSignal(2*minute, protocol.Release, `{"version":"v2","by":"ci"}`)
+	f.atStatus(3*minute, func(s protocol.Status) {
 		require.Equal(t, "eu CONVERGED v2, us CONVERGED v2, asia CONVERGED v2", statusOf(s))
 	})
-	f.acts(first, minute)
+	f.run(firstInput, minute)
 	together := " rt-asia rt-eu rt-us"
 	require.Equal(t, []string{
 		"follow" + together, "watch" + together, // no instance exists yet
 		"apply v1 to eu", "apply v1 to us", "apply v1 to asia",
 		"apply v2 to eu", "apply v2 to us", "apply v2 to asia", // workers know what each apply ended with
-	}, f.work("keep", "announce"))
+	}, f.startedActivities("keep", "announce"))
 }
 
 // With a cached reading, only the applies come between the publication and convergence.
-func TestWhatIsNewIsReadWithinItsTask_F9(t *testing.T) {
+func TestNewServiceIsReadWithinItsTask_F9(t *testing.T) {
 	together := " rt-asia rt-eu rt-us"
-	f := newFleet(t, "eu", "us", "asia")
-	f.prompt = true
+	f := newFleetTest(t, "eu", "us", "asia")
+	f.readsInTask = true
 	f.spec.InitialVersion = "v1"
-	f.publishes(0)
-	f.sees(minute, func(s protocol.Status) {
+	f.publish(0)
+	f.atStatus(minute, func(s protocol.Status) {
 		require.Equal(t, "eu CONVERGED v1, us CONVERGED v1, asia CONVERGED v1", statusOf(s))
 	})
-	f.acts(first, minute)
+	f.run(firstInput, minute)
 	require.Equal(t, []string{
 		"look" + together, "apply v1 to eu", "apply v1 to us", "apply v1 to asia", "watch" + together,
-	}, f.work("keep", "announce"))
+	}, f.startedActivities("keep", "announce"))
 }
 
 // A runtime that hangs does not delay others: it is observed separately from then on.
-func TestARuntimeThatHangsIsObservedAlone_A7(t *testing.T) {
-	f := newFleet(t, "eu", "us", "asia")
-	f.hangs = "us"
-	f.publishes(0)
-	f.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
-	f.sees(minute, func(s protocol.Status) {
+func TestHangingRuntimeIsObservedSeparately_A7(t *testing.T) {
+	f := newFleetTest(t, "eu", "us", "asia")
+	f.hangingChannel = "us"
+	f.publish(0)
+	f.sendSignal(second, protocol.Release, `{"version":"v1","by":"ci"}`)
+	f.atStatus(minute, func(s protocol.Status) {
 		require.Equal(t, "CONVERGED", s.Channels[0].Status)
 		require.NotEqual(t, "CONVERGED", s.Channels[1].Status)
 	})
-	f.acts(first, 30*second)
-	did := f.work("keep", "announce")
+	f.run(firstInput, 30*second)
+	did := f.startedActivities("keep", "announce")
 	require.Equal(t, []string{"follow rt-asia rt-eu rt-us", "follow rt-us", "apply v1 to eu"}, did[:3])
 	require.NotContains(t, did, "apply v1 to us", "it has no reading")
 }
@@ -165,32 +165,32 @@ func TestARuntimeThatHangsIsObservedAlone_A7(t *testing.T) {
 func TestObservationsOfManyRuntimesFit_F8(t *testing.T) {
 	var channels []string
 	for n := range 120 {
-		channels = append(channels, "c"+long(n, 62))
+		channels = append(channels, "c"+longText(n, 62))
 	}
-	f, sizes := newFleet(t, channels...), newMeasured()
+	f, sizes := newFleetTest(t, channels...), newSizeRecorder()
 	f.env.SetDataConverter(sizes)
 	f.env.SetTestTimeout(10 * time.Minute)
-	f.spec.Application, f.spec.Service, f.spec.ServiceID = first.Application, first.Service, long(1, 127)
+	f.spec.Application, f.spec.Service, f.spec.ServiceID = firstInput.Application, firstInput.Service, longText(1, 127)
 	renamed := map[string]*entities.RuntimeSpec{}
 	for n := range f.spec.Channels {
 		c := &f.spec.Channels[n]
 		c.Conditions = nil
 		rt := f.spec.Runtimes["rt-"+c.Name]
 		rt.Digest = entities.DigestOf(n)
-		c.Instances[0].Runtime = "r" + long(n, 62)
+		c.Instances[0].Runtime = "r" + longText(n, 62)
 		renamed[c.Instances[0].Runtime] = rt
 	}
 	f.spec.Runtimes = renamed
-	f.spills()
-	f.publishes(0)
-	f.sends(second, protocol.Release, fmt.Sprintf(`{"by":"ci","version":%q}`, "v"+long(1, 127)))
-	f.acts(first, 5*minute)
-	require.Empty(t, sizes.beyond(t))
+	f.registerSpill()
+	f.publish(0)
+	f.sendSignal(second, protocol.Release, fmt.Sprintf(`{"by":"ci","version":%q}`, "v"+longText(1, 127)))
+	f.run(firstInput, 5*minute)
+	require.Empty(t, sizes.oversized(t))
 	require.NotZero(t, sizes.largest["protocol.ObserveAllRequest"])
-	require.Len(t, f.there, 120)
+	require.Len(t, f.applied, 120)
 	var together int
-	for _, did := range f.work("keep", "announce", "apply") {
+	for _, did := range f.startedActivities("keep", "announce", "apply") {
 		together = max(together, strings.Count(did, " "))
 	}
-	require.Equal(t, runtimesTogether, together)
+	require.Equal(t, maxRuntimesPerObservation, together)
 }

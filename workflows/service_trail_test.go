@@ -18,7 +18,7 @@ import (
 	"github.com/converge-engine/converge/entities/view"
 )
 
-func (p *play) history() protocol.HistoryAnswer {
+func (p *serviceTest) auditHistory() protocol.HistoryAnswer {
 	answer, err := p.env.QueryWorkflow(protocol.QueryHistory)
 	require.NoError(p, err)
 	var h protocol.HistoryAnswer
@@ -26,94 +26,94 @@ func (p *play) history() protocol.HistoryAnswer {
 	return h
 }
 
-// whole checks that the store and the carried state together have every line once.
-func (p *play) whole(s *state.State) {
-	for n := int64(1); n <= s.AuditLines-int64(len(s.Audit)); n++ {
+// requireWholeTrail checks that the store and the carried state together have every line once.
+func (p *serviceTest) requireWholeTrail(s *state.State) {
+	for n := int64(1); n <= s.AuditCount-int64(len(s.Audit)); n++ {
 		require.Contains(p, p.trail, n)
 	}
 }
 
 // Audit lines are written to the store from time to time, and all of them when a run ends. None is lost if the store accepted them but the
 // worker died before it got the answer.
-func TestServiceKeepsItsTrail(t *testing.T) {
-	p := newPlay(t)
-	p.publishes(0)
+func TestServiceLosesNoAuditLine(t *testing.T) {
+	p := newServiceTest(t)
+	p.publish(0)
 	for n := range 9 {
-		p.sends(time.Duration(n+1)*minute, protocol.Release, fmt.Sprintf(`{"version":"v%d","by":"ci"}`, n+1))
+		p.sendSignal(time.Duration(n+1)*minute, protocol.Release, fmt.Sprintf(`{"version":"v%d","by":"ci"}`, n+1))
 	}
 	p.at(90*time.Second, func() {
-		h := p.history()
+		h := p.auditHistory()
 		require.Zero(t, h.Stored)
-		require.Len(t, h.Lines, 5)
+		require.Len(t, h.Entries, 5)
 	})
 	p.at(10*minute, func() {
-		h := p.history()
+		h := p.auditHistory()
 		require.Positive(t, h.Stored)
-		require.Equal(t, h.Stored+1, h.Lines[0].N)
-		require.Less(t, len(h.Lines), state.FlushAudit)
-		p.failing(protocol.ActivityHistory, errors.New("the answer was lost"))
+		require.Equal(t, h.Stored+1, h.Entries[0].N)
+		require.Less(t, len(h.Entries), state.AuditFlushSize)
+		p.setErr(protocol.ActivityHistory, errors.New("the answer was lost"))
 	})
-	next := p.acts(first, minute)
+	next := p.run(firstInput, minute)
 	require.NotEmpty(t, p.stateOf(next).Audit, "lines that the store did not accept are carried to the next run")
 	require.Empty(t, p.stateOf(next).Problem)
-	p.whole(p.stateOf(next))
+	p.requireWholeTrail(p.stateOf(next))
 
 	before := p
-	p = newPlay(t)
-	p.follows(before)
+	p = newServiceTest(t)
+	p.startAfter(before)
 	p.trail = before.trail
-	p.sees(time.Second, func(s protocol.Status) { require.Equal(t, "staging CONVERGED v9, prod CONVERGED v9", statusOf(s)) })
-	next = p.acts(next, minute)
+	p.atStatus(time.Second, func(s protocol.Status) { require.Equal(t, "staging CONVERGED v9, prod CONVERGED v9", statusOf(s)) })
+	next = p.run(next, minute)
 	require.Empty(t, p.stateOf(next).Audit)
-	require.Len(t, p.trail, int(p.stateOf(next).AuditLines))
+	require.Len(t, p.trail, int(p.stateOf(next).AuditCount))
 }
 
 // Chosen events are announced, one after another, each until it is delivered; a run does not wait for that.
 func TestServiceAnnounces(t *testing.T) {
-	p := newPlay(t)
+	p := newServiceTest(t)
 	p.spec.Notifications = []entities.Notification{{Name: "chat", Events: []string{entities.EventSucceeded, entities.EventRelease}}}
-	p.publishes(0)
-	p.sends(time.Second, protocol.Release, `{"version":"v1","by":"ci"}`)
-	p.sees(minute, func(protocol.Status) { require.Len(t, p.announced, 3) })
-	p.at(2*minute, func() { p.failing(protocol.ActivityAnnounce, errors.New("404")) })
-	p.sends(3*minute, protocol.Release, `{"version":"v2","by":"ci"}`)
-	next := p.acts(first, minute)
+	p.publish(0)
+	p.sendSignal(time.Second, protocol.Release, `{"version":"v1","by":"ci"}`)
+	p.atStatus(minute, func(protocol.Status) { require.Len(t, p.announced, 3) })
+	p.at(2*minute, func() { p.setErr(protocol.ActivityAnnounce, errors.New("404")) })
+	p.sendSignal(3*minute, protocol.Release, `{"version":"v2","by":"ci"}`)
+	next := p.run(firstInput, minute)
 	require.IsIncreasing(t, p.announced)
 	require.Len(t, p.stateOf(next).Announcements, 3)
 
 	before := p
-	p = newPlay(t)
-	p.follows(before)
-	p.sees(minute, func(protocol.Status) { require.Len(t, p.announced, 3) })
-	next = p.acts(next, minute)
+	p = newServiceTest(t)
+	p.startAfter(before)
+	p.atStatus(minute, func(protocol.Status) { require.Len(t, p.announced, 3) })
+	next = p.run(next, minute)
 	require.Empty(t, p.stateOf(next).Announcements)
 }
 
 // An undeclared service is removed when a person requests it. Then its trail is written and its workflow ends, even if a notification still
 // does not answer.
-func TestServiceEndsWhenItIsTakenDown_A24(t *testing.T) {
-	p := newPlay(t)
+func TestServiceEndsWhenDeleted_A24(t *testing.T) {
+	p := newServiceTest(t)
 	p.spec.Grants = []entities.Grant{{Verbs: []string{"delete"}, To: []string{"alice"}}}
-	p.publishes(0)
-	p.sends(time.Second, protocol.Release, `{"version":"v1","by":"ci"}`)
-	p.sends(minute, protocol.Publish, `{"incarnation":2,"hash":"h2","store":"s","by":"ci"}`)
-	refused := p.asksFor(2*minute, protocol.Delete, `{"by":"bob"}`)
-	p.sees(3*minute, func(s protocol.Status) { require.Equal(t, "prod ORPHANED v1, staging ORPHANED v1", statusOf(s)) })
-	p.at(4*minute, func() { p.failing(protocol.ActivityHistory, errors.New("the store is unavailable")) })
-	taken := p.asksFor(5*minute, protocol.Delete, `{"by":"alice","reason":"no longer needed"}`)
+	p.publish(0)
+	p.sendSignal(time.Second, protocol.Release, `{"version":"v1","by":"ci"}`)
+	p.sendSignal(minute, protocol.Publish, `{"incarnation":2,"hash":"h2","store":"s","by":"ci"}`)
+	refused := p.sendUpdate(2*minute, protocol.Delete, `{"by":"bob"}`)
+	p.atStatus(3*minute, func(s protocol.Status) { require.Equal(t, "prod ORPHANED v1, staging ORPHANED v1", statusOf(s)) })
+	p.at(4*minute, func() { p.setErr(protocol.ActivityHistory, errors.New("the store is unavailable")) })
+	taken := p.sendUpdate(5*minute, protocol.Delete, `{"by":"alice","reason":"no longer needed"}`)
 	p.at(10*minute, func() {
 		require.False(t, p.env.IsWorkflowCompleted(), "not before its trail is written")
-		p.failing(protocol.ActivityHistory, nil)
+		p.setErr(protocol.ActivityHistory, nil)
 	})
-	p.env.ExecuteWorkflow(Service, first)
+	p.env.ExecuteWorkflow(Service, firstInput)
 	require.True(t, p.env.IsWorkflowCompleted())
 	require.NoError(t, p.env.GetWorkflowError())
 	require.ErrorContains(t, refused.err, "bob may not delete")
 	require.NoError(t, taken.err)
-	require.Equal(t, []string{"apply v1 to staging", "apply v1 to prod", "remove v1 from prod on edge", "remove v1 from staging on edge"}, p.work("keep"))
+	require.Equal(t, []string{"apply v1 to staging", "apply v1 to prod", "remove v1 from prod on edge", "remove v1 from staging on edge"}, p.startedActivities("keep"))
 	s := p.status()
 	require.Equal(t, "DELETED", s.Status)
-	require.Equal(t, p.history().Stored, int64(len(p.trail)))
+	require.Equal(t, p.auditHistory().Stored, int64(len(p.trail)))
 }
 
 // The search attribute has the people that the service waits for now.
@@ -160,45 +160,45 @@ func TestWithoutToken(t *testing.T) {
 }
 
 // A release that moves hundreds of channels at one moment writes a line for each.
-func TestServiceLosesNoLineOfManyChannels(t *testing.T) {
-	p := newPlay(t)
+func TestServiceLosesNoAuditLineOfManyChannels(t *testing.T) {
+	p := newServiceTest(t)
 	for n := range 300 {
 		c := p.spec.Channels[0]
 		c.Name = fmt.Sprintf("c%d", n)
 		p.spec.Channels = append(p.spec.Channels, c)
 	}
-	p.publishes(0)
-	p.sends(time.Second, protocol.Release, `{"version":"v1","by":"ci"}`)
+	p.publish(0)
+	p.sendSignal(time.Second, protocol.Release, `{"version":"v1","by":"ci"}`)
 	var lines int64
 	p.at(minute, func() {
-		lines = p.history().Stored + int64(len(p.history().Lines))
+		lines = p.auditHistory().Stored + int64(len(p.auditHistory().Entries))
 		require.Greater(t, lines, int64(600))
 	})
-	p.acts(first, minute)
+	p.run(firstInput, minute)
 	require.Len(t, p.trail, int(lines))
 }
 
 // The lines that the last workflow task of a run noted are carried into the next run, which writes them: until then that task could be
 // lost.
-func TestLinesOfTheLastTaskAreCarriedAlong(t *testing.T) {
-	p := newPlay(t)
-	p.publishes(0)
-	p.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
+func TestAuditLinesOfTheLastTaskAreCarriedToNextRun(t *testing.T) {
+	p := newServiceTest(t)
+	p.publish(0)
+	p.sendSignal(second, protocol.Release, `{"version":"v1","by":"ci"}`)
 	p.at(minute, func() {
 		p.env.SetContinueAsNewSuggested(true)
 		p.env.SignalWorkflow(protocol.Pause, json.RawMessage(`{"channel":"prod","by":"ann","reason":"the last"}`))
 	})
-	next := p.acts(first, minute)
+	next := p.run(firstInput, minute)
 	left := p.stateOf(next).Audit
 	require.Len(t, left, 1)
 	require.Equal(t, "the last", left[0].Reason)
 	require.Len(t, p.trail, int(left[0].N)-1, "all earlier lines are written")
 
 	before := p
-	p = newPlay(t)
-	p.follows(before)
+	p = newServiceTest(t)
+	p.startAfter(before)
 	p.trail = before.trail
-	p.sends(second, protocol.Resume, `{"channel":"prod","by":"ann"}`)
-	p.acts(next, minute)
+	p.sendSignal(second, protocol.Resume, `{"channel":"prod","by":"ann"}`)
+	p.run(next, minute)
 	require.Equal(t, left[0], p.trail[left[0].N])
 }

@@ -16,23 +16,23 @@ import (
 
 // A steady instance is observed according to the newest declaration of its runtime, even if nothing else changes; earlier the old
 // observation continued.
-func TestSteadyObservationsGoByTheNewestDeclaration_F9(t *testing.T) {
-	p := newPlay(t)
+func TestSteadyObservationsUseTheNewestDeclaration_F9(t *testing.T) {
+	p := newServiceTest(t)
 	edge := p.spec.Runtimes["edge"]
 	edge.Observable, edge.Timing.PollInterval, edge.Timing.SteadyPollInterval = true, second, 5*minute
-	there := func(version string) entities.Reading {
+	readingOf := func(version string) entities.Reading {
 		return entities.Reading{At: p.env.Now(), Objects: []entities.Object{{
 			Name: "web", Type: "process", Status: entities.ObjectSucceeded, Versions: []entities.ObjectVersion{{Version: version, Active: true}},
 		}}}
 	}
-	p.found = func(version string) *entities.Reading { r := there(version); return &r }
+	p.readingAfterApply = func(version string) *entities.Reading { r := readingOf(version); return &r }
 	var steady []protocol.ObserveRequest // how, each once
 	p.env.RegisterActivityWithOptions(func(_ context.Context, r protocol.ObserveRequest) (protocol.ObserveAnswer, error) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		answer := protocol.ObserveAnswer{Readings: map[entities.InstanceID]entities.Reading{}}
 		for _, ref := range r.Instances {
-			if reading := there(ref.FullVersion); reading.Digest() != ref.Known {
+			if reading := readingOf(ref.FullVersion); reading.Digest() != ref.KnownDigest {
 				answer.Readings[ref.ID] = reading
 			}
 		}
@@ -47,39 +47,39 @@ func TestSteadyObservationsGoByTheNewestDeclaration_F9(t *testing.T) {
 		return answer, temporal.NewApplicationErrorWithOptions("unchanged", protocol.ErrUnchanged, temporal.ApplicationErrorOptions{NextRetryDelay: 100 * time.Hour})
 	}, activity.RegisterOptions{Name: protocol.ActivityObserve})
 
-	p.publishes(0)
-	p.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
+	p.publish(0)
+	p.sendSignal(second, protocol.Release, `{"version":"v1","by":"ci"}`)
 	p.at(minute, func() { p.spec.Runtimes["edge"].Timing.SteadyPollInterval = minute })
-	p.publishes(minute + second)
+	p.publish(minute + second)
 	p.at(2*minute, func() { p.spec.Runtimes["edge"].Digest = "another command" })
-	p.publishes(2*minute + second)
-	p.publishes(3 * minute) // nothing new
-	p.acts(first, minute)
+	p.publish(2*minute + second)
+	p.publish(3 * minute) // nothing new
+	p.run(firstInput, minute)
 
 	require.Len(t, steady, 3)
 	require.Equal(t, []time.Duration{5 * minute, minute, minute}, []time.Duration{steady[0].Interval, steady[1].Interval, steady[2].Interval})
 	require.Equal(t, []string{"d", "d", "another command"}, []string{steady[0].RuntimeDigest, steady[1].RuntimeDigest, steady[2].RuntimeDigest})
 }
 
-// scene is a play on one cluster whose changes workers receive. The reading of a version follows the state of its pods at that time.
-type scene struct {
-	*play
+// clusterTest is a play on one cluster whose changes workers receive. The reading of a version follows the state of its pods at that time.
+type clusterTest struct {
+	*serviceTest
 	ready bool
 	cold  bool // the worker that has the task has no cache of the cluster
 }
 
-func newScene(t *testing.T) *scene {
-	s := &scene{play: newPlay(t)}
+func newClusterTest(t *testing.T) *clusterTest {
+	s := &clusterTest{serviceTest: newServiceTest(t)}
 	s.spec.Channels = s.spec.Channels[:1]
 	edge := s.spec.Runtimes["edge"]
 	edge.Observable, edge.Timing.PollInterval, edge.Timing.SteadyPollInterval, edge.Timing.GracePeriod = true, 5*second, 5*minute, minute
-	s.atHand = true
-	s.found = func(version string) *entities.Reading { r := s.reading(version); return &r }
+	s.cached = true
+	s.readingAfterApply = func(version string) *entities.Reading { r := s.reading(version); return &r }
 	s.env.RegisterActivityWithOptions(s.observe, activity.RegisterOptions{Name: protocol.ActivityObserve})
 	return s
 }
 
-func (s *scene) reading(version string) entities.Reading {
+func (s *clusterTest) reading(version string) entities.Reading {
 	status := entities.ObjectPending
 	if s.ready {
 		status = entities.ObjectSucceeded
@@ -89,7 +89,7 @@ func (s *scene) reading(version string) entities.Reading {
 	}}}
 }
 
-func (s *scene) observe(ctx context.Context, r protocol.ObserveRequest) (protocol.ObserveAnswer, error) {
+func (s *clusterTest) observe(ctx context.Context, r protocol.ObserveRequest) (protocol.ObserveAnswer, error) {
 	verb := "follow"
 	switch {
 	case activity.GetInfo(ctx).IsLocalActivity:
@@ -98,27 +98,27 @@ func (s *scene) observe(ctx context.Context, r protocol.ObserveRequest) (protoco
 		verb = "watch"
 	}
 	if activity.GetInfo(ctx).Attempt == 1 {
-		require.NoError(s, s.does(protocol.ActivityObserve, "%s %s", verb, r.Instances[0].FullVersion))
+		require.NoError(s, s.recordStart(protocol.ActivityObserve, "%s %s", verb, r.Instances[0].FullVersion))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	what := verb + " " + r.Instances[0].FullVersion
-	if token, hangs := s.hung[what]; hangs && token == nil { // the first one
-		s.hung[what] = activity.GetInfo(ctx).TaskToken
+	if token, hangs := s.hangingApplies[what]; hangs && token == nil { // the first one
+		s.hangingApplies[what] = activity.GetInfo(ctx).TaskToken
 		return protocol.ObserveAnswer{}, activity.ErrResultPending
 	}
 	if s.cold && verb == "read" {
 		return protocol.ObserveAnswer{}, temporalError("not listed yet")
 	}
 	reading := s.reading(r.Instances[0].FullVersion)
-	if reading.Digest() == r.Instances[0].Known {
+	if reading.Digest() == r.Instances[0].KnownDigest {
 		return protocol.ObserveAnswer{}, temporal.NewApplicationErrorWithOptions("unchanged", protocol.ErrUnchanged, temporal.ApplicationErrorOptions{NextRetryDelay: 100 * time.Hour})
 	}
-	return protocol.ObserveAnswer{AtHand: s.atHand, Readings: map[entities.InstanceID]entities.Reading{r.Instances[0].ID: reading}}, nil
+	return protocol.ObserveAnswer{ServedFromWatchCache: s.cached, Readings: map[entities.InstanceID]entities.Reading{r.Instances[0].ID: reading}}, nil
 }
 
-// pods makes pods ready or not, from then on.
-func (s *scene) pods(at time.Duration, ready bool) {
+// setReady makes pods ready or not, from then on.
+func (s *clusterTest) setReady(at time.Duration, ready bool) {
 	s.at(at, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -126,157 +126,157 @@ func (s *scene) pods(at time.Duration, ready bool) {
 	})
 }
 
-func (s *scene) hint(at time.Duration) {
-	s.sends(at, protocol.Refresh, `{"by":"watch of edge","channel":"staging"}`)
+func (s *clusterTest) sendHint(at time.Duration) {
+	s.sendSignal(at, protocol.Refresh, `{"by":"watch of edge","channel":"staging"}`)
 }
 
-// plays releases v1 and then v2, with a hint a second after each apply, and lists the activities for v2.
-func (s *scene) plays(in protocol.ServiceInput) (begun []string) {
-	s.publishes(0)
-	s.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
-	s.pods(2*second, true)
-	s.hint(2*second + second/2)
-	s.pods(minute, false)
+// runReleases releases v1 and then v2, with a hint a second after each apply, and lists the activities for v2.
+func (s *clusterTest) runReleases(in protocol.ServiceInput) (begun []string) {
+	s.publish(0)
+	s.sendSignal(second, protocol.Release, `{"version":"v1","by":"ci"}`)
+	s.setReady(2*second, true)
+	s.sendHint(2*second + second/2)
+	s.setReady(minute, false)
 	s.at(minute, func() {
 		require.Equal(s, "staging CONVERGED v1", statusOf(s.status()))
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.did = nil
+		s.started = nil
 	})
-	s.sends(minute+second, protocol.Release, `{"version":"v2","by":"ci"}`)
-	s.pods(minute+2*second, true)
-	s.hint(minute + 2*second + second/2)
-	s.sees(minute+3*second, func(seen protocol.Status) {
+	s.sendSignal(minute+second, protocol.Release, `{"version":"v2","by":"ci"}`)
+	s.setReady(minute+2*second, true)
+	s.sendHint(minute + 2*second + second/2)
+	s.atStatus(minute+3*second, func(seen protocol.Status) {
 		require.Equal(s, "staging CONVERGED v2", statusOf(seen))
-		begun = s.work()
+		begun = s.startedActivities()
 	})
-	s.acts(in, minute)
+	s.run(in, minute)
 	return begun
 }
 
 // A hint is read within its task: a release takes one activity, and the observation of steady instances continues.
-func TestAHintIsReadInItsTask_F9(t *testing.T) {
-	require.Equal(t, []string{"apply v2 to staging", "read v2"}, newScene(t).plays(first))
+func TestHintIsReadWithinItsTask_F9(t *testing.T) {
+	require.Equal(t, []string{"apply v2 to staging", "read v2"}, newClusterTest(t).runReleases(firstInput))
 }
 
 // An instance that workers have not cached is observed by activities, and the observation of steady instances still continues.
-func TestWhatIsNotAtHandIsFollowed_F9(t *testing.T) {
-	s := newScene(t)
-	s.atHand = false
-	require.Equal(t, []string{"apply v2 to staging", "follow v2", "follow v2"}, s.plays(first))
+func TestUncachedInstanceIsObservedByActivity_F9(t *testing.T) {
+	s := newClusterTest(t)
+	s.cached = false
+	require.Equal(t, []string{"apply v2 to staging", "follow v2", "follow v2"}, s.runReleases(firstInput))
 }
 
 // If the worker of the task cannot read at once, an activity does.
-func TestAHintIsFollowedWhereItsTaskCannotRead_F9(t *testing.T) {
-	s := newScene(t)
+func TestHintIsObservedByActivityIfTaskCannotRead_F9(t *testing.T) {
+	s := newClusterTest(t)
 	s.cold = true
-	require.Equal(t, []string{"apply v2 to staging", "read v2", "follow v2"}, s.plays(first))
+	require.Equal(t, []string{"apply v2 to staging", "read v2", "follow v2"}, s.runReleases(firstInput))
 }
 
 // A long apply is followed by hints for the same time after it ended.
-func TestALongApplyIsFollowedByHintsToo_F9(t *testing.T) {
-	s := newScene(t)
-	s.publishes(0)
-	s.hangs("v1 to staging")
-	s.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
+func TestHintAfterALongApplyIsRead_F9(t *testing.T) {
+	s := newClusterTest(t)
+	s.publish(0)
+	s.hangApply("v1 to staging")
+	s.sendSignal(second, protocol.Release, `{"version":"v1","by":"ci"}`)
 	s.at(30*second, func() {
-		require.NoError(t, s.env.CompleteActivity(s.hung["v1 to staging"], protocol.ApplyAnswer{Reading: s.found("v1"), AtHand: true}, nil))
+		require.NoError(t, s.env.CompleteActivity(s.hangingApplies["v1 to staging"], protocol.ApplyAnswer{Reading: s.readingAfterApply("v1"), ServedFromWatchCache: true}, nil))
 	})
-	s.pods(32*second, true)
-	s.hint(33 * second)
-	s.sees(34*second, func(seen protocol.Status) {
+	s.setReady(32*second, true)
+	s.sendHint(33 * second)
+	s.atStatus(34*second, func(seen protocol.Status) {
 		require.Equal(t, "staging CONVERGED v1", statusOf(seen))
-		require.Equal(t, []string{"follow ", "watch ", "apply v1 to staging", "read v1"}, s.work())
+		require.Equal(t, []string{"follow ", "watch ", "apply v1 to staging", "read v1"}, s.startedActivities())
 	})
-	s.acts(first, minute)
+	s.run(firstInput, minute)
 }
 
 // A hint that arrives before the workflow has recorded the end of an apply is read: the apply may have ended with the previous state.
-func TestAHintBesideTheEndOfAnApplyIsRead_F9(t *testing.T) {
+func TestHintAtTheEndOfAnApplyIsRead_F9(t *testing.T) {
 	begun := []string{"follow ", "watch ", "apply v1 to staging", "read v1"}
-	s := newScene(t)
+	s := newClusterTest(t)
 	before := s.reading("v1")
-	s.publishes(0)
-	s.hangs("v1 to staging")
-	s.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
-	s.pods(28*second, true)
-	s.hint(29 * second)
+	s.publish(0)
+	s.hangApply("v1 to staging")
+	s.sendSignal(second, protocol.Release, `{"version":"v1","by":"ci"}`)
+	s.setReady(28*second, true)
+	s.sendHint(29 * second)
 	s.at(30*second, func() {
-		require.NoError(t, s.env.CompleteActivity(s.hung["v1 to staging"], protocol.ApplyAnswer{Reading: &before, AtHand: true}, nil))
+		require.NoError(t, s.env.CompleteActivity(s.hangingApplies["v1 to staging"], protocol.ApplyAnswer{Reading: &before, ServedFromWatchCache: true}, nil))
 	})
-	s.sees(31*second, func(protocol.Status) { require.Equal(t, begun, s.work()) })
-	s.sees(31*second+shownWithin, func(seen protocol.Status) { require.Equal(t, "staging CONVERGED v1", statusOf(seen)) })
-	s.acts(first, minute)
+	s.atStatus(31*second, func(protocol.Status) { require.Equal(t, begun, s.startedActivities()) })
+	s.atStatus(31*second+attributesDelay, func(seen protocol.Status) { require.Equal(t, "staging CONVERGED v1", statusOf(seen)) })
+	s.run(firstInput, minute)
 }
 
 // A hint during an observation causes another reading: the observation may have read before it.
-func TestAHintBesideAnObservationIsReadAfterIt_F9(t *testing.T) {
+func TestHintDuringAnObservationIsReadAfterIt_F9(t *testing.T) {
 	begun := []string{"follow v1", "follow v1"}
-	s := newScene(t)
-	s.atHand, s.ready = false, true
-	s.publishes(0)
-	s.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
+	s := newClusterTest(t)
+	s.cached, s.ready = false, true
+	s.publish(0)
+	s.sendSignal(second, protocol.Release, `{"version":"v1","by":"ci"}`)
 	var before entities.Reading
-	s.sees(minute, func(seen protocol.Status) {
+	s.atStatus(minute, func(seen protocol.Status) {
 		require.Equal(t, "staging CONVERGED v1", statusOf(seen))
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		before, s.did = s.reading("v1"), nil
-		s.hangs("follow v1")
+		before, s.started = s.reading("v1"), nil
+		s.hangApply("follow v1")
 	})
-	s.hint(minute + second)
-	s.pods(minute+2*second, false)
-	s.hint(minute + 3*second)
+	s.sendHint(minute + second)
+	s.setReady(minute+2*second, false)
+	s.sendHint(minute + 3*second)
 	s.at(minute+4*second, func() {
 		answer := protocol.ObserveAnswer{Readings: map[entities.InstanceID]entities.Reading{s.spec.IDs()[0]: before}}
-		require.NoError(t, s.env.CompleteActivity(s.hung["follow v1"], answer, nil))
+		require.NoError(t, s.env.CompleteActivity(s.hangingApplies["follow v1"], answer, nil))
 	})
-	s.sees(minute+5*second, func(protocol.Status) { require.Equal(t, begun, s.work("watch")) })
-	s.acts(first, minute)
+	s.atStatus(minute+5*second, func(protocol.Status) { require.Equal(t, begun, s.startedActivities("watch")) })
+	s.run(firstInput, minute)
 }
 
 // With many other releases, progress is shown later, and followed by hints alone for longer.
-func TestBesideManyOthersItIsFollowedLater_F9(t *testing.T) {
-	s := newScene(t)
-	s.beside = 100
-	s.publishes(0)
-	s.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
-	s.sees(15*second, func(protocol.Status) {
-		require.Equal(t, []string{"follow ", "watch ", "apply v1 to staging"}, s.work())
+func TestManyOtherReleasesDelayObservation_F9(t *testing.T) {
+	s := newClusterTest(t)
+	s.otherReleases = 100
+	s.publish(0)
+	s.sendSignal(second, protocol.Release, `{"version":"v1","by":"ci"}`)
+	s.atStatus(15*second, func(protocol.Status) {
+		require.Equal(t, []string{"follow ", "watch ", "apply v1 to staging"}, s.startedActivities())
 	})
-	s.sees(17*second, func(protocol.Status) {
-		require.Equal(t, []string{"follow ", "watch ", "apply v1 to staging", "follow v1"}, s.work())
+	s.atStatus(17*second, func(protocol.Status) {
+		require.Equal(t, []string{"follow ", "watch ", "apply v1 to staging", "follow v1"}, s.startedActivities())
 	})
-	s.acts(first, minute)
+	s.run(firstInput, minute)
 }
 
 // Without a hint, an observation starts when the apply has been shown for long enough, and the workflow learns of its end.
-func TestWhatNobodyHintsAtIsFollowed_F9(t *testing.T) {
-	s := newScene(t)
-	s.publishes(0)
-	s.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
-	s.sees(second+shownWithin-second/10, func(protocol.Status) {
-		require.Equal(t, []string{"follow ", "watch ", "apply v1 to staging"}, s.work())
+func TestApplyWithoutHintsIsObserved_F9(t *testing.T) {
+	s := newClusterTest(t)
+	s.publish(0)
+	s.sendSignal(second, protocol.Release, `{"version":"v1","by":"ci"}`)
+	s.atStatus(second+attributesDelay-second/10, func(protocol.Status) {
+		require.Equal(t, []string{"follow ", "watch ", "apply v1 to staging"}, s.startedActivities())
 	})
-	s.pods(second+shownWithin, true)
-	s.sees(second+shownWithin+second, func(seen protocol.Status) {
+	s.setReady(second+attributesDelay, true)
+	s.atStatus(second+attributesDelay+second, func(seen protocol.Status) {
 		require.Equal(t, "staging CONVERGED v1", statusOf(seen))
-		require.Equal(t, []string{"follow ", "watch ", "apply v1 to staging", "follow v1"}, s.work())
+		require.Equal(t, []string{"follow ", "watch ", "apply v1 to staging", "follow v1"}, s.startedActivities())
 	})
-	s.acts(first, minute)
+	s.run(firstInput, minute)
 }
 
 // An instance that has just converged is observed while others change, if no worker reads it: a running observation without it is replaced.
-func TestWhatHasJustConvergedIsObserved_F9_A7(t *testing.T) {
-	p := newPlay(t)
+func TestConvergedInstanceIsObservedWhileOthersChange_F9_A7(t *testing.T) {
+	p := newServiceTest(t)
 	edge := p.spec.Runtimes["edge"]
 	edge.Observable, edge.Timing.PollInterval, edge.Timing.SteadyPollInterval = true, second, 30*second
-	there := func(version string, status entities.ObjectStatus) entities.Reading {
+	readingOf := func(version string, status entities.ObjectStatus) entities.Reading {
 		return entities.Reading{At: p.env.Now(), Objects: []entities.Object{{
 			Name: "web", Type: "process", Status: status, Versions: []entities.ObjectVersion{{Version: version, Active: true}},
 		}}}
 	}
-	now := map[string]entities.Reading{"staging": there("v0", entities.ObjectSucceeded), "prod": there("v0", entities.ObjectSucceeded)}
+	now := map[string]entities.Reading{"staging": readingOf("v0", entities.ObjectSucceeded), "prod": readingOf("v0", entities.ObjectSucceeded)}
 	var steady []string // the channels of each steady observation
 	p.env.RegisterActivityWithOptions(func(ctx context.Context, r protocol.ObserveRequest) (protocol.ObserveAnswer, error) {
 		p.mu.Lock()
@@ -284,7 +284,7 @@ func TestWhatHasJustConvergedIsObserved_F9_A7(t *testing.T) {
 		answer, channels := protocol.ObserveAnswer{Readings: map[entities.InstanceID]entities.Reading{}}, ""
 		for _, ref := range r.Instances {
 			channels += ref.ID.Channel + " "
-			if reading := now[ref.ID.Channel]; reading.Digest() != ref.Known {
+			if reading := now[ref.ID.Channel]; reading.Digest() != ref.KnownDigest {
 				answer.Readings[ref.ID] = reading
 			}
 		}
@@ -294,39 +294,39 @@ func TestWhatHasJustConvergedIsObserved_F9_A7(t *testing.T) {
 		if len(answer.Readings) > 0 {
 			return answer, nil
 		}
-		again := 100 * time.Hour
+		retryDelay := 100 * time.Hour
 		if len(r.Instances) == 2 { // until the change by the running apply is news
-			again = second
+			retryDelay = second
 		}
-		return answer, temporal.NewApplicationErrorWithOptions("unchanged", protocol.ErrUnchanged, temporal.ApplicationErrorOptions{NextRetryDelay: again})
+		return answer, temporal.NewApplicationErrorWithOptions("unchanged", protocol.ErrUnchanged, temporal.ApplicationErrorOptions{NextRetryDelay: retryDelay})
 	}, activity.RegisterOptions{Name: protocol.ActivityObserve})
-	reads := func(at time.Duration, channel string, status entities.ObjectStatus) {
+	setReading := func(at time.Duration, channel string, status entities.ObjectStatus) {
 		p.at(at, func() {
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			now[channel] = there("v1", status)
+			now[channel] = readingOf("v1", status)
 		})
 	}
-	p.hangs("v1 to staging")
-	p.hangs("v1 to prod")
-	p.publishes(0)
-	p.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
-	reads(5*second, "staging", entities.ObjectPending)
-	reads(10*second, "staging", entities.ObjectSucceeded)
-	ends := func(at time.Duration, apply string) {
+	p.hangApply("v1 to staging")
+	p.hangApply("v1 to prod")
+	p.publish(0)
+	p.sendSignal(second, protocol.Release, `{"version":"v1","by":"ci"}`)
+	setReading(5*second, "staging", entities.ObjectPending)
+	setReading(10*second, "staging", entities.ObjectSucceeded)
+	completeApplyAt := func(at time.Duration, apply string) {
 		p.at(at, func() {
-			reading := there("v1", entities.ObjectSucceeded)
-			require.NoError(t, p.env.CompleteActivity(p.hung[apply], protocol.ApplyAnswer{Reading: &reading}, nil))
+			reading := readingOf("v1", entities.ObjectSucceeded)
+			require.NoError(t, p.env.CompleteActivity(p.hangingApplies[apply], protocol.ApplyAnswer{Reading: &reading}, nil))
 		})
 	}
-	ends(11*second, "v1 to staging")
-	p.sees(12*second, func(seen protocol.Status) {
+	completeApplyAt(11*second, "v1 to staging")
+	p.atStatus(12*second, func(seen protocol.Status) {
 		require.Equal(t, "staging CONVERGED v1, prod CONVERGING v1", statusOf(seen))
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		require.Contains(t, steady, "staging ")
 	})
-	reads(20*second, "prod", entities.ObjectSucceeded)
-	ends(21*second, "v1 to prod")
-	p.acts(first, minute)
+	setReading(20*second, "prod", entities.ObjectSucceeded)
+	completeApplyAt(21*second, "v1 to prod")
+	p.run(firstInput, minute)
 }

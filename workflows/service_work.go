@@ -15,49 +15,49 @@ import (
 )
 
 const (
-	heartbeat = 10 * time.Second // of an apply: how soon a lost worker is detected
-	takeover  = 3 * time.Second  // delay before another worker starts; the work of the lost one has ended before that
-	margin    = 30 * time.Second // for an activity to end before the server's timeout ends it
-	patience  = 2 * time.Minute  // for another worker to take over, or for the first one to start
+	heartbeat       = 10 * time.Second // of an apply: how soon a lost worker is detected
+	takeoverDelay   = 3 * time.Second  // delay before another worker starts; the work of the lost one has ended before that
+	margin          = 30 * time.Second // for an activity to end before the server's timeout ends it
+	takeoverTimeout = 2 * time.Minute  // for another worker to take over, or for the first one to start
 
 	// Timeouts for a remote worker to take a task: its absence must show. Once it shows, the timeout grows with the length of the absence;
 	// a waiting task starts at once when there is a worker.
-	firstAbsence = 30 * time.Second
-	lastAbsence  = 5 * time.Minute
+	minPickupTimeout = 30 * time.Second
+	maxPickupTimeout = 5 * time.Minute
 )
 
-// absence is the schedule-to-start timeout in the queue of a remote worker that has taken nothing since then; zero since means that it has
+// pickupTimeout is the schedule-to-start timeout in the queue of a remote worker that has taken nothing since then; zero since means that it has
 // taken tasks so far. In the common queue there is no timeout.
-func absence(queue string, since, now time.Time) time.Duration {
+func pickupTimeout(queue string, since, now time.Time) time.Duration {
 	switch {
 	case queue == protocol.TaskQueue || queue == "":
 		return 0
 	case since.IsZero():
-		return firstAbsence
+		return minPickupTimeout
 	}
-	return min(max(now.Sub(since), firstAbsence), lastAbsence)
+	return min(max(now.Sub(since), minPickupTimeout), maxPickupTimeout)
 }
 
-// untaken reports whether an error says that no worker took an activity, and none had started it before.
-func untaken(err error) bool {
+// neverStarted reports whether an error says that no worker took an activity, and none had started it before.
+func neverStarted(err error) bool {
 	var timeout *temporal.TimeoutError
 	return errors.As(err, &timeout) && timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START && !timeout.HasLastHeartbeatDetails()
 }
 
-func noWorker(runtime string) *entities.ReadingError {
+func noWorkerError(runtime string) *entities.ReadingError {
 	return &entities.ReadingError{Code: entities.CodeNoWorker, Message: "no worker polls " + protocol.RuntimeTaskQueue(runtime)}
 }
 
-// lasting are the options of an activity that heartbeats and is started again on another worker when its own is lost. Absent is the
+// heartbeatOptions are the options of an activity that heartbeats and is started again on another worker when its own is lost. Absent is the
 // schedule-to-start timeout, 0 for none.
-func lasting(queue string, timeout, absent time.Duration, text string) workflow.ActivityOptions {
+func heartbeatOptions(queue string, timeout, absent time.Duration, text string) workflow.ActivityOptions {
 	return workflow.ActivityOptions{
 		TaskQueue:              queue,
 		StartToCloseTimeout:    timeout,
 		ScheduleToStartTimeout: absent,
-		ScheduleToCloseTimeout: timeout + max(patience, absent),
+		ScheduleToCloseTimeout: timeout + max(takeoverTimeout, absent),
 		HeartbeatTimeout:       heartbeat,
-		RetryPolicy:            &temporal.RetryPolicy{InitialInterval: takeover, BackoffCoefficient: 1},
+		RetryPolicy:            &temporal.RetryPolicy{InitialInterval: takeoverDelay, BackoffCoefficient: 1},
 		Summary:                summary(text),
 	}
 }
@@ -66,7 +66,7 @@ func lasting(queue string, timeout, absent time.Duration, text string) workflow.
 func (s *service) instanceRef(id entities.InstanceID, t entities.Target) protocol.InstanceRef {
 	ref := protocol.InstanceRef{ID: s.state.Key(id), FullVersion: t.FullVersion, Payload: t.Payload}
 	if i := s.state.Instances[id]; i != nil {
-		ref.Restarted = i.Delivery.Restarted
+		ref.Restarted = i.Delivery.RestartedAt
 	}
 	return ref
 }
@@ -74,32 +74,32 @@ func (s *service) instanceRef(id entities.InstanceID, t entities.Target) protoco
 // apply starts one apply. A failed apply is a result; an error means that no worker completed it.
 func (s *service) apply(op state.ApplyOp) {
 	name, rt := s.state.Runtime(op.Instance)
-	text := fmt.Sprintf("apply %s to %s", op.Target.FullVersion, s.state.Shown(op.Instance))
-	queue := queueOf(name, rt)
-	absent := absence(queue, s.state.Instance(op.Instance).Delivery.Apply.Untaken, s.now())
-	options := lasting(queue, op.Timeout+rt.Timing.FetchTimeout+margin, absent, text)
+	text := fmt.Sprintf("apply %s to %s", op.Target.FullVersion, s.state.DisplayName(op.Instance))
+	queue := taskQueueOf(name, rt)
+	absent := pickupTimeout(queue, s.state.Instance(op.Instance).Delivery.Apply.NoWorkerSince, s.now())
+	options := heartbeatOptions(queue, op.Timeout+rt.Timing.FetchTimeout+margin, absent, text)
 	options.Priority = s.applyPriority(op.Instance)
 	options.WaitForCancellation = true
-	ctx, end := workflow.WithCancel(workflow.WithActivityOptions(s.work, options))
+	ctx, end := workflow.WithCancel(workflow.WithActivityOptions(s.workCtx, options))
 	future := workflow.ExecuteActivity(ctx, protocol.ActivityApply, protocol.ApplyRequest{
 		Application: s.application, Service: s.service, ServiceID: s.state.Spec.ServiceID,
 		Runtime: name, RuntimeDigest: rt.Digest, Attempt: op.Attempt, Instance: s.instanceRef(op.Instance, op.Target),
 		Timeout: op.Timeout, FetchTimeout: rt.Timing.FetchTimeout, Sequence: s.state.Instance(op.Instance).Delivery.Sequence,
-		ReportOnly: s.state.ReportsOnly(op.Instance.Channel),
-		Restart:    s.state.Instance(op.Instance).Delivery.Restarting,
-		Rest:       s.rest(rt),
+		ReportOnly:         s.state.IsReportOnly(op.Instance.Channel),
+		Restart:            s.state.Instance(op.Instance).Delivery.Restarting,
+		SteadyPollInterval: s.steadyPollInterval(rt),
 	})
 	key := s.state.Key(op.Instance)
 	s.applies[key] = end
-	s.await(func(ctx workflow.Context) {
+	s.trackOperation(func(ctx workflow.Context) {
 		var answer protocol.ApplyAnswer
 		err := future.Get(ctx, &answer)
 		delete(s.applies, key)
-		op.Instance = s.state.Named(key)
+		op.Instance = s.state.IDByKey(key)
 		now := workflow.Now(ctx)
 		switch {
-		case untaken(err):
-			s.state.ApplyUntaken(op.Instance, op.Target, noWorker(name), now)
+		case neverStarted(err):
+			s.state.NoWorkerForApply(op.Instance, op.Target, noWorkerError(name), now)
 			return
 		case err != nil:
 			s.state.ApplyLost(op.Instance, op.Target, "interrupted: "+rootCause(err), now)
@@ -114,19 +114,19 @@ func (s *service) apply(op state.ApplyOp) {
 		}
 		hinted := s.state.Instance(op.Instance).Observed.Requested // perhaps after the reading that ended the apply
 		s.state.ApplyEnded(op.Instance, op.Target, answer.Err, answer.Permanent, now)
-		if answer.Reading != nil && s.isOn(op.Instance, name) {
-			s.state.Observed(op.Instance, op.Target.FullVersion, *answer.Reading, true, now)
+		if answer.Reading != nil && s.runsOn(op.Instance, name) {
+			s.state.RecordReading(op.Instance, op.Target.FullVersion, *answer.Reading, true, now)
 			if hinted {
 				s.state.Instance(op.Instance).Observed.Requested = true
 			}
-			s.workersKnow(op.Instance, op.Target, *answer.Reading)
-			s.atHand[key], s.applied = answer.AtHand, true
+			s.setLastReported(op.Instance, op.Target, *answer.Reading)
+			s.servedFromWatchCache[key], s.applyJustEnded = answer.ServedFromWatchCache, true
 		}
 	})
 }
 
-// end cancels the apply of an instance, or the run of an extension. Its result is recorded as usual.
-func (s *service) end(op state.EndOp) {
+// cancelOp cancels the apply of an instance, or the run of an extension. Its result is recorded as usual.
+func (s *service) cancelOp(op state.EndOp) {
 	end := s.applies[s.state.Key(op.Instance)]
 	if op.Release != "" {
 		end = s.extensions[entities.ExtensionRun(op.Release, op.Extension)]
@@ -136,30 +136,30 @@ func (s *service) end(op state.EndOp) {
 	}
 }
 
-// ask queries an exit-code runtime about a version that is not yet the target (C7).
-func (s *service) ask(op state.AskOp) {
-	name, bound := s.state.Bound(op.Instance, op.Target) // the instance may be about to move there
+// queryVersion queries an exit-code runtime about a version that is not yet the target (C7).
+func (s *service) queryVersion(op state.QueryOp) {
+	name, bound := s.state.TargetRuntime(op.Instance, op.Target) // the instance may be about to move there
 	rt := *bound
 	request := s.observeRequest(name, rt, 0)
 	request.Instances = []protocol.InstanceRef{s.instanceRef(op.Instance, op.Target)}
-	future := s.observe(s.work, request, rt, "query "+op.Target.FullVersion+" in "+s.state.Shown(op.Instance))
+	future := s.observe(s.workCtx, request, rt, "query "+op.Target.FullVersion+" in "+s.state.DisplayName(op.Instance))
 	key := s.state.Key(op.Instance)
-	s.await(func(ctx workflow.Context) {
+	s.trackOperation(func(ctx workflow.Context) {
 		var answer protocol.ObserveAnswer
 		err := future.Get(ctx, &answer)
-		op.Instance = s.state.Named(key)
+		op.Instance = s.state.IDByKey(key)
 		reading := answer.Readings[key]
 		if err != nil {
-			reading = s.unreadable(err, name, rt)
+			reading = s.failedReading(err, name, rt)
 		}
 		reading.At = workflow.Now(ctx) // the backoff after a failed query starts here
-		s.state.AskAnswered(op.Instance, op.Target, reading)
+		s.state.RecordQueryAnswer(op.Instance, op.Target, reading)
 	})
 }
 
-// queueOf is the task queue of an activity. Activities share the workflows' queue, so that they can start eagerly in the same worker,
+// taskQueueOf is the task queue of an activity. Activities share the workflows' queue, so that they can start eagerly in the same worker,
 // except those of a runtime with remote workers in its own network.
-func queueOf(runtime string, rt entities.RuntimeSpec) string {
+func taskQueueOf(runtime string, rt entities.RuntimeSpec) string {
 	if rt.Remote {
 		return protocol.RuntimeTaskQueue(runtime)
 	}

@@ -15,48 +15,48 @@ import (
 
 // entity is the interface of the workflow that the shell runs.
 type entity interface {
-	// known reports whether there is any state yet that verbs can be judged by.
-	known() bool
+	// initialized reports whether there is any state yet that verbs can be judged by.
+	initialized() bool
 	// judge returns the effect of a verb, or why it is not allowed now. It changes nothing.
 	judge(row *verb.Row, r verb.Request, who entities.Who) (state.Effect, error)
 	// follows describes the result of a verb, and what it still waits for; "" if there is nothing to say.
-	follows(row *verb.Row, r verb.Request) string
+	followUp(row *verb.Row, r verb.Request) string
 	// checkNames refuses a request with names that do not exist. It is the only check before a token is verified.
 	checkNames(r verb.Request) error
 	// rules are how callers prove their identity, and what they may do. If ruled is false, everyone may use all verbs.
 	rules() (identity *entities.Identity, grants []entities.Grant, ruled bool)
 	// channels are the channels that a request is about, each of which needs a grant; none means the whole entity.
 	channels(row *verb.Row, r verb.Request) ([]string, error)
-	// flushAt is how many audit lines are buffered before they are written to the store.
-	flushAt() int
+	// auditBufferSize is how many audit lines are buffered before they are written to the store.
+	auditBufferSize() int
 	// turn does the work that the state requires.
-	turn()
-	// over reports whether the workflow should end; it is called when the workflow is at rest.
-	over() bool
+	reconcile()
+	// finished reports whether the workflow should end; it is called when the workflow is at rest.
+	finished() bool
 	// accepted identifies the accepted messages and decisions so far: a checkpoint is due when it has changed.
 	accepted() string
 	// mark adds to a checkpoint the fields that others than the workflow read.
-	mark(c *protocol.Checkpoint)
+	fillCheckpoint(c *protocol.Checkpoint)
 	// dropped resets the work in progress, which was cancelled.
-	dropped()
-	// begins sets the lower bound of the workflow's numbers if only the numbers are left of an earlier one.
-	begins(floor int64)
+	resetWork()
+	// onFirstRun sets the lower bound of the workflow's numbers if only the numbers are left of an earlier one.
+	onFirstRun(floor int64)
 	// adoptedState runs after a state was restored from a checkpoint: operations that it has as in progress are not.
 	adoptedState(c protocol.AdoptAnswer, why *protocol.Restart)
-	// next is the workflow type and the input of the next run, which carries the state.
-	next(protocol.Carried) (workflowType string, input any)
+	// nextRun is the workflow type and the input of the next run, which carries the state.
+	nextRun(protocol.CarriedState) (workflowType string, input any)
 }
 
-// plain is an entity whose verbs concern it as a whole, and that never ends.
-type plain struct{}
+// entityDefaults is an entity whose verbs concern it as a whole, and that never ends.
+type entityDefaults struct{}
 
-func (plain) known() bool                                        { return true }
-func (plain) follows(*verb.Row, verb.Request) string             { return "" }
-func (plain) over() bool                                         { return false }
-func (plain) begins(int64)                                       {}
-func (plain) mark(*protocol.Checkpoint)                          {}
-func (plain) checkNames(verb.Request) error                      { return nil }
-func (plain) channels(*verb.Row, verb.Request) ([]string, error) { return nil, nil }
+func (entityDefaults) initialized() bool                                  { return true }
+func (entityDefaults) followUp(*verb.Row, verb.Request) string            { return "" }
+func (entityDefaults) finished() bool                                     { return false }
+func (entityDefaults) onFirstRun(int64)                                   {}
+func (entityDefaults) fillCheckpoint(*protocol.Checkpoint)                {}
+func (entityDefaults) checkNames(verb.Request) error                      { return nil }
+func (entityDefaults) channels(*verb.Row, verb.Request) ([]string, error) { return nil, nil }
 
 // shell is the common part of the workflows that live forever. It keeps incoming messages in an inbox and carries them out in order, once
 // per request id, if the caller is authorized. A message that waits for an unavailable dependency is retried. Refusals are shown, audit
@@ -66,77 +66,77 @@ func (plain) channels(*verb.Row, verb.Request) ([]string, error) { return nil, n
 // that was answered, and a signal that was received, survive continue-as-new, the death of a worker and a restart of the server. No run
 // ends with an operation in flight that the next one could not start again.
 type shell struct {
-	ctx  workflow.Context
-	of   entity
-	name string // for display: "shop/web"
+	ctx    workflow.Context
+	entity entity
+	name   string // for display: "shop/web"
 	// application and service own the audit lines.
 	application, service string
-	title                func() string                                       // display name of the service; nil if there is none
-	enters               func(entities.AuditLine) (incarnation, since int64) // per line, as state.Enters; nil if it has none
-	whole                any                                                 // the whole state, which contains desk
-	desk                 *state.Desk                                         // the part of the state about callers
+	title                func() string                                        // display name of the service; nil if there is none
+	incarnationsOf       func(entities.AuditEntry) (incarnation, since int64) // per line, as state.Enters; nil if it has none
+	fullState            any                                                  // the whole state, which contains desk
+	mailbox              *state.Mailbox                                       // the part of the state about callers
 	verbs                []verb.Row
-	messages             map[string]message       // by name: from other workflows, or written by the workflow itself
-	answers              map[string]answering     // verbs with an answer of more than one line
-	outcomes             map[string]following     // verbs whose updates are answered after they are accepted
-	noted                func(entities.AuditLine) // called for each audit line; may be nil
-	stops                []string                 // what to do instead of cancelling the workflow
-	requested            workflow.Context         // done once cancellation is requested
-	work                 workflow.Context         // of the work in progress
-	dropWork             workflow.CancelFunc      // cancels work
+	messages             map[string]message        // by name: from other workflows, or written by the workflow itself
+	answerHandlers       map[string]answerHandler  // verbs with an answer of more than one line
+	outcomeHandlers      map[string]outcomeHandler // verbs whose updates are answered after they are accepted
+	onAudit              func(entities.AuditEntry) // called for each audit line; may be nil
+	cancelAlternatives   []string                  // what to do instead of cancelling the workflow
+	cancelCtx            workflow.Context          // done once cancellation is requested
+	workCtx              workflow.Context          // of the work in progress
+	cancelWork           workflow.CancelFunc       // cancels work
 	lock                 workflow.Mutex
-	restored             bool   // the state of the last run is loaded
-	cancelled            bool   // cancellation was requested in this run
-	begun                bool   // the first turn is over
-	idle                 bool   // between two turns
-	woken                bool   // an event since the last turn
-	hinted               bool   // a plan hinted that the service may enter
-	answered             bool   // an update was answered in this run
-	postponed            bool   // the end of this run was postponed for that
-	adopting             bool   // a checkpoint is being adopted
-	adopted              bool   // a checkpoint was adopted after a reset
-	fenced               bool   // an apply was refused, because a later one is recorded at the runtime
-	beyond               bool   // this run, a reset one, is past the history that it was made from: it has to adopt
-	asked                int    // length of history at the last check of that
-	handed               bool   // this worker has received the newest checkpoint
-	base                 int64  // added to the numbers of this run's checkpoints
-	takesState           bool   // after a failure, the store reported that it would accept the state
-	storing              bool   // audit lines are being written to the store
-	trail                trail  // how much of the audit trail is committed
-	followed             string // lines of the audit trail in the store that no checkpoint had
-	busy                 int    // operations in flight that block the end of a run
+	restored             bool        // the state of the last run is loaded
+	cancelRefused        bool        // cancellation was requested in this run
+	reconciledOnce       bool        // the first turn is over
+	idle                 bool        // between two turns
+	woken                bool        // an event since the last turn
+	planHinted           bool        // a plan hinted that the service may enter
+	updateAnswered       bool        // an update was answered in this run
+	endPostponed         bool        // the end of this run was postponed for that
+	adopting             bool        // a checkpoint is being adopted
+	adopted              bool        // a checkpoint was adopted after a reset
+	fenced               bool        // an apply was refused, because a later one is recorded at the runtime
+	pastOldHistory       bool        // this run, a reset one, is past the history that it was made from: it has to adopt
+	checkedAtLength      int         // length of history at the last check of that
+	checkpointSubmitted  bool        // this worker has received the newest checkpoint
+	checkpointBase       int64       // added to the numbers of this run's checkpoints
+	storeAcceptsState    bool        // after a failure, the store reported that it would accept the state
+	storingAudit         bool        // audit lines are being written to the store
+	auditCommit          auditCommit // how much of the audit trail is committed
+	uncheckpointedLines  string      // lines of the audit trail in the store that no checkpoint had
+	inFlight             int         // operations in flight that block the end of a run
 	timer                timer
 	outages              outages
 	large                largeAnswers
-	line                 line
-	held                 int // bytes of payloads in the inbox
-	hints                int // messages of other workflows in the inbox
-	untried              int // signals in the inbox that no pass has tried
-	passes               int // through the inbox
+	storeQueue           storeQueue
+	inboxBytes           int // bytes of payloads in the inbox
+	inboxHints           int // messages of other workflows in the inbox
+	untriedSignals       int // signals in the inbox that no pass has tried
+	inboxPasses          int // through the inbox
 }
 
 // message describes a message from another workflow, or one that the workflow writes into its own inbox.
 type message struct {
-	take  func(workflow.Context, json.RawMessage) error
-	needs outside
-	own   bool   // no signal
-	look  string // a payload that can replace any number of these messages; empty if none can
+	handle     func(workflow.Context, json.RawMessage) error
+	dependency dependency
+	internal   bool   // no signal
+	coalesced  string // a payload that can replace any number of these messages; empty if none can
 }
 
-// answering carries out a verb that has an answer of its own, under the lock.
-type answering func(workflow.Context, verb.Request, entities.Who) (any, error)
+// answerHandler carries out a verb that has an answer of its own, under the lock.
+type answerHandler func(workflow.Context, verb.Request, entities.Who) (any, error)
 
-// following waits, without the lock, for the result of an accepted verb, and returns it as the answer.
-type following func(workflow.Context, json.RawMessage) (json.RawMessage, error)
+// outcomeHandler waits, without the lock, for the result of an accepted verb, and returns it as the answer.
+type outcomeHandler func(workflow.Context, json.RawMessage) (json.RawMessage, error)
 
-// live runs an entity, from run to run.
-func (s *shell) live(in protocol.Carried, first protocol.Beginning) error {
-	s.requested = s.ctx
-	s.ctx = uncancelled(s.ctx)
-	s.lock, s.line.mutex = workflow.NewMutex(s.ctx), workflow.NewMutex(s.ctx)
-	s.beginWork()
+// runLoop runs an entity, from run to run.
+func (s *shell) runLoop(in protocol.CarriedState, first protocol.StartMode) error {
+	s.cancelCtx = s.ctx
+	s.ctx = withoutCancel(s.ctx)
+	s.lock, s.storeQueue.mutex = workflow.NewMutex(s.ctx), workflow.NewMutex(s.ctx)
+	s.startWork()
 	// Handlers first: an update that arrives while spilled state is being fetched would find no handler.
-	if err := s.listen(); err != nil {
+	if err := s.registerHandlers(); err != nil {
 		return err
 	}
 	if err := s.restore(in, first); err != nil {
@@ -148,41 +148,41 @@ func (s *shell) live(in protocol.Carried, first protocol.Beginning) error {
 		}
 		s.collect()
 		s.woken = false
-		s.receive()
-		s.of.turn()
-		s.keepTrail()
-		s.begun = true
+		s.processInbox()
+		s.entity.reconcile()
+		s.flushAudit()
+		s.reconciledOnce = true
 		if s.woken {
 			continue
 		}
-		if s.atRest() && len(s.desk.Audit) == 0 && s.of.over() {
+		if s.quiescent() && len(s.mailbox.Audit) == 0 && s.entity.finished() {
 			s.checkpoint(true)
 			return nil
 		}
 		s.checkpoint(false)
-		if s.leaving() {
+		if s.readyToEnd() {
 			if err := s.endRun(); err != nil {
 				return err
 			}
 			continue
 		}
 		s.idle = true
-		if err := workflow.Await(s.ctx, s.hasNews); err != nil {
+		if err := workflow.Await(s.ctx, s.shouldWake); err != nil {
 			return err
 		}
 		s.idle = false
 	}
 }
 
-// hasNews wakes the loop. Signals with an unknown name are news too: they are refused visibly instead of being lost. So are a request to
+// shouldWake wakes the loop. Signals with an unknown name are news too: they are refused visibly instead of being lost. So are a request to
 // cancel, and a reset of the run.
-func (s *shell) hasNews() bool {
-	return s.woken || len(workflow.GetUnhandledSignalNames(s.ctx)) > 0 || reservedCame(s.ctx) || s.requested.Err() != nil && !s.cancelled || s.mustAdopt() || s.fenced
+func (s *shell) shouldWake() bool {
+	return s.woken || len(workflow.GetUnhandledSignalNames(s.ctx)) > 0 || hasReservedSignal(s.ctx) || s.cancelCtx.Err() != nil && !s.cancelRefused || s.mustAdopt() || s.fenced
 }
 
-// uncancelled is a context that a request to cancel the workflow does not cancel. A workflow that lives forever ends only by a verb, which
+// withoutCancel is a context that a request to cancel the workflow does not cancel. A workflow that lives forever ends only by a verb, which
 // is judged, or by termination.
-func uncancelled(ctx workflow.Context) workflow.Context {
+func withoutCancel(ctx workflow.Context) workflow.Context {
 	out, _ := workflow.NewDisconnectedContext(ctx)
 	return out
 }
@@ -190,54 +190,56 @@ func uncancelled(ctx workflow.Context) workflow.Context {
 // refuseCancellation shows in `status` that cancellation was requested, that it has no effect, and what to do instead. It runs once per
 // run.
 func (s *shell) refuseCancellation() {
-	if s.requested.Err() == nil || s.cancelled {
+	if s.cancelCtx.Err() == nil || s.cancelRefused {
 		return
 	}
-	s.cancelled = true
-	s.refuse("request-cancel", nil, "a workflow of Converge cannot be cancelled; instead: "+strings.Join(s.stops, ", or: "), s.now())
+	s.cancelRefused = true
+	s.recordRefusal("request-cancel", nil, "a workflow of Converge cannot be cancelled; instead: "+strings.Join(s.cancelAlternatives, ", or: "), s.now())
 }
 
-// ending reports whether this run should end: the server suggests continue-as-new, or another version of workers is current. The run ends
+// endSuggested reports whether this run should end: the server suggests continue-as-new, or another version of workers is current. The run ends
 // at the first quiet moment, and works until then.
-func (s *shell) ending() bool {
+func (s *shell) endSuggested() bool {
 	info := workflow.GetInfo(s.ctx)
 	return info.GetContinueAsNewSuggested() || info.GetTargetWorkerDeploymentVersionChanged()
 }
 
-// leaving reports whether the run is ending and at rest. The next run starts the work that is due, unless this one has to continue for now.
-func (s *shell) leaving() bool { return s.ending() && s.atRest() && !s.outages.open(theNextRun) }
+// readyToEnd reports whether the run is ending and at rest. The next run starts the work that is due, unless this one has to continue for now.
+func (s *shell) readyToEnd() bool {
+	return s.endSuggested() && s.quiescent() && !s.outages.isOpen(depStateSpill)
+}
 
 // A run that could not end for so long, in events and in bytes, starts no new work except rollbacks, so that it comes to rest. The server
 // suggests continue-as-new at 4,096 events and 4 MiB, and terminates a run at 51,200 and 50 MB
 // (docs/decisions/0007-pinned-runs-move-by-continue-as-new.md).
 const (
-	drainLength = 20_480
-	drainSize   = 20 << 20
+	blockNewWorkEvents = 20_480
+	blockNewWorkBytes  = 20 << 20
 )
 
-// drains reports whether no new work may start.
-func (s *shell) drains() bool {
+// blocksNewWork reports whether no new work may start.
+func (s *shell) blocksNewWork() bool {
 	switch info := workflow.GetInfo(s.ctx); {
-	case !s.ending():
+	case !s.endSuggested():
 		return false
-	case s.leaving():
+	case s.readyToEnd():
 		return true
 	default:
-		return info.GetCurrentHistoryLength() >= drainLength || info.GetCurrentHistorySize() >= drainSize
+		return info.GetCurrentHistoryLength() >= blockNewWorkEvents || info.GetCurrentHistorySize() >= blockNewWorkBytes
 	}
 }
 
-// atRest reports whether no operation is in flight that the next run could not start again.
-func (s *shell) atRest() bool {
-	return s.busy == 0 && !s.lock.IsLocked() && workflow.AllHandlersFinished(s.ctx)
+// quiescent reports whether no operation is in flight that the next run could not start again.
+func (s *shell) quiescent() bool {
+	return s.inFlight == 0 && !s.lock.IsLocked() && workflow.AllHandlersFinished(s.ctx)
 }
 
-// await runs a coroutine that receives the result of an operation in flight. The run does not end before it is done.
-func (s *shell) await(take func(workflow.Context)) {
-	s.busy++
+// trackOperation runs a coroutine that receives the result of an operation in flight. The run does not end before it is done.
+func (s *shell) trackOperation(take func(workflow.Context)) {
+	s.inFlight++
 	workflow.Go(s.ctx, func(ctx workflow.Context) {
 		take(ctx)
-		s.busy--
+		s.inFlight--
 		s.woken = true
 	})
 }
@@ -252,15 +254,15 @@ type timer struct {
 
 // wakeAt schedules a wake-up of the loop, at the given time or at the next retry of an unavailable dependency; zero is never.
 func (s *shell) wakeAt(at time.Time, why func(time.Time) string) {
-	at = earliest(at, s.outages.next())
+	at = earliest(at, s.outages.nextRetry())
 	if !s.timer.at.IsZero() && !at.IsZero() && !at.Before(s.timer.at) {
 		return // the existing timer fires earlier, and then the loop decides again
 	}
-	s.set(&s.timer, at, why)
+	s.setTimer(&s.timer, at, why)
 }
 
-// set changes a timer to wake the loop at a time; zero is never.
-func (s *shell) set(t *timer, at time.Time, why func(time.Time) string) {
+// setTimer changes a timer to wake the loop at a time; zero is never.
+func (s *shell) setTimer(t *timer, at time.Time, why func(time.Time) string) {
 	if t.at.Equal(at) {
 		return
 	}
@@ -268,7 +270,7 @@ func (s *shell) set(t *timer, at time.Time, why func(time.Time) string) {
 		t.cancel()
 		*t = timer{}
 	}
-	if at.IsZero() || s.leaving() {
+	if at.IsZero() || s.readyToEnd() {
 		return
 	}
 	ctx, cancel := workflow.WithCancel(s.ctx)

@@ -16,8 +16,8 @@ import (
 // endRun continues as new, if possible not in the workflow task that answers an update: a signal that arrives just then makes the server
 // discard that task, and the answer with it. It waits only once, or a stream of updates would prevent the run from ending.
 func (s *shell) endRun() error {
-	if s.answered && !s.postponed {
-		s.postponed = true
+	if s.updateAnswered && !s.endPostponed {
+		s.endPostponed = true
 		return workflow.Sleep(s.ctx, time.Millisecond)
 	}
 	return s.continueAsNew()
@@ -26,53 +26,53 @@ func (s *shell) endRun() error {
 // continueAsNew hands the state to the next run, including signals that arrived in the meantime. It returns nil if this run has to continue
 // for now: the store does not accept the state, without which the workflow would be lost, or an update arrived during the write.
 func (s *shell) continueAsNew() error {
-	if s.asksForState() {
+	if s.probeStoreForState() {
 		return nil
 	}
 	s.collect()
-	s.desk.Checkpoint.N = s.place() // the next run continues from there
-	s.storeTrail()                  // lines that the store does not accept now are carried along
-	s.reached(theStore)             // otherwise the next run would start with a trouble that may be over; if not, it shows up again
+	s.mailbox.Checkpoint.N = s.checkpointNumber() // the next run continues from there
+	s.flushAuditBeforeEnd()                       // lines that the store does not accept now are carried along
+	s.markReached(depStore)                       // otherwise the next run would start with a trouble that may be over; if not, it shows up again
 	carried, err := s.packAll()
-	s.takesState = false
+	s.storeAcceptsState = false
 	switch {
 	case isStoreError(err):
-		s.backOff(theNextRun, err)
+		s.backOff(depStateSpill, err)
 		return nil
 	case isStoreError(err):
-		s.trouble(silences[theStore].trouble, errorText(err))
+		s.setProblem(dependencyErrors[depStore].trouble, errorText(err))
 		return workflow.Sleep(s.ctx, margin)
 	}
-	if err != nil || !s.atRest() {
+	if err != nil || !s.quiescent() {
 		return err
 	}
-	workflowType, in := s.of.next(carried)
-	return workflow.NewContinueAsNewErrorWithOptions(s.ctx, onward, workflowType, in)
+	workflowType, in := s.entity.nextRun(carried)
+	return workflow.NewContinueAsNewErrorWithOptions(s.ctx, continueOptions, workflowType, in)
 }
 
-// asksForState is true after the store did not accept the state, which blocked all callers. Before the next try, the store is called
+// probeStoreForState is true after the store did not accept the state, which blocked all callers. Before the next try, the store is called
 // outside the task to learn whether it would accept the state, until it does.
-func (s *shell) asksForState() bool {
-	if s.outages[theNextRun].tries == 0 || s.takesState {
+func (s *shell) probeStoreForState() bool {
+	if s.outages[depStateSpill].tries == 0 || s.storeAcceptsState {
 		return false
 	}
-	s.await(func(ctx workflow.Context) {
-		err := s.fromStore(beside(ctx), protocol.ActivitySpill, protocol.SpillRequest{}, nil)
-		if s.takesState = err == nil; !s.takesState {
-			s.backOff(theNextRun, err)
+	s.trackOperation(func(ctx workflow.Context) {
+		err := s.callStore(outsideTask(ctx), protocol.ActivitySpill, protocol.SpillRequest{}, nil)
+		if s.storeAcceptsState = err == nil; !s.storeAcceptsState {
+			s.backOff(depStateSpill, err)
 		}
 	})
 	return true
 }
 
-// onward makes the next run start on the version of workers that is current then, pinned to it. Without versions it has no effect.
-var onward = workflow.ContinueAsNewErrorOptions{InitialVersioningBehavior: workflow.ContinueAsNewVersioningBehaviorAutoUpgrade}
+// continueOptions makes the next run start on the version of workers that is current then, pinned to it. Without versions it has no effect.
+var continueOptions = workflow.ContinueAsNewErrorOptions{InitialVersioningBehavior: workflow.ContinueAsNewVersioningBehaviorAutoUpgrade}
 
 // packAll packs until no message arrives during the packing, which may wait for the store. Updates wait for the lock, so that none changes
 // the packed state.
-func (s *shell) packAll() (protocol.Carried, error) {
+func (s *shell) packAll() (protocol.CarriedState, error) {
 	if err := s.lock.Lock(s.ctx); err != nil {
-		return protocol.Carried{}, err
+		return protocol.CarriedState{}, err
 	}
 	defer s.lock.Unlock()
 	for {
@@ -90,9 +90,9 @@ func (s *shell) packAll() (protocol.Carried, error) {
 const packedLimit = 44 << 10
 
 // pack converts the state to the input of the next run.
-func (s *shell) pack() (protocol.Carried, error) {
-	out := protocol.Carried{StateVersion: protocol.Version}
-	plain, err := json.Marshal(s.whole)
+func (s *shell) pack() (protocol.CarriedState, error) {
+	out := protocol.CarriedState{StateVersion: protocol.Version}
+	plain, err := json.Marshal(s.fullState)
 	if err == nil && len(plain) <= protocol.PlainLimit {
 		out.State = plain
 		return out, nil
@@ -108,7 +108,7 @@ func (s *shell) pack() (protocol.Carried, error) {
 		out.Packed = packed
 		return out, nil
 	}
-	return out, s.fromStore(s.ctx, protocol.ActivitySpill, protocol.SpillRequest{Packed: packed}, &out.Spilled)
+	return out, s.callStore(s.ctx, protocol.ActivitySpill, protocol.SpillRequest{Packed: packed}, &out.Spilled)
 }
 
 // restore loads the state that the last run packed; a first run starts without state.
@@ -117,11 +117,11 @@ func (s *shell) pack() (protocol.Carried, error) {
 // retried until a worker takes it that can read the state. No data is lost in the meantime.
 //
 // A first run that is to adopt starts with the state in the store.
-func (s *shell) restore(in protocol.Carried, first protocol.Beginning) error {
+func (s *shell) restore(in protocol.CarriedState, first protocol.StartMode) error {
 	if err := s.unpack(in, false); err != nil {
 		return err
 	}
-	s.trail.lines, s.base = s.desk.AuditLines, s.desk.Checkpoint.N // of the last run
+	s.auditCommit.lines, s.checkpointBase = s.mailbox.AuditCount, s.mailbox.Checkpoint.N // of the last run
 	if first.Adopt {
 		if err := s.adopt(first.Restart); err != nil {
 			return err
@@ -132,7 +132,7 @@ func (s *shell) restore(in protocol.Carried, first protocol.Beginning) error {
 }
 
 // unpack reads a state; anew: over an existing one.
-func (s *shell) unpack(in protocol.Carried, anew bool) error {
+func (s *shell) unpack(in protocol.CarriedState, overwrite bool) error {
 	if in.StateVersion > protocol.Version {
 		panic(fmt.Sprintf("state version %d of %s is newer than this worker knows (%d): upgrade the worker", in.StateVersion, s.name, protocol.Version))
 	}
@@ -142,14 +142,14 @@ func (s *shell) unpack(in protocol.Carried, anew bool) error {
 			return err
 		}
 	}
-	if anew {
-		reflect.ValueOf(s.whole).Elem().SetZero()
+	if overwrite {
+		reflect.ValueOf(s.fullState).Elem().SetZero()
 	}
 	switch {
 	case packed != nil:
-		err = packed.Unpack(s.whole)
+		err = packed.Unpack(s.fullState)
 	case in.State != nil:
-		err = json.Unmarshal(in.State, s.whole)
+		err = json.Unmarshal(in.State, s.fullState)
 	}
 	if err != nil {
 		panic(fmt.Sprintf("carried state of %s: %s", s.name, err))
@@ -157,14 +157,14 @@ func (s *shell) unpack(in protocol.Carried, anew bool) error {
 	return nil
 }
 
-// partsAtOnce is how many parts of spilled state one workflow task reads: the history that it writes must stay far below the server's limit
+// maxPartsPerTask is how many parts of spilled state one workflow task reads: the history that it writes must stay far below the server's limit
 // for one request (4 MiB).
-const partsAtOnce = 16
+const maxPartsPerTask = 16
 
 // fetchSpilled waits for the store without a limit: a workflow cannot continue without its state, and to give up would lose it.
 func (s *shell) fetchSpilled(ctx workflow.Context, digest string) (protocol.Packed, error) {
 	return fetchParts(ctx, digest, func(r protocol.RestoreRequest, answer *protocol.RestoreAnswer) error {
-		return s.fromStorePatiently(ctx, protocol.ActivityRestore, r, answer)
+		return s.callStoreUntilAnswered(ctx, protocol.ActivityRestore, r, answer)
 	})
 }
 
@@ -172,7 +172,7 @@ func (s *shell) fetchSpilled(ctx workflow.Context, digest string) (protocol.Pack
 func fetchParts(ctx workflow.Context, digest string, ask func(protocol.RestoreRequest, *protocol.RestoreAnswer) error) (protocol.Packed, error) {
 	var packed protocol.Packed
 	for part := 1; ; part++ {
-		if part%partsAtOnce == 0 {
+		if part%maxPartsPerTask == 0 {
 			if err := workflow.Sleep(ctx, time.Millisecond); err != nil { // ends the task
 				return nil, err
 			}
@@ -188,119 +188,119 @@ func fetchParts(ctx workflow.Context, digest string, ask func(protocol.RestoreRe
 	}
 }
 
-// note adds an audit line; a nil who means Converge itself.
-func (s *shell) note(kind string, who *entities.Who, text, reason string) {
+// recordAudit adds an audit line; a nil who means Converge itself.
+func (s *shell) recordAudit(kind string, who *entities.Who, text, reason string) {
 	if kind == entities.EventRestart {
-		reason = joined(reason, s.followed)
+		reason = joinNotes(reason, s.uncheckpointedLines)
 	}
-	line := s.desk.Note(entities.AuditLine{At: s.now(), Kind: kind, Who: who, Text: clip(text), Reason: clip(reason)})
-	if s.noted != nil {
-		s.noted(line)
+	line := s.mailbox.AppendAudit(entities.AuditEntry{At: s.now(), Kind: kind, Who: who, Text: clip(text), Reason: clip(reason)})
+	if s.onAudit != nil {
+		s.onAudit(line)
 	}
 }
 
-// history returns the lines that the store does not have yet.
-func (s *shell) history() (protocol.HistoryAnswer, error) {
-	stored, last := s.desk.AuditLines, s.desk.TrailEnd()
-	if len(s.desk.Audit) > 0 {
-		stored = s.desk.Audit[0].N - 1
+// unstoredHistory returns the lines that the store does not have yet.
+func (s *shell) unstoredHistory() (protocol.HistoryAnswer, error) {
+	stored, last := s.mailbox.AuditCount, s.mailbox.TrailEnd()
+	if len(s.mailbox.Audit) > 0 {
+		stored = s.mailbox.Audit[0].N - 1
 	}
 	return protocol.HistoryAnswer{
 		Schema: protocol.HistorySchema, Application: s.application, Service: s.service,
-		Stored: stored, Lines: append([]entities.AuditLine{}, s.desk.Audit...), Last: &last,
+		Stored: stored, Entries: append([]entities.AuditEntry{}, s.mailbox.Audit...), Last: &last,
 	}, nil
 }
 
-// trail tracks which workflow task noted which part of the audit trail.
-type trail struct {
+// auditCommit tracks which workflow task noted which part of the audit trail.
+type auditCommit struct {
 	task        int   // the last one that was checked, by the length of history
 	lines       int64 // how many lines there were at that time
 	atTaskStart int64 // a lower bound of how many of them existed before that task
 }
 
-// committed are the lines that earlier workflow tasks noted. The current task may be lost, and the task that replaces it, which includes
+// committedLines are the lines that earlier workflow tasks noted. The current task may be lost, and the task that replaces it, which includes
 // later messages, would note other lines under the same numbers. So its own lines are not written yet.
-func (s *shell) committed() []entities.AuditLine {
-	t := &s.trail
+func (s *shell) committedLines() []entities.AuditEntry {
+	t := &s.auditCommit
 	if task := workflow.GetInfo(s.ctx).GetCurrentHistoryLength(); task != t.task {
 		t.task, t.atTaskStart = task, t.lines
 	}
-	t.lines = s.desk.AuditLines
-	later := slices.IndexFunc(s.desk.Audit, func(l entities.AuditLine) bool { return l.N > t.atTaskStart })
+	t.lines = s.mailbox.AuditCount
+	later := slices.IndexFunc(s.mailbox.Audit, func(l entities.AuditEntry) bool { return l.N > t.atTaskStart })
 	if later < 0 {
-		return s.desk.Audit
+		return s.mailbox.Audit
 	}
-	return s.desk.Audit[:later]
+	return s.mailbox.Audit[:later]
 }
 
-// keepTrail writes audit lines to the store once enough committed lines are buffered. It does not block. If every line must be written soon
+// flushAudit writes audit lines to the store once enough committed lines are buffered. It does not block. If every line must be written soon
 // and none is committed yet, the next workflow task writes them, and that task follows at once.
-func (s *shell) keepTrail() {
-	enough, committed := s.of.flushAt(), len(s.committed())
-	soon := enough == 1 && len(s.desk.Audit) > 0
-	if s.storing || enough == 0 || committed < enough && !soon || s.outages.open(theTrail) {
+func (s *shell) flushAudit() {
+	enough, committed := s.entity.auditBufferSize(), len(s.committedLines())
+	soon := enough == 1 && len(s.mailbox.Audit) > 0
+	if s.storingAudit || enough == 0 || committed < enough && !soon || s.outages.isOpen(depAuditLog) {
 		return
 	}
-	s.storing = true
+	s.storingAudit = true
 	switch {
 	case committed > 0:
-		s.await(s.trailStored)
+		s.trackOperation(s.storeCommitted)
 	default: // the server may need a second: a run that ends in the meantime carries the lines along
 		workflow.Go(s.ctx, func(ctx workflow.Context) {
 			if workflow.Sleep(ctx, time.Millisecond) == nil {
-				s.await(s.trailStored)
+				s.trackOperation(s.storeCommitted)
 			}
 		})
 	}
 }
 
-// trailStored writes the committed lines, or schedules a retry.
-func (s *shell) trailStored(ctx workflow.Context) {
-	if s.patient(theTrail) {
-		ctx = beside(ctx)
+// storeCommitted writes the committed lines, or schedules a retry.
+func (s *shell) storeCommitted(ctx workflow.Context) {
+	if s.failedBefore(depAuditLog) {
+		ctx = outsideTask(ctx)
 	}
-	err := s.storeLines(ctx)
-	s.storing = false
+	err := s.storeAudit(ctx)
+	s.storingAudit = false
 	if err != nil {
-		s.backOff(theTrail, err)
+		s.backOff(depAuditLog, err)
 		return
 	}
-	s.outages[theTrail] = outage{}
+	s.outages[depAuditLog] = outage{}
 }
 
-// storeTrail writes the buffered lines before a run ends. Lines that the store does not accept, and those of the last workflow task, stay
+// flushAuditBeforeEnd writes the buffered lines before a run ends. Lines that the store does not accept, and those of the last workflow task, stay
 // in state.
-func (s *shell) storeTrail() {
-	if !s.storing {
-		_ = s.storeLines(s.ctx) // on failure they are carried along, and the next run retries
+func (s *shell) flushAuditBeforeEnd() {
+	if !s.storingAudit {
+		_ = s.storeAudit(s.ctx) // on failure they are carried along, and the next run retries
 	}
 }
 
-func (s *shell) storeLines(ctx workflow.Context) error {
-	lines := s.committed()
+func (s *shell) storeAudit(ctx workflow.Context) error {
+	lines := s.committedLines()
 	if len(lines) == 0 {
 		return nil
 	}
-	lines = slices.Clone(lines[:fitting(lines)])
-	err := s.fromStore(ctx, protocol.ActivityHistory, protocol.HistoryRequest{
-		Application: s.application, Service: s.service, Lines: lines,
+	lines = slices.Clone(lines[:linesThatFit(lines)])
+	err := s.callStore(ctx, protocol.ActivityHistory, protocol.HistoryRequest{
+		Application: s.application, Service: s.service, Entries: lines,
 	}, nil)
 	if err != nil {
 		return err
 	}
-	s.desk.AuditStored(lines[len(lines)-1].N)
+	s.mailbox.AuditStored(lines[len(lines)-1].N)
 	return nil
 }
 
-// atOnce is how many bytes of audit lines one call writes, so that they fit into an event.
-const atOnce = 48 << 10
+// maxAuditWriteBytes is how many bytes of audit lines one call writes, so that they fit into an event.
+const maxAuditWriteBytes = 48 << 10
 
-// fitting is how many of the first lines one call writes, at least one.
-func fitting(lines []entities.AuditLine) int {
+// linesThatFit is how many of the first lines one call writes, at least one.
+func linesThatFit(lines []entities.AuditEntry) int {
 	size := 0
 	for n, line := range lines {
 		raw, err := json.Marshal(line)
-		if size += len(raw); n > 0 && (err != nil || size > atOnce) {
+		if size += len(raw); n > 0 && (err != nil || size > maxAuditWriteBytes) {
 			return n
 		}
 	}

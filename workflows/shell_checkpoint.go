@@ -25,10 +25,10 @@ type Checkpointer interface {
 	Take(c protocol.Checkpoint, state []byte)
 }
 
-// Watcher is a Checkpointer that knows whether the store is available at present.
-type Watcher interface {
-	// Away reports whether the store is unavailable. It returns at once.
-	Away() bool
+// StoreHealth is a Checkpointer that knows whether the store is available at present.
+type StoreHealth interface {
+	// StoreUnavailable reports whether the store is unavailable. It returns at once.
+	StoreUnavailable() bool
 }
 
 // Checkpoints is the interceptor that gives a worker's Checkpointer to its workflows.
@@ -59,57 +59,57 @@ type checkpointerKey struct{}
 // checkpoint submits the state when something was accepted or decided since the last checkpoint. It is no command: history does not record
 // it, and a replay does not repeat it. So it costs an idle workflow nothing. If a workflow task is lost, the task that replaces it submits
 // a checkpoint too, with a higher number.
-func (s *shell) checkpoint(over bool) {
-	mark := &s.desk.Checkpoint
-	if of := s.of.accepted(); of != mark.Of || over {
-		mark.Of, s.handed = of, false
-		mark.N = s.place()
+func (s *shell) checkpoint(final bool) {
+	mark := &s.mailbox.Checkpoint
+	if of := s.entity.accepted(); of != mark.Fingerprint || final {
+		mark.Fingerprint, s.checkpointSubmitted = of, false
+		mark.N = s.checkpointNumber()
 	}
-	if !s.handed && mark.N > 0 && !workflow.IsReplaying(s.ctx) {
-		s.handOver(over)
+	if !s.checkpointSubmitted && mark.N > 0 && !workflow.IsReplaying(s.ctx) {
+		s.submitCheckpoint(final)
 	}
 }
 
-func (s *shell) handOver(over bool) {
+func (s *shell) submitCheckpoint(final bool) {
 	to, ok := s.ctx.Value(checkpointerKey{}).(Checkpointer)
 	if !ok {
 		return
 	}
-	plain, err := json.Marshal(s.whole)
+	plain, err := json.Marshal(s.fullState)
 	if err != nil {
 		workflow.GetLogger(s.ctx).Error("checkpoint not written", "error", err)
 		return
 	}
-	s.handed = true
+	s.checkpointSubmitted = true
 	info := workflow.GetInfo(s.ctx)
 	c := protocol.Checkpoint{
-		ID: info.WorkflowExecution.ID, N: s.place(), Run: info.WorkflowExecution.RunID, Event: int64(info.GetCurrentHistoryLength()),
-		At: s.now().UTC(), Over: over, StateVersion: protocol.Version,
+		ID: info.WorkflowExecution.ID, N: s.checkpointNumber(), Run: info.WorkflowExecution.RunID, Event: int64(info.GetCurrentHistoryLength()),
+		At: s.now().UTC(), Over: final, StateVersion: protocol.Version,
 	}
-	s.of.mark(&c)
+	s.entity.fillCheckpoint(&c)
 	to.Take(c, plain)
 }
 
-// handOverAgain submits the last checkpoint again, for the case that the worker that received it is gone. It does so only between two
+// resubmitCheckpoint submits the last checkpoint again, for the case that the worker that received it is gone. It does so only between two
 // turns, when everything that was accepted is in state exactly once.
-func (s *shell) handOverAgain() (bool, error) {
-	if s.idle && s.desk.Checkpoint.N > 0 {
-		s.handOver(false)
+func (s *shell) resubmitCheckpoint() (bool, error) {
+	if s.idle && s.mailbox.Checkpoint.N > 0 {
+		s.submitCheckpoint(false)
 	}
 	return s.idle, nil
 }
 
-// place is the number of a checkpoint that is submitted now. It grows with each workflow task, not with the number of accepted messages: a
+// checkpointNumber is the number of a checkpoint that is submitted now. It grows with each workflow task, not with the number of accepted messages: a
 // lost task may have accepted more than the one that replaces it.
-func (s *shell) place() int64 {
-	return s.base + int64(workflow.GetInfo(s.ctx).GetCurrentHistoryLength())
+func (s *shell) checkpointNumber() int64 {
+	return s.checkpointBase + int64(workflow.GetInfo(s.ctx).GetCurrentHistoryLength())
 }
 
-// longestRun is more events than a server allows in a run.
-const longestRun = 1 << 16
+// maxRunEvents is more events than a server allows in a run.
+const maxRunEvents = 1 << 16
 
-// replaces numbers the checkpoints of this run after all those of the run that it replaces, including any that reach the store late.
-func (s *shell) replaces() { s.base = s.desk.Checkpoint.N + longestRun }
+// renumberCheckpoints numbers the checkpoints of this run after all those of the run that it replaces, including any that reach the store late.
+func (s *shell) renumberCheckpoints() { s.checkpointBase = s.mailbox.Checkpoint.N + maxRunEvents }
 
 // wasReset reports whether an operator reset this run. The run knows its history up to the reset point. Only the checkpoint has
 // later messages.
@@ -124,16 +124,16 @@ func (s *shell) mustAdopt() bool {
 	if s.adopted || !s.wasReset() {
 		return false
 	}
-	if at := workflow.GetInfo(s.ctx).GetCurrentHistoryLength(); !s.beyond && at != s.asked {
-		s.asked = at
-		s.beyond = s.beyondHistory()
+	if at := workflow.GetInfo(s.ctx).GetCurrentHistoryLength(); !s.pastOldHistory && at != s.checkedAtLength {
+		s.checkedAtLength = at
+		s.pastOldHistory = s.isPastOldHistory()
 	}
-	return s.beyond
+	return s.pastOldHistory
 }
 
-// beyondHistory reports whether the current workflow task is not in the history that the run was made from. A version marker gives each
+// isPastOldHistory reports whether the current workflow task is not in the history that the run was made from. A version marker gives each
 // replay the same answer.
-func (s *shell) beyondHistory() bool {
+func (s *shell) isPastOldHistory() bool {
 	changeID := fmt.Sprintf("adopt-%d", workflow.GetInfo(s.ctx).GetCurrentHistoryLength())
 	return workflow.GetVersion(s.ctx, changeID, workflow.DefaultVersion, 1) != workflow.DefaultVersion
 }
@@ -160,81 +160,81 @@ func (s *shell) adoptWhenDue() error {
 func (s *shell) readopt(why string, reset bool) error {
 	s.adopting = true
 	defer func() { s.adopting = false }()
-	heard, waiting := slices.Clone(s.desk.Heard), len(s.desk.Inbox)
+	seenBefore, waiting := slices.Clone(s.mailbox.SeenSignals), len(s.mailbox.Inbox)
 	s.collect()
-	sentAgain := len(s.desk.Inbox)
-	answer, _, err := s.fetchCheckpoint(s.desk.Checkpoint.N, false)
+	sentAgain := len(s.mailbox.Inbox)
+	answer, _, err := s.fetchCheckpoint(s.mailbox.Checkpoint.N, false)
 	if err != nil {
 		return err
 	}
 	s.collect()
-	if !s.newer(answer) {
-		s.keeps(answer, reset)
+	if !s.isNewer(answer) {
+		s.keepState(answer, reset)
 		return nil
 	}
-	s.dropWork()
-	s.of.dropped()
-	if err := workflow.Await(s.ctx, func() bool { return s.busy == 0 }); err != nil {
+	s.cancelWork()
+	s.entity.resetWork()
+	if err := workflow.Await(s.ctx, func() bool { return s.inFlight == 0 }); err != nil {
 		return err
 	}
 	if err := s.lock.Lock(s.ctx); err != nil {
 		return err
 	}
 	defer s.lock.Unlock()
-	s.beginWork()
+	s.startWork()
 	if err := workflow.Sleep(s.ctx, time.Millisecond); err != nil { // ends the workflow task
 		return err
 	}
 	s.collect()
-	known := len(s.desk.Inbox)
-	answer, missed, err := s.fetchCheckpoint(s.desk.Checkpoint.N, !reset)
+	known := len(s.mailbox.Inbox)
+	answer, missed, err := s.fetchCheckpoint(s.mailbox.Checkpoint.N, !reset)
 	if err != nil {
 		return err
 	}
 	s.collect()
-	if !s.newer(answer) { // the store was restored in between
-		s.keeps(answer, reset)
+	if !s.isNewer(answer) { // the store was restored in between
+		s.keepState(answer, reset)
 		return nil
 	}
-	mine := s.desk.Inbox
-	if err := s.takeOver(answer, missed, &protocol.Restart{At: s.now(), Why: why}); err != nil {
+	own := s.mailbox.Inbox
+	if err := s.applyCheckpoint(answer, missed, &protocol.Restart{At: s.now(), Why: why}); err != nil {
 		return err
 	}
 	if reset { // messages that waited before are in the checkpoint
-		mine = slices.Concat(s.meant(mine[waiting:sentAgain], missed, heard), mine[sentAgain:])
+		own = slices.Concat(s.dropDuplicates(own[waiting:sentAgain], missed, seenBefore), own[sentAgain:])
 	} else { // messages that arrived before are among the missed
-		mine = mine[known:]
+		own = own[known:]
 	}
-	s.comesAfter(missed, mine)
+	s.appendAfterCheckpoint(missed, own)
 	return nil
 }
 
-// newer reports whether a checkpoint is later than the state of the run, and of a workflow that continues.
-func (s *shell) newer(c protocol.AdoptAnswer) bool { return c.N > s.desk.Checkpoint.N && !c.Over }
+// isNewer reports whether a checkpoint is later than the state of the run, and of a workflow that continues.
+func (s *shell) isNewer(c protocol.AdoptAnswer) bool { return c.N > s.mailbox.Checkpoint.N && !c.Over }
 
-// keeps continues with the state of the run, whose audit trail follows the last line in the store.
-func (s *shell) keeps(c protocol.AdoptAnswer, reset bool) {
-	s.desk.Follow(c.Trail)
+// keepState continues with the state of the run, whose audit trail follows the last line in the store.
+func (s *shell) keepState(c protocol.AdoptAnswer, reset bool) {
+	s.mailbox.ContinueTrail(c.Trail)
 	if reset {
-		s.replaces()
+		s.renumberCheckpoints()
 	}
 }
 
-// meant returns the messages that arrived in a reset run without those that its checkpoint and the missed messages have. With the first
+// dropDuplicates returns the messages that arrived in a reset run without those that its checkpoint and the missed messages have. With the first
 // task after the old history the server sends again all signals that arrived after the reset point. For each signal recorded since then,
 // and for each missed one, one equal message is dropped; a further equal message is intended.
-func (s *shell) meant(came, missed []*state.Message, before []string) []*state.Message {
-	again := map[string]int{}
-	for _, digest := range heardSince(s.desk.Heard, before) {
-		again[digest]++
+func (s *shell) dropDuplicates(received, missed []*state.Message, seenBefore []string) []*state.Message {
+	duplicates := map[string]int{}
+	for _, digest := range seenSince(s.mailbox.SeenSignals, seenBefore) {
+		duplicates[digest]++
 	}
 	for _, m := range missed {
-		again[digestOf(m.Verb, m.Payload)]++
+		duplicates[digestOf(m.Verb, m.Payload)]++
 	}
-	return slices.DeleteFunc(slices.Clone(came), func(m *state.Message) bool {
-		for _, payload := range [...]json.RawMessage{m.Payload, asMissed(m.Payload)} {
-			if digest := digestOf(m.Verb, payload); again[digest] > 0 {
-				again[digest]--
+	return slices.DeleteFunc(slices.Clone(received), func(m *state.Message) bool {
+		for _, payload := range [...]json.RawMessage{m.Payload, compactPayload(m.Payload)} {
+			if digest := digestOf(m.Verb, payload); duplicates[digest] > 0 {
+				duplicates[digest]--
 				return true
 			}
 		}
@@ -242,38 +242,38 @@ func (s *shell) meant(came, missed []*state.Message, before []string) []*state.M
 	})
 }
 
-// comesAfter appends messages after a checkpoint and the missed ones, and records both as seen: the run may be reset again.
-func (s *shell) comesAfter(missed, mine []*state.Message) {
-	s.desk.Inbox = append(s.desk.Inbox, mine...)
-	for _, m := range slices.Concat(missed, mine) {
-		s.hear(m.Verb, m.Payload)
+// appendAfterCheckpoint appends messages after a checkpoint and the missed ones, and records both as seen: the run may be reset again.
+func (s *shell) appendAfterCheckpoint(missed, own []*state.Message) {
+	s.mailbox.Inbox = append(s.mailbox.Inbox, own...)
+	for _, m := range slices.Concat(missed, own) {
+		s.recordSeen(m.Verb, m.Payload)
 	}
 }
 
-// heardSince are the digests that were recorded after those in before; the oldest of these may have been dropped.
-func heardSince(heard, before []string) []string {
+// seenSince are the digests that were recorded after those in before; the oldest of these may have been dropped.
+func seenSince(seen, before []string) []string {
 	for n := range before {
-		if kept := before[n:]; len(kept) <= len(heard) && slices.Equal(kept, heard[:len(kept)]) {
-			return heard[len(kept):]
+		if kept := before[n:]; len(kept) <= len(seen) && slices.Equal(kept, seen[:len(kept)]) {
+			return seen[len(kept):]
 		}
 	}
-	return heard
+	return seen
 }
 
-// asMissed is a payload in the form that it has when it is read from a history: without white space.
-func asMissed(payload json.RawMessage) json.RawMessage {
+// compactPayload is a payload in the form that it has when it is read from a history: without white space.
+func compactPayload(payload json.RawMessage) json.RawMessage {
 	if out, err := json.Marshal(payload); err == nil {
 		return out
 	}
 	return payload
 }
 
-// beginWork creates the context of all work in progress.
-func (s *shell) beginWork() { s.work, s.dropWork = workflow.WithCancel(s.ctx) }
+// startWork creates the context of all work in progress.
+func (s *shell) startWork() { s.workCtx, s.cancelWork = workflow.WithCancel(s.ctx) }
 
-// settled waits, in a reset run, until the run has adopted the checkpoint: an update that arrives earlier would be carried out on an
+// awaitAdoption waits, in a reset run, until the run has adopted the checkpoint: an update that arrives earlier would be carried out on an
 // outdated state.
-func (s *shell) settled(ctx workflow.Context) error {
+func (s *shell) awaitAdoption(ctx workflow.Context) error {
 	if !s.mustAdopt() {
 		return nil
 	}
@@ -282,45 +282,45 @@ func (s *shell) settled(ctx workflow.Context) error {
 
 // adopt starts a first run with the newest checkpoint, if there is one.
 func (s *shell) adopt(restart *protocol.Restart) error {
-	reset := s.sentAgain()
+	reset := s.collectRedelivered()
 	answer, missed, err := s.fetchCheckpoint(0, false)
 	if err != nil {
 		return err
 	}
-	reset = s.sentAgain() || reset
+	reset = s.collectRedelivered() || reset
 	s.adopted = reset
-	sent := s.desk.Inbox
-	if h, ok := s.of.(interface{ holds([]protocol.ScopePause) }); ok {
-		h.holds(answer.Holds)
+	sent := s.mailbox.Inbox
+	if h, ok := s.entity.(interface{ replaceInitialPause([]protocol.ScopePause) }); ok {
+		h.replaceInitialPause(answer.Pauses)
 	}
-	s.of.begins(answer.Floor)
+	s.entity.onFirstRun(answer.MinSequence)
 	defer func() { // after the state was restored
-		if r, ok := s.of.(interface{ knows(protocol.Rules) }); ok && answer.Rules != nil {
-			r.knows(*answer.Rules)
+		if r, ok := s.entity.(interface{ setRules(protocol.Rules) }); ok && answer.Rules != nil {
+			r.setRules(*answer.Rules)
 		}
 	}()
 	if answer.N == 0 {
-		s.desk.Follow(answer.Trail)
+		s.mailbox.ContinueTrail(answer.Trail)
 		if reset {
-			s.replaces()
+			s.renumberCheckpoints()
 		}
 		return nil
 	}
 	if answer.Over {
-		s.desk.Follow(answer.Trail)
-		s.desk.Checkpoint.N = answer.N
-		s.replaces()
+		s.mailbox.ContinueTrail(answer.Trail)
+		s.mailbox.Checkpoint.N = answer.N
+		s.renumberCheckpoints()
 		return nil
 	}
-	if err := s.takeOver(answer, missed, restart); err != nil {
+	if err := s.applyCheckpoint(answer, missed, restart); err != nil {
 		return err
 	}
-	s.comesAfter(missed, s.meant(sent, missed, nil))
+	s.appendAfterCheckpoint(missed, s.dropDuplicates(sent, missed, nil))
 	return nil
 }
 
-// sentAgain collects, in a run that was reset to its start, the signals that the server sends again.
-func (s *shell) sentAgain() bool {
+// collectRedelivered collects, in a run that was reset to its start, the signals that the server sends again.
+func (s *shell) collectRedelivered() bool {
 	if !s.mustAdopt() {
 		return false
 	}
@@ -328,26 +328,26 @@ func (s *shell) sentAgain() bool {
 	return true
 }
 
-// takeOver makes a checkpoint the state, followed by the messages that were accepted after it.
-func (s *shell) takeOver(c protocol.AdoptAnswer, missed []*state.Message, restart *protocol.Restart) error {
-	if err := s.unpack(c.Carried, true); err != nil {
+// applyCheckpoint makes a checkpoint the state, followed by the messages that were accepted after it.
+func (s *shell) applyCheckpoint(c protocol.AdoptAnswer, missed []*state.Message, restart *protocol.Restart) error {
+	if err := s.unpack(c.CarriedState, true); err != nil {
 		return err
 	}
-	s.desk.Checkpoint.N = c.N
-	s.follow(c.Trail)
-	s.replaces()
-	s.trail = trail{task: workflow.GetInfo(s.ctx).GetCurrentHistoryLength(), lines: s.desk.AuditLines}
-	s.desk.Inbox = append(s.desk.Inbox, missed...)
-	s.of.adoptedState(c, restart)
+	s.mailbox.Checkpoint.N = c.N
+	s.continueTrail(c.Trail)
+	s.renumberCheckpoints()
+	s.auditCommit = auditCommit{task: workflow.GetInfo(s.ctx).GetCurrentHistoryLength(), lines: s.mailbox.AuditCount}
+	s.mailbox.Inbox = append(s.mailbox.Inbox, missed...)
+	s.entity.adoptedState(c, restart)
 	return nil
 }
 
-// follow continues the audit trail from its end in the store. Lines there that the checkpoint does not have were written by the previous
+// continueTrail continues the audit trail from its end in the store. Lines there that the checkpoint does not have were written by the previous
 // run, or by someone with write access to the store. The line about the restart says so (G7).
-func (s *shell) follow(end *entities.TrailEnd) {
-	known := s.desk.AuditLines
-	if s.desk.Follow(end); s.desk.AuditLines > known {
-		s.followed = fmt.Sprintf("lines %d to %d of its history are in the store, but were not in its checkpoint", known+1, s.desk.AuditLines)
+func (s *shell) continueTrail(end *entities.TrailEnd) {
+	known := s.mailbox.AuditCount
+	if s.mailbox.ContinueTrail(end); s.mailbox.AuditCount > known {
+		s.uncheckpointedLines = fmt.Sprintf("lines %d to %d of its history are in the store, but were not in its checkpoint", known+1, s.mailbox.AuditCount)
 	}
 }
 
@@ -361,14 +361,14 @@ func (s *shell) fetchCheckpoint(n int64, own bool) (first protocol.AdoptAnswer, 
 	}
 	for {
 		var answer protocol.AdoptAnswer
-		if err := s.fromStorePatiently(s.ctx, protocol.ActivityAdopt, request, &answer); err != nil {
+		if err := s.callStoreUntilAnswered(s.ctx, protocol.ActivityAdopt, request, &answer); err != nil {
 			return first, nil, err
 		}
 		if request.After == (protocol.Cursor{}) {
 			first = answer
 		}
 		for _, m := range answer.Missed {
-			if row := verb.Find(s.verbs, m.Verb); row != nil || s.messages[m.Verb].take != nil {
+			if row := verb.Find(s.verbs, m.Verb); row != nil || s.messages[m.Verb].handle != nil {
 				missed = append(missed, &state.Message{Verb: m.Verb, Payload: withRequestID(m.Payload, m.UpdateID), At: m.At})
 			}
 		}
@@ -378,10 +378,10 @@ func (s *shell) fetchCheckpoint(n int64, own bool) (first protocol.AdoptAnswer, 
 	}
 }
 
-// fromStorePatiently retries until the store answers.
-func (s *shell) fromStorePatiently(ctx workflow.Context, name string, request, answer any) error {
+// callStoreUntilAnswered retries until the store answers.
+func (s *shell) callStoreUntilAnswered(ctx workflow.Context, name string, request, answer any) error {
 	for {
-		err := s.fromStore(ctx, name, request, answer)
+		err := s.callStore(ctx, name, request, answer)
 		if !isStoreError(err) {
 			return err
 		}
@@ -391,12 +391,12 @@ func (s *shell) fromStorePatiently(ctx workflow.Context, name string, request, a
 	}
 }
 
-// hear records a signal of a person that has no request id. Signals of other workflows are idempotent.
-func (s *shell) hear(name string, raw json.RawMessage) {
-	var act protocol.Act
+// recordSeen records a signal of a person that has no request id. Signals of other workflows are idempotent.
+func (s *shell) recordSeen(name string, raw json.RawMessage) {
+	var act protocol.RequestMeta
 	_ = json.Unmarshal(raw, &act) // the sender, if it can be read
 	if act.By != "" && act.RequestID == "" {
-		s.desk.Hear(digestOf(name, raw))
+		s.mailbox.RecordSeen(digestOf(name, raw))
 	}
 }
 
@@ -422,14 +422,14 @@ func withRequestID(payload json.RawMessage, id string) json.RawMessage {
 	return out
 }
 
-// restarted says why a workflow was restarted, for display.
-func restarted(r *protocol.Restart) string {
+// restartReason says why a workflow was restarted, for display.
+func restartReason(r *protocol.Restart) string {
 	if r == nil {
 		return "it was started again"
 	}
 	return r.Why
 }
 
-// letGo is the grace period for an apply that ran when its workflow ended: its worker learns of the end with its next heartbeat, and
+// lostApplyGrace is the grace period for an apply that ran when its workflow ended: its worker learns of the end with its next heartbeat, and
 // cancels it.
-const letGo = heartbeat + time.Second
+const lostApplyGrace = heartbeat + time.Second

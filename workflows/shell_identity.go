@@ -16,36 +16,36 @@ import (
 
 // errNoIdentity: a token that cannot be verified must not be accepted as a proof.
 func (s *shell) errNoIdentity(row *verb.Row) error {
-	whose := "this application declares"
-	if c, ok := s.of.(consulting); ok && c.ruledElsewhere(row) {
-		whose = "the rules of the installation declare"
+	declarer := "this application declares"
+	if c, ok := s.entity.(externalRules); ok && c.usesExternalRules(row) {
+		declarer = "the rules of the installation declare"
 	}
-	return fmt.Errorf("%s %s; send no token, or declare `identity`", whose, protocol.NoIdentity)
+	return fmt.Errorf("%s %s; send no token, or declare `identity`", declarer, protocol.NoIdentity)
 }
 
-// consulting is an entity whose rules may be stored elsewhere.
-type consulting interface {
-	// ruledElsewhere reports whether the rules for a verb are.
-	ruledElsewhere(*verb.Row) bool
+// externalRules is an entity whose rules may be stored elsewhere.
+type externalRules interface {
+	// usesExternalRules reports whether the rules for a verb are.
+	usesExternalRules(*verb.Row) bool
 	// consult reads them. While they cannot be read, the known ones apply.
-	consult(workflow.Context) error
+	loadRules(workflow.Context) error
 }
 
-// consults reports whether the rules must be read before a verb is judged.
-func (s *shell) consults(row *verb.Row, r verb.Request) (consulting, bool) {
-	c, ok := s.of.(consulting)
-	return c, ok && c.ruledElsewhere(row) && row.Guard != verb.Open && !row.FromService(r)
+// externalRulesFor reports whether the rules must be read before a verb is judged.
+func (s *shell) externalRulesFor(row *verb.Row, r verb.Request) (externalRules, bool) {
+	c, ok := s.entity.(externalRules)
+	return c, ok && c.usesExternalRules(row) && row.Access != verb.Open && !row.FromService(r)
 }
 
 // guarded reports whether a verb requires a grant or proof. If not, a token is not verified.
 func (s *shell) guarded(row *verb.Row) bool {
-	_, _, ruled := s.of.rules()
-	return ruled && row.Guard != verb.Open
+	_, _, ruled := s.entity.rules()
+	return ruled && row.Access != verb.Open
 }
 
 // checkProof checks without I/O that a request has proof of identity if it needs one, and none otherwise.
 func (s *shell) checkProof(row *verb.Row, r verb.Request, proven bool) error {
-	identity, _, _ := s.of.rules()
+	identity, _, _ := s.entity.rules()
 	switch guarded := s.guarded(row); {
 	case row.FromService(r) && !proven:
 	case !guarded && r.Token != "" && r.By == "":
@@ -53,25 +53,25 @@ func (s *shell) checkProof(row *verb.Row, r verb.Request, proven bool) error {
 	case !guarded:
 	case r.Token != "" && identity == nil:
 		return s.errNoIdentity(row)
-	case r.Token == "" && !proven && identity.Demands(row.Name):
+	case r.Token == "" && !proven && identity.RequiresProof(row.Name):
 		return fmt.Errorf(`%s needs proof of identity: "token" is missing; expected an ID token of %s for %s`, row.Name, identity.Issuer, identity.Audience)
 	}
 	return nil
 }
 
-// restricting is an entity that limits some verbs to certain people, in addition to grants.
-type restricting interface {
-	restricts(verb.Request) bool
+// callerRestricter is an entity that limits some verbs to certain people, in addition to grants.
+type callerRestricter interface {
+	isRestricted(verb.Request) bool
 }
 
-// checkWhom refuses an unproven caller for a verb that is limited to certain people, if callers can prove their identity.
-func (s *shell) checkWhom(row *verb.Row, r verb.Request, proven bool) error {
-	identity, grants, _ := s.of.rules()
+// checkNamedCaller refuses an unproven caller for a verb that is limited to certain people, if callers can prove their identity.
+func (s *shell) checkNamedCaller(row *verb.Row, r verb.Request, proven bool) error {
+	identity, grants, _ := s.entity.rules()
 	if proven || r.Token != "" || identity == nil || !s.guarded(row) || row.FromService(r) {
 		return nil
 	}
-	of, named := s.of.(restricting)
-	if identity.Restricts(grants, row.Name) || named && of.restricts(r) {
+	restricter, named := s.entity.(callerRestricter)
+	if identity.RestrictedByGrant(grants, row.Name) || named && restricter.isRestricted(r) {
 		return fmt.Errorf(`%s needs proof of identity, since only certain callers may: "token" is missing; expected an ID token of %s for %s`, row.Name, identity.Issuer, identity.Audience)
 	}
 	return nil
@@ -80,45 +80,45 @@ func (s *shell) checkWhom(row *verb.Row, r verb.Request, proven bool) error {
 // identify returns the caller: proven by a token, or as stated. It takes no lock, so that an issuer that does not answer blocks no other
 // request.
 func (s *shell) identify(ctx workflow.Context, row *verb.Row, r verb.Request) (entities.Who, error) {
-	if c, ok := s.consults(row, r); ok {
-		if err := c.consult(ctx); err != nil {
+	if c, ok := s.externalRulesFor(row, r); ok {
+		if err := c.loadRules(ctx); err != nil {
 			return entities.Who{}, err
 		}
 	}
 	if err := s.checkProof(row, r, false); err != nil {
-		return entities.Who{}, refused(err)
+		return entities.Who{}, asRefusal(err)
 	}
 	err := r.CheckSpelling()
 	if err == nil {
-		err = s.checkWhom(row, r, false)
+		err = s.checkNamedCaller(row, r, false)
 	}
 	if err != nil {
-		return entities.Who{}, refused(err)
+		return entities.Who{}, asRefusal(err)
 	}
 	if r.Token == "" || !s.guarded(row) {
 		return entities.Who{Name: r.By}, nil
 	}
-	identity, _, _ := s.of.rules()
+	identity, _, _ := s.entity.rules()
 	var answer protocol.VerifyAnswer
 	err = localCall{
-		name: protocol.ActivityVerify, patient: 6 * time.Second, of: theIssuer,
+		name: protocol.ActivityVerify, timeout: 6 * time.Second, dependency: depTokenIssuer,
 		request: protocol.VerifyRequest{
-			Identity: *identity, Token: r.Token, At: r.At, RequestID: r.RequestID, Of: entities.DigestOf([]string{s.wherever(), r.Verb, r.Content}), Urgent: row.Urgent(),
+			Identity: *identity, Token: r.Token, At: r.At, RequestID: r.RequestID, RequestDigest: entities.DigestOf([]string{s.tokenScope(), r.Verb, r.PayloadDigest}), Urgent: row.Urgent(),
 		},
 	}.do(ctx, &answer)
 	if isStoreError(err) {
-		s.reached(theIssuer)
+		s.markReached(depTokenIssuer)
 	}
 	if err != nil {
 		return entities.Who{}, err
 	}
-	s.reached(theIssuer)
+	s.markReached(depTokenIssuer)
 	if !row.Urgent() {
-		s.reached(theStore)
+		s.markReached(depStore)
 	}
 	who := answer.Who
 	if who.Name == "" {
-		return entities.Who{}, refused(errors.New("the token contains no name"))
+		return entities.Who{}, asRefusal(errors.New("the token contains no name"))
 	}
 	who.Proven = true
 	return who, nil
@@ -126,16 +126,16 @@ func (s *shell) identify(ctx workflow.Context, row *verb.Row, r verb.Request) (e
 
 // replayableUntil is until when the token that just proved the caller could be sent again; zero if there was none.
 func (s *shell) replayableUntil(who entities.Who) time.Time {
-	identity, _, _ := s.of.rules()
+	identity, _, _ := s.entity.rules()
 	if !who.Proven || identity == nil {
 		return time.Time{}
 	}
 	return s.now().Add(identity.Age())
 }
 
-// wherever is the scope in which a token may serve one request: this entity, or all services of an application, for a request to all of
+// tokenScope is the scope in which a token may serve one request: this entity, or all services of an application, for a request to all of
 // them at once.
-func (s *shell) wherever() string {
+func (s *shell) tokenScope() string {
 	if s.service != "" {
 		return s.application + "/*"
 	}
@@ -144,28 +144,28 @@ func (s *shell) wherever() string {
 
 // authorize checks again, under the lock, whether this caller is allowed: the rules may have changed since the request.
 func (s *shell) authorize(row *verb.Row, r verb.Request, who entities.Who) error {
-	if !s.guarded(row) || !s.of.known() || row.FromService(r) {
+	if !s.guarded(row) || !s.entity.initialized() || row.FromService(r) {
 		return nil // no verb has an effect yet, or the caller is a workflow
 	}
 	if err := s.checkProof(row, verb.Request{}, who.Proven); err != nil {
 		return err
 	}
-	if err := s.checkWhom(row, r, who.Proven); err != nil {
-		return refused(err)
+	if err := s.checkNamedCaller(row, r, who.Proven); err != nil {
+		return asRefusal(err)
 	}
-	if row.Parts {
+	if row.PerService {
 		return nil
 	}
-	channels, err := s.of.channels(row, r)
+	channels, err := s.entity.channels(row, r)
 	if err != nil {
 		return err
 	}
-	_, grants, _ := s.of.rules()
+	_, grants, _ := s.entity.rules()
 	return entities.Authorize(grants, row.Name, channels, who)
 }
 
-// replaced says that a token proved another identity than the request stated.
-func replaced(r verb.Request, who entities.Who) string {
+// identityNote says that a token proved another identity than the request stated.
+func identityNote(r verb.Request, who entities.Who) string {
 	if !who.Proven || r.By == "" || r.By == who.Name {
 		return ""
 	}
@@ -173,7 +173,7 @@ func replaced(r verb.Request, who entities.Who) string {
 }
 
 func hasToken(raw json.RawMessage) bool {
-	var act protocol.Act
+	var act protocol.RequestMeta
 	return json.Unmarshal(raw, &act) == nil && act.Token != ""
 }
 
@@ -183,7 +183,7 @@ func withoutToken(raw json.RawMessage, name string) json.RawMessage {
 	if json.Unmarshal(raw, &fields) != nil {
 		return json.RawMessage(`{}`)
 	}
-	var act protocol.Act
+	var act protocol.RequestMeta
 	_ = json.Unmarshal(raw, &act) // it was decoded before
 	for _, field := range entities.SortedKeys(fields) {
 		if strings.EqualFold(field, "token") || act.By == "" && strings.EqualFold(field, "by") {

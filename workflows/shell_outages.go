@@ -10,38 +10,38 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// outside is a dependency of a workflow that may be unavailable for a while. Each has its own backoff: an outage of one does not delay
+// dependency is a dependency of a workflow that may be unavailable for a while. Each has its own backoff: an outage of one does not delay
 // messages that need another.
-type outside int
+type dependency int
 
 const (
-	nobody outside = iota
-	theStore
-	theIssuer    // of tokens
-	theRuntimes  // Runtime workflows, for leases
-	theTrail     // the store, for audit lines
-	theChecks    // the activity that evaluates checks failed
-	theNextRun   // the store, for state that is too large to be carried
-	theDamaged   // a damaged object in the store, until it is written again
-	theAnnouncer // workflows of the application or runtime that announce a pause
-	outsides
+	depNone dependency = iota
+	depStore
+	depTokenIssuer   // of tokens
+	depRuntimes      // Runtime workflows, for leases
+	depAuditLog      // the store, for audit lines
+	depChecks        // the activity that evaluates checks failed
+	depStateSpill    // the store, for state that is too large to be carried
+	depDamagedObject // a damaged object in the store, until it is written again
+	depPauseOwner    // workflows of the application or runtime that announce a pause
+	depCount
 )
 
-// errRuntime is the type of an error of a Runtime workflow that could not be reached.
-const errRuntime = "RuntimeWorkflow"
+// errTypeRuntime is the type of an error of a Runtime workflow that could not be reached.
+const errTypeRuntime = "RuntimeWorkflow"
 
-// errAnnouncer is the type of an error of a workflow whose pause could not be queried.
-const errAnnouncer = "Announcer"
+// errTypePauseOwner is the type of an error of a workflow whose pause could not be queried.
+const errTypePauseOwner = "Announcer"
 
-// silences lists per dependency the kind of trouble of an outage ("" if it is not shown), the text shown, and the type of the error.
-var silences = [outsides]struct{ trouble, text, errType string }{
-	theStore:     {state.TroubleStore, "the store does not answer: ", protocol.ErrStore},
-	theDamaged:   {"damage", "", protocol.ErrDamaged},
-	theTrail:     {trouble: state.TroubleStore},
-	theNextRun:   {trouble: state.TroubleStore},
-	theIssuer:    {"issuer", "the keys of the token issuer cannot be read, try again: ", protocol.ErrIssuer},
-	theAnnouncer: {"pause", "the owner of the pause cannot be queried: ", errAnnouncer},
-	theRuntimes:  {"runtime", "the workflow of the runtime cannot be reached: ", errRuntime},
+// dependencyErrors lists per dependency the kind of trouble of an outage ("" if it is not shown), the text shown, and the type of the error.
+var dependencyErrors = [depCount]struct{ trouble, text, errType string }{
+	depStore:         {state.ProblemStore, "the store does not answer: ", protocol.ErrStore},
+	depDamagedObject: {"damage", "", protocol.ErrDamaged},
+	depAuditLog:      {trouble: state.ProblemStore},
+	depStateSpill:    {trouble: state.ProblemStore},
+	depTokenIssuer:   {"issuer", "the keys of the token issuer cannot be read, try again: ", protocol.ErrIssuer},
+	depPauseOwner:    {"pause", "the owner of the pause cannot be queried: ", errTypePauseOwner},
+	depRuntimes:      {"runtime", "the workflow of the runtime cannot be reached: ", errTypeRuntime},
 }
 
 // outage is the backoff state of a dependency that did not answer.
@@ -50,10 +50,10 @@ type outage struct {
 	tries int
 }
 
-type outages [outsides]outage
+type outages [depCount]outage
 
-// pass ends the backoffs that have expired. The next message that needs the dependency tries it, and sets the next backoff.
-func (o *outages) pass(now time.Time) {
+// expire ends the backoffs that have expired. The next message that needs the dependency tries it, and sets the next backoff.
+func (o *outages) expire(now time.Time) {
 	for n := range o {
 		if !now.Before(o[n].until) {
 			o[n].until = time.Time{}
@@ -61,11 +61,11 @@ func (o *outages) pass(now time.Time) {
 	}
 }
 
-// open reports whether a dependency is unavailable and in backoff.
-func (o *outages) open(of outside) bool { return !o[of].until.IsZero() }
+// isOpen reports whether a dependency is unavailable and in backoff.
+func (o *outages) isOpen(of dependency) bool { return !o[of].until.IsZero() }
 
-// next is the earliest time of a retry.
-func (o *outages) next() time.Time {
+// nextRetry is the earliest time of a retry.
+func (o *outages) nextRetry() time.Time {
 	var at time.Time
 	for n := range o {
 		at = earliest(at, o[n].until)
@@ -73,63 +73,65 @@ func (o *outages) next() time.Time {
 	return at
 }
 
-// patient reports whether a dependency did not answer the last time: it is then called outside the workflow task, with a longer timeout.
-func (s *shell) patient(of outside) bool {
+// failedBefore reports whether a dependency did not answer the last time: it is then called outside the workflow task, with a longer timeout.
+func (s *shell) failedBefore(of dependency) bool {
 	return s.outages[of].tries > 0
 }
 
-// failed counts a failure of a dependency, if the error is one.
-func (s *shell) failed(of outside, err error) bool {
-	if outageOf(err) != of {
+// countFailure counts a failure of a dependency, if the error is one.
+func (s *shell) countFailure(of dependency, err error) bool {
+	if dependencyOf(err) != of {
 		return false
 	}
 	s.outages[of].tries++
-	if of == theStore && s.patient(of) {
-		s.line.failures++
-		s.line.failure = err
+	if of == depStore && s.failedBefore(of) {
+		s.storeQueue.failures++
+		s.storeQueue.failure = err
 	}
 	return true
 }
 
 // backOff sets the backoff of a dependency, and shows it in `status`.
-func (s *shell) backOff(of outside, err error) {
-	if !s.failed(of, err) {
+func (s *shell) backOff(of dependency, err error) {
+	if !s.countFailure(of, err) {
 		s.outages[of].tries++
 	}
 	wait := min(time.Second<<min(s.outages[of].tries, 6), time.Minute)
 	s.outages[of].until = s.now().Add(wait)
-	if kind := silences[of].trouble; kind != "" {
-		s.trouble(kind, errorText(err))
+	if kind := dependencyErrors[of].trouble; kind != "" {
+		s.setProblem(kind, errorText(err))
 	}
 }
 
-// trouble shows a problem of a kind that is cleared automatically.
-func (s *shell) trouble(kind, text string) { s.desk.Trouble, s.desk.Problem = kind, text }
+// setProblem shows a problem of a kind that is cleared automatically.
+func (s *shell) setProblem(kind, text string) {
+	s.mailbox.TransientProblem, s.mailbox.Problem = kind, text
+}
 
-// clear removes a problem of that kind.
-func (s *shell) clear(kind string) {
-	if s.desk.Trouble == kind {
-		s.desk.Trouble, s.desk.Problem = "", ""
+// clearProblem removes a problem of that kind.
+func (s *shell) clearProblem(kind string) {
+	if s.mailbox.TransientProblem == kind {
+		s.mailbox.TransientProblem, s.mailbox.Problem = "", ""
 	}
 }
 
-// reached removes the problem of a dependency that answered.
-func (s *shell) reached(of outside) { s.clear(silences[of].trouble) }
+// markReached removes the problem of a dependency that answered.
+func (s *shell) markReached(of dependency) { s.clearProblem(dependencyErrors[of].trouble) }
 
-// outageOf returns the dependency that did not answer, or nobody if the error is of another kind.
-func outageOf(err error) outside {
+// dependencyOf returns the dependency that did not answer, or nobody if the error is of another kind.
+func dependencyOf(err error) dependency {
 	var app *temporal.ApplicationError
 	if !errors.As(err, &app) {
-		return nobody
+		return depNone
 	}
-	for _, of := range [...]outside{theStore, theIssuer, theRuntimes, theAnnouncer, theDamaged} {
-		if app.Type() == silences[of].errType {
+	for _, of := range [...]dependency{depStore, depTokenIssuer, depRuntimes, depPauseOwner, depDamagedObject} {
+		if app.Type() == dependencyErrors[of].errType {
 			return of
 		}
 	}
-	return nobody
+	return depNone
 }
 
-func isOutage(err error) bool { return err != nil && outageOf(err) != nobody }
+func isOutage(err error) bool { return err != nil && dependencyOf(err) != depNone }
 
-func isStoreError(err error) bool { return err != nil && outageOf(err) == theStore }
+func isStoreError(err error) bool { return err != nil && dependencyOf(err) == depStore }

@@ -25,8 +25,8 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// begins replays the first workflow task of a run, as a worker does; an error is a failed task.
-func begins(t *testing.T, workflowType string, input any) error {
+// replayFirstTask replays the first workflow task of a run, as a worker does; an error is a failed task.
+func replayFirstTask(t *testing.T, workflowType string, input any) error {
 	t.Helper()
 	replayer := worker.NewWorkflowReplayer()
 	for name, w := range map[string]any{
@@ -69,41 +69,43 @@ func begins(t *testing.T, workflowType string, input any) error {
 
 // A worker that does not know the format of a state does not touch the workflow: the workflow task fails with advice, and another worker
 // retries it; the workflow continues to exist. A worker that knows the format accepts the same state.
-func TestNewerStateIsLeftAlone(t *testing.T) {
-	service := func(c protocol.Carried) any {
-		return protocol.ServiceInput{Application: "shop", Service: "web", Runs: 7, Carried: c}
+func TestNewerStateFailsTheTaskOnly(t *testing.T) {
+	service := func(c protocol.CarriedState) any {
+		return protocol.ServiceInput{Application: "shop", Service: "web", Runs: 7, CarriedState: c}
 	}
-	application := func(c protocol.Carried) any { return protocol.ApplicationInput{Application: "shop", Carried: c} }
-	runtime := func(c protocol.Carried) any { return protocol.RuntimeInput{Runtime: "edge", Carried: c} }
+	application := func(c protocol.CarriedState) any {
+		return protocol.ApplicationInput{Application: "shop", CarriedState: c}
+	}
+	runtime := func(c protocol.CarriedState) any { return protocol.RuntimeInput{Runtime: "edge", CarriedState: c} }
 	packed, err := protocol.Pack(state.New("shop", "web"))
 	require.NoError(t, err)
 	newer := "state version 2 of shop/web is newer than this worker knows (1): upgrade the worker"
 	for _, tt := range []struct {
 		name, workflow string
-		input          func(protocol.Carried) any
-		carried        protocol.Carried
+		input          func(protocol.CarriedState) any
+		carried        protocol.CarriedState
 		want           string
 	}{
-		{"plain", protocol.ServiceWorkflow, service, protocol.Carried{State: json.RawMessage(`{}`)}, newer},
-		{"packed", protocol.ServiceWorkflow, service, protocol.Carried{Packed: packed}, newer},
-		{"spilled", protocol.ServiceWorkflow, service, protocol.Carried{Spilled: "digest"}, newer},
-		{"application", protocol.ApplicationWorkflow, application, protocol.Carried{State: json.RawMessage(`{}`)}, "state version 2 of shop is newer than this worker knows (1): upgrade the worker"},
-		{"runtime", protocol.RuntimeWorkflow, runtime, protocol.Carried{State: json.RawMessage(`{}`)}, "state version 2 of runtime edge is newer than this worker knows (1): upgrade the worker"},
+		{"plain", protocol.ServiceWorkflow, service, protocol.CarriedState{State: json.RawMessage(`{}`)}, newer},
+		{"packed", protocol.ServiceWorkflow, service, protocol.CarriedState{Packed: packed}, newer},
+		{"spilled", protocol.ServiceWorkflow, service, protocol.CarriedState{Spilled: "digest"}, newer},
+		{"application", protocol.ApplicationWorkflow, application, protocol.CarriedState{State: json.RawMessage(`{}`)}, "state version 2 of shop is newer than this worker knows (1): upgrade the worker"},
+		{"runtime", protocol.RuntimeWorkflow, runtime, protocol.CarriedState{State: json.RawMessage(`{}`)}, "state version 2 of runtime edge is newer than this worker knows (1): upgrade the worker"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.carried.StateVersion = protocol.Version + 1
-			err := begins(t, tt.workflow, tt.input(tt.carried))
+			err := replayFirstTask(t, tt.workflow, tt.input(tt.carried))
 			require.EqualError(t, err, tt.want, "of the task, not of the workflow: that would be a command that history does not have")
 			tt.carried.StateVersion = protocol.Version
-			require.NotContains(t, fmt.Sprint(begins(t, tt.workflow, tt.input(tt.carried))), "newer")
+			require.NotContains(t, fmt.Sprint(replayFirstTask(t, tt.workflow, tt.input(tt.carried))), "newer")
 		})
 	}
 }
 
 // Unreadable state fails the workflow task, too: to fail the workflow would lose the state.
-func TestUnreadableStateIsLeftAlone(t *testing.T) {
-	err := begins(t, protocol.ServiceWorkflow, protocol.ServiceInput{
-		Application: "shop", Service: "web", Carried: protocol.Carried{StateVersion: protocol.Version, State: json.RawMessage(`{"releases":7}`)},
+func TestUnreadableStateFailsTheTaskOnly(t *testing.T) {
+	err := replayFirstTask(t, protocol.ServiceWorkflow, protocol.ServiceInput{
+		Application: "shop", Service: "web", CarriedState: protocol.CarriedState{StateVersion: protocol.Version, State: json.RawMessage(`{"releases":7}`)},
 	})
 	require.ErrorContains(t, err, "carried state of shop/web: json: cannot unmarshal number")
 	require.NotContains(t, err.Error(), "TMPRL1100", "no command, not even that the workflow failed")
@@ -115,46 +117,46 @@ func TestStateOfAnySizeReachesTheNextRun(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		bytes int
-		in    func(protocol.Carried) bool
+		in    func(protocol.CarriedState) bool
 	}{
-		{"plain", 10, func(c protocol.Carried) bool { return c.State != nil }},
-		{"packed", 20 << 10, func(c protocol.Carried) bool { return c.Packed != nil }},
-		{"spilled", 100 << 10, func(c protocol.Carried) bool { return c.Spilled != "" }},
+		{"plain", 10, func(c protocol.CarriedState) bool { return c.State != nil }},
+		{"packed", 20 << 10, func(c protocol.CarriedState) bool { return c.Packed != nil }},
+		{"spilled", 100 << 10, func(c protocol.CarriedState) bool { return c.Spilled != "" }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			p := newPlay(t)
+			p := newServiceTest(t)
 			var stored protocol.Packed
 			fails := 2
-			p.keepsState(&stored, &fails)
-			p.spec.Description = noise(tt.bytes)
-			p.publishes(0)
-			p.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
-			next := p.acts(first, minute)
-			require.True(t, tt.in(next.Carried))
+			p.registerFailingSpill(&stored, &fails)
+			p.spec.Description = incompressible(tt.bytes)
+			p.publish(0)
+			p.sendSignal(second, protocol.Release, `{"version":"v1","by":"ci"}`)
+			next := p.run(firstInput, minute)
+			require.True(t, tt.in(next.CarriedState))
 			require.Equal(t, protocol.Version, next.StateVersion)
 			require.Equal(t, int64(1), next.Runs)
 
 			before := p
-			p = newPlay(t)
-			p.follows(before)
+			p = newServiceTest(t)
+			p.startAfter(before)
 			fails = 2
-			p.keepsState(&stored, &fails)
+			p.registerFailingSpill(&stored, &fails)
 			p.spec.Description = before.spec.Description
-			update := p.asksFor(0, protocol.Pause, `{"channel":"prod","by":"bob"}`)
-			p.sends(0, protocol.Pause, `{"channel":"staging","by":"bob"}`)
-			p.sees(minute+30*second, func(s protocol.Status) {
+			update := p.sendUpdate(0, protocol.Pause, `{"channel":"prod","by":"bob"}`)
+			p.sendSignal(0, protocol.Pause, `{"channel":"staging","by":"bob"}`)
+			p.atStatus(minute+30*second, func(s protocol.Status) {
 				require.Equal(t, "staging PAUSED v1, prod PAUSED v1", statusOf(s))
 				require.Len(t, s.Description, tt.bytes)
 			})
-			next = p.acts(next, minute)
+			next = p.run(next, minute)
 			require.NoError(t, update.err)
 			require.Equal(t, int64(2), next.Runs)
 		})
 	}
 }
 
-// keepsState is a store that accepts spilled state after a few failures.
-func (p *play) keepsState(stored *protocol.Packed, fails *int) {
+// registerFailingSpill is a store that accepts spilled state after a few failures.
+func (p *serviceTest) registerFailingSpill(stored *protocol.Packed, fails *int) {
 	failing := func() error {
 		if *fails > 0 {
 			*fails--
@@ -174,8 +176,8 @@ func (p *play) keepsState(stored *protocol.Packed, fails *int) {
 	}, activity.RegisterOptions{Name: protocol.ActivityRestore})
 }
 
-// noise is text that compresses badly.
-func noise(n int) string {
+// incompressible is text that compresses badly.
+func incompressible(n int) string {
 	var b strings.Builder
 	for b.Len() < n {
 		b.WriteString(entities.DigestOf(b.Len()))
@@ -185,14 +187,14 @@ func noise(n int) string {
 
 // An update comes after the signals that arrived before it, also while a run delays its end because it has answered another update.
 func TestUpdatesWaitForSignalsWhileARunEnds(t *testing.T) {
-	p := newPlay(t)
-	p.publishes(0)
-	p.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
-	p.suggestsToEnd(10*second, 5000)
-	p.asksFor(10*second, protocol.Refresh, `{"by":"ci"}`)
-	p.sends(10*second+300*time.Microsecond, protocol.Pause, `{"channel":"staging","by":"bob"}`)
-	update := p.asksFor(10*second+600*time.Microsecond, protocol.Resume, `{"channel":"staging","by":"bob"}`)
-	next := p.acts(first, minute)
+	p := newServiceTest(t)
+	p.publish(0)
+	p.sendSignal(second, protocol.Release, `{"version":"v1","by":"ci"}`)
+	p.suggestContinueAsNew(10*second, 5000)
+	p.sendUpdate(10*second, protocol.Refresh, `{"by":"ci"}`)
+	p.sendSignal(10*second+300*time.Microsecond, protocol.Pause, `{"channel":"staging","by":"bob"}`)
+	update := p.sendUpdate(10*second+600*time.Microsecond, protocol.Resume, `{"channel":"staging","by":"bob"}`)
+	next := p.run(firstInput, minute)
 	require.NoError(t, update.err)
 	require.Contains(t, update.message, "shop/web staging resumed. v1 ")
 	require.Empty(t, p.stateOf(next).Pauses)

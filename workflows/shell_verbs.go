@@ -15,25 +15,25 @@ import (
 	"github.com/converge-engine/converge/entities/verb"
 )
 
-// listen registers handlers of updates, which answer at once. Signals have no handlers: the loop collects them. A coroutine per signal name
+// registerHandlers registers handlers of updates, which answer at once. Signals have no handlers: the loop collects them. A coroutine per signal name
 // would be simpler, but costs every idle workflow a stack.
-func (s *shell) listen() error {
-	if err := workflow.SetQueryHandler(s.ctx, protocol.QueryCheckpoint, s.handOverAgain); err != nil {
+func (s *shell) registerHandlers() error {
+	if err := workflow.SetQueryHandler(s.ctx, protocol.QueryCheckpoint, s.resubmitCheckpoint); err != nil {
 		return err
 	}
-	if err := workflow.SetQueryHandler(s.ctx, protocol.QueryHistory, inParts(&s.large, "the unstored history of "+s.name, s.history, nil)); err != nil {
+	if err := workflow.SetQueryHandler(s.ctx, protocol.QueryHistory, inParts(&s.large, "the unstored history of "+s.name, s.unstoredHistory, nil)); err != nil {
 		return err
 	}
 	for n := range s.verbs {
 		row := &s.verbs[n]
 		options := workflow.UpdateHandlerOptions{
 			Validator: func(ctx workflow.Context, raw json.RawMessage) error {
-				return refused(s.validate(ctx, row, raw))
+				return asRefusal(s.validate(ctx, row, raw))
 			},
 			Description: row.Description + " (the signal of the same name takes the same JSON)",
 		}
 		handler := func(ctx workflow.Context, raw json.RawMessage) (json.RawMessage, error) {
-			return s.update(uncancelled(ctx), row, raw)
+			return s.update(withoutCancel(ctx), row, raw)
 		}
 		if err := workflow.SetUpdateHandlerWithOptions(s.ctx, row.Name, handler, options); err != nil {
 			return err
@@ -48,139 +48,139 @@ func (s *shell) validate(ctx workflow.Context, row *verb.Row, raw json.RawMessag
 	if err != nil {
 		return err
 	}
-	if before, done := s.desk.Answered(row.Name, r.RequestID); done {
-		return before.Same(r.Asks, statedBy(r))
+	if before, done := s.mailbox.Answered(row.Name, r.RequestID); done {
+		return before.CheckSame(r.RequestDigest, statedBy(r))
 	}
-	if err := r.CheckSpelling(); err != nil || s.adopting || !s.restored || !s.of.known() {
+	if err := r.CheckSpelling(); err != nil || s.adopting || !s.restored || !s.entity.initialized() {
 		return err
 	}
 	stated := entities.Who{Name: r.By}
-	if _, later := s.consults(row, r); later {
-		_, err = s.of.judge(row, r, stated)
+	if _, later := s.externalRulesFor(row, r); later {
+		_, err = s.entity.judge(row, r, stated)
 		return err
 	}
 	if err := s.checkProof(row, r, false); err != nil {
 		return err
 	}
-	if err := s.checkWhom(row, r, false); err != nil {
+	if err := s.checkNamedCaller(row, r, false); err != nil {
 		return err
 	}
 	switch {
 	case row.Store:
-		_, err = s.of.judge(row, r, stated)
-	case s.behind(ctx): // earlier messages may make it valid: it is judged after them
+		_, err = s.entity.judge(row, r, stated)
+	case s.hasEarlierMessages(ctx): // earlier messages may make it valid: it is judged after them
 	case r.Token != "" && s.guarded(row):
-		err = s.of.checkNames(r)
+		err = s.entity.checkNames(r)
 	default:
 		if err = s.authorize(row, r, stated); err == nil {
-			_, err = s.of.judge(row, r, stated) // the effect is discarded
+			_, err = s.entity.judge(row, r, stated) // the effect is discarded
 		}
 	}
 	return err
 }
 
-// behind reports whether earlier messages are not carried out yet.
-func (s *shell) behind(ctx workflow.Context) bool {
-	return len(s.desk.Inbox) > 0 || s.lock.IsLocked() || len(workflow.GetUnhandledSignalNames(ctx)) > 0
+// hasEarlierMessages reports whether earlier messages are not carried out yet.
+func (s *shell) hasEarlierMessages(ctx workflow.Context) bool {
+	return len(s.mailbox.Inbox) > 0 || s.lock.IsLocked() || len(workflow.GetUnhandledSignalNames(ctx)) > 0
 }
 
 // ready reports whether there is state to judge verbs by, or no work that would create it is in progress. An update may reach a new service
 // together with the publication that started it.
 func (s *shell) ready() bool {
-	return !s.adopting && (s.restored && s.of.known() || s.begun && !s.waits(protocol.Publish))
+	return !s.adopting && (s.restored && s.entity.initialized() || s.reconciledOnce && !s.isQueued(protocol.Publish))
 }
 
 // update carries out one update, and answers once its result is known.
 func (s *shell) update(ctx workflow.Context, row *verb.Row, raw json.RawMessage) (json.RawMessage, error) {
-	out, err := s.updated(ctx, row, raw)
-	if follow := s.outcomes[row.Name]; follow != nil && err == nil {
+	out, err := s.performUpdate(ctx, row, raw)
+	if follow := s.outcomeHandlers[row.Name]; follow != nil && err == nil {
 		return follow(ctx, out)
 	}
 	return out, err
 }
 
-// updated carries out one update. It was validated before it was accepted, and is validated again under the lock, because other verbs may
+// performUpdate carries out one update. It was validated before it was accepted, and is validated again under the lock, because other verbs may
 // have run in between.
-func (s *shell) updated(ctx workflow.Context, row *verb.Row, raw json.RawMessage) (json.RawMessage, error) {
-	if err := s.settled(ctx); err != nil {
+func (s *shell) performUpdate(ctx workflow.Context, row *verb.Row, raw json.RawMessage) (json.RawMessage, error) {
+	if err := s.awaitAdoption(ctx); err != nil {
 		return nil, err
 	}
 	if err := workflow.Await(ctx, s.ready); err != nil {
 		return nil, err
 	}
-	if err := s.inTurn(ctx); err != nil {
+	if err := s.waitForEarlierSignals(ctx); err != nil {
 		return nil, err
 	}
-	defer func() { s.woken, s.answered = true, true }()
+	defer func() { s.woken, s.updateAnswered = true, true }()
 	r, err := decodeUpdate(ctx, row, raw)
 	if err != nil {
-		return nil, refused(err)
+		return nil, asRefusal(err)
 	}
-	if out, done, err := s.again(row, r, statedBy(r)); done {
-		return s.told(row, r, out), err
+	if out, done, err := s.previousAnswer(row, r, statedBy(r)); done {
+		return s.withFollowUp(row, r, out), err
 	}
 	who, err := s.identify(ctx, row, r)
 	if err != nil {
 		return nil, err
 	}
-	out, err := s.whenDue(ctx, row, r, who)
-	return s.told(row, r, out), err
+	out, err := s.runSerialized(ctx, row, r, who)
+	return s.withFollowUp(row, r, out), err
 }
 
-// told adds the follow-up to an answer, as of now. It is not part of the stored answer, so its text can change freely.
-func (s *shell) told(row *verb.Row, r verb.Request, out json.RawMessage) json.RawMessage {
+// withFollowUp adds the follow-up to an answer, as of now. It is not part of the stored answer, so its text can change freely.
+func (s *shell) withFollowUp(row *verb.Row, r verb.Request, out json.RawMessage) json.RawMessage {
 	if out == nil {
 		return nil
 	}
-	return row.Say(out, s.of.follows(row, r))
+	return row.AddText(out, s.entity.followUp(row, r))
 }
 
-// whenDue carries out an update in order.
-func (s *shell) whenDue(ctx workflow.Context, row *verb.Row, r verb.Request, who entities.Who) (json.RawMessage, error) {
-	perform := func(ctx workflow.Context) (json.RawMessage, error) { return s.perform(ctx, row, r, who) }
+// runSerialized carries out an update in order.
+func (s *shell) runSerialized(ctx workflow.Context, row *verb.Row, r verb.Request, who entities.Who) (json.RawMessage, error) {
+	perform := func(ctx workflow.Context) (json.RawMessage, error) { return s.performVerb(ctx, row, r, who) }
 	if row.Store {
-		return s.inLine(ctx, perform)
+		return s.runInStoreQueue(ctx, perform)
 	}
-	out, err := s.locked(ctx, perform)
-	if s.answers[row.Name] != nil { // its answer needs the store
+	out, err := s.withLock(ctx, perform)
+	if s.answerHandlers[row.Name] != nil { // its answer needs the store
 		return out, err
 	}
-	return s.pending(out), err
+	return s.withPendingAudit(out), err
 }
 
-// pending adds to an answer that the audit line is not in the store yet, if the worker knows that the store is unavailable and the workflow
+// withPendingAudit adds to an answer that the audit line is not in the store yet, if the worker knows that the store is unavailable and the workflow
 // does not know that yet. It is not part of the stored answer, because a replay does not know it. The line is in the history of the
 // workflow that sends this answer.
-func (s *shell) pending(out json.RawMessage) json.RawMessage {
-	worker, ok := s.ctx.Value(checkpointerKey{}).(Watcher)
-	if !ok || out == nil || workflow.IsReplaying(s.ctx) || len(s.desk.Audit) == 0 || s.desk.AuditPending() != "" || !worker.Away() {
+func (s *shell) withPendingAudit(out json.RawMessage) json.RawMessage {
+	worker, ok := s.ctx.Value(checkpointerKey{}).(StoreHealth)
+	if !ok || out == nil || workflow.IsReplaying(s.ctx) || len(s.mailbox.Audit) == 0 || s.mailbox.AuditPending() != "" || !worker.StoreUnavailable() {
 		return out
 	}
 	var answer protocol.Answer
 	if json.Unmarshal(out, &answer) != nil {
 		return out
 	}
-	answer.Message = joined(answer.Message, state.AuditPending(len(s.desk.Audit)))
+	answer.Message = joinNotes(answer.Message, state.AuditPending(len(s.mailbox.Audit)))
 	if with, err := json.Marshal(answer); err == nil {
 		return with
 	}
 	return out
 }
 
-// inTurn makes an update wait for the signals that arrived before it, unless these are waiting themselves. The loop may be busy ending the
+// waitForEarlierSignals makes an update wait for the signals that arrived before it, unless these are waiting themselves. The loop may be busy ending the
 // run.
-func (s *shell) inTurn(ctx workflow.Context) error {
-	if s.untried == 0 && len(workflow.GetUnhandledSignalNames(ctx)) == 0 {
+func (s *shell) waitForEarlierSignals(ctx workflow.Context) error {
+	if s.untriedSignals == 0 && len(workflow.GetUnhandledSignalNames(ctx)) == 0 {
 		return nil
 	}
 	s.woken = true
 	s.collect()
-	before := s.passes
-	return workflow.Await(ctx, func() bool { return s.passes > before })
+	before := s.inboxPasses
+	return workflow.Await(ctx, func() bool { return s.inboxPasses > before })
 }
 
-// locked calls do while nothing else is carried out.
-func (s *shell) locked(ctx workflow.Context, do func(workflow.Context) (json.RawMessage, error)) (json.RawMessage, error) {
+// withLock calls do while nothing else is carried out.
+func (s *shell) withLock(ctx workflow.Context, do func(workflow.Context) (json.RawMessage, error)) (json.RawMessage, error) {
 	if err := s.lock.Lock(ctx); err != nil {
 		return nil, err
 	}
@@ -205,22 +205,22 @@ func decodeUpdate(ctx workflow.Context, row *verb.Row, raw json.RawMessage) (ver
 	if info := workflow.GetCurrentUpdateInfo(ctx); err == nil && r.RequestID == "" && info != nil {
 		r.RequestID = info.ID
 		if r.Token != "" {
-			r.Content = verb.ContentOf(withRequestID(raw, info.ID))
+			r.PayloadDigest = verb.PayloadDigest(withRequestID(raw, info.ID))
 		}
 	}
 	return r, err
 }
 
-// signalled carries out a verb that arrived as a signal. A token is verified at once. The proven identity stays with the message and the
+// performSignal carries out a verb that arrived as a signal. A token is verified at once. The proven identity stays with the message and the
 // token does not, so the token may expire while the message waits for the store.
-func (s *shell) signalled(ctx workflow.Context, m *state.Message) error {
+func (s *shell) performSignal(ctx workflow.Context, m *state.Message) error {
 	row := verb.Find(s.verbs, m.Verb)
 	if row == nil {
-		return refused(fmt.Errorf("no such verb %q", m.Verb)) // a worker of another version received it
+		return asRefusal(fmt.Errorf("no such verb %q", m.Verb)) // a worker of another version received it
 	}
 	r, err := row.DecodeSignal(m.Payload)
 	if err != nil {
-		return refused(err)
+		return asRefusal(err)
 	}
 	r.At = m.At
 	if r.Token != "" && r.RequestID == "" { // a repeated signal is the same request
@@ -237,19 +237,19 @@ func (s *shell) signalled(ctx workflow.Context, m *state.Message) error {
 	if r.Token != "" {
 		m.Payload, m.Who = withRequestID(withoutToken(m.Payload, who.Name), r.RequestID), who
 	}
-	_, err = s.perform(ctx, row, r, *who)
+	_, err = s.performVerb(ctx, row, r, *who)
 	return err
 }
 
-// perform carries out one verb. A repeated request id gets the original answer.
-func (s *shell) perform(ctx workflow.Context, row *verb.Row, r verb.Request, who entities.Who) (json.RawMessage, error) {
-	if out, done, err := s.again(row, r, who.Name); done {
+// performVerb carries out one verb. A repeated request id gets the original answer.
+func (s *shell) performVerb(ctx workflow.Context, row *verb.Row, r verb.Request, who entities.Who) (json.RawMessage, error) {
+	if out, done, err := s.previousAnswer(row, r, who.Name); done {
 		return out, err
 	}
 	if err := s.authorize(row, r, who); err != nil {
-		return nil, refused(err)
+		return nil, asRefusal(err)
 	}
-	answer, err := s.answer(ctx, row, r, who)
+	answer, err := s.answerVerb(ctx, row, r, who)
 	if err != nil {
 		return nil, err
 	}
@@ -257,38 +257,38 @@ func (s *shell) perform(ctx workflow.Context, row *verb.Row, r verb.Request, who
 	if err != nil {
 		return nil, fmt.Errorf("answer to %s: %w", row.Name, err)
 	}
-	s.desk.Answer(state.Request{
-		ID: r.RequestID, Verb: row.Name, Of: r.Asks, By: who.Name, Answer: out, Until: s.replayableUntil(who),
+	s.mailbox.Answer(state.Request{
+		ID: r.RequestID, Verb: row.Name, Digest: r.RequestDigest, By: who.Name, Answer: out, TokenUntil: s.replayableUntil(who),
 	}, s.now())
 	return out, nil
 }
 
-func (s *shell) answer(ctx workflow.Context, row *verb.Row, r verb.Request, who entities.Who) (any, error) {
-	if special := s.answers[row.Name]; special != nil {
+func (s *shell) answerVerb(ctx workflow.Context, row *verb.Row, r verb.Request, who entities.Who) (any, error) {
+	if special := s.answerHandlers[row.Name]; special != nil {
 		return special(ctx, r, who)
 	}
-	return s.effect(row, r, who)
+	return s.applyVerb(row, r, who)
 }
 
-// effect carries out a verb that needs no further dependency.
-func (s *shell) effect(row *verb.Row, r verb.Request, who entities.Who) (any, error) {
-	effect, err := s.of.judge(row, r, who)
+// applyVerb carries out a verb that needs no further dependency.
+func (s *shell) applyVerb(row *verb.Row, r verb.Request, who entities.Who) (any, error) {
+	effect, err := s.entity.judge(row, r, who)
 	if err != nil {
-		return nil, refused(err)
+		return nil, asRefusal(err)
 	}
-	return protocol.Answer{Message: joined(joined(effect(), replaced(r, who)), s.desk.AuditPending())}, nil
+	return protocol.Answer{Message: joinNotes(joinNotes(effect(), identityNote(r, who)), s.mailbox.AuditPending())}, nil
 }
 
-// again returns the original answer to a repeated request. A different request with the same id is refused.
-func (s *shell) again(row *verb.Row, r verb.Request, by string) (out json.RawMessage, done bool, err error) {
-	before, done := s.desk.Answered(row.Name, r.RequestID)
+// previousAnswer returns the original answer to a repeated request. A different request with the same id is refused.
+func (s *shell) previousAnswer(row *verb.Row, r verb.Request, by string) (out json.RawMessage, done bool, err error) {
+	before, done := s.mailbox.Answered(row.Name, r.RequestID)
 	if !done {
 		return nil, false, nil
 	}
-	if err := before.Same(r.Asks, by); err != nil {
-		return nil, true, refused(err)
+	if err := before.CheckSame(r.RequestDigest, by); err != nil {
+		return nil, true, asRefusal(err)
 	}
-	return repeated(row, before.Answer), true, nil
+	return markRepeated(row, before.Answer), true, nil
 }
 
 // statedBy is the caller as far as it is known before a token is verified.
@@ -299,24 +299,24 @@ func statedBy(r verb.Request) string {
 	return r.By
 }
 
-// repeated is the original answer, marked as repeated if the verb's answer allows that.
-func repeated(row *verb.Row, before json.RawMessage) json.RawMessage {
+// markRepeated is the original answer, marked as repeated if the verb's answer allows that.
+func markRepeated(row *verb.Row, before json.RawMessage) json.RawMessage {
 	if row.Repeat == nil {
 		return before
 	}
 	return row.Repeat(before)
 }
 
-// joined joins the non-empty sentences.
-func joined(message, note string) string {
+// joinNotes joins the non-empty sentences.
+func joinNotes(message, note string) string {
 	if message == "" || note == "" {
 		return message + note
 	}
 	return message + "; " + note
 }
 
-// refused marks an error as caused by the caller; nil stays nil. The text is valid UTF-8, because the server accepts nothing else.
-func refused(err error) error {
+// asRefusal marks an error as caused by the caller; nil stays nil. The text is valid UTF-8, because the server accepts nothing else.
+func asRefusal(err error) error {
 	if err == nil {
 		return nil
 	}

@@ -30,7 +30,7 @@ type startsInbound struct {
 func (i *startsInbound) ExecuteWorkflow(ctx workflow.Context, in *interceptor.ExecuteWorkflowInput) (any, error) {
 	if len(in.Args) == 1 {
 		if input, ok := in.Args[0].(protocol.Input); ok {
-			if err := mayBegin(workflow.GetInfo(ctx), input, workflow.IsReplaying(ctx)); err != nil {
+			if err := checkStart(workflow.GetInfo(ctx), input, workflow.IsReplaying(ctx)); err != nil {
 				return nil, err
 			}
 		}
@@ -38,10 +38,10 @@ func (i *startsInbound) ExecuteWorkflow(ctx workflow.Context, in *interceptor.Ex
 	return i.Next.ExecuteWorkflow(ctx, in)
 }
 
-// mayBegin refuses a workflow whose id differs from its input, one with a schedule or a retry attempt, and a first run that brings state of
+// checkStart refuses a workflow whose id differs from its input, one with a schedule or a retry attempt, and a first run that brings state of
 // its own or does not adopt. A run that started when this was allowed continues.
-func mayBegin(info *workflow.Info, in protocol.Input, replaying bool) error {
-	id, carried, first := in.Begins()
+func checkStart(info *workflow.Info, in protocol.Input, replaying bool) error {
+	id, carried, first := in.StartState()
 	refuse := func(why string) error {
 		return temporal.NewNonRetryableApplicationError("this workflow was not started by Converge: "+why+"; start it with: converge apply DIR", protocol.ErrRefused, nil)
 	}

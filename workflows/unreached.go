@@ -17,15 +17,15 @@ type unreached struct {
 	Next  time.Time `json:"next,omitzero"`
 }
 
-// slowestTelling is the longest delay between two attempts to notify services.
-const slowestTelling = 5 * time.Minute
+// maxNotifyDelay is the longest delay between two attempts to notify services.
+const maxNotifyDelay = 5 * time.Minute
 
 // after is the state after an attempt that reached all services except the missed ones.
 func (u unreached) after(missed protocol.Unreached, now time.Time) unreached {
 	if len(missed.Services) == 0 {
 		return unreached{}
 	}
-	wait := min(15*time.Second<<min(u.Tries, 10), slowestTelling)
+	wait := min(15*time.Second<<min(u.Tries, 10), maxNotifyDelay)
 	return unreached{Unreached: missed, Tries: u.Tries + 1, Next: now.Add(wait)}
 }
 

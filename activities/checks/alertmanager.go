@@ -31,7 +31,7 @@ type alert struct {
 	} `json:"status"`
 }
 
-func (c alertmanager) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, error) {
+func (c alertmanager) Evaluate(ctx context.Context, a Request) (entities.CheckReading, error) {
 	d := a.Definition.Alertmanager
 	switch {
 	case d == nil:
@@ -45,17 +45,17 @@ func (c alertmanager) Evaluate(ctx context.Context, a Asked) (entities.CheckRead
 		matchers = append(matchers, name+"="+strconv.Quote(d.Matchers[name]))
 	}
 	query["filter"] = matchers
-	r := request{sources: c.sources, url: strings.TrimRight(d.URL, "/") + "/api/v2/alerts?" + query.Encode(), token: d.Token}
+	r := httpRequest{sources: c.sources, url: strings.TrimRight(d.URL, "/") + "/api/v2/alerts?" + query.Encode(), token: d.Token}
 	got, err := r.do(ctx)
 	if err != nil {
 		return entities.CheckReading{}, err
 	}
 	var alerts []alert
 	if got.status != http.StatusOK {
-		return unevaluated("%s answered %d: %s", r.where(), got.status, oneLine(got.text, maxExcerpt))
+		return unevaluated("%s answered %d: %s", r.hostName(), got.status, oneLine(got.text, maxExcerpt))
 	}
 	if err := json.Unmarshal(got.body, &alerts); err != nil {
-		return unevaluated("%s did not answer like an Alertmanager: %s", r.where(), oneLine(got.text, maxExcerpt))
+		return unevaluated("%s did not answer like an Alertmanager: %s", r.hostName(), oneLine(got.text, maxExcerpt))
 	}
 	alerts = slices.DeleteFunc(alerts, func(a alert) bool { // in case a server ignores the filter of the request
 		return len(a.Status.SilencedBy)+len(a.Status.InhibitedBy) > 0
@@ -63,23 +63,23 @@ func (c alertmanager) Evaluate(ctx context.Context, a Asked) (entities.CheckRead
 	if len(alerts) == 0 {
 		return pass("no alert is active for %s", strings.Join(matchers, ", "))
 	}
-	return entities.CheckReading{Verdict: entities.Wait, Reason: r.secrets.hide(firing(alerts))}, nil
+	return entities.CheckReading{Verdict: entities.Wait, Reason: r.secrets.hide(firingReason(alerts))}, nil
 }
 
-// firing names the alert that has been active longest, and the number of others.
-func firing(alerts []alert) string {
+// firingReason names the alert that has been active longest, and the number of others.
+func firingReason(alerts []alert) string {
 	slices.SortFunc(alerts, func(a, b alert) int {
 		return cmp.Or(a.StartsAt.Compare(b.StartsAt), cmp.Compare(a.Labels["alertname"], b.Labels["alertname"]))
 	})
 	first := alerts[0]
 	name := first.Labels["alertname"]
 	if name == "" {
-		name = sample{labels: first.Labels}.labelled()
+		name = sample{labels: first.Labels}.seriesName()
 	}
 	text := fmt.Sprintf("alert %s is active since %s", oneLine(name, maxExcerpt), first.StartsAt.UTC().Format("2006-01-02 15:04:05 UTC"))
 	for _, annotation := range []string{"summary", "description"} {
-		if said := oneLine(first.Annotations[annotation], maxExcerpt); said != "" {
-			text += ": " + said
+		if note := oneLine(first.Annotations[annotation], maxExcerpt); note != "" {
+			text += ": " + note
 			break
 		}
 	}

@@ -9,7 +9,7 @@ import (
 // always gives a fixed verdict, for tests (A20).
 type always struct{}
 
-func (always) Evaluate(_ context.Context, a Asked) (entities.CheckReading, error) {
+func (always) Evaluate(_ context.Context, a Request) (entities.CheckReading, error) {
 	d := a.Definition.Always
 	if d == nil {
 		return incomplete(a)

@@ -18,7 +18,7 @@ type span struct {
 
 // calendar is a parsed AllowedTimes. It computes spans of real time and does not assume days of 24 hours.
 type calendar struct {
-	in       *time.Location
+	location *time.Location
 	windows  []window
 	holidays holidays
 	freezes  []span
@@ -34,11 +34,11 @@ func readCalendar(d entities.AllowedTimes) (*calendar, error) {
 	if d.TimeZone == "" || d.TimeZone == "Local" {
 		return nil, errors.New("it has no time zone; expected a name such as Europe/Paris or UTC")
 	}
-	in, err := time.LoadLocation(d.TimeZone)
+	location, err := time.LoadLocation(d.TimeZone)
 	if err != nil {
 		return nil, fmt.Errorf("time zone %q is unknown; expected a name such as Europe/Paris", d.TimeZone)
 	}
-	c := &calendar{in: in}
+	c := &calendar{location: location}
 	for _, w := range d.Windows {
 		read, err := readWindow(w)
 		if err != nil {
@@ -117,15 +117,15 @@ func (c *calendar) readFreeze(f entities.Freeze) (span, error) {
 func (c *calendar) moment(text string, later int) (time.Time, error) {
 	text = strings.TrimSpace(text)
 	if d, err := parseDate(text); err == nil {
-		return instant(d.plus(later).at(0), c.in), nil
+		return instant(d.plus(later).at(0), c.location), nil
 	}
 	for _, layout := range []string{"2006-01-02T15:04", "2006-01-02T15:04:05", "2006-01-02 15:04"} {
 		if t, err := time.Parse(layout, text); err == nil {
-			return instant(t, c.in), nil
+			return instant(t, c.location), nil
 		}
 	}
 	if t, err := time.Parse(time.RFC3339, text); err == nil {
-		return t.In(c.in), nil
+		return t.In(c.location), nil
 	}
 	return time.Time{}, fmt.Errorf("invalid time %q; expected 2026-12-20, 2026-12-20T18:00 or RFC 3339", text)
 }
@@ -134,8 +134,8 @@ func (c *calendar) moment(text string, later int) (time.Time, error) {
 func (c *calendar) closed(first, last date) []span {
 	out := slices.Clone(c.freezes)
 	for d := first; !d.at(0).After(last.at(0)); d = d.plus(1) {
-		if name, ok := c.holidays.on(d); ok {
-			out = append(out, span{instant(d.at(0), c.in), instant(d.plus(1).at(0), c.in), name})
+		if name, ok := c.holidays.nameOf(d); ok {
+			out = append(out, span{instant(d.at(0), c.location), instant(d.plus(1).at(0), c.location), name})
 		}
 	}
 	slices.SortStableFunc(out, func(a, b span) int { return a.from.Compare(b.from) })
@@ -147,24 +147,24 @@ func (c *calendar) closed(first, last date) []span {
 func (c *calendar) opened(first, last date) []span {
 	var out []span
 	for d := first; !d.at(0).After(last.at(0)); d = d.plus(1) {
-		if _, holiday := c.holidays.on(d); holiday {
+		if _, holiday := c.holidays.nameOf(d); holiday {
 			continue
 		}
 		for _, w := range c.windows {
 			if !w.days[d.weekday()] {
 				continue
 			}
-			s := span{from: instant(d.at(w.from), c.in), to: instant(d.at(w.to), c.in)}
+			s := span{from: instant(d.at(w.from), c.location), to: instant(d.at(w.to), c.location)}
 			if s.from.Before(s.to) { // not a window that the clock skips
 				out = append(out, s)
 			}
 		}
 	}
-	return joined(out)
+	return merged(out)
 }
 
-// joined sorts spans and merges adjacent ones.
-func joined(spans []span) []span {
+// merged sorts spans and merges adjacent ones.
+func merged(spans []span) []span {
 	slices.SortStableFunc(spans, func(a, b span) int { return a.from.Compare(b.from) })
 	var out []span
 	for _, s := range spans {
@@ -209,19 +209,19 @@ const (
 	stride       = 28 // days per search step
 )
 
-// around returns the whole first open span that ends after now; it may have begun before now. ok is false if there is none up to the
+// openSpan returns the whole first open span that ends after now; it may have begun before now. ok is false if there is none up to the
 // horizon. A span that reaches the horizon has no end.
-func (c *calendar) around(now time.Time) (open span, ok bool) {
-	horizon := dateOf(now.In(c.in)).plus(horizonYears * 366)
+func (c *calendar) openSpan(now time.Time) (open span, ok bool) {
+	horizon := dateOf(now.In(c.location)).plus(horizonYears * 366)
 	var found []span
 	// It starts two days earlier: a window of yesterday may still be open, and another may touch it.
-	for first := dateOf(now.In(c.in)).plus(-2); first.at(0).Before(horizon.at(0)); first = first.plus(stride) {
+	for first := dateOf(now.In(c.location)).plus(-2); first.at(0).Before(horizon.at(0)); first = first.plus(stride) {
 		last := first.plus(stride - 1)
 		opens := without(c.opened(first, last), c.closed(first, last.plus(2)))
-		found = joined(append(found, opens...))
+		found = merged(append(found, opens...))
 		found = slices.DeleteFunc(found, func(s span) bool { return !s.to.After(now) })
 		// The first span is complete if it ends before the possible start of the next step's spans.
-		if len(found) > 0 && found[0].to.Before(instant(last.at(24*time.Hour), c.in)) {
+		if len(found) > 0 && found[0].to.Before(instant(last.at(24*time.Hour), c.location)) {
 			return found[0], true
 		}
 	}
@@ -232,25 +232,25 @@ func (c *calendar) around(now time.Time) (open span, ok bool) {
 	return found[0], true
 }
 
-// why returns the reason why the calendar is closed at a moment: a current holiday or freeze, or the one that closes the next window.
+// closedReason returns the reason why the calendar is closed at a moment: a current holiday or freeze, or the one that closes the next window.
 // Empty: the moment is between windows.
-func (c *calendar) why(now time.Time) string {
-	if why := c.closure(now); why != "" {
-		return why
+func (c *calendar) closedReason(now time.Time) string {
+	if reason := c.closureAt(now); reason != "" {
+		return reason
 	}
-	bare := calendar{in: c.in, windows: c.windows}
-	next, ok := bare.around(now)
+	open := calendar{location: c.location, windows: c.windows}
+	next, ok := open.openSpan(now)
 	if !ok {
 		return ""
 	}
 	if next.from.Before(now) {
 		next.from = now
 	}
-	return c.closure(next.from)
+	return c.closureAt(next.from)
 }
 
-func (c *calendar) closure(at time.Time) string {
-	day := dateOf(at.In(c.in))
+func (c *calendar) closureAt(at time.Time) string {
+	day := dateOf(at.In(c.location))
 	for _, s := range c.closed(day.plus(-1), day) {
 		if !at.Before(s.from) && at.Before(s.to) {
 			return s.why

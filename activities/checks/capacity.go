@@ -12,55 +12,55 @@ import (
 )
 
 const (
-	defaultOver  = 24 * time.Hour
-	finestStep   = time.Second     // minimum distance of the points for the maximum
-	coarsestStep = 5 * time.Minute // maximum distance; a peak between two points is missed
-	stepsOver    = 1440
+	defaultUsePeriod = 24 * time.Hour
+	minStep          = time.Second     // minimum distance of the points for the maximum
+	maxStep          = 5 * time.Minute // maximum distance; a peak between two points is missed
+	maxSteps         = 1440
 )
 
 // capacity waits while the new capacity is less than the recent maximum use (D19); equality passes.
 type capacity struct{ sources Sources }
 
-func (c capacity) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, error) {
+func (c capacity) Evaluate(ctx context.Context, a Request) (entities.CheckReading, error) {
 	d := a.Definition.Capacity
 	switch {
 	case d == nil:
 		return incomplete(a)
-	case !d.SaidOnce():
+	case !d.HasOneSource():
 		return unevaluated("expected exactly one of a query, a parameter and an object for the new capacity")
 	case d.Use == "":
 		return unevaluated("it has no query for the current use")
 	}
 	server := promServer{sources: c.sources, url: d.URL, token: d.Token}
-	over := d.Over
-	if over <= 0 {
-		over = defaultOver
+	period := d.Over
+	if period <= 0 {
+		period = defaultUsePeriod
 	}
-	use, err := server.one(ctx, "use", recentMaximum(d.Use, over))
+	use, err := server.single(ctx, "use", recentMaximum(d.Use, period))
 	if err != nil {
 		return entities.CheckReading{}, err
 	}
-	serves, err := c.serves(ctx, server, a)
+	newCapacity, err := c.newCapacity(ctx, server, a)
 	if err != nil {
 		return entities.CheckReading{}, err
 	}
-	if e := a.Evaluation; e.Of > 0 { // all instances are assumed to have the same capacity
-		serves *= float64(e.Stay) / float64(e.Of)
+	if e := a.Evaluation; e.Total > 0 { // all instances are assumed to have the same capacity
+		newCapacity *= float64(e.Remaining) / float64(e.Total)
 	}
-	if serves < use {
-		return wait("capacity would be %s, less than the maximum use of %s in the last %s", number(serves), number(use), over)
+	if newCapacity < use {
+		return wait("capacity would be %s, less than the maximum use of %s in the last %s", number(newCapacity), number(use), period)
 	}
-	return pass("capacity would be %s; the maximum use in the last %s was %s", number(serves), over, number(use))
+	return pass("capacity would be %s; the maximum use in the last %s was %s", number(newCapacity), period, number(use))
 }
 
 // recentMaximum returns the query of the maximum of a query over a time until now.
-func recentMaximum(query string, over time.Duration) string {
-	every := min(max((over/stepsOver).Round(time.Second), finestStep), coarsestStep)
-	return fmt.Sprintf("max_over_time((%s)[%dms:%dms])", query, over.Milliseconds(), every.Milliseconds())
+func recentMaximum(query string, period time.Duration) string {
+	step := min(max((period/maxSteps).Round(time.Second), minStep), maxStep)
+	return fmt.Sprintf("max_over_time((%s)[%dms:%dms])", query, period.Milliseconds(), step.Milliseconds())
 }
 
-// one returns the single value of a query. Several values are an error, because the definition does not say how to match them.
-func (p promServer) one(ctx context.Context, what, query string) (float64, error) {
+// single returns the single value of a query. Several values are an error, because the definition does not say how to match them.
+func (p promServer) single(ctx context.Context, what, query string) (float64, error) {
 	samples, err := p.query(ctx, query)
 	switch {
 	case err != nil:
@@ -68,18 +68,18 @@ func (p promServer) one(ctx context.Context, what, query string) (float64, error
 	case len(samples) == 0:
 		return 0, fmt.Errorf("%s: %w", what, errNoSample)
 	case len(samples) > 1:
-		return 0, fmt.Errorf("%s: %w", what, severalSeries(len(samples)))
+		return 0, fmt.Errorf("%s: %w", what, severalSeriesError(len(samples)))
 	case math.IsNaN(samples[0].value):
 		return 0, fmt.Errorf("%s: %s is not a number (NaN)", what, samples[0])
 	}
 	return samples[0].value, nil
 }
 
-// serves returns the new capacity: from a query, from a parameter of the version under evaluation, or from a running object.
-func (c capacity) serves(ctx context.Context, server promServer, a Asked) (float64, error) {
+// newCapacity returns the new capacity: from a query, from a parameter of the version under evaluation, or from a running object.
+func (c capacity) newCapacity(ctx context.Context, server promServer, a Request) (float64, error) {
 	d := a.Definition.Capacity
 	if d.Capacity != "" {
-		return server.one(ctx, "capacity", d.Capacity)
+		return server.single(ctx, "capacity", d.Capacity)
 	}
 	units, err := c.units(ctx, a)
 	if err != nil {
@@ -91,7 +91,7 @@ func (c capacity) serves(ctx context.Context, server promServer, a Asked) (float
 	return units * d.Per, nil
 }
 
-func (c capacity) units(ctx context.Context, a Asked) (float64, error) {
+func (c capacity) units(ctx context.Context, a Request) (float64, error) {
 	if d := a.Definition.Capacity; d.Object == "" {
 		return c.sources.parameter(ctx, a.Evaluation.Payload, d.Parameter)
 	}
@@ -99,9 +99,9 @@ func (c capacity) units(ctx context.Context, a Asked) (float64, error) {
 }
 
 // available returns the number of available replicas of an object in the channel. It is 0 before the first release there.
-func (p Sources) available(ctx context.Context, a Asked) (float64, error) {
-	name, at := a.Definition.Capacity.Object, self(a)
-	o, err := p.ask(ctx, at)
+func (p Sources) available(ctx context.Context, a Request) (float64, error) {
+	name, at := a.Definition.Capacity.Object, ownNode(a)
+	o, err := p.query(ctx, at)
 	if err != nil {
 		return 0, err
 	}

@@ -11,24 +11,24 @@ import (
 // cel evaluates an expression over the data of the release (A20).
 type cel struct{ sources Sources }
 
-func (c cel) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, error) {
+func (c cel) Evaluate(ctx context.Context, a Request) (entities.CheckReading, error) {
 	d := a.Definition.CEL
 	if d == nil {
 		return incomplete(a)
 	}
-	in, _, err := c.sources.input(ctx, a, largestInput)
+	in, _, err := c.sources.input(ctx, a, maxInput)
 	if err != nil {
 		return entities.CheckReading{}, err
 	}
-	holds, err := expression.Judge(ctx, d.Expression, in)
-	said := cmp.Or(d.Message, "false: "+d.Expression)
+	ok, err := expression.Evaluate(ctx, d.Expression, in)
+	message := cmp.Or(d.Message, "false: "+d.Expression)
 	switch {
 	case err != nil:
 		return entities.CheckReading{}, err
-	case holds:
+	case ok:
 		return pass("true: %s", d.Expression)
 	case d.Fails:
-		return fail("%s", said)
+		return fail("%s", message)
 	}
-	return wait("%s", said)
+	return wait("%s", message)
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/converge-engine/converge/runtimes/secret"
 )
 
-// Asked is the input of a check.
-type Asked struct {
+// Request is the input of a check.
+type Request struct {
 	Definition entities.CheckDefinition
 	Evaluation entities.Evaluation
 	// Version is the version that a person or CI named; empty: the version that Evaluation.FullVersion was made from.
@@ -37,7 +37,7 @@ type Asked struct {
 // that the check could not be evaluated (D16); it is never a verdict on the release. Its text does not need the name of the check and
 // must not contain a secret. The caller sets Now and At.
 type Evaluator interface {
-	Evaluate(ctx context.Context, a Asked) (entities.CheckReading, error)
+	Evaluate(ctx context.Context, a Request) (entities.CheckReading, error)
 }
 
 // Sources are the data sources of checks. A nil source is not available, and a check that needs it is an ERROR. An example is `simulate`
@@ -60,12 +60,12 @@ type Sources struct {
 type Commits interface {
 	// Brought returns the commits of an incarnation that an earlier one does not have; since 0: all. The answer says which commits are
 	// unknown.
-	Brought(ctx context.Context, application string, since, incarnation int64) (protocol.Brought, error)
+	Brought(ctx context.Context, application string, since, incarnation int64) (protocol.ReleaseCommits, error)
 }
 
-// Commands runs commands. On returns an implementation. It has the guarantees of custom.RunOnce.
+// Commands runs commands. On returns an implementation. It has the guarantees of custom.RunStandalone.
 type Commands interface {
-	Run(ctx context.Context, o custom.Once) (out runtimes.Output, signal string, err error)
+	Run(ctx context.Context, o custom.StandaloneCommand) (out runtimes.Output, signal string, err error)
 }
 
 // Payloads reads the payloads of runtimes, by digest. *store.Store implements it.
@@ -96,13 +96,13 @@ type Services interface {
 	Parameters(ctx context.Context, application, service, channel, fullVersion string) (map[string]any, error)
 }
 
-// On returns Commands that run on this machine, and where the worker can run them.
-func On(worker custom.Worker) Commands { return machine{worker} }
+// CommandsOn returns Commands that run on this machine, and where the worker can run them.
+func CommandsOn(worker custom.Worker) Commands { return localCommands{worker} }
 
-type machine struct{ worker custom.Worker }
+type localCommands struct{ worker custom.Worker }
 
-func (m machine) Run(ctx context.Context, o custom.Once) (runtimes.Output, string, error) {
-	return custom.RunOnce(ctx, m.worker, o)
+func (m localCommands) Run(ctx context.Context, o custom.StandaloneCommand) (runtimes.Output, string, error) {
+	return custom.RunStandalone(ctx, m.worker, o)
 }
 
 // kinds is the registry of evaluators.
@@ -121,13 +121,13 @@ func kinds(p Sources) map[entities.CheckKind]Evaluator {
 		entities.CheckCommand:        command{p},
 		entities.CheckJob:            command{p},
 		entities.CheckTask:           command{p},
-		entities.CheckSelection:      selects{p},
+		entities.CheckSelection:      selectionCheck{p},
 		entities.CheckServiceStable:  serviceStable{p},
 		entities.CheckVersionOrder:   versionOrder{p},
 		entities.CheckStaticOrder:    staticOrder{p},
 		entities.CheckCapacityOrder:  capacityOrder{p},
 		entities.CheckConfigRollout:  configRollout{p},
-		entities.CheckPlan:           inPlan{p},
+		entities.CheckPlan:           planCheck{p},
 	}
 }
 
@@ -136,10 +136,10 @@ const MaxReason = 500
 
 // Evaluate evaluates a check. It never fails and never panics: every error becomes the verdict ERROR (D16), including an ended ctx and an
 // unknown kind. Reading.At is a.Now.
-func Evaluate(ctx context.Context, sources Sources, a Asked) (r entities.CheckReading) {
+func Evaluate(ctx context.Context, sources Sources, a Request) (r entities.CheckReading) {
 	defer func() {
-		if broken := recover(); broken != nil {
-			r = entities.CheckReading{Verdict: entities.Error, Reason: fmt.Sprintf("the check panicked: %v", broken)}
+		if panicked := recover(); panicked != nil {
+			r = entities.CheckReading{Verdict: entities.Error, Reason: fmt.Sprintf("the check panicked: %v", panicked)}
 		}
 		r.At, r.Reason = a.Now, oneLine(r.Reason, MaxReason)
 	}()
@@ -153,7 +153,7 @@ func Evaluate(ctx context.Context, sources Sources, a Asked) (r entities.CheckRe
 	return r
 }
 
-func evaluate(ctx context.Context, sources Sources, a Asked) (entities.CheckReading, error) {
+func evaluate(ctx context.Context, sources Sources, a Request) (entities.CheckReading, error) {
 	if err := ctx.Err(); err != nil {
 		return entities.CheckReading{}, fmt.Errorf("it was not evaluated: %w", err)
 	}
@@ -161,7 +161,7 @@ func evaluate(ctx context.Context, sources Sources, a Asked) (entities.CheckRead
 	if !ok {
 		return entities.CheckReading{}, fmt.Errorf("this version does not support checks of kind %q", a.Definition.Kind)
 	}
-	return evaluator.Evaluate(ctx, a.filled())
+	return evaluator.Evaluate(ctx, a.withPlaceholders())
 }
 
 // Constructors for the readings of evaluators.
@@ -183,6 +183,6 @@ func unevaluated(format string, args ...any) (entities.CheckReading, error) {
 }
 
 // incomplete returns the error for a definition that lacks the field of its kind.
-func incomplete(a Asked) (entities.CheckReading, error) {
+func incomplete(a Request) (entities.CheckReading, error) {
 	return unevaluated("its definition lacks %s", a.Definition.Kind)
 }

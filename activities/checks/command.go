@@ -22,7 +22,7 @@ const (
 // the reason.
 type command struct{ sources Sources }
 
-func (c command) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, error) {
+func (c command) Evaluate(ctx context.Context, a Request) (entities.CheckReading, error) {
 	d := a.Definition.Command
 	switch {
 	case d == nil:
@@ -34,9 +34,9 @@ func (c command) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, 
 	case (a.Definition.Kind == entities.CheckTask) != (d.Task != nil):
 		return unevaluated("a check of kind %s needs a task, and no other kind has one", entities.CheckTask)
 	}
-	limit := largestInput
+	limit := maxInput
 	if d.Task != nil {
-		limit = largestTaskInput
+		limit = maxTaskInput
 	}
 	_, document, err := c.sources.input(ctx, a, limit)
 	if err != nil {
@@ -49,12 +49,12 @@ func (c command) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, 
 	case err != nil:
 		return entities.CheckReading{}, err
 	case signal != "":
-		return unevaluated("%s was ended by signal %s%s", d.Command.Argv[0], signal, said(out.Stderr, out.Stdout))
+		return unevaluated("%s was ended by signal %s%s", d.Command.Argv[0], signal, lastLineSuffix(out.Stderr, out.Stdout))
 	}
-	return exited(d, out)
+	return exitReading(d, out)
 }
 
-func (c command) once(a Asked, d *entities.CheckRun) custom.Once {
+func (c command) once(a Request, d *entities.CheckRun) custom.StandaloneCommand {
 	timeout := d.Command.Timeout
 	switch {
 	case timeout > 0:
@@ -63,10 +63,10 @@ func (c command) once(a Asked, d *entities.CheckRun) custom.Once {
 	default:
 		timeout = defaultCommandTimeout
 	}
-	return custom.Once{
-		What: string(a.Definition.Kind), Purpose: "check", Dir: a.Definition.Dir, Argv: d.Command.Argv, Env: d.Env, Job: d.Job, Task: d.Task,
-		Timeout: timeout, Asks: true,
-		Instance: runtimes.Instance{
+	return custom.StandaloneCommand{
+		ErrorPrefix: string(a.Definition.Kind), Purpose: "check", Dir: a.Definition.Dir, Argv: d.Command.Argv, Env: d.Env, Job: d.Job, Task: d.Task,
+		Timeout: timeout, Query: true,
+		Instance: runtimes.Request{
 			Owner: runtimes.Owner{
 				Application: a.Definition.Application, Service: cmp.Or(a.Service, a.Definition.Service),
 				ID: entities.InstanceID{Channel: cmp.Or(a.Channel, a.Definition.Channel)},
@@ -76,30 +76,30 @@ func (c command) once(a Asked, d *entities.CheckRun) custom.Once {
 	}
 }
 
-func exited(d *entities.CheckRun, out runtimes.Output) (entities.CheckReading, error) {
+func exitReading(d *entities.CheckRun, out runtimes.Output) (entities.CheckReading, error) {
 	program := d.Command.Argv[0]
 	verdict, ok := map[int]entities.Verdict{0: entities.Pass, 1: entities.Fail, 2: entities.Wait, 3: entities.Fail}[out.ExitCode]
 	if !ok {
-		return unevaluated("%s exited %d%s", program, out.ExitCode, said(out.Stderr, out.Stdout))
+		return unevaluated("%s exited %d%s", program, out.ExitCode, lastLineSuffix(out.Stderr, out.Stdout))
 	}
-	reason := last(out.Stdout)
+	reason := lastLine(out.Stdout)
 	if reason == "" {
-		reason = fmt.Sprintf("%s exited %d%s", program, out.ExitCode, said(out.Stderr))
+		reason = fmt.Sprintf("%s exited %d%s", program, out.ExitCode, lastLineSuffix(out.Stderr))
 	}
 	return entities.CheckReading{Verdict: verdict, Reason: reason}, nil
 }
 
-// said returns the last line of the first output that has one, to append it to an error.
-func said(outputs ...string) string {
+// lastLineSuffix returns the last line of the first output that has one, to append it to an error.
+func lastLineSuffix(outputs ...string) string {
 	for _, output := range outputs {
-		if line := last(output); line != "" {
-			return ": " + line
+		if text := lastLine(output); text != "" {
+			return ": " + text
 		}
 	}
 	return ""
 }
 
-func last(output string) string {
+func lastLine(output string) string {
 	lines := strings.Split(strings.TrimSpace(output), "\n")
 	return oneLine(lines[len(lines)-1], MaxReason/2)
 }

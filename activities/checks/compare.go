@@ -21,7 +21,7 @@ import (
 // not depend on the values of the samples.
 type compare struct{ sources Sources }
 
-func (c compare) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, error) {
+func (c compare) Evaluate(ctx context.Context, a Request) (entities.CheckReading, error) {
 	d := a.Definition.Compare
 	if d == nil {
 		return incomplete(a)
@@ -30,39 +30,39 @@ func (c compare) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, 
 	if err != nil {
 		return entities.CheckReading{}, err
 	}
-	said, failed := "", error(nil)
+	earlier, firstErr := "", error(nil)
 	for _, after := range []time.Duration{d.For, d.Deadline} {
 		end := since.Add(after)
 		if a.Now.Before(end) {
-			r, err := wait("%sevaluation at %s UTC, since %s", said, clock(end, a.Now), clock(since, a.Now))
+			r, err := wait("%sevaluation at %s UTC, since %s", earlier, timeOfDay(end, a.Now), timeOfDay(since, a.Now))
 			r.Next = end
 			return r, err
 		}
 		r, inconclusive, err := c.judge(ctx, d, since, end)
-		if failed == nil && err != nil && after < d.Deadline && !a.Now.Before(since.Add(d.Deadline)) {
-			failed = err // it continues, because the first period does not change
+		if firstErr == nil && err != nil && after < d.Deadline && !a.Now.Before(since.Add(d.Deadline)) {
+			firstErr = err // it continues, because the first period does not change
 			continue
 		}
 		if err != nil {
-			return entities.CheckReading{}, cmp.Or(failed, err)
+			return entities.CheckReading{}, cmp.Or(firstErr, err)
 		}
 		if inconclusive == "" {
 			return r, nil
 		}
-		said = "INCONCLUSIVE: " + inconclusive + "; "
+		earlier = "INCONCLUSIVE: " + inconclusive + "; "
 	}
 	if d.InconclusivePasses {
-		return pass("%swhich is declared to pass", said)
+		return pass("%swhich is declared to pass", earlier)
 	}
-	return fail("%swhich is declared to fail", said)
+	return fail("%swhich is declared to fail", earlier)
 }
 
 // judge evaluates one period. inconclusive is the reason why there is no result.
 func (c compare) judge(ctx context.Context, d *entities.CompareCheck, from, to time.Time) (r entities.CheckReading, inconclusive string, err error) {
 	partial := ""
-	e, err := c.look(ctx, d, from, to, &partial)
-	switch reason := evidence(d, e, from, to); {
-	case d.EmptyPasses && partial == "" && (errors.Is(err, stats.ErrNone) || errors.Is(err, errNoSample)):
+	e, err := c.measure(ctx, d, from, to, &partial)
+	switch reason := evidenceText(d, e, from, to); {
+	case d.EmptyPasses && partial == "" && (errors.Is(err, stats.ErrNoSamples) || errors.Is(err, errNoSample)):
 		r, err = pass("%s, which is declared to pass", err)
 	case err != nil:
 	case partial != "":
@@ -79,16 +79,16 @@ func (c compare) judge(ctx context.Context, d *entities.CompareCheck, from, to t
 
 // stableSince returns since when the objects of the release under evaluation are stable. A pause does not move this time, because that
 // would change the period.
-func (p Sources) stableSince(ctx context.Context, a Asked) (time.Time, error) {
-	status, err := p.known(ctx)
+func (p Sources) stableSince(ctx context.Context, a Request) (time.Time, error) {
+	status, err := p.ownStatus(ctx)
 	if err != nil {
 		return time.Time{}, err
 	}
 	n := slices.IndexFunc(status.Channels, func(c protocol.ChannelStatus) bool { return c.Name == a.Definition.Channel })
-	here := n >= 0 && (status.Channels[n].Target == a.Evaluation.FullVersion || slices.ContainsFunc(status.Releases, func(r protocol.ReleaseStatus) bool {
+	inChannel := n >= 0 && (status.Channels[n].Target == a.Evaluation.FullVersion || slices.ContainsFunc(status.Releases, func(r protocol.ReleaseStatus) bool {
 		return r.ID == a.Evaluation.Release && r.Phases[a.Definition.Channel] == string(maestro.InProgress) // in a fleet, the target may belong to another instance
 	}))
-	if !here || status.Channels[n].StableSince.IsZero() {
+	if !inChannel || status.Channels[n].StableSince.IsZero() {
 		return time.Time{}, fmt.Errorf("the objects of %s are not stable in %s", a.Evaluation.FullVersion, a.Definition.Channel)
 	}
 	if from := status.Channels[n].StableFrom; !from.IsZero() { // from a service whose worker reports it
@@ -97,8 +97,8 @@ func (p Sources) stableSince(ctx context.Context, a Asked) (time.Time, error) {
 	return status.Channels[n].StableSince, nil
 }
 
-// look compares the data between two times. It sets partial if the data is incomplete.
-func (c compare) look(ctx context.Context, d *entities.CompareCheck, from, to time.Time, partial *string) (stats.Evidence, error) {
+// measure compares the data between two times. It sets partial if the data is incomplete.
+func (c compare) measure(ctx context.Context, d *entities.CompareCheck, from, to time.Time, partial *string) (stats.Evidence, error) {
 	plan := stats.Plan{
 		Direction: stats.Direction(d.Direction), Alpha: d.Alpha, Comparisons: d.Comparisons, Tolerance: d.Tolerance, MinSamples: d.MinSamples, Drop: d.DropNaN,
 	}
@@ -134,7 +134,7 @@ func (p promServer) count(ctx context.Context, what, of, total string, from, to 
 	p.at = to
 	counts := [2]int{}
 	for i, query := range []string{of, total} {
-		v, err := p.one(ctx, what, strings.ReplaceAll(query, "$__range", fmt.Sprintf("%dms", to.Sub(from).Milliseconds())))
+		v, err := p.single(ctx, what, strings.ReplaceAll(query, "$__range", fmt.Sprintf("%dms", to.Sub(from).Milliseconds())))
 		switch {
 		case err != nil:
 			return stats.Count{}, err
@@ -143,15 +143,15 @@ func (p promServer) count(ctx context.Context, what, of, total string, from, to 
 		}
 		counts[i] = int(math.Round(v))
 	}
-	if over := counts[0] - counts[1]; over > 0 && over <= 1+counts[1]/10 {
+	if excess := counts[0] - counts[1]; excess > 0 && excess <= 1+counts[1]/10 {
 		counts[0] = counts[1] // extrapolation made the part larger than the total
 	}
 	return stats.Count{Of: counts[0], Total: counts[1]}, nil
 }
 
-// evidence describes the complete basis of a result, so that it can be understood much later.
-func evidence(d *entities.CompareCheck, e stats.Evidence, from, to time.Time) string {
-	text := fmt.Sprintf("%s, from %s to %s UTC", e, from.UTC().Format(day), clock(to, from))
+// evidenceText describes the complete basis of a result, so that it can be understood much later.
+func evidenceText(d *entities.CompareCheck, e stats.Evidence, from, to time.Time) string {
+	text := fmt.Sprintf("%s, from %s to %s UTC", e, from.UTC().Format(day), timeOfDay(to, from))
 	if d.Offset > 0 {
 		text += fmt.Sprintf(", against %s before (weaker than a control group at the same time)", entities.Length(d.Offset))
 	}
@@ -160,8 +160,8 @@ func evidence(d *entities.CompareCheck, e stats.Evidence, from, to time.Time) st
 
 const day = "2006-01-02 15:04:05"
 
-// clock formats a time of day, with the date if it differs from that of a known time.
-func clock(t, known time.Time) string {
+// timeOfDay formats a time of day, with the date if it differs from that of a known time.
+func timeOfDay(t, known time.Time) string {
 	if t, known = t.UTC(), known.UTC(); t.YearDay() == known.YearDay() && t.Year() == known.Year() {
 		return t.Format(time.TimeOnly)
 	}

@@ -13,7 +13,7 @@ import (
 // people and CI make by version pass.
 type configRollout struct{ sources Sources }
 
-func (c configRollout) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, error) {
+func (c configRollout) Evaluate(ctx context.Context, a Request) (entities.CheckReading, error) {
 	d := &a.Definition
 	switch {
 	case d.ConfigRollout == nil:
@@ -34,7 +34,7 @@ func (c configRollout) Evaluate(ctx context.Context, a Asked) (entities.CheckRea
 	turn := configured.Next(*d.ConfigRollout, incarnation, all, protocol.ServiceID(d.Application, a.Service), a.Evaluation.Release, a.Now)
 	r := entities.CheckReading{Verdict: entities.Wait, Reason: turn.Reason, Next: turn.At}
 	switch {
-	case turn.Go:
+	case turn.Allowed:
 		r.Verdict = entities.Pass
 	case turn.Halted:
 		r.Verdict = entities.Fail

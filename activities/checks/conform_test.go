@@ -24,11 +24,11 @@ const secret = "hunter22-of-the-worker"
 
 var token = source.Environment{Allowed: []string{"*"}, Lookup: func(name string) (string, bool) { return secret, name == "TOKEN" }}
 
-// asked is a question about v2-i7 of shop/web in prod.
-func asked(kind entities.CheckKind, change func(*entities.CheckDefinition)) checks.Asked {
-	a := checks.Asked{
+// newRequest is a question about v2-i7 of shop/web in prod.
+func newRequest(kind entities.CheckKind, change func(*entities.CheckDefinition)) checks.Request {
+	a := checks.Request{
 		Definition: entities.CheckDefinition{Application: "shop", Service: "web", Channel: "prod", ID: "it", Kind: kind},
-		Evaluation: entities.Evaluation{Channel: "prod", ID: "it", Kind: kind, Release: "r2", FullVersion: "v2-i7", Payload: "after", Present: "before"},
+		Evaluation: entities.Evaluation{Channel: "prod", ID: "it", Kind: kind, Release: "r2", FullVersion: "v2-i7", Payload: "after", CurrentPayload: "before"},
 		ServiceID:  "id-1", Version: "v2",
 		Now: time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC),
 	}
@@ -38,52 +38,52 @@ func asked(kind entities.CheckKind, change func(*entities.CheckDefinition)) chec
 
 func TestAlways_A20(t *testing.T) {
 	t.Parallel()
-	row := func(v entities.Verdict, reason string) checks.Asked {
-		return asked(entities.CheckAlways, func(d *entities.CheckDefinition) {
+	row := func(v entities.Verdict, reason string) checks.Request {
+		return newRequest(entities.CheckAlways, func(d *entities.CheckDefinition) {
 			d.Always = &entities.AlwaysCheck{Verdict: v, Reason: reason}
 		})
 	}
 	Conform(t, Kind{Kind: entities.CheckAlways, Rows: []Row{
-		{Name: "pass", Asked: row(entities.Pass, "${{ version }} is as good as ${{fullVersion}}"), Want: entities.Pass, Says: "v2 is as good as v2-i7"},
-		{Name: "wait", Asked: row(entities.Wait, ""), Want: entities.Wait, Says: "always WAIT, as declared"},
-		{Name: "fail", Asked: row(entities.Fail, "no"), Want: entities.Fail, Says: "no"},
-		{Name: "error", Asked: row(entities.Error, "no"), Want: entities.Error, Says: "no"},
-		{Name: "neither", Asked: row("MAYBE", ""), Want: entities.Error, Says: `verdict is "MAYBE"; expected PASS, WAIT, FAIL or ERROR`},
-		{Name: "a long reason of bad text", Asked: row(entities.Fail, strings.Repeat("ä\xff\n", 1000)), Want: entities.Fail, Says: "ä? ä? ä…"},
+		{Name: "pass", Request: row(entities.Pass, "${{ version }} is as good as ${{fullVersion}}"), Want: entities.Pass, Reason: "v2 is as good as v2-i7"},
+		{Name: "wait", Request: row(entities.Wait, ""), Want: entities.Wait, Reason: "always WAIT, as declared"},
+		{Name: "fail", Request: row(entities.Fail, "no"), Want: entities.Fail, Reason: "no"},
+		{Name: "error", Request: row(entities.Error, "no"), Want: entities.Error, Reason: "no"},
+		{Name: "neither", Request: row("MAYBE", ""), Want: entities.Error, Reason: `verdict is "MAYBE"; expected PASS, WAIT, FAIL or ERROR`},
+		{Name: "a long reason of bad text", Request: row(entities.Fail, strings.Repeat("ä\xff\n", 1000)), Want: entities.Fail, Reason: "ä? ä? ä…"},
 	}})
 }
 
 func TestDeniedVersions_A20(t *testing.T) {
 	t.Parallel()
-	row := func(patterns ...string) checks.Asked {
-		return asked(entities.CheckDeniedVersions, func(d *entities.CheckDefinition) {
+	row := func(patterns ...string) checks.Request {
+		return newRequest(entities.CheckDeniedVersions, func(d *entities.CheckDefinition) {
 			d.DeniedVersions = &entities.DeniedVersions{Versions: patterns, Reason: "it lost orders"}
 		})
 	}
-	merged := func(patterns ...string) checks.Asked {
+	merged := func(patterns ...string) checks.Request {
 		a := row(patterns...)
 		a.Evaluation.FullVersion = "v2-i7-flags.x577f1208"
 		return a
 	}
 	Conform(t, Kind{Kind: entities.CheckDeniedVersions, Rows: []Row{
-		{Name: "another", Asked: row("v1.*", "v3"), Want: entities.Pass, Says: "v2-i7 is not denied"},
-		{Name: "by name", Asked: row("v1", "v2"), Want: entities.Fail, Says: "v2 is denied: it lost orders"},
-		{Name: "by full name", Asked: row("v2-i7"), Want: entities.Fail, Says: "v2-i7 is denied: it lost orders"},
-		{Name: "by pattern", Asked: row("v2*"), Want: entities.Fail, Says: "v2 is denied (v2*): it lost orders"},
-		{Name: "by pattern of the full name", Asked: row("*-i7"), Want: entities.Fail, Says: "v2-i7 is denied (*-i7): it lost orders"},
-		{Name: "by full name, with values", Asked: merged("v2-i7"), Want: entities.Fail, Says: "v2-i7 is denied: it lost orders"},
-		{Name: "by its values", Asked: merged("flags.x577f1208"), Want: entities.Fail, Says: "flags.x577f1208 is denied: it lost orders"},
-		{Name: "a broken pattern behind a match", Asked: row("v2", "v[1"), Want: entities.Error, Says: `invalid pattern "v[1" for versions: syntax error in pattern`},
+		{Name: "another", Request: row("v1.*", "v3"), Want: entities.Pass, Reason: "v2-i7 is not denied"},
+		{Name: "by name", Request: row("v1", "v2"), Want: entities.Fail, Reason: "v2 is denied: it lost orders"},
+		{Name: "by full name", Request: row("v2-i7"), Want: entities.Fail, Reason: "v2-i7 is denied: it lost orders"},
+		{Name: "by pattern", Request: row("v2*"), Want: entities.Fail, Reason: "v2 is denied (v2*): it lost orders"},
+		{Name: "by pattern of the full name", Request: row("*-i7"), Want: entities.Fail, Reason: "v2-i7 is denied (*-i7): it lost orders"},
+		{Name: "by full name, with values", Request: merged("v2-i7"), Want: entities.Fail, Reason: "v2-i7 is denied: it lost orders"},
+		{Name: "by its values", Request: merged("flags.x577f1208"), Want: entities.Fail, Reason: "flags.x577f1208 is denied: it lost orders"},
+		{Name: "a broken pattern behind a match", Request: row("v2", "v[1"), Want: entities.Error, Reason: `invalid pattern "v[1" for versions: syntax error in pattern`},
 	}})
 }
 
-// kept has which commits an incarnation brings, by its number.
-type kept map[int64]protocol.Brought
+// fakeCommits has which commits an incarnation brings, by its number.
+type fakeCommits map[int64]protocol.ReleaseCommits
 
 // Brought implements checks.Commits.
-func (k kept) Brought(_ context.Context, application string, since, incarnation int64) (protocol.Brought, error) {
+func (k fakeCommits) Brought(_ context.Context, application string, since, incarnation int64) (protocol.ReleaseCommits, error) {
 	if application != "shop" || since != 5 {
-		return protocol.Brought{}, errors.New("unexpected request")
+		return protocol.ReleaseCommits{}, errors.New("unexpected request")
 	}
 	return k[incarnation], nil
 }
@@ -92,10 +92,10 @@ func TestDeniedCommits_A20(t *testing.T) {
 	t.Parallel()
 	one := protocol.Commit{SHA: "4be1a90c2d11" + strings.Repeat("0", 28), Author: "Ada", Subject: "Sell more"}
 	lists := func(unknown string) checks.Sources {
-		return checks.Sources{Commits: kept{7: {Unknown: unknown, Commits: []protocol.IncarnationCommits{{Incarnation: 6, Commits: []protocol.Commit{one}}}}}}
+		return checks.Sources{Commits: fakeCommits{7: {Unknown: unknown, Commits: []protocol.IncarnationCommits{{Incarnation: 6, Commits: []protocol.Commit{one}}}}}}
 	}
-	row := func(commits ...string) checks.Asked {
-		a := asked(entities.CheckDeniedCommits, func(d *entities.CheckDefinition) {
+	row := func(commits ...string) checks.Request {
+		a := newRequest(entities.CheckDeniedCommits, func(d *entities.CheckDefinition) {
 			d.DeniedCommits = &entities.DeniedCommits{Commits: commits, Reason: "${{ service }} lost orders"}
 		})
 		a.Evaluation.Since, a.Evaluation.Incarnation = 5, 7
@@ -105,24 +105,24 @@ func TestDeniedCommits_A20(t *testing.T) {
 	there.Evaluation.Incarnation = 5
 	says := "commit 4be1a90c2d11 Ada: Sell more of incarnation 6 is denied: web lost orders"
 	Conform(t, Kind{Kind: entities.CheckDeniedCommits, Rows: []Row{
-		{Name: "abbreviated", Sources: lists(""), Asked: row("beef123", "4be1a90"), Want: entities.Fail, Says: says},
-		{Name: "whole", Sources: lists(""), Asked: row(one.SHA), Want: entities.Fail, Says: says},
-		{Name: "another", Sources: lists(""), Asked: row("4be1a91"), Want: entities.Pass, Says: "none of its commits is denied"},
-		{Name: "same incarnation", Sources: lists(""), Asked: there, Want: entities.Pass, Says: "none of its commits is denied"},
-		{Name: "found, although some are unknown", Sources: lists("more"), Asked: row("4be1a90"), Want: entities.Fail, Says: says},
-		{Name: "unknown", Sources: lists("incarnation 7 came from /srv/shop"), Asked: row("4be1a91"), Want: entities.Error, Says: "cannot tell whether it brings a denied commit: incarnation 7 came from /srv/shop; to let it pass: converge bypass"},
+		{Name: "abbreviated", Sources: lists(""), Request: row("beef123", "4be1a90"), Want: entities.Fail, Reason: says},
+		{Name: "whole", Sources: lists(""), Request: row(one.SHA), Want: entities.Fail, Reason: says},
+		{Name: "another", Sources: lists(""), Request: row("4be1a91"), Want: entities.Pass, Reason: "none of its commits is denied"},
+		{Name: "same incarnation", Sources: lists(""), Request: there, Want: entities.Pass, Reason: "none of its commits is denied"},
+		{Name: "found, although some are unknown", Sources: lists("more"), Request: row("4be1a90"), Want: entities.Fail, Reason: says},
+		{Name: "unknown", Sources: lists("incarnation 7 came from /srv/shop"), Request: row("4be1a91"), Want: entities.Error, Reason: "cannot tell whether it brings a denied commit: incarnation 7 came from /srv/shop; to let it pass: converge bypass"},
 	}})
 }
 
 func TestAllowedTimes_A20(t *testing.T) {
 	t.Parallel()
-	row := func(d entities.AllowedTimes) checks.Asked {
-		return asked(entities.CheckAllowedTimes, func(def *entities.CheckDefinition) { def.AllowedTimes = &d })
+	row := func(d entities.AllowedTimes) checks.Request {
+		return newRequest(entities.CheckAllowedTimes, func(def *entities.CheckDefinition) { def.AllowedTimes = &d })
 	}
 	Conform(t, Kind{Kind: entities.CheckAllowedTimes, Rows: []Row{
-		{Name: "open", Asked: row(office()), Want: entities.Pass, Says: "open until Mon 16:00 CET"},
-		{Name: "closed", Asked: row(daily("Europe/Paris", "11:00-12:00")), Want: entities.Wait, Says: "opens Mon 11:00 CET (outside its hours)"},
-		{Name: "broken", Asked: row(daily("Paris", "")), Want: entities.Error, Says: `time zone "Paris" is unknown; expected a name such as Europe/Paris`},
+		{Name: "open", Request: row(office()), Want: entities.Pass, Reason: "open until Mon 16:00 CET"},
+		{Name: "closed", Request: row(daily("Europe/Paris", "11:00-12:00")), Want: entities.Wait, Reason: "opens Mon 11:00 CET (outside its hours)"},
+		{Name: "broken", Request: row(daily("Paris", "")), Want: entities.Error, Reason: `time zone "Paris" is unknown; expected a name such as Europe/Paris`},
 	}})
 }
 
@@ -131,9 +131,9 @@ func TestCommand_A20(t *testing.T) {
 	dir := t.TempDir()
 	script := "#!/bin/sh\necho one\necho \"$PVN_APPLICATION/$PVN_SERVICE $PVN_SERVICE_ID $PVN_SERVICE_VERSION $PVN_RELEASE_CHANNEL $#:$1 $MINE\"\nexit $CODE\n"
 	programtest.Write(t, filepath.Join(dir, "smoke"), script)
-	sources := checks.Sources{Own: own, Commands: checks.On(custom.Worker{Secrets: token})}
-	row := func(code string, change func(*entities.CheckRun)) checks.Asked {
-		return asked(entities.CheckCommand, func(d *entities.CheckDefinition) {
+	sources := checks.Sources{Own: fakeStatus, Commands: checks.CommandsOn(custom.Worker{Secrets: token})}
+	row := func(code string, change func(*entities.CheckRun)) checks.Request {
+		return newRequest(entities.CheckCommand, func(d *entities.CheckDefinition) {
 			d.Dir = dir
 			d.Command = &entities.CheckRun{
 				Command: entities.Command{Argv: []string{"./smoke", "to ${{ version }}; $(false)"}},
@@ -148,32 +148,32 @@ func TestCommand_A20(t *testing.T) {
 	}
 	const says = "shop/web id-1 v2-i7 prod 1:to v2; $(false) a v2-i7"
 	Conform(t, Kind{Kind: entities.CheckCommand, Secrets: []string{secret}, Rows: []Row{
-		{Name: "0 passes", Sources: sources, Asked: row("0", plain), Want: entities.Pass, Says: says},
-		{Name: "2 waits", Sources: sources, Asked: row("2", plain), Want: entities.Wait, Says: says},
-		{Name: "3 fails", Sources: sources, Asked: row("3", plain), Want: entities.Fail, Says: says},
-		{Name: "1 fails", Sources: sources, Asked: row("1", plain), Want: entities.Fail, Says: says},
-		{Name: "4 is an error", Sources: sources, Asked: row("4", plain), Want: entities.Error, Says: "./smoke exited 4: " + says},
-		{Name: "stderr first", Sources: sources, Asked: row("", shell("echo out; echo err >&2; exit 5")), Want: entities.Error, Says: "sh exited 5: err"},
-		{Name: "a reason on stderr", Sources: sources, Asked: row("", shell("echo err >&2; exit 1")), Want: entities.Fail, Says: "sh exited 1: err"},
-		{Name: "silent", Sources: sources, Asked: row("", shell("exit 2")), Want: entities.Wait, Says: "sh exited 2"},
-		{Name: "killed", Sources: sources, Asked: row("", shell("kill -9 $$")), Want: entities.Error, Says: "sh was ended by signal killed"},
-		{Name: "missing", Sources: sources, Asked: row("", func(r *entities.CheckRun) { r.Command.Argv = []string{"./there-is-none"} }), Want: entities.Error, Says: "command: command not found: " + filepath.Join(dir, "there-is-none") + " does not exist"},
-		{Name: "a secret", Sources: sources, Asked: row("", func(r *entities.CheckRun) {
+		{Name: "0 passes", Sources: sources, Request: row("0", plain), Want: entities.Pass, Reason: says},
+		{Name: "2 waits", Sources: sources, Request: row("2", plain), Want: entities.Wait, Reason: says},
+		{Name: "3 fails", Sources: sources, Request: row("3", plain), Want: entities.Fail, Reason: says},
+		{Name: "1 fails", Sources: sources, Request: row("1", plain), Want: entities.Fail, Reason: says},
+		{Name: "4 is an error", Sources: sources, Request: row("4", plain), Want: entities.Error, Reason: "./smoke exited 4: " + says},
+		{Name: "stderr first", Sources: sources, Request: row("", shell("echo out; echo err >&2; exit 5")), Want: entities.Error, Reason: "sh exited 5: err"},
+		{Name: "a reason on stderr", Sources: sources, Request: row("", shell("echo err >&2; exit 1")), Want: entities.Fail, Reason: "sh exited 1: err"},
+		{Name: "silent", Sources: sources, Request: row("", shell("exit 2")), Want: entities.Wait, Reason: "sh exited 2"},
+		{Name: "killed", Sources: sources, Request: row("", shell("kill -9 $$")), Want: entities.Error, Reason: "sh was ended by signal killed"},
+		{Name: "missing", Sources: sources, Request: row("", func(r *entities.CheckRun) { r.Command.Argv = []string{"./there-is-none"} }), Want: entities.Error, Reason: "command: command not found: " + filepath.Join(dir, "there-is-none") + " does not exist"},
+		{Name: "a secret", Sources: sources, Request: row("", func(r *entities.CheckRun) {
 			shell(`echo "it is $KEY"`)(r)
 			r.Env["KEY"] = entities.Value{WorkerEnv: "TOKEN"}
-		}), Want: entities.Pass, Says: "it is ***"},
-		{Name: "timeout", Sources: sources, Asked: row("", func(r *entities.CheckRun) {
+		}), Want: entities.Pass, Reason: "it is ***"},
+		{Name: "timeout", Sources: sources, Request: row("", func(r *entities.CheckRun) {
 			shell("exec sleep 600")(r)
 			r.Command.Timeout = 20 * time.Millisecond
-		}), Want: entities.Error, Says: "command: sh did not finish within 20ms and was ended"},
-		{Name: "with a job", Sources: sources, Asked: row("", func(r *entities.CheckRun) { r.Job = &entities.CommandJob{} }), Want: entities.Error, Says: "a check of kind job needs a job, and no other kind has one"},
+		}), Want: entities.Error, Reason: "command: sh did not finish within 20ms and was ended"},
+		{Name: "with a job", Sources: sources, Request: row("", func(r *entities.CheckRun) { r.Job = &entities.CommandJob{} }), Want: entities.Error, Reason: "a check of kind job needs a job, and no other kind has one"},
 	}})
 }
 
-// recorded is a runner that runs nothing, and remembers what it was to run.
-type recorded struct{ once *custom.Once }
+// recordingRunner is a runner that runs nothing, and remembers what it was to run.
+type recordingRunner struct{ once *custom.StandaloneCommand }
 
-func (r recorded) Run(_ context.Context, o custom.Once) (runtimes.Output, string, error) {
+func (r recordingRunner) Run(_ context.Context, o custom.StandaloneCommand) (runtimes.Output, string, error) {
 	if r.once != nil {
 		*r.once = o
 	}
@@ -183,25 +183,25 @@ func (r recorded) Run(_ context.Context, o custom.Once) (runtimes.Output, string
 func TestJob_A20(t *testing.T) {
 	t.Parallel()
 	cluster := &entities.CommandJob{Namespace: "ci", Image: "smoke:${{ version }}"}
-	a := asked(entities.CheckJob, func(d *entities.CheckDefinition) {
+	a := newRequest(entities.CheckJob, func(d *entities.CheckDefinition) {
 		d.Dir = "/somewhere"
 		d.Command = &entities.CheckRun{Command: entities.Command{Argv: []string{"smoke", "${{ fullVersion }}"}}, Job: cluster}
 	})
-	without := asked(entities.CheckJob, func(d *entities.CheckDefinition) {
+	without := newRequest(entities.CheckJob, func(d *entities.CheckDefinition) {
 		d.Command = &entities.CheckRun{Command: entities.Command{Argv: []string{"smoke"}}}
 	})
 	Conform(t, Kind{Kind: entities.CheckJob, Rows: []Row{
-		{Name: "by exit code", Sources: checks.Sources{Own: own, Commands: recorded{}}, Asked: a, Want: entities.Fail, Says: "ready"},
-		{Name: "without a job", Sources: checks.Sources{Own: own, Commands: recorded{}}, Asked: without, Want: entities.Error, Says: "a check of kind job needs a job, and no other kind has one"},
-		{Name: "no clusters", Sources: checks.Sources{Own: own, Commands: checks.On(custom.Worker{})}, Asked: a, Want: entities.Error, Says: "job: it runs as a Job, but this worker has no cluster connections"},
+		{Name: "by exit code", Sources: checks.Sources{Own: fakeStatus, Commands: recordingRunner{}}, Request: a, Want: entities.Fail, Reason: "ready"},
+		{Name: "without a job", Sources: checks.Sources{Own: fakeStatus, Commands: recordingRunner{}}, Request: without, Want: entities.Error, Reason: "a check of kind job needs a job, and no other kind has one"},
+		{Name: "no clusters", Sources: checks.Sources{Own: fakeStatus, Commands: checks.CommandsOn(custom.Worker{})}, Request: a, Want: entities.Error, Reason: "job: it runs as a Job, but this worker has no cluster connections"},
 	}})
-	var once custom.Once
-	require.Equal(t, entities.Fail, checks.Evaluate(t.Context(), checks.Sources{Own: own, Commands: recorded{&once}}, a).Verdict)
-	require.Equal(t, custom.Once{
-		What: "job", Purpose: "check", Dir: "/somewhere", Argv: []string{"smoke", "v2-i7"}, Env: map[string]entities.Value{},
-		Job: &entities.CommandJob{Namespace: "ci", Image: "smoke:v2"}, Timeout: 5 * time.Minute, Asks: true,
+	var once custom.StandaloneCommand
+	require.Equal(t, entities.Fail, checks.Evaluate(t.Context(), checks.Sources{Own: fakeStatus, Commands: recordingRunner{&once}}, a).Verdict)
+	require.Equal(t, custom.StandaloneCommand{
+		ErrorPrefix: "job", Purpose: "check", Dir: "/somewhere", Argv: []string{"smoke", "v2-i7"}, Env: map[string]entities.Value{},
+		Job: &entities.CommandJob{Namespace: "ci", Image: "smoke:v2"}, Timeout: 5 * time.Minute, Query: true,
 		Document: document,
-		Instance: runtimes.Instance{
+		Instance: runtimes.Request{
 			Owner:     runtimes.Owner{Application: "shop", Service: "web", ID: entities.InstanceID{Channel: "prod"}},
 			ServiceID: "id-1", FullVersion: "v2-i7",
 		},
@@ -213,25 +213,25 @@ func TestJob_A20(t *testing.T) {
 func TestTask_A20(t *testing.T) {
 	t.Parallel()
 	where := &entities.CommandTask{Cluster: entities.ECSRuntime{Cluster: "shop"}, TaskDefinition: "smoke:7"}
-	on := func(kind entities.CheckKind, task *entities.CommandTask) checks.Asked {
-		return asked(kind, func(d *entities.CheckDefinition) {
+	on := func(kind entities.CheckKind, task *entities.CommandTask) checks.Request {
+		return newRequest(kind, func(d *entities.CheckDefinition) {
 			d.Command = &entities.CheckRun{Command: entities.Command{Argv: []string{"smoke", "${{ fullVersion }}"}}, Task: task}
 		})
 	}
 	Conform(t, Kind{Kind: entities.CheckTask, Rows: []Row{
-		{Name: "by exit code", Sources: checks.Sources{Own: own, Commands: recorded{}}, Asked: on(entities.CheckTask, where), Want: entities.Fail, Says: "ready"},
-		{Name: "without a task", Sources: checks.Sources{Own: own, Commands: recorded{}}, Asked: on(entities.CheckTask, nil), Want: entities.Error, Says: "a check of kind task needs a task, and no other kind has one"},
-		{Name: "another kind", Sources: checks.Sources{Own: own, Commands: recorded{}}, Asked: on(entities.CheckCommand, where), Want: entities.Error, Says: "a check of kind task needs a task, and no other kind has one"},
-		{Name: "no worker for it", Sources: checks.Sources{Own: own, Commands: checks.On(custom.Worker{})}, Asked: on(entities.CheckTask, where), Want: entities.Error, Says: "task: it runs as an ECS task, but this worker cannot run tasks"},
+		{Name: "by exit code", Sources: checks.Sources{Own: fakeStatus, Commands: recordingRunner{}}, Request: on(entities.CheckTask, where), Want: entities.Fail, Reason: "ready"},
+		{Name: "without a task", Sources: checks.Sources{Own: fakeStatus, Commands: recordingRunner{}}, Request: on(entities.CheckTask, nil), Want: entities.Error, Reason: "a check of kind task needs a task, and no other kind has one"},
+		{Name: "another kind", Sources: checks.Sources{Own: fakeStatus, Commands: recordingRunner{}}, Request: on(entities.CheckCommand, where), Want: entities.Error, Reason: "a check of kind task needs a task, and no other kind has one"},
+		{Name: "no worker for it", Sources: checks.Sources{Own: fakeStatus, Commands: checks.CommandsOn(custom.Worker{})}, Request: on(entities.CheckTask, where), Want: entities.Error, Reason: "task: it runs as an ECS task, but this worker cannot run tasks"},
 	}})
-	var once custom.Once
-	require.Equal(t, entities.Fail, checks.Evaluate(t.Context(), checks.Sources{Own: own, Commands: recorded{&once}}, on(entities.CheckTask, where)).Verdict)
+	var once custom.StandaloneCommand
+	require.Equal(t, entities.Fail, checks.Evaluate(t.Context(), checks.Sources{Own: fakeStatus, Commands: recordingRunner{&once}}, on(entities.CheckTask, where)).Verdict)
 	require.Equal(t, []any{where, []string{"smoke", "v2-i7"}, 5 * time.Minute}, []any{once.Task, once.Argv, once.Timeout})
 }
 
 // A kind that this version does not know is an ERROR, never a PASS.
 func TestUnknownKind_D16(t *testing.T) {
 	t.Parallel()
-	r := checks.Evaluate(t.Context(), checks.Sources{}, asked("moonPhase", func(*entities.CheckDefinition) {}))
+	r := checks.Evaluate(t.Context(), checks.Sources{}, newRequest("moonPhase", func(*entities.CheckDefinition) {}))
 	require.Equal(t, `ERROR this version does not support checks of kind "moonPhase"`, string(r.Verdict)+" "+r.Reason)
 }

@@ -11,7 +11,7 @@ import (
 // version that values were added to, and the values (A20).
 type deniedVersions struct{}
 
-func (deniedVersions) Evaluate(_ context.Context, a Asked) (entities.CheckReading, error) {
+func (deniedVersions) Evaluate(_ context.Context, a Request) (entities.CheckReading, error) {
 	d := a.Definition.DeniedVersions
 	if d == nil {
 		return incomplete(a)
@@ -24,14 +24,14 @@ func (deniedVersions) Evaluate(_ context.Context, a Asked) (entities.CheckReadin
 	base, values := entities.SplitVersion(a.Evaluation.FullVersion)
 	for _, pattern := range d.Versions {
 		for _, version := range append([]string{a.version(), a.Evaluation.FullVersion, base}, values...) {
-			if hit, _ := path.Match(pattern, version); !hit { // the patterns are valid: see above
+			if matches, _ := path.Match(pattern, version); !matches { // the patterns are valid: see above
 				continue
 			}
-			why := entities.Because(d.Reason)
+			reason := entities.Because(d.Reason)
 			if pattern == version {
-				return fail("%s is denied%s", version, why)
+				return fail("%s is denied%s", version, reason)
 			}
-			return fail("%s is denied (%s)%s", version, pattern, why)
+			return fail("%s is denied (%s)%s", version, pattern, reason)
 		}
 	}
 	return pass("%s is not denied", a.Evaluation.FullVersion)

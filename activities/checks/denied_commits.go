@@ -12,7 +12,7 @@ import (
 // already there does not block.
 type deniedCommits struct{ Sources }
 
-func (c deniedCommits) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, error) {
+func (c deniedCommits) Evaluate(ctx context.Context, a Request) (entities.CheckReading, error) {
 	d := a.Definition.DeniedCommits
 	if d == nil {
 		return incomplete(a)

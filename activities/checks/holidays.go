@@ -100,8 +100,8 @@ func readHolidays(codes, dates []string) (holidays, error) {
 	return h, nil
 }
 
-// on reports whether a day is a holiday, and its name. A weekend holiday and its substitute day are both holidays.
-func (h holidays) on(d date) (string, bool) {
+// nameOf reports whether a day is a holiday, and its name. A weekend holiday and its substitute day are both holidays.
+func (h holidays) nameOf(d date) (string, bool) {
 	if h.listed[d] {
 		return "holiday " + d.String(), true
 	}

@@ -16,30 +16,30 @@ import (
 
 const (
 	defaultHTTPTimeout = 10 * time.Second
-	mostRedirects      = 5
+	maxRedirects       = 5
 	maxExcerpt         = 200     // bytes of a body in a reason
-	maxAnswer          = 4 << 20 // bytes of an answer that are read
+	maxResponse        = 4 << 20 // bytes of an answer that are read
 )
 
 // httpCheck passes while a GET returns one of the listed status codes (A20).
 type httpCheck struct{ sources Sources }
 
-func (c httpCheck) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, error) {
+func (c httpCheck) Evaluate(ctx context.Context, a Request) (entities.CheckReading, error) {
 	d := a.Definition.HTTP
 	if d == nil {
 		return incomplete(a)
 	}
-	r := request{sources: c.sources, url: d.URL, headers: d.Headers, timeout: d.Timeout, follow: true}
+	r := httpRequest{sources: c.sources, url: d.URL, headers: d.Headers, timeout: d.Timeout, follow: true}
 	got, err := r.do(ctx)
 	if err != nil {
 		return entities.CheckReading{}, err
 	}
-	good := got.status >= 200 && got.status < 300
+	expected := got.status >= 200 && got.status < 300
 	if len(d.Statuses) > 0 {
-		good = slices.Contains(d.Statuses, got.status)
+		expected = slices.Contains(d.Statuses, got.status)
 	}
-	reason := fmt.Sprintf("%s answered %d", r.where(), got.status)
-	if good {
+	reason := fmt.Sprintf("%s answered %d", r.hostName(), got.status)
+	if expected {
 		return pass("%s", reason)
 	}
 	if excerpt := oneLine(got.text, maxExcerpt); excerpt != "" {
@@ -48,9 +48,9 @@ func (c httpCheck) Evaluate(ctx context.Context, a Asked) (entities.CheckReading
 	return wait("%s", reason)
 }
 
-// request is one HTTP request to an external system, limited in time and size. Its errors contain neither a secret nor the part of a URL
+// httpRequest is one HTTP request to an external system, limited in time and size. Its errors contain neither a secret nor the part of a URL
 // after the host.
-type request struct {
+type httpRequest struct {
 	sources Sources
 	method  string // default GET
 	url     string
@@ -62,45 +62,45 @@ type request struct {
 	secrets secrets
 }
 
-type answer struct {
+type response struct {
 	status int
 	body   []byte
 	text   string // the body without secrets
 }
 
-func (r *request) do(ctx context.Context) (answer, error) {
+func (r *httpRequest) do(ctx context.Context) (response, error) {
 	if r.sources.HTTP == nil {
-		return answer{}, errors.New("the network is not available here")
+		return response{}, errors.New("the network is not available here")
 	}
-	r.secrets = secrets{from: r.sources.Secrets}
+	r.secrets = secrets{source: r.sources.Secrets}
 	timeout := r.timeout
 	if timeout <= 0 {
 		timeout = defaultHTTPTimeout
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %s", timeout))
 	defer cancel()
-	req, err := r.request(ctx)
+	req, err := r.build(ctx)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	client := *r.sources.HTTP
 	client.CheckRedirect = r.redirect
 	res, err := client.Do(req)
 	if err != nil {
-		return answer{}, r.trouble(ctx, err)
+		return response{}, r.wrapError(ctx, err)
 	}
 	defer res.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxResponse+1))
 	switch {
 	case err != nil:
-		return answer{}, r.trouble(ctx, err)
-	case len(body) > maxAnswer:
-		return answer{}, fmt.Errorf("%s answered more than %d MiB", r.where(), maxAnswer>>20)
+		return response{}, r.wrapError(ctx, err)
+	case len(body) > maxResponse:
+		return response{}, fmt.Errorf("%s answered more than %d MiB", r.hostName(), maxResponse>>20)
 	}
-	return answer{status: res.StatusCode, body: body, text: r.secrets.hide(string(body[:min(len(body), 8<<10)]))}, nil
+	return response{status: res.StatusCode, body: body, text: r.secrets.hide(string(body[:min(len(body), 8<<10)]))}, nil
 }
 
-func (r *request) request(ctx context.Context) (*http.Request, error) {
+func (r *httpRequest) build(ctx context.Context) (*http.Request, error) {
 	parsed, err := url.Parse(r.url)
 	if err != nil || parsed.Host == "" || parsed.Scheme != "http" && parsed.Scheme != "https" {
 		return nil, errors.New("invalid URL; expected http://… or https://…") // not included: it may contain a password
@@ -145,21 +145,21 @@ func (r *request) request(ctx context.Context) (*http.Request, error) {
 }
 
 // redirect follows a few redirects. A request with a secret is not redirected to another host.
-func (r *request) redirect(next *http.Request, before []*http.Request) error {
+func (r *httpRequest) redirect(next *http.Request, before []*http.Request) error {
 	first := before[0].URL
 	switch {
 	case !r.follow:
 		return http.ErrUseLastResponse
-	case len(before) > mostRedirects:
-		return fmt.Errorf("more than %d redirects", mostRedirects)
+	case len(before) > maxRedirects:
+		return fmt.Errorf("more than %d redirects", maxRedirects)
 	case len(r.secrets.values) > 0 && (next.URL.Scheme != first.Scheme || next.URL.Host != first.Host):
 		return fmt.Errorf("it redirects to %s://%s, and secrets are not sent there", next.URL.Scheme, next.URL.Host)
 	}
 	return nil
 }
 
-// trouble explains a failed request without the URL, which may contain confidential data.
-func (r *request) trouble(ctx context.Context, err error) error {
+// wrapError explains a failed request without the URL, which may contain confidential data.
+func (r *httpRequest) wrapError(ctx context.Context, err error) error {
 	var wrapped *url.Error
 	if errors.As(err, &wrapped) {
 		err = wrapped.Err
@@ -167,11 +167,11 @@ func (r *request) trouble(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	return fmt.Errorf("%s: %s", r.where(), r.secrets.hide(err.Error()))
+	return fmt.Errorf("%s: %s", r.hostName(), r.secrets.hide(err.Error()))
 }
 
-// where returns the host, for messages.
-func (r *request) where() string {
+// hostName returns the host, for messages.
+func (r *httpRequest) hostName() string {
 	parsed, err := url.Parse(r.url)
 	if err != nil {
 		return "it"

@@ -13,14 +13,14 @@ import (
 
 // Limits of an entities.CheckInput as JSON, in bytes. All overrides of an ECS task together have at most 8,192 characters.
 const (
-	largestInput     = 64 << 10
-	largestTaskInput = 4 << 10
+	maxInput     = 64 << 10
+	maxTaskInput = 4 << 10
 )
 
 // input returns the data of the release under evaluation, and its JSON of at most limit bytes. If the data is not available, it fails: a
 // check must not pass without its input.
-func (p Sources) input(ctx context.Context, a Asked, limit int) (entities.CheckInput, []byte, error) {
-	status, err := p.known(ctx)
+func (p Sources) input(ctx context.Context, a Request, limit int) (entities.CheckInput, []byte, error) {
+	status, err := p.ownStatus(ctx)
 	if err != nil {
 		return entities.CheckInput{}, nil, err
 	}
@@ -33,8 +33,8 @@ func (p Sources) input(ctx context.Context, a Asked, limit int) (entities.CheckI
 	return in.Bounded(limit)
 }
 
-// known returns the status of the service.
-func (p Sources) known(ctx context.Context) (protocol.Status, error) {
+// ownStatus returns the status of the service.
+func (p Sources) ownStatus(ctx context.Context) (protocol.Status, error) {
 	if p.Own == nil {
 		return protocol.Status{}, errors.New("the status of the release is not available here")
 	}
@@ -45,7 +45,7 @@ func (p Sources) known(ctx context.Context) (protocol.Status, error) {
 	return status, nil
 }
 
-func inputOf(a Asked, s protocol.Status) entities.CheckInput {
+func inputOf(a Request, s protocol.Status) entities.CheckInput {
 	in := entities.CheckInput{
 		Schema: entities.CheckInputSchema, Application: a.Definition.Application, Service: a.Definition.Service, ServiceID: a.ServiceID,
 		Channel: a.Definition.Channel,

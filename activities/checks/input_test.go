@@ -28,61 +28,61 @@ const document = `{"schema":"converge.check/v1","application":"shop","service":"
 	`{"name":"web","objectType":"Deployment","versions":[{"version":"v2-i7","active":true}],"status":"SUCCEEDED"}],"omitted":2}`
 
 // A command reads what is known of the release from a file. Without that it is not asked.
-func TestCommandReadsWhatIsKnown_A20_D16(t *testing.T) {
+func TestCommandReadsTheReleaseData_A20_D16(t *testing.T) {
 	t.Parallel()
-	a := asked(entities.CheckCommand, func(d *entities.CheckDefinition) {
+	a := newRequest(entities.CheckCommand, func(d *entities.CheckDefinition) {
 		d.Command = &entities.CheckRun{Command: entities.Command{Argv: []string{"sh", "-c", `cat "$PVN_CHECK_FILE"; exit 1`}, Timeout: time.Minute}}
 	})
-	var once custom.Once
-	checks.Evaluate(t.Context(), checks.Sources{Own: own, Commands: recorded{&once}}, a)
+	var once custom.StandaloneCommand
+	checks.Evaluate(t.Context(), checks.Sources{Own: fakeStatus, Commands: recordingRunner{&once}}, a)
 	require.Equal(t, document, once.Document)
-	out, _, err := custom.RunOnce(t.Context(), custom.Worker{}, once)
+	out, _, err := custom.RunStandalone(t.Context(), custom.Worker{}, once)
 	require.NoError(t, err)
 	require.Equal(t, document, out.Stdout)
 
-	lost := func(context.Context) (protocol.Status, error) { return protocol.Status{}, errors.New("no answer") }
-	r := checks.Evaluate(t.Context(), checks.Sources{Own: lost, Commands: recorded{}}, a)
+	unavailable := func(context.Context) (protocol.Status, error) { return protocol.Status{}, errors.New("no answer") }
+	r := checks.Evaluate(t.Context(), checks.Sources{Own: unavailable, Commands: recordingRunner{}}, a)
 	require.Equal(t, "ERROR status of the release: no answer", string(r.Verdict)+" "+r.Reason)
 }
 
 // Commands and expressions are told of the addons of the service (D1); a task of ECS only if there is room. Without them nothing is
 // evaluated.
-func TestChecksAreToldOfAddons_A20_D1(t *testing.T) {
+func TestChecksReceiveAddons_A20_D1(t *testing.T) {
 	t.Parallel()
 	oncall := map[string]entities.Addon{"oncall": {Type: "example.com/oncall", Value: map[string]any{"team": "checkout"}}}
-	told := func(carried map[string]entities.Addon, kind entities.CheckKind, run *entities.CheckRun) (in entities.CheckInput) {
-		var once custom.Once
-		sources := checks.Sources{Own: own, Commands: recorded{&once}, Addons: func(context.Context) (map[string]entities.Addon, error) { return carried, nil }}
-		checks.Evaluate(t.Context(), sources, asked(kind, func(d *entities.CheckDefinition) { d.Command = run }))
+	inputOf := func(carried map[string]entities.Addon, kind entities.CheckKind, run *entities.CheckRun) (in entities.CheckInput) {
+		var once custom.StandaloneCommand
+		sources := checks.Sources{Own: fakeStatus, Commands: recordingRunner{&once}, Addons: func(context.Context) (map[string]entities.Addon, error) { return carried, nil }}
+		checks.Evaluate(t.Context(), sources, newRequest(kind, func(d *entities.CheckDefinition) { d.Command = run }))
 		require.NoError(t, json.Unmarshal([]byte(once.Document), &in))
 		return in
 	}
 	smoke := entities.Command{Argv: []string{"smoke"}}
 	task := &entities.CheckRun{Command: smoke, Task: &entities.CommandTask{TaskDefinition: "smoke:7"}}
-	require.Equal(t, oncall, told(oncall, entities.CheckCommand, &entities.CheckRun{Command: smoke}).Addons)
-	require.Equal(t, oncall, told(oncall, entities.CheckTask, task).Addons)
+	require.Equal(t, oncall, inputOf(oncall, entities.CheckCommand, &entities.CheckRun{Command: smoke}).Addons)
+	require.Equal(t, oncall, inputOf(oncall, entities.CheckTask, task).Addons)
 	large := map[string]entities.Addon{"book": {Type: "example.com/book", Value: map[string]any{"text": strings.Repeat("x", 5<<10)}}}
-	require.Equal(t, large, told(large, entities.CheckCommand, &entities.CheckRun{Command: smoke}).Addons)
-	in := told(large, entities.CheckTask, task)
+	require.Equal(t, large, inputOf(large, entities.CheckCommand, &entities.CheckRun{Command: smoke}).Addons)
+	in := inputOf(large, entities.CheckTask, task)
 	require.Empty(t, in.Addons)
 	require.Equal(t, 1, in.OmittedAddons)
 
-	judged := func(addons func(context.Context) (map[string]entities.Addon, error)) string {
-		r := checks.Evaluate(t.Context(), checks.Sources{Own: own, Addons: addons}, asked(entities.CheckCEL, func(d *entities.CheckDefinition) {
+	evaluate := func(addons func(context.Context) (map[string]entities.Addon, error)) string {
+		r := checks.Evaluate(t.Context(), checks.Sources{Own: fakeStatus, Addons: addons}, newRequest(entities.CheckCEL, func(d *entities.CheckDefinition) {
 			d.CEL = &entities.CELCheck{Expression: `addons.oncall.value.team == "checkout"`}
 		}))
 		return string(r.Verdict) + " " + r.Reason
 	}
-	require.Contains(t, judged(func(context.Context) (map[string]entities.Addon, error) { return oncall, nil }), "PASS ")
-	lost := func(context.Context) (map[string]entities.Addon, error) { return nil, errors.New("no answer") }
-	require.Equal(t, "ERROR the addons of the service: no answer", judged(lost))
+	require.Contains(t, evaluate(func(context.Context) (map[string]entities.Addon, error) { return oncall, nil }), "PASS ")
+	unavailable := func(context.Context) (map[string]entities.Addon, error) { return nil, errors.New("no answer") }
+	require.Equal(t, "ERROR the addons of the service: no answer", evaluate(unavailable))
 }
 
 // What does not fit is left out from the end: of a task of ECS there is room for little.
-func TestWhatIsKnownIsBounded_A20(t *testing.T) {
+func TestCheckInputIsBounded_A20(t *testing.T) {
 	t.Parallel()
 	large := func(ctx context.Context) (protocol.Status, error) {
-		s, err := own(ctx)
+		s, err := fakeStatus(ctx)
 		s.Channels[1].Objects = slices.Repeat(s.Channels[1].Objects[:1], 2000)
 		for n := range 100 {
 			s.Channels = append(s.Channels, protocol.ChannelStatus{Name: fmt.Sprint("eu-", n), Status: "CONVERGED"})
@@ -90,19 +90,19 @@ func TestWhatIsKnownIsBounded_A20(t *testing.T) {
 		}
 		return s, err
 	}
-	given := func(d *entities.CheckRun, kind entities.CheckKind) (in entities.CheckInput, size int) {
+	inputOf := func(d *entities.CheckRun, kind entities.CheckKind) (in entities.CheckInput, size int) {
 		d.Command = entities.Command{Argv: []string{"smoke"}}
-		var once custom.Once
-		checks.Evaluate(t.Context(), checks.Sources{Own: large, Commands: recorded{&once}}, asked(kind, func(c *entities.CheckDefinition) { c.Command = d }))
+		var once custom.StandaloneCommand
+		checks.Evaluate(t.Context(), checks.Sources{Own: large, Commands: recordingRunner{&once}}, newRequest(kind, func(c *entities.CheckDefinition) { c.Command = d }))
 		require.NoError(t, json.Unmarshal([]byte(once.Document), &in))
 		return in, len(once.Document)
 	}
-	in, size := given(&entities.CheckRun{}, entities.CheckCommand)
+	in, size := inputOf(&entities.CheckRun{}, entities.CheckCommand)
 	require.LessOrEqual(t, size, 64<<10)
 	require.NotEmpty(t, in.Objects)
 	require.Equal(t, 2002, len(in.Objects)+in.Omitted)
 	require.Len(t, in.Channels, 102)
-	in, size = given(&entities.CheckRun{Task: &entities.CommandTask{TaskDefinition: "smoke:7"}}, entities.CheckTask)
+	in, size = inputOf(&entities.CheckRun{Task: &entities.CommandTask{TaskDefinition: "smoke:7"}}, entities.CheckTask)
 	require.LessOrEqual(t, size, 4<<10)
 	require.Equal(t, 2002, in.Omitted)
 	require.Equal(t, []entities.CheckChannel{{Name: "prod", Status: "CONVERGING", Current: "v1", Target: "v2-i7"}}, in.Channels)
@@ -111,32 +111,32 @@ func TestWhatIsKnownIsBounded_A20(t *testing.T) {
 
 func TestCEL_A20(t *testing.T) {
 	t.Parallel()
-	sources := checks.Sources{Own: own}
-	row := func(expression, message string, fails bool) checks.Asked {
-		return asked(entities.CheckCEL, func(d *entities.CheckDefinition) {
+	sources := checks.Sources{Own: fakeStatus}
+	row := func(expression, message string, fails bool) checks.Request {
+		return newRequest(entities.CheckCEL, func(d *entities.CheckDefinition) {
 			d.CEL = &entities.CELCheck{Expression: expression, Message: message, Fails: fails}
 		})
 	}
 	stable := `objects.all(o, o.status == "SUCCEEDED")`
 	last := checks.Sources{Own: func(ctx context.Context) (protocol.Status, error) { // more than fits, and what failed comes last
-		s, err := own(ctx)
+		s, err := fakeStatus(ctx)
 		good := entities.Object{Name: "web", Type: "Deployment", Status: entities.ObjectSucceeded, Message: strings.Repeat("fine ", 50)}
 		s.Channels[1].Objects = append(slices.Repeat([]entities.Object{good}, 1000), entities.Object{Name: "bad", Type: "Deployment", Status: entities.ObjectFailed})
 		return s, err
 	}}
 	proven := checks.Sources{Own: func(ctx context.Context) (protocol.Status, error) {
-		s, err := own(ctx)
+		s, err := fakeStatus(ctx)
 		s.Releases[0].Proven = true
 		return s, err
 	}}
 	Conform(t, Kind{Kind: entities.CheckCEL, Rows: []Row{
-		{Name: "true", Sources: sources, Asked: row(`phases["staging"] == "succeeded"`, "", false), Want: entities.Pass, Says: `true: phases["staging"] == "succeeded"`},
-		{Name: "false", Sources: sources, Asked: row(stable, "", false), Want: entities.Wait, Says: "false: " + stable},
-		{Name: "failed objects are not cut off", Sources: last, Asked: row("omitted > 0 && "+stable, "", false), Want: entities.Wait, Says: "false: omitted > 0 && " + stable},
-		{Name: "proven", Sources: proven, Asked: row("release.proven", "", false), Want: entities.Pass, Says: "true: release.proven"},
-		{Name: "only stated", Sources: sources, Asked: row("release.proven", "", false), Want: entities.Wait, Says: "false: release.proven"},
-		{Name: "false fails", Sources: sources, Asked: row(stable, "${{ version }} is not whole", true), Want: entities.Fail, Says: "v2 is not whole"},
-		{Name: "missing", Sources: sources, Asked: row(`phases["x"] == ""`, "", true), Want: entities.Error, Says: "the expression: no such key: x"},
-		{Name: "of another version", Sources: sources, Asked: row(`release.color == "red"`, "", true), Want: entities.Error, Says: "column 8: undefined field 'color'"},
+		{Name: "true", Sources: sources, Request: row(`phases["staging"] == "succeeded"`, "", false), Want: entities.Pass, Reason: `true: phases["staging"] == "succeeded"`},
+		{Name: "false", Sources: sources, Request: row(stable, "", false), Want: entities.Wait, Reason: "false: " + stable},
+		{Name: "failed objects are not cut off", Sources: last, Request: row("omitted > 0 && "+stable, "", false), Want: entities.Wait, Reason: "false: omitted > 0 && " + stable},
+		{Name: "proven", Sources: proven, Request: row("release.proven", "", false), Want: entities.Pass, Reason: "true: release.proven"},
+		{Name: "only stated", Sources: sources, Request: row("release.proven", "", false), Want: entities.Wait, Reason: "false: release.proven"},
+		{Name: "false fails", Sources: sources, Request: row(stable, "${{ version }} is not whole", true), Want: entities.Fail, Reason: "v2 is not whole"},
+		{Name: "missing", Sources: sources, Request: row(`phases["x"] == ""`, "", true), Want: entities.Error, Reason: "the expression: no such key: x"},
+		{Name: "of another version", Sources: sources, Request: row(`release.color == "red"`, "", true), Want: entities.Error, Reason: "column 8: undefined field 'color'"},
 	}})
 }

@@ -52,8 +52,8 @@ func TestHTTP_A20(t *testing.T) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	})
-	row := func(path string, change func(*entities.HTTPCheck)) checks.Asked {
-		return asked(entities.CheckHTTP, func(d *entities.CheckDefinition) {
+	row := func(path string, change func(*entities.HTTPCheck)) checks.Request {
+		return newRequest(entities.CheckHTTP, func(d *entities.CheckDefinition) {
 			d.HTTP = &entities.HTTPCheck{URL: server + path}
 			change(d.HTTP)
 		})
@@ -62,30 +62,30 @@ func TestHTTP_A20(t *testing.T) {
 	keyed := func(h *entities.HTTPCheck) { h.Headers = map[string]entities.Value{"X-Key": {WorkerEnv: "TOKEN"}} }
 	at := host(t, server)
 	Conform(t, Kind{Kind: entities.CheckHTTP, Secrets: []string{secret, "pass-word"}, Rows: []Row{
-		{Name: "good", Sources: sources, Asked: row("/ready/${{ version }}", plain), Want: entities.Pass, Says: at + " answered 200"},
-		{Name: "not good", Sources: sources, Asked: row("/else", plain), Want: entities.Wait, Says: at + " answered 503"},
-		{Name: "listed", Sources: sources, Asked: row("/else", func(h *entities.HTTPCheck) { h.Statuses = []int{404, 503} }), Want: entities.Pass, Says: at + " answered 503"},
-		{Name: "not listed", Sources: sources, Asked: row("/ready/v2", func(h *entities.HTTPCheck) { h.Statuses = []int{404} }), Want: entities.Wait, Says: at + " answered 200: ok"},
-		{Name: "a secret in the answer", Sources: sources, Asked: row("/echo", keyed), Want: entities.Wait, Says: at + " answered 418: you sent ***"},
-		{Name: "text in a header", Sources: sources, Asked: row("/echo", func(h *entities.HTTPCheck) {
+		{Name: "good", Sources: sources, Request: row("/ready/${{ version }}", plain), Want: entities.Pass, Reason: at + " answered 200"},
+		{Name: "not good", Sources: sources, Request: row("/else", plain), Want: entities.Wait, Reason: at + " answered 503"},
+		{Name: "listed", Sources: sources, Request: row("/else", func(h *entities.HTTPCheck) { h.Statuses = []int{404, 503} }), Want: entities.Pass, Reason: at + " answered 503"},
+		{Name: "not listed", Sources: sources, Request: row("/ready/v2", func(h *entities.HTTPCheck) { h.Statuses = []int{404} }), Want: entities.Wait, Reason: at + " answered 200: ok"},
+		{Name: "a secret in the answer", Sources: sources, Request: row("/echo", keyed), Want: entities.Wait, Reason: at + " answered 418: you sent ***"},
+		{Name: "text in a header", Sources: sources, Request: row("/echo", func(h *entities.HTTPCheck) {
 			h.Headers = map[string]entities.Value{"X-Key": {Literal: "${{ fullVersion }}"}}
-		}), Want: entities.Wait, Says: at + " answered 418: you sent v2-i7"},
-		{Name: "a redirect", Sources: sources, Asked: row("/here", keyed), Want: entities.Pass, Says: at + " answered 200"},
-		{Name: "a redirect elsewhere", Sources: sources, Asked: row("/away", plain), Want: entities.Pass, Says: at + " answered 200"},
-		{Name: "a redirect elsewhere with a secret", Sources: sources, Asked: row("/away", keyed), Want: entities.Error, Says: at + ": it redirects to " + elsewhere + ", and secrets are not sent there"},
-		{Name: "endless redirects", Sources: sources, Asked: row("/round", plain), Want: entities.Error, Says: at + ": more than 5 redirects"},
-		{Name: "a missing secret", Sources: sources, Asked: row("/echo", func(h *entities.HTTPCheck) {
+		}), Want: entities.Wait, Reason: at + " answered 418: you sent v2-i7"},
+		{Name: "a redirect", Sources: sources, Request: row("/here", keyed), Want: entities.Pass, Reason: at + " answered 200"},
+		{Name: "a redirect elsewhere", Sources: sources, Request: row("/away", plain), Want: entities.Pass, Reason: at + " answered 200"},
+		{Name: "a redirect elsewhere with a secret", Sources: sources, Request: row("/away", keyed), Want: entities.Error, Reason: at + ": it redirects to " + elsewhere + ", and secrets are not sent there"},
+		{Name: "endless redirects", Sources: sources, Request: row("/round", plain), Want: entities.Error, Reason: at + ": more than 5 redirects"},
+		{Name: "a missing secret", Sources: sources, Request: row("/echo", func(h *entities.HTTPCheck) {
 			h.Headers = map[string]entities.Value{"X-Key": {WorkerEnv: "NONE"}}
-		}), Want: entities.Error, Says: "header X-Key cannot be resolved from the worker's environment variable NONE, which is not set"},
-		{Name: "no listener", Sources: sources, Asked: row("", func(h *entities.HTTPCheck) { h.URL = "http://bob:pass-word@127.0.0.1:1/?key=pass-word" }), Want: entities.Error, Says: "127.0.0.1:1: dial tcp 127.0.0.1:1: …"},
-		{Name: "no URL", Sources: sources, Asked: row("", func(h *entities.HTTPCheck) { h.URL = "ftp://bob:pass-word@x" }), Want: entities.Error, Says: "invalid URL; expected http://… or https://…"},
+		}), Want: entities.Error, Reason: "header X-Key cannot be resolved from the worker's environment variable NONE, which is not set"},
+		{Name: "no listener", Sources: sources, Request: row("", func(h *entities.HTTPCheck) { h.URL = "http://bob:pass-word@127.0.0.1:1/?key=pass-word" }), Want: entities.Error, Reason: "127.0.0.1:1: dial tcp 127.0.0.1:1: …"},
+		{Name: "no URL", Sources: sources, Request: row("", func(h *entities.HTTPCheck) { h.URL = "ftp://bob:pass-word@x" }), Want: entities.Error, Reason: "invalid URL; expected http://… or https://…"},
 	}})
 }
 
 // No answer in time is an ERROR.
 func TestHTTPInTime_D16(t *testing.T) {
 	t.Parallel()
-	a := asked(entities.CheckHTTP, func(d *entities.CheckDefinition) {
+	a := newRequest(entities.CheckHTTP, func(d *entities.CheckDefinition) {
 		d.HTTP = &entities.HTTPCheck{URL: "http://slow.example", Timeout: time.Millisecond}
 	})
 	r := checks.Evaluate(t.Context(), Hanging(func() {}), a)
@@ -131,8 +131,8 @@ func TestPrometheus_A20(t *testing.T) {
 		"histogram":      `{"resultType":"vector","result":[{"metric":{"zone":"eu"},"histogram":[1,{}]}]}`,
 		"malformed":      `{"resultType":"vector","result":[{"value":[1]}]}`,
 	})
-	row := func(query string, change func(*entities.PrometheusQuery)) checks.Asked {
-		return asked(entities.CheckPrometheus, func(d *entities.CheckDefinition) {
+	row := func(query string, change func(*entities.PrometheusQuery)) checks.Request {
+		return newRequest(entities.CheckPrometheus, func(d *entities.CheckDefinition) {
 			d.Prometheus = &entities.PrometheusQuery{URL: server + "/", Query: query, LessThan: new(0.01), Token: &entities.Value{WorkerEnv: "TOKEN"}}
 			change(d.Prometheus)
 		})
@@ -140,26 +140,26 @@ func TestPrometheus_A20(t *testing.T) {
 	plain := func(*entities.PrometheusQuery) {}
 	at := host(t, server)
 	Conform(t, Kind{Kind: entities.CheckPrometheus, Secrets: []string{secret}, Rows: []Row{
-		{Name: "the worst is named", Sources: sources, Asked: row(`errors{v="${{ version }}"}`, plain), Want: entities.Wait, Says: `errors{zone="us"} 0.02, expected less than 0.01`},
-		{Name: "all within", Sources: sources, Asked: row(`errors{v="v2"}`, func(q *entities.PrometheusQuery) { q.LessThan = new(0.05) }), Want: entities.Pass, Says: `errors{zone="us"} 0.02 less than 0.05`},
-		{Name: "greater", Sources: sources, Asked: row(`errors{v="v2"}`, func(q *entities.PrometheusQuery) { q.LessThan, q.GreaterThan = nil, new(0.01) }), Want: entities.Wait, Says: `errors{zone="eu"} 0.004, expected greater than 0.01`},
-		{Name: "between", Sources: sources, Asked: row(`errors{v="v2"}`, func(q *entities.PrometheusQuery) { q.LessThan, q.GreaterThan = new(0.1), new(0.01) }), Want: entities.Wait, Says: `errors{zone="eu"} 0.004, expected greater than 0.01`},
-		{Name: "scalar", Sources: sources, Asked: row("scalar", plain), Want: entities.Pass, Says: "0.004 less than 0.01"},
-		{Name: "on the bound", Sources: sources, Asked: row("bound", plain), Want: entities.Wait, Says: "0.01, expected less than 0.01"},
-		{Name: "infinite", Sources: sources, Asked: row("infinite", plain), Want: entities.Wait, Says: "+Inf, expected less than 0.01"},
-		{Name: "no number", Sources: sources, Asked: row("nan", plain), Want: entities.Error, Says: `{zone="us"} NaN is not a number (NaN)`},
-		{Name: "no sample", Sources: sources, Asked: row("empty", plain), Want: entities.Error, Says: "the query returned no samples"},
-		{Name: "no sample passes", Sources: sources, Asked: row("empty", func(q *entities.PrometheusQuery) { q.Empty = "pass" }), Want: entities.Pass, Says: "the query returned no samples, which is declared to pass"},
-		{Name: "a label that has the token", Sources: sources, Asked: row("echo", plain), Want: entities.Pass, Says: `{token="***"} 0.001 less than 0.01`},
-		{Name: "matrix", Sources: sources, Asked: row("matrix", plain), Want: entities.Error, Says: at + ": the query returned a matrix; expected a vector or a scalar"},
-		{Name: "histogram", Sources: sources, Asked: row("histogram", plain), Want: entities.Error, Says: at + `: {zone="eu"} is a histogram; expected numbers`},
-		{Name: "malformed", Sources: sources, Asked: row("malformed", plain), Want: entities.Error, Says: at + ": malformed vector: …"},
-		{Name: "refused, with the token in the answer", Sources: sources, Asked: row("(", plain), Want: entities.Error, Says: at + " answered 400: bad_data: parse error in ( Bearer ***"},
-		{Name: "a literal token is secret too", Sources: sources, Asked: row("(", func(q *entities.PrometheusQuery) { q.Token = &entities.Value{Literal: secret} }), Want: entities.Error, Says: at + " answered 400: bad_data: parse error in ( Bearer ***"},
-		{Name: "no Prometheus", Sources: sources, Asked: row("bound", func(q *entities.PrometheusQuery) { q.URL = server + "/else" }), Want: entities.Error, Says: at + " answered 404, not like a Prometheus: 404 page not found"},
-		{Name: "no bound", Sources: sources, Asked: row("bound", func(q *entities.PrometheusQuery) { q.LessThan = nil }), Want: entities.Error, Says: "it has no bound; expected lessThan or greaterThan"},
-		{Name: "no query", Sources: sources, Asked: row(" ", plain), Want: entities.Error, Says: "it has no query"},
-		{Name: "empty says something else", Sources: sources, Asked: row("bound", func(q *entities.PrometheusQuery) { q.Empty = "fine" }), Want: entities.Error, Says: `empty is "fine"; expected error or pass`},
+		{Name: "the worst is named", Sources: sources, Request: row(`errors{v="${{ version }}"}`, plain), Want: entities.Wait, Reason: `errors{zone="us"} 0.02, expected less than 0.01`},
+		{Name: "all within", Sources: sources, Request: row(`errors{v="v2"}`, func(q *entities.PrometheusQuery) { q.LessThan = new(0.05) }), Want: entities.Pass, Reason: `errors{zone="us"} 0.02 less than 0.05`},
+		{Name: "greater", Sources: sources, Request: row(`errors{v="v2"}`, func(q *entities.PrometheusQuery) { q.LessThan, q.GreaterThan = nil, new(0.01) }), Want: entities.Wait, Reason: `errors{zone="eu"} 0.004, expected greater than 0.01`},
+		{Name: "between", Sources: sources, Request: row(`errors{v="v2"}`, func(q *entities.PrometheusQuery) { q.LessThan, q.GreaterThan = new(0.1), new(0.01) }), Want: entities.Wait, Reason: `errors{zone="eu"} 0.004, expected greater than 0.01`},
+		{Name: "scalar", Sources: sources, Request: row("scalar", plain), Want: entities.Pass, Reason: "0.004 less than 0.01"},
+		{Name: "on the bound", Sources: sources, Request: row("bound", plain), Want: entities.Wait, Reason: "0.01, expected less than 0.01"},
+		{Name: "infinite", Sources: sources, Request: row("infinite", plain), Want: entities.Wait, Reason: "+Inf, expected less than 0.01"},
+		{Name: "no number", Sources: sources, Request: row("nan", plain), Want: entities.Error, Reason: `{zone="us"} NaN is not a number (NaN)`},
+		{Name: "no sample", Sources: sources, Request: row("empty", plain), Want: entities.Error, Reason: "the query returned no samples"},
+		{Name: "no sample passes", Sources: sources, Request: row("empty", func(q *entities.PrometheusQuery) { q.Empty = "pass" }), Want: entities.Pass, Reason: "the query returned no samples, which is declared to pass"},
+		{Name: "a label that has the token", Sources: sources, Request: row("echo", plain), Want: entities.Pass, Reason: `{token="***"} 0.001 less than 0.01`},
+		{Name: "matrix", Sources: sources, Request: row("matrix", plain), Want: entities.Error, Reason: at + ": the query returned a matrix; expected a vector or a scalar"},
+		{Name: "histogram", Sources: sources, Request: row("histogram", plain), Want: entities.Error, Reason: at + `: {zone="eu"} is a histogram; expected numbers`},
+		{Name: "malformed", Sources: sources, Request: row("malformed", plain), Want: entities.Error, Reason: at + ": malformed vector: …"},
+		{Name: "refused, with the token in the answer", Sources: sources, Request: row("(", plain), Want: entities.Error, Reason: at + " answered 400: bad_data: parse error in ( Bearer ***"},
+		{Name: "a literal token is secret too", Sources: sources, Request: row("(", func(q *entities.PrometheusQuery) { q.Token = &entities.Value{Literal: secret} }), Want: entities.Error, Reason: at + " answered 400: bad_data: parse error in ( Bearer ***"},
+		{Name: "no Prometheus", Sources: sources, Request: row("bound", func(q *entities.PrometheusQuery) { q.URL = server + "/else" }), Want: entities.Error, Reason: at + " answered 404, not like a Prometheus: 404 page not found"},
+		{Name: "no bound", Sources: sources, Request: row("bound", func(q *entities.PrometheusQuery) { q.LessThan = nil }), Want: entities.Error, Reason: "it has no bound; expected lessThan or greaterThan"},
+		{Name: "no query", Sources: sources, Request: row(" ", plain), Want: entities.Error, Reason: "it has no query"},
+		{Name: "empty says something else", Sources: sources, Request: row("bound", func(q *entities.PrometheusQuery) { q.Empty = "fine" }), Want: entities.Error, Reason: `empty is "fine"; expected error or pass`},
 	}})
 }
 
@@ -176,37 +176,37 @@ func TestCapacity_A20_D19(t *testing.T) {
 	sources.Payloads = World{Stored: map[string]entities.Payload{
 		"after": {Parameters: map[string]any{"replicas": json.Number("12"), "name": "x"}},
 	}}
-	row := func(change func(*entities.CapacityCheck)) checks.Asked {
-		return asked(entities.CheckCapacity, func(d *entities.CheckDefinition) {
+	row := func(change func(*entities.CapacityCheck)) checks.Request {
+		return newRequest(entities.CheckCapacity, func(d *entities.CheckDefinition) {
 			d.Capacity = &entities.CapacityCheck{URL: server, Use: "sum(use)", Parameter: "replicas", Per: 10}
 			change(d.Capacity)
 		})
 	}
 	Conform(t, Kind{Kind: entities.CheckCapacity, Rows: []Row{
-		{Name: "equal capacity passes", Sources: sources, Asked: row(func(*entities.CapacityCheck) {}), Want: entities.Pass, Says: "capacity would be 120; the maximum use in the last 24h0m0s was 120"},
-		{Name: "less waits", Sources: sources, Asked: row(func(c *entities.CapacityCheck) { c.Per = 9.5 }), Want: entities.Wait, Says: "capacity would be 114, less than the maximum use of 120 in the last 24h0m0s"},
-		{Name: "a unit serves one", Sources: sources, Asked: row(func(c *entities.CapacityCheck) { c.Per = 0 }), Want: entities.Wait, Says: "capacity would be 12, less than the maximum use of 120 in the last 24h0m0s"},
-		{Name: "leaving instances do not count", Sources: sources, Asked: leaving(row(func(c *entities.CapacityCheck) { c.Per = 15 }), 2, 3), Want: entities.Pass, Says: "capacity would be 120; the maximum use in the last 24h0m0s was 120"},
-		{Name: "too many instances leave", Sources: sources, Asked: leaving(row(func(*entities.CapacityCheck) {}), 2, 3), Want: entities.Wait, Says: "capacity would be 80, less than the maximum use of 120 in the last 24h0m0s"},
-		{Name: "of the last hour", Sources: sources, Asked: row(func(c *entities.CapacityCheck) { c.Per, c.Over = 8, time.Hour }), Want: entities.Pass, Says: "capacity would be 96; the maximum use in the last 1h0m0s was 90"},
-		{Name: "by a query", Sources: sources, Asked: row(func(c *entities.CapacityCheck) { c.Parameter, c.Capacity = "", "of(${{ version }})" }), Want: entities.Wait, Says: "capacity would be 100, less than the maximum use of 120 in the last 24h0m0s"},
-		{Name: "several series", Sources: sources, Asked: row(func(c *entities.CapacityCheck) { c.Use = "by_zone" }), Want: entities.Error, Says: "use: the query returned 2 series; expected one, by sum() or max()"},
-		{Name: "no sample", Sources: sources, Asked: row(func(c *entities.CapacityCheck) { c.Use = "nothing" }), Want: entities.Error, Says: "use: the query returned no samples"},
-		{Name: "no number", Sources: sources, Asked: row(func(c *entities.CapacityCheck) { c.Use = "undefined" }), Want: entities.Error, Says: "use: NaN is not a number (NaN)"},
-		{Name: "no such parameter", Sources: sources, Asked: row(func(c *entities.CapacityCheck) { c.Parameter = "copies" }), Want: entities.Error, Says: "there is no parameter copies"},
-		{Name: "a parameter that is not a number", Sources: sources, Asked: row(func(c *entities.CapacityCheck) { c.Parameter = "name" }), Want: entities.Error, Says: "parameter name is not a number"},
-		{Name: "both", Sources: sources, Asked: row(func(c *entities.CapacityCheck) { c.Capacity = "of(v2)" }), Want: entities.Error, Says: "expected exactly one of a query, a parameter and an object for the new capacity"},
+		{Name: "equal capacity passes", Sources: sources, Request: row(func(*entities.CapacityCheck) {}), Want: entities.Pass, Reason: "capacity would be 120; the maximum use in the last 24h0m0s was 120"},
+		{Name: "less waits", Sources: sources, Request: row(func(c *entities.CapacityCheck) { c.Per = 9.5 }), Want: entities.Wait, Reason: "capacity would be 114, less than the maximum use of 120 in the last 24h0m0s"},
+		{Name: "a unit serves one", Sources: sources, Request: row(func(c *entities.CapacityCheck) { c.Per = 0 }), Want: entities.Wait, Reason: "capacity would be 12, less than the maximum use of 120 in the last 24h0m0s"},
+		{Name: "leaving instances do not count", Sources: sources, Request: whileDraining(row(func(c *entities.CapacityCheck) { c.Per = 15 }), 2, 3), Want: entities.Pass, Reason: "capacity would be 120; the maximum use in the last 24h0m0s was 120"},
+		{Name: "too many instances leave", Sources: sources, Request: whileDraining(row(func(*entities.CapacityCheck) {}), 2, 3), Want: entities.Wait, Reason: "capacity would be 80, less than the maximum use of 120 in the last 24h0m0s"},
+		{Name: "of the last hour", Sources: sources, Request: row(func(c *entities.CapacityCheck) { c.Per, c.Over = 8, time.Hour }), Want: entities.Pass, Reason: "capacity would be 96; the maximum use in the last 1h0m0s was 90"},
+		{Name: "by a query", Sources: sources, Request: row(func(c *entities.CapacityCheck) { c.Parameter, c.Capacity = "", "of(${{ version }})" }), Want: entities.Wait, Reason: "capacity would be 100, less than the maximum use of 120 in the last 24h0m0s"},
+		{Name: "several series", Sources: sources, Request: row(func(c *entities.CapacityCheck) { c.Use = "by_zone" }), Want: entities.Error, Reason: "use: the query returned 2 series; expected one, by sum() or max()"},
+		{Name: "no sample", Sources: sources, Request: row(func(c *entities.CapacityCheck) { c.Use = "nothing" }), Want: entities.Error, Reason: "use: the query returned no samples"},
+		{Name: "no number", Sources: sources, Request: row(func(c *entities.CapacityCheck) { c.Use = "undefined" }), Want: entities.Error, Reason: "use: NaN is not a number (NaN)"},
+		{Name: "no such parameter", Sources: sources, Request: row(func(c *entities.CapacityCheck) { c.Parameter = "copies" }), Want: entities.Error, Reason: "there is no parameter copies"},
+		{Name: "a parameter that is not a number", Sources: sources, Request: row(func(c *entities.CapacityCheck) { c.Parameter = "name" }), Want: entities.Error, Reason: "parameter name is not a number"},
+		{Name: "both", Sources: sources, Request: row(func(c *entities.CapacityCheck) { c.Capacity = "of(v2)" }), Want: entities.Error, Reason: "expected exactly one of a query, a parameter and an object for the new capacity"},
 	}})
 }
 
-// leaving is asked while so many of the instances stay, and the others leave a runtime that is drained.
-func leaving(a checks.Asked, stay, of int) checks.Asked {
-	a.Evaluation.Stay, a.Evaluation.Of = stay, of
+// whileDraining is asked while so many of the instances stay, and the others leave a runtime that is drained.
+func whileDraining(a checks.Request, stay, of int) checks.Request {
+	a.Evaluation.Remaining, a.Evaluation.Total = stay, of
 	return a
 }
 
 // Where an autoscaler decides, what runs counts, whatever the version that is asked about declares.
-func TestCapacityOfWhatRuns_A20_D19(t *testing.T) {
+func TestCapacityOfRunningObjects_A20_D19(t *testing.T) {
 	t.Parallel()
 	server, sources := prom(t, map[string]string{"max_over_time((sum(use))[86400000ms:60000ms])": vector(`{} 120`)})
 	row := func(name string, want entities.Verdict, says string, change func(*protocol.ChannelStatus)) Row {
@@ -224,7 +224,7 @@ func TestCapacityOfWhatRuns_A20_D19(t *testing.T) {
 		}
 		with := sources
 		with.Services = World{Statuses: map[string]protocol.Status{"web": {Channels: []protocol.ChannelStatus{channel}}}}
-		return Row{Name: name, Sources: with, Want: want, Says: says, Asked: asked(entities.CheckCapacity, func(d *entities.CheckDefinition) {
+		return Row{Name: name, Sources: with, Want: want, Reason: says, Request: newRequest(entities.CheckCapacity, func(d *entities.CheckDefinition) {
 			d.Capacity = &entities.CapacityCheck{URL: server, Use: "sum(use)", Object: "web", Per: 10}
 		})}
 	}
@@ -259,22 +259,22 @@ func TestAlertmanager_A20(t *testing.T) {
 		}
 		fmt.Fprint(w, answer)
 	})
-	row := func(matchers map[string]string) checks.Asked {
-		return asked(entities.CheckAlertmanager, func(d *entities.CheckDefinition) {
+	row := func(matchers map[string]string) checks.Request {
+		return newRequest(entities.CheckAlertmanager, func(d *entities.CheckDefinition) {
 			d.Alertmanager = &entities.Alerts{URL: server, Matchers: matchers, Token: &entities.Value{WorkerEnv: "TOKEN"}}
 		})
 	}
 	at := host(t, server)
 	Conform(t, Kind{Kind: entities.CheckAlertmanager, Secrets: []string{secret}, Rows: []Row{
 		{
-			Name: "the oldest is named", Sources: sources, Asked: row(map[string]string{"version": "${{ version }}", "service": "two"}), Want: entities.Wait,
-			Says: "alert Errors is active since 2026-11-23 08:15:00 UTC: too many errors of *** (and 1 more)",
+			Name: "the oldest is named", Sources: sources, Request: row(map[string]string{"version": "${{ version }}", "service": "two"}), Want: entities.Wait,
+			Reason: "alert Errors is active since 2026-11-23 08:15:00 UTC: too many errors of *** (and 1 more)",
 		},
-		{Name: "none", Sources: sources, Asked: row(map[string]string{"service": "none"}), Want: entities.Pass, Says: `no alert is active for service="none"`},
-		{Name: "silenced", Sources: sources, Asked: row(map[string]string{"service": "silenced"}), Want: entities.Pass, Says: `no alert is active for service="silenced"`},
-		{Name: "without a name", Sources: sources, Asked: row(map[string]string{"service": "unnamed"}), Want: entities.Wait, Says: `alert {zone="eu"} is active since 2026-11-23 08:30:00 UTC`},
-		{Name: "no list", Sources: sources, Asked: row(map[string]string{"service": `"odd"`}), Want: entities.Error, Says: at + " did not answer like an Alertmanager: {}"},
-		{Name: "refused, with the token in the answer", Sources: sources, Asked: row(map[string]string{"service": "else"}), Want: entities.Error, Says: at + " answered 400: /api/v2/alerts?active=true&filter=service%3D%22else%22&inhibited=false&silenced=false Bearer ***"},
-		{Name: "no matchers", Sources: sources, Asked: row(nil), Want: entities.Error, Says: "it has no matchers, so every alert would block this release"},
+		{Name: "none", Sources: sources, Request: row(map[string]string{"service": "none"}), Want: entities.Pass, Reason: `no alert is active for service="none"`},
+		{Name: "silenced", Sources: sources, Request: row(map[string]string{"service": "silenced"}), Want: entities.Pass, Reason: `no alert is active for service="silenced"`},
+		{Name: "without a name", Sources: sources, Request: row(map[string]string{"service": "unnamed"}), Want: entities.Wait, Reason: `alert {zone="eu"} is active since 2026-11-23 08:30:00 UTC`},
+		{Name: "no list", Sources: sources, Request: row(map[string]string{"service": `"odd"`}), Want: entities.Error, Reason: at + " did not answer like an Alertmanager: {}"},
+		{Name: "refused, with the token in the answer", Sources: sources, Request: row(map[string]string{"service": "else"}), Want: entities.Error, Reason: at + " answered 400: /api/v2/alerts?active=true&filter=service%3D%22else%22&inhibited=false&silenced=false Bearer ***"},
+		{Name: "no matchers", Sources: sources, Request: row(nil), Want: entities.Error, Reason: "it has no matchers, so every alert would block this release"},
 	}})
 }

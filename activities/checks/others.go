@@ -33,38 +33,38 @@ func (p node) title() string {
 
 func (p node) String() string { return p.title() + " in " + p.channel }
 
-// elsewhere reports whether the service belongs to another application.
-func (p node) elsewhere() bool { return p.application != p.from }
+// isExternal reports whether the service belongs to another application.
+func (p node) isExternal() bool { return p.application != p.from }
 
-// self returns the node under evaluation.
-func self(a Asked) node {
+// ownNode returns the node under evaluation.
+func ownNode(a Request) node {
 	d := &a.Definition
 	return node{d.Application, d.Application, d.Service, d.Channel}
 }
 
-// otherOf returns the node that a check depends on.
-func otherOf(a Asked) node {
-	return self(a).named(a.Definition.Dependency.Service, a.Definition.Dependency.Channel)
+// dependencyNode returns the node that a check depends on.
+func dependencyNode(a Request) node {
+	return ownNode(a).resolve(a.Definition.Dependency.Service, a.Definition.Dependency.Channel)
 }
 
-// named returns the node that a rule of a service refers to: a service, and a channel if it is another one.
-func (p node) named(service, channel string) node {
-	application, service := entities.ServiceIn(p.application, service)
+// resolve returns the node that a rule of a service refers to: a service, and a channel if it is another one.
+func (p node) resolve(service, channel string) node {
+	application, service := entities.ResolveService(p.application, service)
 	return node{p.from, application, service, cmp.Or(channel, p.channel)}
 }
 
-// onOther evaluates the status of another service. If that service has not started, it waits; if it does not deploy to the channel, it
+// evaluateOther evaluates the status of another service. If that service has not started, it waits; if it does not deploy to the channel, it
 // fails. If the other service waits for this one, the wait cannot end, and it FAILs with the whole cycle (D21).
-func (p Sources) onOther(ctx context.Context, a Asked, evaluate func(other) (entities.CheckReading, error)) (entities.CheckReading, error) {
+func (p Sources) evaluateOther(ctx context.Context, a Request, evaluate func(other) (entities.CheckReading, error)) (entities.CheckReading, error) {
 	if a.Definition.Dependency == nil || a.Definition.Dependency.Service == "" {
 		return incomplete(a)
 	}
-	at := otherOf(a)
-	o, err := p.ask(ctx, at)
+	at := dependencyNode(a)
+	o, err := p.query(ctx, at)
 	switch {
 	case errors.Is(err, ErrNoApplication):
 		return wait("application %s does not exist; expected one with the service %s", at.application, at.service)
-	case errors.Is(err, ErrNoService) && at.elsewhere():
+	case errors.Is(err, ErrNoService) && at.isExternal():
 		return wait("application %s has no started service %s", at.application, at.service)
 	case errors.Is(err, ErrNoService):
 		return wait("%s has not started yet", at.service)
@@ -80,8 +80,8 @@ func (p Sources) onOther(ctx context.Context, a Asked, evaluate func(other) (ent
 		return r, err
 	}
 	// The second service of a cycle finds the first one BLOCKED. It reports the cycle, too.
-	if circle := p.circle(ctx, a, o); circle != "" {
-		return fail("deadlock: %s. %s", circle, r.Reason)
+	if cycle := p.findCycle(ctx, a, o); cycle != "" {
+		return fail("deadlock: %s. %s", cycle, r.Reason)
 	}
 	r.Reason += entities.Because(o.cause())
 	return r, nil
@@ -89,7 +89,7 @@ func (p Sources) onOther(ctx context.Context, a Asked, evaluate func(other) (ent
 
 var errNoChannel = errors.New("it does not deploy to that channel")
 
-func (p Sources) ask(ctx context.Context, at node) (other, error) {
+func (p Sources) query(ctx context.Context, at node) (other, error) {
 	if p.Services == nil {
 		return other{}, errors.New("other services are not available here")
 	}
@@ -112,23 +112,23 @@ func (o other) phase(r protocol.ReleaseStatus) maestro.Phase {
 	return maestro.Phase(r.Phases[o.channel.Name])
 }
 
-// present returns the version that the channel has reached: its target, or the last successful one if the target is still in progress or
+// reachedVersion returns the version that the channel has reached: its target, or the last successful one if the target is still in progress or
 // has failed. Empty: none yet.
-func (o other) present() string {
-	there := base(o.channel.Target)
+func (o other) reachedVersion() string {
+	target := base(o.channel.Target)
 	for _, r := range o.status.Releases { // newest first
-		if r.Aspect != "" || base(r.Version) != there || !o.phase(r).Entered() {
+		if r.Aspect != "" || base(r.Version) != target || !o.phase(r).Entered() {
 			continue
 		}
 		if p := o.phase(r); p == maestro.InProgress || p == maestro.Failed {
-			return o.succeeded()
+			return o.lastSucceeded()
 		}
 		break
 	}
 	return o.channel.Target
 }
 
-func (o other) succeeded() string {
+func (o other) lastSucceeded() string {
 	for _, r := range o.status.Releases {
 		if r.Aspect == "" && o.phase(r) == maestro.Succeeded && base(r.Version) != base(o.channel.Target) {
 			return r.Version
@@ -143,8 +143,8 @@ func base(full string) string {
 	return version
 }
 
-// stuck reports whether the channel needs intervention to continue.
-func (o other) stuck() bool {
+// isStuck reports whether the channel needs intervention to continue.
+func (o other) isStuck() bool {
 	return entities.Status(o.channel.Status).Stuck()
 }
 
@@ -152,15 +152,15 @@ func (o other) stuck() bool {
 func (o other) cause() string {
 	switch entities.Status(o.channel.Status) {
 	case entities.StatusPaused, entities.StatusManualApproval, entities.StatusPreconditions, entities.StatusBlocked:
-		return explain.Cause(o.status, o.channel, time.Time{})
+		return explain.RootCause(o.status, o.channel, time.Time{})
 	}
 	return ""
 }
 
-// delayed returns WAIT, or FAIL if the other service is stuck.
-func (o other) delayed(format string, args ...any) (entities.CheckReading, error) {
+// waitOrFail returns WAIT, or FAIL if the other service is stuck.
+func (o other) waitOrFail(format string, args ...any) (entities.CheckReading, error) {
 	r, err := wait(format, args...)
-	if o.stuck() {
+	if o.isStuck() {
 		r.Verdict, r.Reason = entities.Fail, r.Reason+", and "+o.status.Service+" is "+o.channel.Status
 	}
 	return r, err

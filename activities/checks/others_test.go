@@ -26,16 +26,16 @@ func inProd(status entities.Status, target, desired string, releases ...protocol
 	}
 }
 
-// waiting adds conditions that are not met.
-func waiting(s protocol.Status, conditions ...string) protocol.Status {
+// withConditions adds conditions that are not met.
+func withConditions(s protocol.Status, conditions ...string) protocol.Status {
 	for _, id := range conditions {
 		s.Channels[0].Conditions = append(s.Channels[0].Conditions, protocol.ConditionStatus{ID: id, Kind: "check", Verdict: "WAIT"})
 	}
 	return s
 }
 
-// world is shop, in which web v2-i7 is asked about.
-func world(others map[string]protocol.Status) World {
+// newWorld is shop, in which web v2-i7 is asked about.
+func newWorld(others map[string]protocol.Status) World {
 	w := World{Incarnation: 7, Statuses: map[string]protocol.Status{
 		"web": {Incarnation: 7, Releases: []protocol.ReleaseStatus{{ID: "r3", Version: "v2-i7", Incarnation: 9}, {ID: "r2", Version: "v2-i7", Incarnation: 7}, {ID: "r1", Version: "v1", Incarnation: 4}}},
 	}}
@@ -45,36 +45,36 @@ func world(others map[string]protocol.Status) World {
 	return w
 }
 
-func on(kind entities.CheckKind, d entities.Dependency) checks.Asked {
-	return asked(kind, func(def *entities.CheckDefinition) { def.Dependency = &d })
+func dependencyRequest(kind entities.CheckKind, d entities.Dependency) checks.Request {
+	return newRequest(kind, func(def *entities.CheckDefinition) { def.Dependency = &d })
 }
 
-func api(s protocol.Status) checks.Sources {
-	return world(map[string]protocol.Status{"api": s}).Sources()
+func withAPI(s protocol.Status) checks.Sources {
+	return newWorld(map[string]protocol.Status{"api": s}).Sources()
 }
 
 func TestServiceStable_D22(t *testing.T) {
 	t.Parallel()
-	a := on(entities.CheckServiceStable, entities.Dependency{Service: "api"})
+	a := dependencyRequest(entities.CheckServiceStable, entities.Dependency{Service: "api"})
 	rows := []Row{
-		{Name: "stable", Sources: api(inProd(entities.StatusConverged, "v5", "v5")), Asked: a, Want: entities.Pass, Says: "api in prod is CONVERGED at v5"},
-		{Name: "not started", Sources: world(nil).Sources(), Asked: a, Want: entities.Wait, Says: "api has not started yet"},
-		{Name: "in another channel", Sources: api(inProd(entities.StatusConverged, "v5", "v5")), Asked: on(entities.CheckServiceStable, entities.Dependency{Service: "api", Channel: "staging"}), Want: entities.Fail, Says: "api does not deploy to staging"},
+		{Name: "stable", Sources: withAPI(inProd(entities.StatusConverged, "v5", "v5")), Request: a, Want: entities.Pass, Reason: "api in prod is CONVERGED at v5"},
+		{Name: "not started", Sources: newWorld(nil).Sources(), Request: a, Want: entities.Wait, Reason: "api has not started yet"},
+		{Name: "in another channel", Sources: withAPI(inProd(entities.StatusConverged, "v5", "v5")), Request: dependencyRequest(entities.CheckServiceStable, entities.Dependency{Service: "api", Channel: "staging"}), Want: entities.Fail, Reason: "api does not deploy to staging"},
 	}
 	for status, verdict := range map[entities.Status]entities.Verdict{
 		entities.StatusConverging: entities.Wait, entities.StatusDegraded: entities.Wait, entities.StatusUnknown: entities.Wait,
 		entities.StatusRollingBack: entities.Wait, entities.StatusFailed: entities.Fail, entities.StatusFailedRollback: entities.Fail,
 		entities.StatusRolledBack: entities.Fail, entities.StatusOrphaned: entities.Fail, entities.StatusDeleted: entities.Fail,
 	} {
-		rows = append(rows, Row{Name: string(status), Sources: api(inProd(status, "v5", "v5")), Asked: a, Want: verdict, Says: "api in prod is " + string(status)})
+		rows = append(rows, Row{Name: string(status), Sources: withAPI(inProd(status, "v5", "v5")), Request: a, Want: verdict, Reason: "api in prod is " + string(status)})
 	}
 	paused := inProd(entities.StatusPaused, "v5", "v5")
 	paused.Application, paused.Service = "shop", "api"
 	paused.Pauses = []entities.Pause{{By: "bob", Reason: "incident 12", At: time.Date(2026, 11, 20, 10, 41, 0, 0, time.UTC)}}
 	paused.Channels[0].Health = string(entities.StatusConverging)
 	rows = append(rows, Row{
-		Name: "paused by a person", Sources: api(paused), Asked: a, Want: entities.Wait,
-		Says: "api in prod is CONVERGING: api is paused by bob (incident 12) since 2026-11-20 10:41 UTC",
+		Name: "paused by a person", Sources: withAPI(paused), Request: a, Want: entities.Wait,
+		Reason: "api in prod is CONVERGING: api is paused by bob (incident 12) since 2026-11-20 10:41 UTC",
 	})
 	// What is said of its health counts: it is well though it waits or is paused, and ill though it does.
 	for _, status := range []entities.Status{entities.StatusPaused, entities.StatusPreconditions, entities.StatusManualApproval, entities.StatusBlocked} {
@@ -90,7 +90,7 @@ func TestServiceStable_D22(t *testing.T) {
 			if verdict == entities.Pass {
 				want = "api in prod is healthy at v5, and " + string(status)
 			}
-			rows = append(rows, Row{Name: string(status + " and " + health), Sources: api(of), Asked: a, Want: verdict, Says: want})
+			rows = append(rows, Row{Name: string(status + " and " + health), Sources: withAPI(of), Request: a, Want: verdict, Reason: want})
 		}
 	}
 	Conform(t, Kind{Kind: entities.CheckServiceStable, Rows: rows})
@@ -98,11 +98,11 @@ func TestServiceStable_D22(t *testing.T) {
 
 func TestVersionOrder_D22(t *testing.T) {
 	t.Parallel()
-	a := on(entities.CheckVersionOrder, entities.Dependency{Service: "api"})
+	a := dependencyRequest(entities.CheckVersionOrder, entities.Dependency{Service: "api"})
 	flags := release("flags.x577f1208", 7, maestro.Succeeded)
 	flags.Aspect = "flags"
 	row := func(name string, s protocol.Status, want entities.Verdict, says string) Row {
-		return Row{Name: name, Sources: api(s), Asked: a, Want: want, Says: says}
+		return Row{Name: name, Sources: withAPI(s), Request: a, Want: want, Reason: says}
 	}
 	Conform(t, Kind{Kind: entities.CheckVersionOrder, Rows: []Row{
 		row("newer", inProd(entities.StatusConverged, "v10", "v10", release("v10", 7, maestro.Succeeded)), entities.Pass, "api in prod has v10, which is at least v2 (by number)"),
@@ -121,9 +121,9 @@ func TestVersionOrder_D22(t *testing.T) {
 
 func TestStaticOrder_D22(t *testing.T) {
 	t.Parallel()
-	a := on(entities.CheckStaticOrder, entities.Dependency{Service: "api"})
+	a := dependencyRequest(entities.CheckStaticOrder, entities.Dependency{Service: "api"})
 	row := func(name string, want entities.Verdict, says string, releases ...protocol.ReleaseStatus) Row {
-		return Row{Name: name, Sources: api(inProd(entities.StatusConverging, "v1", "v1", releases...)), Asked: a, Want: want, Says: says}
+		return Row{Name: name, Sources: withAPI(inProd(entities.StatusConverging, "v1", "v1", releases...)), Request: a, Want: want, Reason: says}
 	}
 	flags := release("flags.x577f1208", 7, maestro.Pending)
 	flags.Aspect = "flags"
@@ -136,7 +136,7 @@ func TestStaticOrder_D22(t *testing.T) {
 		row("in progress, of an earlier incarnation", entities.Wait, "v4 (incarnation 6) is still open for api in prod, and goes before incarnation 7", release("v5", 7, maestro.Pending), release("v4", 6, maestro.InProgress)),
 		row("values", entities.Pass, "no release up to incarnation 7 is open for api in prod", flags),
 		row("of a later one", entities.Pass, "no release up to incarnation 7 is open for api in prod", release("v5", 8, maestro.Pending)),
-		{Name: "a repair uses the current version", Sources: api(inProd(entities.StatusConverging, "v1", "v1", release("v5", 7, maestro.Pending))), Asked: repair, Want: entities.Pass, Says: "no release up to incarnation 4 is open for api in prod"},
+		{Name: "a repair uses the current version", Sources: withAPI(inProd(entities.StatusConverging, "v1", "v1", release("v5", 7, maestro.Pending))), Request: repair, Want: entities.Pass, Reason: "no release up to incarnation 4 is open for api in prod"},
 	}})
 }
 
@@ -144,11 +144,11 @@ func TestStaticOrder_D22(t *testing.T) {
 func TestServiceOfAnotherApplication_D22_A13(t *testing.T) {
 	t.Parallel()
 	evaluate := func(kind entities.CheckKind, on entities.Dependency, orders map[string]protocol.Status, here map[string]protocol.Status) string {
-		w := world(here)
+		w := newWorld(here)
 		if orders != nil {
 			w.Elsewhere = map[string]World{"orders": {Incarnation: 1, Statuses: orders}}
 		}
-		a := asked(kind, func(def *entities.CheckDefinition) { def.Dependency = &on })
+		a := newRequest(kind, func(def *entities.CheckDefinition) { def.Dependency = &on })
 		r := checks.Evaluate(t.Context(), w.Sources(), a)
 		return string(r.Verdict) + " " + r.Reason
 	}
@@ -182,7 +182,7 @@ func TestServiceOfAnotherApplication_D22_A13(t *testing.T) {
 
 	// A circle is found through both; db of orders is not db of shop.
 	pending := func(conditions ...string) protocol.Status {
-		return waiting(inProd(entities.StatusPreconditions, "v1", "v2"), conditions...)
+		return withConditions(inProd(entities.StatusPreconditions, "v1", "v2"), conditions...)
 	}
 	circle := func(orders map[string]protocol.Status) string {
 		return evaluate(entities.CheckServiceStable, api, orders, map[string]protocol.Status{"db": pending("service-stable/web")})
@@ -196,10 +196,10 @@ func TestServiceOfAnotherApplication_D22_A13(t *testing.T) {
 // By capacity each of two applications must have read its own newest incarnation.
 func TestCapacityOfAnotherApplication_D20(t *testing.T) {
 	t.Parallel()
-	a := on(entities.CheckCapacityOrder, entities.Dependency{Service: "net/lb", Parameter: "replicas", OtherParameter: "weight", First: "shrinking"})
-	a.Evaluation.Payload, a.Evaluation.Present = "after", "before"
+	a := dependencyRequest(entities.CheckCapacityOrder, entities.Dependency{Service: "net/lb", Parameter: "replicas", OtherParameter: "weight", First: "shrinking"})
+	a.Evaluation.Payload, a.Evaluation.CurrentPayload = "after", "before"
 	lb := inProd(entities.StatusConverged, "l1", "l2", release("l1", 7, maestro.Succeeded))
-	w := world(nil)
+	w := newWorld(nil)
 	w.Stored = map[string]entities.Payload{"before": {Parameters: map[string]any{"replicas": 2}}, "after": {Parameters: map[string]any{"replicas": 4}}}
 	net := World{
 		Incarnation: 3, Statuses: map[string]protocol.Status{"lb": lb},
@@ -217,10 +217,10 @@ func TestCapacityOfAnotherApplication_D20(t *testing.T) {
 // A wait in a circle is a deadlock that names all who wait.
 func TestDeadlock_D21(t *testing.T) {
 	t.Parallel()
-	a := on(entities.CheckServiceStable, entities.Dependency{Service: "api"})
+	a := dependencyRequest(entities.CheckServiceStable, entities.Dependency{Service: "api"})
 	pending := inProd(entities.StatusPreconditions, "v1", "v2")
 	evaluate := func(others map[string]protocol.Status) string {
-		r := checks.Evaluate(t.Context(), world(others).Sources(), a)
+		r := checks.Evaluate(t.Context(), newWorld(others).Sources(), a)
 		return string(r.Verdict) + " " + r.Reason
 	}
 	clone := func() protocol.Status {
@@ -229,19 +229,19 @@ func TestDeadlock_D21(t *testing.T) {
 		return s
 	}
 	require.Equal(t, "FAIL deadlock: web in prod waits for api, which waits for web. api in prod is WAITING_PRECONDITIONS",
-		evaluate(map[string]protocol.Status{"api": waiting(clone(), "office-hours", "version-order/web")}))
+		evaluate(map[string]protocol.Status{"api": withConditions(clone(), "office-hours", "version-order/web")}))
 	require.Equal(t, "FAIL deadlock: web in prod waits for api, which waits for db, which waits for web. api in prod is WAITING_PRECONDITIONS",
-		evaluate(map[string]protocol.Status{"api": waiting(clone(), "static-order/cache", "static-order/db"), "db": waiting(clone(), "capacity-order/web@prod"), "cache": waiting(clone(), "service-stable/api")}))
+		evaluate(map[string]protocol.Status{"api": withConditions(clone(), "static-order/cache", "static-order/db"), "db": withConditions(clone(), "capacity-order/web@prod"), "cache": withConditions(clone(), "service-stable/api")}))
 	require.Equal(t, "WAIT api in prod is WAITING_PRECONDITIONS",
-		evaluate(map[string]protocol.Status{"api": waiting(clone(), "static-order/db"), "db": waiting(clone(), "static-order/cache"), "cache": waiting(clone(), "static-order/db")}), "a cycle of others is not a deadlock of this service")
+		evaluate(map[string]protocol.Status{"api": withConditions(clone(), "static-order/db"), "db": withConditions(clone(), "static-order/cache"), "cache": withConditions(clone(), "static-order/db")}), "a cycle of others is not a deadlock of this service")
 	require.Equal(t, "WAIT api in prod is WAITING_PRECONDITIONS",
-		evaluate(map[string]protocol.Status{"api": waiting(clone(), "version-order/web@staging", "static-order/gone")}), "web in another channel is another node")
-	blocked := waiting(clone(), "version-order/web")
+		evaluate(map[string]protocol.Status{"api": withConditions(clone(), "version-order/web@staging", "static-order/gone")}), "web in another channel is another node")
+	blocked := withConditions(clone(), "version-order/web")
 	blocked.Channels[0].Status, blocked.Channels[0].Health = string(entities.StatusBlocked), string(entities.StatusBlocked)
 	blocked.Channels[0].Conditions[0].Verdict = "FAIL"
 	require.Equal(t, "FAIL deadlock: web in prod waits for api, which waits for web. api in prod is BLOCKED",
 		evaluate(map[string]protocol.Status{"api": blocked}), "the first service to find it is blocked")
-	passed := waiting(clone(), "version-order/web")
+	passed := withConditions(clone(), "version-order/web")
 	passed.Channels[0].Conditions[0].Verdict = "PASS"
 	require.Equal(t, "WAIT api in prod is WAITING_PRECONDITIONS", evaluate(map[string]protocol.Status{"api": passed}))
 }
@@ -258,10 +258,10 @@ func TestDeadlockOfRepairs_D21(t *testing.T) {
 	of := func(id string, v entities.Verdict) protocol.CheckStatus {
 		return protocol.CheckStatus{ID: entities.RepairKey(id), Verdict: string(v)}
 	}
-	repair := on(entities.CheckServiceStable, entities.Dependency{Service: "api"})
+	repair := dependencyRequest(entities.CheckServiceStable, entities.Dependency{Service: "api"})
 	repair.Evaluation.Release = ""
 	evaluate := func(others map[string]protocol.Status) string {
-		r := checks.Evaluate(t.Context(), world(others).Sources(), repair)
+		r := checks.Evaluate(t.Context(), newWorld(others).Sources(), repair)
 		return string(r.Verdict) + " " + r.Reason
 	}
 	const waits = "WAIT api in prod is DEGRADED"
@@ -274,12 +274,12 @@ func TestDeadlockOfRepairs_D21(t *testing.T) {
 	require.Equal(t, deadlock, evaluate(ill("api", of("service-stable/web", entities.Fail))), "the first service to find it")
 	released := inProd(entities.StatusPreconditions, "v1", "v2")
 	require.Equal(t, "FAIL deadlock: web in prod waits for api, which waits for web. api in prod is WAITING_PRECONDITIONS",
-		evaluate(map[string]protocol.Status{"api": waiting(released, "service-stable/web")}))
+		evaluate(map[string]protocol.Status{"api": withConditions(released, "service-stable/web")}))
 }
 
 // capacities is a world in which web has replicas, before and after, and the versions of routes a weight.
 func capacities(s protocol.Status, mine [2]any, others map[string]any) World {
-	w := world(map[string]protocol.Status{"routes": s})
+	w := newWorld(map[string]protocol.Status{"routes": s})
 	w.Stored = map[string]entities.Payload{
 		"before": {Parameters: map[string]any{"replicas": mine[0]}},
 		"after":  {Parameters: map[string]any{"replicas": mine[1]}},
@@ -293,11 +293,11 @@ func capacities(s protocol.Status, mine [2]any, others map[string]any) World {
 
 func TestCapacityOrder_D20(t *testing.T) {
 	t.Parallel()
-	job := on(entities.CheckCapacityOrder, entities.Dependency{Service: "routes", Parameter: "replicas", OtherParameter: "weight", First: "growing"})
+	job := dependencyRequest(entities.CheckCapacityOrder, entities.Dependency{Service: "routes", Parameter: "replicas", OtherParameter: "weight", First: "growing"})
 	next := inProd(entities.StatusPreconditions, "v1", "v2", release("v2", 7, maestro.Pending), release("v1", 6, maestro.Succeeded))
 	weights := func(before, after any) map[string]any { return map[string]any{"v1": before, "v2": after} }
 	row := func(name string, w World, want entities.Verdict, says string) Row {
-		return Row{Name: name, Sources: w.Sources(), Asked: job, Want: want, Says: says}
+		return Row{Name: name, Sources: w.Sources(), Request: job, Want: want, Reason: says}
 	}
 	moved := func(status entities.Status, phase maestro.Phase) protocol.Status {
 		return inProd(status, "v2", "v2", release("v2", 7, phase), release("v1", 6, maestro.Succeeded))
@@ -307,7 +307,7 @@ func TestCapacityOrder_D20(t *testing.T) {
 	selfBehind := capacities(next, [2]any{4, 2}, weights(40, 20))
 	selfBehind.Behind = map[string]bool{"web": true}
 	first := job
-	first.Evaluation.Present = ""
+	first.Evaluation.CurrentPayload = ""
 	Conform(t, Kind{Kind: entities.CheckCapacityOrder, Rows: []Row{
 		row("the balancer shrinks first", capacities(next, [2]any{4, 2.0}, weights(40, 20)), entities.Wait, "routes in prod changes from 40 to 20 and must go first when shrinking; this one changes from 4 to 2"),
 		row("in progress", capacities(moved(entities.StatusConverging, maestro.InProgress), [2]any{4, 2}, weights(40, 20)), entities.Wait, "routes in prod changes from 40 to 20 and must go first when shrinking; this one changes from 4 to 2"),
@@ -319,14 +319,14 @@ func TestCapacityOrder_D20(t *testing.T) {
 		row("this service is behind", selfBehind, entities.Wait, "web has read incarnation 7, but 7 is the newest; both services must have read it"),
 		row("not rendered", capacities(next, [2]any{4, 2}, map[string]any{"v1": 1}), entities.Error, "parameters of v2 of routes in prod: routes v2 is not stored"),
 		row("no number", capacities(next, [2]any{4, 2}, weights(1, true)), entities.Error, "v2 of routes in prod: parameter weight is not a number"),
-		{Name: "the first release starts at zero", Sources: capacities(next, [2]any{9, 2}, weights(20, 40)).Sources(), Asked: first, Want: entities.Pass, Says: "this one changes from 0 to 2, routes in prod changes from 20 to 40: it need not wait"},
+		{Name: "the first release starts at zero", Sources: capacities(next, [2]any{9, 2}, weights(20, 40)).Sources(), Request: first, Want: entities.Pass, Reason: "this one changes from 0 to 2, routes in prod changes from 20 to 40: it need not wait"},
 	}})
 }
 
 // Of two that list each other, whatever each is to become, never do both wait; unless they were
 // declared to contradict each other, and then, as soon as each sees that the other waits, it is a
 // deadlock that names both.
-func TestCapacityOrderNeverBoth_D21(t *testing.T) {
+func TestCapacityOrderBlocksAtMostOne_D21(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(0, 3)
@@ -343,13 +343,13 @@ func TestCapacityOrderNeverBoth_D21(t *testing.T) {
 				w.Stored[name+version] = entities.Payload{Parameters: map[string]any{"size": size[i]}}
 			}
 		}
-		ask := func(me, you, first string) entities.CheckReading {
-			a := on(entities.CheckCapacityOrder, entities.Dependency{Service: you, Parameter: "size", First: first})
+		evaluate := func(me, you, first string) entities.CheckReading {
+			a := dependencyRequest(entities.CheckCapacityOrder, entities.Dependency{Service: you, Parameter: "size", First: first})
 			a.Definition.Service = me
-			a.Evaluation = entities.Evaluation{Release: "id-v2", FullVersion: "v2", Payload: me + "v2", Present: me + "v1"}
+			a.Evaluation = entities.Evaluation{Release: "id-v2", FullVersion: "v2", Payload: me + "v2", CurrentPayload: me + "v1"}
 			return checks.Evaluate(t.Context(), w.Sources(), a)
 		}
-		one, other := ask("web", "routes", webFirst), ask("routes", "web", routesFirst)
+		one, other := evaluate("web", "routes", webFirst), evaluate("routes", "web", routesFirst)
 		blocks := func(r entities.CheckReading) bool { return r.Verdict != entities.Pass }
 		if webFirst != routesFirst {
 			require.False(t, blocks(one) && blocks(other), "%s; %s", one.Reason, other.Reason)
@@ -357,9 +357,9 @@ func TestCapacityOrderNeverBoth_D21(t *testing.T) {
 		if !blocks(one) || !blocks(other) {
 			return
 		}
-		w.Statuses["web"] = waiting(w.Statuses["web"], "capacity-order/routes")
-		w.Statuses["routes"] = waiting(w.Statuses["routes"], "capacity-order/web")
-		one, other = ask("web", "routes", webFirst), ask("routes", "web", routesFirst)
+		w.Statuses["web"] = withConditions(w.Statuses["web"], "capacity-order/routes")
+		w.Statuses["routes"] = withConditions(w.Statuses["routes"], "capacity-order/web")
+		one, other = evaluate("web", "routes", webFirst), evaluate("routes", "web", routesFirst)
 		require.Equal(t, entities.Fail, one.Verdict)
 		require.Contains(t, one.Reason, "deadlock: web in prod waits for routes, which waits for web.")
 		require.Equal(t, entities.Fail, other.Verdict)

@@ -13,7 +13,7 @@ import (
 
 // Plans reports whether the plan that deploys a service lets it enter, and starts that plan if it is not running.
 type Plans interface {
-	Standing(ctx context.Context, q PlanQuestion) (PlanStanding, error)
+	Admission(ctx context.Context, q PlanQuestion) (PlanAdmission, error)
 }
 
 // PlanQuestion identifies the plan.
@@ -25,17 +25,17 @@ type PlanQuestion struct {
 	Config               bool // it belongs to a configuration change
 }
 
-// PlanStanding is the state of a service in a plan. Final: the plan needs intervention to let it enter.
-type PlanStanding struct {
+// PlanAdmission is the state of a service in a plan. Final: the plan needs intervention to let it enter.
+type PlanAdmission struct {
 	Enter, Final bool
 	Reason       string
-	Again        time.Duration // time of the next useful query
+	RetryAfter   time.Duration // time of the next useful query
 }
 
-// inPlan passes once the plan that deploys the service lets it enter (E1). Values of aspects pass.
-type inPlan struct{ sources Sources }
+// planCheck passes once the plan that deploys the service lets it enter (E1). Values of aspects pass.
+type planCheck struct{ sources Sources }
 
-func (c inPlan) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, error) {
+func (c planCheck) Evaluate(ctx context.Context, a Request) (entities.CheckReading, error) {
 	d := &a.Definition
 	if d.Plan == nil {
 		return incomplete(a)
@@ -43,7 +43,7 @@ func (c inPlan) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, e
 	if c.sources.Plans == nil || c.sources.Services == nil {
 		return entities.CheckReading{}, errors.New("plans are not available here")
 	}
-	release, err := c.sources.asked(ctx, a)
+	release, err := c.sources.release(ctx, a)
 	switch {
 	case err != nil:
 		return entities.CheckReading{}, err
@@ -52,10 +52,10 @@ func (c inPlan) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, e
 	case release.ID == "":
 		return unevaluated("release %s is not known", a.Evaluation.Release)
 	}
-	ofConfig := strings.HasSuffix(release.Version, fmt.Sprintf("-i%d", release.Incarnation))
-	s, err := c.sources.Plans.Standing(ctx, PlanQuestion{
+	isConfigRelease := strings.HasSuffix(release.Version, fmt.Sprintf("-i%d", release.Incarnation))
+	s, err := c.sources.Plans.Admission(ctx, PlanQuestion{
 		Application: d.Application, Channel: d.Channel, Service: a.Service, Title: d.Service, Release: release.ID, Version: release.Version,
-		Incarnation: release.Incarnation, Config: ofConfig || slices.Contains(d.Plan.Versions, release.Version),
+		Incarnation: release.Incarnation, Config: isConfigRelease || slices.Contains(d.Plan.Versions, release.Version),
 	})
 	if err != nil {
 		return entities.CheckReading{}, err
@@ -67,8 +67,8 @@ func (c inPlan) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, e
 	case s.Final:
 		r.Verdict = entities.Fail
 	}
-	if s.Again > 0 {
-		r.Retry = a.Now.Add(s.Again)
+	if s.RetryAfter > 0 {
+		r.Retry = a.Now.Add(s.RetryAfter)
 	}
 	return r, nil
 }

@@ -22,7 +22,7 @@ import (
 // an ERROR: unknown never passes.
 type prometheus struct{ sources Sources }
 
-func (c prometheus) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, error) {
+func (c prometheus) Evaluate(ctx context.Context, a Request) (entities.CheckReading, error) {
 	d := a.Definition.Prometheus
 	switch {
 	case d == nil:
@@ -49,32 +49,32 @@ var errNoSample = errors.New("the query returned no samples")
 
 // bounded evaluates the worst sample: the one furthest outside of the bounds, or else the one nearest to them.
 func bounded(d *entities.PrometheusQuery, samples []sample) (entities.CheckReading, error) {
-	worst, how, least := samples[0], "", math.Inf(1)
+	worst, how, smallest := samples[0], "", math.Inf(1)
 	for _, s := range samples {
 		if math.IsNaN(s.value) {
 			return unevaluated("%s is not a number (NaN)", s)
 		}
-		room, bound := roomOf(d, s.value)
-		if how == "" || room < least {
-			worst, how, least = s, bound, room
+		margin, bound := marginOf(d, s.value)
+		if how == "" || margin < smallest {
+			worst, how, smallest = s, bound, margin
 		}
 	}
-	if least > 0 {
+	if smallest > 0 {
 		return pass("%s %s", worst, how)
 	}
 	return wait("%s, expected %s", worst, how)
 }
 
-// roomOf returns the distance of a value to the nearer bound, negative outside, and that bound. A value on the bound is outside.
-func roomOf(d *entities.PrometheusQuery, value float64) (room float64, bound string) {
-	room = math.Inf(1)
+// marginOf returns the distance of a value to the nearer bound, negative outside, and that bound. A value on the bound is outside.
+func marginOf(d *entities.PrometheusQuery, value float64) (margin float64, bound string) {
+	margin = math.Inf(1)
 	if d.LessThan != nil {
-		room, bound = *d.LessThan-value, "less than "+number(*d.LessThan)
+		margin, bound = *d.LessThan-value, "less than "+number(*d.LessThan)
 	}
-	if d.GreaterThan != nil && (bound == "" || value-*d.GreaterThan < room) {
-		room, bound = value-*d.GreaterThan, "greater than "+number(*d.GreaterThan)
+	if d.GreaterThan != nil && (bound == "" || value-*d.GreaterThan < margin) {
+		margin, bound = value-*d.GreaterThan, "greater than "+number(*d.GreaterThan)
 	}
-	return room, bound
+	return margin, bound
 }
 
 // sample is one value with its labels.
@@ -84,14 +84,14 @@ type sample struct {
 }
 
 func (s sample) String() string {
-	if name := s.labelled(); name != "" {
+	if name := s.seriesName(); name != "" {
 		return name + " " + number(s.value)
 	}
 	return number(s.value)
 }
 
-// labelled returns the series of the sample: name{label="value"}.
-func (s sample) labelled() string {
+// seriesName returns the series of the sample: name{label="value"}.
+func (s sample) seriesName() string {
 	var labels []string
 	for _, name := range slices.Sorted(maps.Keys(s.labels)) {
 		if name != "__name__" {
@@ -135,12 +135,12 @@ func (p promServer) query(ctx context.Context, query string) ([]sample, error) {
 	if !p.at.IsZero() {
 		values.Set("time", p.at.UTC().Format(time.RFC3339Nano))
 	}
-	return ask(ctx, p, "query", query, values, promAnswer.samples)
+	return runQuery(ctx, p, "query", query, values, promAnswer.samples)
 }
 
 // between runs a query at the end of each step between two times, and returns the samples of its only series.
 func (p promServer) between(ctx context.Context, query string, from, to time.Time, step time.Duration) ([]float64, error) {
-	all, err := ask(ctx, p, "query_range", query, url.Values{
+	all, err := runQuery(ctx, p, "query_range", query, url.Values{
 		"start": {from.Add(step).UTC().Format(time.RFC3339Nano)}, "end": {to.UTC().Format(time.RFC3339Nano)},
 		"step": {strconv.FormatFloat(step.Seconds(), 'f', -1, 64)},
 	}, promAnswer.series)
@@ -148,25 +148,25 @@ func (p promServer) between(ctx context.Context, query string, from, to time.Tim
 		return nil, err
 	}
 	if len(all) > 1 {
-		return nil, severalSeries(len(all))
+		return nil, severalSeriesError(len(all))
 	}
-	if most := int(to.Sub(from)/step) + 1; len(all[0]) > most {
-		return nil, fmt.Errorf("%d samples; expected at most %d", len(all[0]), most)
+	if limit := int(to.Sub(from)/step) + 1; len(all[0]) > limit {
+		return nil, fmt.Errorf("%d samples; expected at most %d", len(all[0]), limit)
 	}
 	return all[0], nil
 }
 
-func severalSeries(n int) error {
+func severalSeriesError(n int) error {
 	return fmt.Errorf("the query returned %d series; expected one, by sum() or max()", n)
 }
 
-// ask runs a query and parses its answer. It removes secrets that the answer repeats.
-func ask[T any](ctx context.Context, p promServer, path, query string, values url.Values, read func(promAnswer) ([]T, error)) ([]T, error) {
+// runQuery runs a query and parses its answer. It removes secrets that the answer repeats.
+func runQuery[T any](ctx context.Context, p promServer, path, query string, values url.Values, read func(promAnswer) ([]T, error)) ([]T, error) {
 	if strings.TrimSpace(query) == "" {
 		return nil, errors.New("it has no query")
 	}
 	values.Set("query", query)
-	r := request{
+	r := httpRequest{
 		sources: p.sources, method: http.MethodPost, url: strings.TrimRight(p.url, "/") + "/api/v1/" + path, token: p.token,
 		body: func() (io.Reader, string) {
 			return strings.NewReader(values.Encode()), "application/x-www-form-urlencoded"
@@ -179,17 +179,17 @@ func ask[T any](ctx context.Context, p promServer, path, query string, values ur
 	var a promAnswer
 	if err := json.Unmarshal(got.body, &a); err != nil || a.Status != "success" {
 		if a.Error != "" {
-			return nil, fmt.Errorf("%s answered %d: %s: %s", r.where(), got.status, oneLine(a.ErrorType, 40), oneLine(r.secrets.hide(a.Error), maxExcerpt))
+			return nil, fmt.Errorf("%s answered %d: %s: %s", r.hostName(), got.status, oneLine(a.ErrorType, 40), oneLine(r.secrets.hide(a.Error), maxExcerpt))
 		}
-		return nil, fmt.Errorf("%s answered %d, not like a Prometheus: %s", r.where(), got.status, oneLine(got.text, maxExcerpt))
+		return nil, fmt.Errorf("%s answered %d, not like a Prometheus: %s", r.hostName(), got.status, oneLine(got.text, maxExcerpt))
 	}
 	a.hide = r.secrets.hide
 	all, err := read(a)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %s", r.where(), r.secrets.hide(err.Error()))
+		return nil, fmt.Errorf("%s: %s", r.hostName(), r.secrets.hide(err.Error()))
 	}
 	if p.partial != nil && a.warning() != "" {
-		*p.partial = r.where() + " warns: " + oneLine(r.secrets.hide(a.warning()), maxExcerpt)
+		*p.partial = r.hostName() + " warns: " + oneLine(r.secrets.hide(a.warning()), maxExcerpt)
 	}
 	return all, nil
 }
@@ -250,7 +250,7 @@ func (a promAnswer) samples() ([]sample, error) {
 		var out []sample
 		for _, s := range series {
 			if s.Value == nil {
-				return nil, fmt.Errorf("%s is a histogram; expected numbers", sample{labels: s.Metric}.labelled())
+				return nil, fmt.Errorf("%s is a histogram; expected numbers", sample{labels: s.Metric}.seriesName())
 			}
 			for name, value := range s.Metric {
 				s.Metric[name] = a.hide(value)

@@ -20,11 +20,11 @@ type selectionInput struct {
 	Now       time.Time             `json:"now"`
 }
 
-// selects runs a command that selects the next instances of a release. It runs like the commands of checks. Its output is JSON, and any
+// selectionCheck runs a command that selects the next instances of a release. It runs like the commands of checks. Its output is JSON, and any
 // exit code but 0 is an ERROR.
-type selects struct{ sources Sources }
+type selectionCheck struct{ sources Sources }
 
-func (s selects) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, error) {
+func (s selectionCheck) Evaluate(ctx context.Context, a Request) (entities.CheckReading, error) {
 	d := a.Definition.Command
 	switch {
 	case d == nil || d.Job != nil || d.Task != nil:
@@ -32,14 +32,14 @@ func (s selects) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, 
 	case s.sources.Commands == nil:
 		return unevaluated("commands are not available here")
 	}
-	all, err := selection.Among(a.Evaluation)
+	all, err := selection.Candidates(a.Evaluation)
 	if err != nil {
 		return entities.CheckReading{}, err
 	}
 	for n := range all {
 		all[n].Labels = a.Definition.RuntimeLabels[all[n].Runtime]
 	}
-	status, err := s.sources.known(ctx)
+	status, err := s.sources.ownStatus(ctx)
 	if err != nil {
 		return entities.CheckReading{}, err
 	}
@@ -57,11 +57,11 @@ func (s selects) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, 
 	case err != nil:
 		return entities.CheckReading{}, err
 	case signal != "":
-		return unevaluated("%s was ended by signal %s%s", program, signal, said(out.Stderr))
+		return unevaluated("%s was ended by signal %s%s", program, signal, lastLineSuffix(out.Stderr))
 	case out.ExitCode != 0:
-		return unevaluated("%s exited %d%s", program, out.ExitCode, said(out.Stderr, out.Stdout))
+		return unevaluated("%s exited %d%s", program, out.ExitCode, lastLineSuffix(out.Stderr, out.Stdout))
 	}
-	r, err := selection.Reading(out.Stdout, all, a.Now)
+	r, err := selection.ToReading(out.Stdout, all, a.Now)
 	if err != nil {
 		return unevaluated("%s: %w", program, err)
 	}

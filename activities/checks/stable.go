@@ -10,9 +10,9 @@ import (
 // because neither affects the running version.
 type serviceStable struct{ sources Sources }
 
-func (c serviceStable) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, error) {
-	return c.sources.onOther(ctx, a, func(o other) (entities.CheckReading, error) {
-		name, status, health := otherOf(a), o.channel.Status, o.channel.Health
+func (c serviceStable) Evaluate(ctx context.Context, a Request) (entities.CheckReading, error) {
+	return c.sources.evaluateOther(ctx, a, func(o other) (entities.CheckReading, error) {
+		name, status, health := dependencyNode(a), o.channel.Status, o.channel.Health
 		switch {
 		case health != string(entities.StatusConverged):
 		case o.channel.Target == "": // nothing runs there

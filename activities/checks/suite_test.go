@@ -28,9 +28,9 @@ type Kind struct {
 type Row struct {
 	Name    string
 	Sources checks.Sources
-	Asked   checks.Asked
+	Request checks.Request
 	Want    entities.Verdict
-	Says    string // the whole reason; with … at its end, how it begins
+	Reason  string // the whole reason; with … at its end, how it begins
 }
 
 // Conform runs the suite.
@@ -39,15 +39,15 @@ func Conform(t *testing.T, k Kind) {
 	for _, row := range k.Rows {
 		t.Run(row.Name, func(t *testing.T) {
 			t.Parallel()
-			k.answers(t, row)
+			k.checkRow(t, row)
 		})
 	}
 	first := k.Rows[0]
 	t.Run("a definition without its part is an ERROR", func(t *testing.T) {
 		t.Parallel()
-		asked := first.Asked
-		asked.Definition = entities.CheckDefinition{Application: "shop", Service: "web", Channel: "prod", ID: "x", Kind: k.Kind}
-		require.Equal(t, entities.Error, k.evaluate(t, first.Sources, asked).Verdict)
+		request := first.Request
+		request.Definition = entities.CheckDefinition{Application: "shop", Service: "web", Channel: "prod", ID: "x", Kind: k.Kind}
+		require.Equal(t, entities.Error, k.evaluate(t, first.Sources, request).Verdict)
 	})
 	t.Run("no sources give an ERROR, or the same verdict", func(t *testing.T) {
 		t.Parallel()
@@ -55,13 +55,13 @@ func Conform(t *testing.T, k Kind) {
 		if k.Kind.Offline() {
 			want = first.Want
 		}
-		require.Equal(t, want, k.evaluate(t, checks.Sources{}, first.Asked).Verdict)
+		require.Equal(t, want, k.evaluate(t, checks.Sources{}, first.Request).Verdict)
 	})
 	t.Run("an ended context is an ERROR", func(t *testing.T) {
 		t.Parallel()
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		require.Equal(t, entities.Error, checks.Evaluate(ctx, first.Sources, first.Asked).Verdict)
+		require.Equal(t, entities.Error, checks.Evaluate(ctx, first.Sources, first.Request).Verdict)
 	})
 	if k.Kind.Offline() {
 		return
@@ -70,38 +70,38 @@ func Conform(t *testing.T, k Kind) {
 		t.Parallel()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		require.Equal(t, entities.Error, checks.Evaluate(ctx, Hanging(cancel), first.Asked).Verdict)
+		require.Equal(t, entities.Error, checks.Evaluate(ctx, Hanging(cancel), first.Request).Verdict)
 		require.ErrorIs(t, ctx.Err(), context.Canceled, "it did not end with its context, or made no query")
 	})
 	t.Run("a source that panics is an ERROR", func(t *testing.T) {
 		t.Parallel()
-		r := k.evaluate(t, Hanging(func() { panic("out of luck") }), first.Asked)
+		r := k.evaluate(t, Hanging(func() { panic("out of luck") }), first.Request)
 		require.Equal(t, entities.Error, r.Verdict)
 		require.Contains(t, r.Reason, "out of luck")
 	})
 }
 
-func (k Kind) answers(t *testing.T, row Row) {
+func (k Kind) checkRow(t *testing.T, row Row) {
 	t.Helper()
-	before := asJSON(t, row.Asked)
-	r := k.evaluate(t, row.Sources, row.Asked)
-	begin, open := strings.CutSuffix(row.Says, "…")
+	before := asJSON(t, row.Request)
+	r := k.evaluate(t, row.Sources, row.Request)
+	prefix, isPrefix := strings.CutSuffix(row.Reason, "…")
 	require.Equal(t, row.Want, r.Verdict, r.Reason)
-	if open {
-		require.True(t, strings.HasPrefix(r.Reason, begin), r.Reason)
+	if isPrefix {
+		require.True(t, strings.HasPrefix(r.Reason, prefix), r.Reason)
 	} else {
-		require.Equal(t, row.Says, r.Reason)
+		require.Equal(t, row.Reason, r.Reason)
 	}
-	require.Equal(t, before, asJSON(t, row.Asked), "the request was modified")
-	require.Equal(t, r, k.evaluate(t, row.Sources, row.Asked), "a second evaluation differs")
+	require.Equal(t, before, asJSON(t, row.Request), "the request was modified")
+	require.Equal(t, r, k.evaluate(t, row.Sources, row.Request), "a second evaluation differs")
 }
 
 // evaluate evaluates, and checks what every reading promises.
-func (k Kind) evaluate(t *testing.T, sources checks.Sources, asked checks.Asked) entities.CheckReading {
+func (k Kind) evaluate(t *testing.T, sources checks.Sources, request checks.Request) entities.CheckReading {
 	t.Helper()
-	r := checks.Evaluate(t.Context(), sources, asked)
+	r := checks.Evaluate(t.Context(), sources, request)
 	require.Contains(t, []entities.Verdict{entities.Pass, entities.Wait, entities.Fail, entities.Error}, r.Verdict)
-	require.Equal(t, asked.Now, r.At)
+	require.Equal(t, request.Now, r.At)
 	require.NotEmpty(t, r.Reason)
 	require.LessOrEqual(t, len(r.Reason), checks.MaxReason)
 	require.True(t, utf8.ValidString(r.Reason), r.Reason)

@@ -13,22 +13,22 @@ import (
 	"github.com/converge-engine/converge/runtimes/secret"
 )
 
-// open matches the placeholders that a definition may contain until evaluation.
-var open = regexp.MustCompile(`\$\{\{\s*(version|fullVersion|application|service|channel)\s*\}\}`)
+// placeholder matches the placeholders that a definition may contain until evaluation.
+var placeholder = regexp.MustCompile(`\$\{\{\s*(version|fullVersion|application|service|channel)\s*\}\}`)
 
 // version returns the version that a person or CI named.
-func (a Asked) version() string {
+func (a Request) version() string {
 	if a.Version != "" {
 		return a.Version
 	}
-	return order.Named(a.Evaluation.FullVersion)
+	return order.BaseVersion(a.Evaluation.FullVersion)
 }
 
 // fill replaces the placeholders for the versions and the channel in text. The user is responsible for quoting: in a command and its
 // environment the text stays one argument.
-func (a Asked) fill(text string) string {
-	return open.ReplaceAllStringFunc(text, func(match string) string {
-		switch open.FindStringSubmatch(match)[1] {
+func (a Request) fill(text string) string {
+	return placeholder.ReplaceAllStringFunc(text, func(match string) string {
+		switch placeholder.FindStringSubmatch(match)[1] {
 		case "fullVersion":
 			return a.Evaluation.FullVersion
 		case "application":
@@ -42,8 +42,8 @@ func (a Asked) fill(text string) string {
 	})
 }
 
-// filled returns a copy of the input with the placeholders of the definition replaced.
-func (a Asked) filled() Asked {
+// withPlaceholders returns a copy of the input with the placeholders of the definition replaced.
+func (a Request) withPlaceholders() Request {
 	d := &a.Definition
 	if d.DeniedVersions != nil {
 		v := *d.DeniedVersions
@@ -108,7 +108,7 @@ func (a Asked) filled() Asked {
 	return a
 }
 
-func (a Asked) fillValue(v entities.Value) entities.Value {
+func (a Request) fillValue(v entities.Value) entities.Value {
 	v.Literal = a.fill(v.Literal)
 	return v
 }
@@ -137,12 +137,12 @@ func oneLine(text string, limit int) string {
 
 // secrets resolves references and records the values to hide.
 type secrets struct {
-	from   secret.Source
+	source secret.Source
 	values []string
 }
 
 func (s *secrets) resolve(ctx context.Context, what string, v entities.Value) (string, error) {
-	text, err := secret.Resolve(ctx, s.from, what, v)
+	text, err := secret.Resolve(ctx, s.source, what, v)
 	if err == nil && v.IsSecret() {
 		s.values = append(s.values, text)
 	}

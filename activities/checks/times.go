@@ -11,7 +11,7 @@ import (
 // allowedTimes passes within its windows and outside of holidays and freezes (A20).
 type allowedTimes struct{}
 
-func (allowedTimes) Evaluate(_ context.Context, a Asked) (entities.CheckReading, error) {
+func (allowedTimes) Evaluate(_ context.Context, a Request) (entities.CheckReading, error) {
 	if a.Definition.AllowedTimes == nil {
 		return incomplete(a)
 	}
@@ -25,8 +25,8 @@ func Times(d entities.AllowedTimes, now time.Time) (entities.CheckReading, error
 	if err != nil {
 		return entities.CheckReading{}, err
 	}
-	open, ok := c.around(now)
-	why := c.why(now)
+	open, ok := c.openSpan(now)
+	why := c.closedReason(now)
 	switch {
 	case !ok:
 		if why != "" {
@@ -36,23 +36,23 @@ func Times(d entities.AllowedTimes, now time.Time) (entities.CheckReading, error
 	case !now.Before(open.from):
 		reading, err := pass("open, without a closing time within %d years", horizonYears)
 		if !open.to.IsZero() {
-			reading.Reason, reading.Next = "open until "+c.shown(open.to, now), open.to.UTC()
+			reading.Reason, reading.Next = "open until "+c.format(open.to, now), open.to.UTC()
 		}
 		return reading, err
 	}
 	if why == "" {
 		why = "outside its hours"
 	}
-	reading, err := wait("opens %s (%s)", c.shown(open.from, now), why)
+	reading, err := wait("opens %s (%s)", c.format(open.from, now), why)
 	reading.Next = open.from.UTC()
 	return reading, err
 }
 
-// shown formats a local time, with the date if the day of the week is ambiguous.
-func (c *calendar) shown(t, now time.Time) string {
-	t, now = t.In(c.in), now.In(c.in)
+// format formats a local time, with the date if the day of the week is ambiguous.
+func (c *calendar) format(t, now time.Time) string {
+	t, now = t.In(c.location), now.In(c.location)
 	layout := "Mon 15:04"
-	if !t.Before(instant(dateOf(now).plus(6).at(0), c.in)) {
+	if !t.Before(instant(dateOf(now).plus(6).at(0), c.location)) {
 		layout = "Mon 2 Jan 15:04"
 	}
 	if t.Year() != now.Year() {

@@ -24,19 +24,19 @@ var nights = map[string][]string{
 
 const days = 9 // that the brute force tries ahead
 
-// slow is a calendar that a minute is tried on: it knows the highest reading that wall clocks have shown
+// bruteForce is a calendar that a minute is tried on: it knows the highest reading that wall clocks have shown
 // so far, and nothing else of time zones.
-type slow struct {
+type bruteForce struct {
 	def  entities.AllowedTimes
-	rows []slowWindow
+	rows []bruteForceWindow
 }
 
-type slowWindow struct {
+type bruteForceWindow struct {
 	days     []time.Weekday
 	from, to time.Duration
 }
 
-func (s slow) open(t, highest time.Time) bool {
+func (s bruteForce) open(t, highest time.Time) bool {
 	day := highest.Truncate(24 * time.Hour)
 	if slices.Contains(s.def.Holidays, day.Format(time.DateOnly)) {
 		return false
@@ -63,7 +63,7 @@ func (s slow) open(t, highest time.Time) bool {
 }
 
 // next tries every minute: whether it is open now, and the next minute at which that is otherwise.
-func (s slow) next(in *time.Location, now time.Time) (open bool, change time.Time) {
+func (s bruteForce) next(in *time.Location, now time.Time) (open bool, change time.Time) {
 	var highest time.Time
 	for t := now.AddDate(0, 0, -3); t.Before(now.AddDate(0, 0, days)); t = t.Add(time.Minute) {
 		local := t.In(in)
@@ -71,19 +71,19 @@ func (s slow) next(in *time.Location, now time.Time) (open bool, change time.Tim
 		if wall.After(highest) {
 			highest = wall
 		}
-		is := s.open(t, highest)
+		isOpen := s.open(t, highest)
 		switch {
 		case t.Equal(now):
-			open = is
-		case t.After(now) && is != open:
+			open = isOpen
+		case t.After(now) && isOpen != open:
 			return open, t
 		}
 	}
 	return open, time.Time{}
 }
 
-func drawCalendar(t *rapid.T, zone string, night time.Time) slow {
-	s := slow{def: entities.AllowedTimes{TimeZone: zone}}
+func drawCalendar(t *rapid.T, zone string, night time.Time) bruteForce {
+	s := bruteForce{def: entities.AllowedTimes{TimeZone: zone}}
 	minute := rapid.Custom(func(t *rapid.T) time.Duration {
 		// Most of them in the hours in which clocks change.
 		hour := rapid.OneOf(rapid.IntRange(0, 3), rapid.IntRange(0, 23)).Draw(t, "hour")
@@ -92,7 +92,7 @@ func drawCalendar(t *rapid.T, zone string, night time.Time) slow {
 	clock := func(d time.Duration) string { return fmt.Sprintf("%02d:%02d", int(d.Hours()), int(d.Minutes())%60) }
 	for range rapid.IntRange(1, 3).Draw(t, "windows") {
 		first, last := rapid.IntRange(0, 6).Draw(t, "first"), rapid.IntRange(0, 6).Draw(t, "last")
-		w := slowWindow{from: minute.Draw(t, "from"), to: minute.Draw(t, "to")}
+		w := bruteForceWindow{from: minute.Draw(t, "from"), to: minute.Draw(t, "to")}
 		for d := first; ; d = (d + 1) % 7 {
 			w.days = append(w.days, time.Weekday(d))
 			if d == last {

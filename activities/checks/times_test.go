@@ -11,7 +11,7 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-func at(t *testing.T, text string) time.Time {
+func parseTime(t *testing.T, text string) time.Time {
 	t.Helper()
 	v, err := time.Parse(time.RFC3339, text)
 	require.NoError(t, err)
@@ -33,7 +33,7 @@ func daily(zone, hours string) entities.AllowedTimes {
 	return entities.AllowedTimes{TimeZone: zone, Windows: []entities.TimeWindow{{Hours: hours}}}
 }
 
-func with(d entities.AllowedTimes, change func(*entities.AllowedTimes)) entities.AllowedTimes {
+func changed(d entities.AllowedTimes, change func(*entities.AllowedTimes)) entities.AllowedTimes {
 	change(&d)
 	return d
 }
@@ -54,14 +54,14 @@ func TestTimes_A20(t *testing.T) {
 
 		{"in a freeze over New Year", newYear(), "2026-12-31T10:00:00+01:00", "WAIT 2027-01-04T08:00:00Z opens Mon 4 Jan 2027 09:00 CET (New Year freeze: office closed)"},
 		{"before it, when the next window is in it", newYear(), "2026-12-18T10:00:00+01:00", "WAIT 2027-01-04T08:00:00Z opens Mon 4 Jan 2027 09:00 CET (New Year freeze: office closed)"},
-		{"its last day is frozen to the end", with(newYear(), func(d *entities.AllowedTimes) { d.Windows = nil }), "2027-01-03T22:59:59Z", "WAIT 2027-01-03T23:00:00Z opens Mon 00:00 CET (New Year freeze: office closed)"},
-		{"a freeze by local time ends then", with(daily("Europe/Paris", ""), func(d *entities.AllowedTimes) {
+		{"its last day is frozen to the end", changed(newYear(), func(d *entities.AllowedTimes) { d.Windows = nil }), "2027-01-03T22:59:59Z", "WAIT 2027-01-03T23:00:00Z opens Mon 00:00 CET (New Year freeze: office closed)"},
+		{"a freeze by local time ends then", changed(daily("Europe/Paris", ""), func(d *entities.AllowedTimes) {
 			d.Freezes = []entities.Freeze{{From: "2026-12-20T18:00", To: "2026-12-21T09:30"}}
 		}), "2026-12-20T20:00:00+01:00", "WAIT 2026-12-21T08:30:00Z opens Mon 09:30 CET (freeze from 2026-12-20T18:00 to 2026-12-21T09:30)"},
-		{"a freeze by RFC 3339", with(daily("Europe/Paris", ""), func(d *entities.AllowedTimes) {
+		{"a freeze by RFC 3339", changed(daily("Europe/Paris", ""), func(d *entities.AllowedTimes) {
 			d.Freezes = []entities.Freeze{{From: "2026-12-20T18:00:00-05:00", To: "2026-12-21T00:00:00Z", Reason: "game day"}}
 		}), "2026-12-20T23:30:00Z", "WAIT 2026-12-21T00:00:00Z opens Mon 01:00 CET (game day)"},
-		{"a freeze in the middle of a window closes it", with(office(), func(d *entities.AllowedTimes) {
+		{"a freeze in the middle of a window closes it", changed(office(), func(d *entities.AllowedTimes) {
 			d.Freezes = []entities.Freeze{{From: "2026-11-23T12:00", To: "2026-11-23T13:00"}}
 		}), "2026-11-23T10:00:00+01:00", "PASS 2026-11-23T11:00:00Z open until Mon 12:00 CET"},
 
@@ -69,7 +69,7 @@ func TestTimes_A20(t *testing.T) {
 		{"over midnight, after", daily("Europe/Paris", "22:00-06:00"), "2026-11-24T05:00:00+01:00", "PASS 2026-11-24T05:00:00Z open until Tue 06:00 CET"},
 		{"over midnight belongs to its first day", entities.AllowedTimes{TimeZone: "UTC", Windows: []entities.TimeWindow{{Days: "Thu", Hours: "22:00-06:00"}}}, "2026-11-27T05:00:00Z", "PASS 2026-11-27T06:00:00Z open until Fri 06:00 UTC"},
 		{"windows that touch are one", entities.AllowedTimes{TimeZone: "UTC", Windows: []entities.TimeWindow{{Days: "Sat,Sun"}, {Days: "mon", Hours: "0:00-08:00"}}}, "2026-11-28T12:00:00Z", "PASS 2026-11-30T08:00:00Z open until Mon 08:00 UTC"},
-		{"a holiday four weeks from now ends what is open all the time", with(daily("UTC", "12:00-06:00"), func(d *entities.AllowedTimes) {
+		{"a holiday four weeks from now ends what is open all the time", changed(daily("UTC", "12:00-06:00"), func(d *entities.AllowedTimes) {
 			d.Windows, d.Holidays = append(d.Windows, entities.TimeWindow{Hours: "03:00-15:00"}), []string{"2026-11-27"}
 		}), "2026-11-01T10:00:00Z", "PASS 2026-11-27T00:00:00Z open until Fri 27 Nov 00:00 UTC"},
 		{"no windows: always", entities.AllowedTimes{TimeZone: "UTC"}, "2026-11-28T12:00:00Z", "PASS - open, without a closing time within 5 years"},
@@ -94,32 +94,32 @@ func TestTimes_A20(t *testing.T) {
 		// 2011-12-30 was no day in Apia.
 		{"Apia, a skipped day", daily("Pacific/Apia", "09:00-16:00"), "2011-12-29T17:00:00-10:00", "WAIT 2011-12-30T19:00:00Z opens Sat 09:00 +14 (outside its hours)"},
 
-		{"leap day", with(daily("UTC", "09:00-16:00"), func(d *entities.AllowedTimes) { d.Holidays = []string{"2028-02-28"} }), "2028-02-28T10:00:00Z", "WAIT 2028-02-29T09:00:00Z opens Tue 09:00 UTC (holiday 2028-02-28)"},
-		{"a freeze of leap day", with(daily("UTC", ""), func(d *entities.AllowedTimes) {
+		{"leap day", changed(daily("UTC", "09:00-16:00"), func(d *entities.AllowedTimes) { d.Holidays = []string{"2028-02-28"} }), "2028-02-28T10:00:00Z", "WAIT 2028-02-29T09:00:00Z opens Tue 09:00 UTC (holiday 2028-02-28)"},
+		{"a freeze of leap day", changed(daily("UTC", ""), func(d *entities.AllowedTimes) {
 			d.Freezes = []entities.Freeze{{From: "2028-02-29", To: "2028-02-29", Reason: "leap day"}}
 		}), "2028-02-29T10:00:00Z", "WAIT 2028-03-01T00:00:00Z opens Wed 00:00 UTC (leap day)"},
 
-		{"a holiday on a weekend is made up for on Friday", with(office(), func(d *entities.AllowedTimes) {
+		{"a holiday on a weekend is made up for on Friday", changed(office(), func(d *entities.AllowedTimes) {
 			d.TimeZone, d.HolidayCountries, d.Windows[0].Days = "America/New_York", []string{"us"}, "Mon-Fri"
 		}), "2026-07-02T17:00:00-04:00", "WAIT 2026-07-06T13:00:00Z opens Mon 09:00 EDT (holiday: Independence Day)"},
-		{"New Year on a Saturday is made up for in December", with(office(), func(d *entities.AllowedTimes) {
+		{"New Year on a Saturday is made up for in December", changed(office(), func(d *entities.AllowedTimes) {
 			d.TimeZone, d.HolidayCountries, d.Windows[0].Days = "America/New_York", []string{"US"}, "Mon-Fri"
 		}), "2027-12-31T10:00:00-05:00", "WAIT 2028-01-03T14:00:00Z opens Mon 3 Jan 2028 09:00 EST (holiday: New Year's Day)"},
-		{"Easter in France", with(office(), func(d *entities.AllowedTimes) { d.HolidayCountries = []string{"FR"} }), "2026-04-06T10:00:00+02:00", "WAIT 2026-04-07T07:00:00Z opens Tue 09:00 CEST (holiday: Lundi de Pâques)"},
-		{"Good Friday is not a holiday in France", with(office(), func(d *entities.AllowedTimes) { d.HolidayCountries, d.Windows[0].Days = []string{"FR"}, "Fri" }), "2026-04-03T10:00:00+02:00", "PASS 2026-04-03T14:00:00Z open until Fri 16:00 CEST"},
-		{"Epiphany in Bavaria", with(office(), func(d *entities.AllowedTimes) { d.TimeZone, d.HolidayCountries = "Europe/Berlin", []string{"DE-BY"} }), "2026-01-06T10:00:00+01:00", "WAIT 2026-01-07T08:00:00Z opens Wed 09:00 CET (holiday: Heilige Drei Könige)"},
-		{"Epiphany is not a holiday in Berlin", with(office(), func(d *entities.AllowedTimes) { d.TimeZone, d.HolidayCountries = "Europe/Berlin", []string{"DE-BE"} }), "2026-01-06T10:00:00+01:00", "PASS 2026-01-06T15:00:00Z open until Tue 16:00 CET"},
-		{"Boxing Day made up for in Britain", with(office(), func(d *entities.AllowedTimes) { d.TimeZone, d.HolidayCountries = "Europe/London", []string{"GB"} }), "2026-12-28T10:00:00Z", "WAIT 2026-12-29T09:00:00Z opens Tue 09:00 GMT (holiday: Boxing Day)"},
-		{"no window begins on a holiday or continues after it", with(daily("UTC", "22:00-06:00"), func(d *entities.AllowedTimes) { d.Holidays = []string{"2026-12-24"} }), "2026-12-25T01:00:00Z", "WAIT 2026-12-25T22:00:00Z opens Fri 22:00 UTC (outside its hours)"},
-		{"a window ends where a holiday begins", with(daily("UTC", "22:00-06:00"), func(d *entities.AllowedTimes) { d.Holidays = []string{"2026-12-24"} }), "2026-12-23T23:00:00Z", "PASS 2026-12-24T00:00:00Z open until Thu 00:00 UTC"},
+		{"Easter in France", changed(office(), func(d *entities.AllowedTimes) { d.HolidayCountries = []string{"FR"} }), "2026-04-06T10:00:00+02:00", "WAIT 2026-04-07T07:00:00Z opens Tue 09:00 CEST (holiday: Lundi de Pâques)"},
+		{"Good Friday is not a holiday in France", changed(office(), func(d *entities.AllowedTimes) { d.HolidayCountries, d.Windows[0].Days = []string{"FR"}, "Fri" }), "2026-04-03T10:00:00+02:00", "PASS 2026-04-03T14:00:00Z open until Fri 16:00 CEST"},
+		{"Epiphany in Bavaria", changed(office(), func(d *entities.AllowedTimes) { d.TimeZone, d.HolidayCountries = "Europe/Berlin", []string{"DE-BY"} }), "2026-01-06T10:00:00+01:00", "WAIT 2026-01-07T08:00:00Z opens Wed 09:00 CET (holiday: Heilige Drei Könige)"},
+		{"Epiphany is not a holiday in Berlin", changed(office(), func(d *entities.AllowedTimes) { d.TimeZone, d.HolidayCountries = "Europe/Berlin", []string{"DE-BE"} }), "2026-01-06T10:00:00+01:00", "PASS 2026-01-06T15:00:00Z open until Tue 16:00 CET"},
+		{"Boxing Day made up for in Britain", changed(office(), func(d *entities.AllowedTimes) { d.TimeZone, d.HolidayCountries = "Europe/London", []string{"GB"} }), "2026-12-28T10:00:00Z", "WAIT 2026-12-29T09:00:00Z opens Tue 09:00 GMT (holiday: Boxing Day)"},
+		{"no window begins on a holiday or continues after it", changed(daily("UTC", "22:00-06:00"), func(d *entities.AllowedTimes) { d.Holidays = []string{"2026-12-24"} }), "2026-12-25T01:00:00Z", "WAIT 2026-12-25T22:00:00Z opens Fri 22:00 UTC (outside its hours)"},
+		{"a window ends where a holiday begins", changed(daily("UTC", "22:00-06:00"), func(d *entities.AllowedTimes) { d.Holidays = []string{"2026-12-24"} }), "2026-12-23T23:00:00Z", "PASS 2026-12-24T00:00:00Z open until Thu 00:00 UTC"},
 
-		{"never again", with(office(), func(d *entities.AllowedTimes) {
+		{"never again", changed(office(), func(d *entities.AllowedTimes) {
 			d.Freezes = []entities.Freeze{{From: "2026-01-01", To: "2099-12-31", Reason: "end of life"}}
 		}), "2026-11-23T10:00:00+01:00", "FAIL - it does not open within 5 years (end of life)"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			r, err := checks.Times(row.def, at(t, row.now))
+			r, err := checks.Times(row.def, parseTime(t, row.now))
 			require.NoError(t, err)
 			next := "-"
 			if !r.Next.IsZero() {
@@ -131,7 +131,7 @@ func TestTimes_A20(t *testing.T) {
 }
 
 // What cannot be read is an ERROR that says what was expected.
-func TestTimesThatCannotBeRead_A20_D16(t *testing.T) {
+func TestInvalidTimes_A20_D16(t *testing.T) {
 	t.Parallel()
 	window := func(days, hours string) entities.AllowedTimes {
 		return entities.AllowedTimes{TimeZone: "UTC", Windows: []entities.TimeWindow{{Days: days, Hours: hours}}}
@@ -158,10 +158,10 @@ func TestTimesThatCannotBeRead_A20_D16(t *testing.T) {
 		{freeze("2026-02-29", "2026-03-01"), `freeze from: invalid time "2026-02-29"; expected 2026-12-20, 2026-12-20T18:00 or RFC 3339`},
 		{entities.AllowedTimes{TimeZone: "UTC", Holidays: []string{"24.12."}}, `invalid date "24.12." of a holiday; expected 2026-12-24`},
 	} {
-		_, err := checks.Times(row.def, at(t, "2026-11-23T10:00:00Z"))
+		_, err := checks.Times(row.def, parseTime(t, "2026-11-23T10:00:00Z"))
 		require.EqualError(t, err, row.says)
 	}
-	_, err := checks.Times(entities.AllowedTimes{TimeZone: "UTC", HolidayCountries: []string{"XX"}}, at(t, "2026-11-23T10:00:00Z"))
+	_, err := checks.Times(entities.AllowedTimes{TimeZone: "UTC", HolidayCountries: []string{"XX"}}, parseTime(t, "2026-11-23T10:00:00Z"))
 	require.ErrorContains(t, err, `holidays of "XX" are unknown; expected some of AT AU-ACT`)
 	require.Contains(t, checks.HolidayCountries(), "DE-BY")
 }

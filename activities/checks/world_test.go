@@ -26,8 +26,8 @@ type World struct {
 	Elsewhere      map[string]World // other applications, by name; shop is this one
 }
 
-// of is the world of an application.
-func (w World) of(application string) (World, error) {
+// application is the world of an application.
+func (w World) application(application string) (World, error) {
 	if application == "shop" {
 		return w, nil
 	}
@@ -43,7 +43,7 @@ func (w World) Sources() checks.Sources { return checks.Sources{Services: w, Pay
 
 // Status implements checks.Services.
 func (w World) Status(_ context.Context, application, service string) (protocol.Status, error) {
-	w, err := w.of(application)
+	w, err := w.application(application)
 	if err != nil {
 		return protocol.Status{}, err
 	}
@@ -60,7 +60,7 @@ func (w World) Status(_ context.Context, application, service string) (protocol.
 
 // Newest implements checks.Services.
 func (w World) Newest(_ context.Context, application string) (int64, map[string]string, error) {
-	w, err := w.of(application)
+	w, err := w.application(application)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -73,13 +73,13 @@ func (w World) Newest(_ context.Context, application string) (int64, map[string]
 
 // Configured implements checks.Services.
 func (w World) Configured(_ context.Context, application string, _ int64) ([]protocol.Configured, error) {
-	w, err := w.of(application)
+	w, err := w.application(application)
 	return w.Configurations, err
 }
 
 // Parameters implements checks.Services.
 func (w World) Parameters(_ context.Context, application, service, _, version string) (map[string]any, error) {
-	w, err := w.of(application)
+	w, err := w.application(application)
 	if err != nil {
 		return nil, err
 	}
@@ -99,8 +99,8 @@ func (w World) Payload(_ context.Context, digest string) (entities.Payload, erro
 	return p, nil
 }
 
-// own is what the service itself says: v2 has succeeded in staging, and goes out to prod.
-func own(context.Context) (protocol.Status, error) {
+// fakeStatus is what the service itself says: v2 has succeeded in staging, and goes out to prod.
+func fakeStatus(context.Context) (protocol.Status, error) {
 	return protocol.Status{
 		Channels: []protocol.ChannelStatus{
 			{Name: "staging", Status: "CONVERGED", Current: "v2-i7", Target: "v2-i7", Objects: []entities.Object{{Name: "elsewhere"}}},
@@ -117,8 +117,8 @@ func own(context.Context) (protocol.Status, error) {
 }
 
 // Hanging is sources that give no answer before ctx ends; asked is called when one is asked.
-func Hanging(asked func()) checks.Sources {
-	h := hanging{asked}
+func Hanging(onCall func()) checks.Sources {
+	h := hanging{onCall}
 	return checks.Sources{
 		Own:  func(ctx context.Context) (protocol.Status, error) { return protocol.Status{}, h.hang(ctx) },
 		HTTP: &http.Client{Transport: h}, Commands: h, Services: h, Payloads: h, Commits: h,
@@ -126,10 +126,10 @@ func Hanging(asked func()) checks.Sources {
 	}
 }
 
-type hanging struct{ asked func() }
+type hanging struct{ onCall func() }
 
 func (h hanging) hang(ctx context.Context) error {
-	h.asked()
+	h.onCall()
 	<-ctx.Done()
 	return ctx.Err()
 }
@@ -138,7 +138,7 @@ func (h hanging) hang(ctx context.Context) error {
 func (h hanging) RoundTrip(r *http.Request) (*http.Response, error) { return nil, h.hang(r.Context()) }
 
 // Run implements checks.Commands.
-func (h hanging) Run(ctx context.Context, _ custom.Once) (runtimes.Output, string, error) {
+func (h hanging) Run(ctx context.Context, _ custom.StandaloneCommand) (runtimes.Output, string, error) {
 	return runtimes.Output{}, "", h.hang(ctx)
 }
 
@@ -158,8 +158,8 @@ func (h hanging) Configured(ctx context.Context, _ string, _ int64) ([]protocol.
 }
 
 // Brought implements checks.Commits.
-func (h hanging) Brought(ctx context.Context, _ string, _, _ int64) (protocol.Brought, error) {
-	return protocol.Brought{}, h.hang(ctx)
+func (h hanging) Brought(ctx context.Context, _ string, _, _ int64) (protocol.ReleaseCommits, error) {
+	return protocol.ReleaseCommits{}, h.hang(ctx)
 }
 
 // Parameters implements checks.Services.

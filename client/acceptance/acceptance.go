@@ -18,11 +18,11 @@ import (
 
 // Options name the runtime to test, and the versions to release there.
 type Options struct {
-	Place    Place
-	Versions [2]string // two different, working tags of the image
-	Broken   string    // a tag that does not exist
-	Timeout  time.Duration
-	Store    string // empty: the application's store
+	Environment Environment
+	Versions    [2]string // two different, working tags of the image
+	Broken      string    // a tag that does not exist
+	Timeout     time.Duration
+	Store       string // empty: the application's store
 }
 
 // Console executes command lines, waits and prints.
@@ -43,12 +43,12 @@ const (
 
 // trial is one test: a command line, its expected exit status, and the expected state afterwards.
 type trial struct {
-	what   string
-	args   []string
-	exit   int
-	before func() error
-	then   func(protocol.ChannelStatus) error
-	gone   bool // poll until nothing of the service is left
+	description  string
+	args         []string
+	wantExit     int
+	setup        func() error
+	verify       func(protocol.ChannelStatus) error
+	untilDeleted bool // poll until nothing of the service is left
 }
 
 // Run executes one trial after the other, and reports whether all pass. After a failure it skips the remaining trials, but it removes
@@ -60,24 +60,24 @@ func Run(ctx context.Context, console Console, o Options) (bool, error) {
 	}
 	defer os.RemoveAll(dir)
 	name := "acceptance-" + strings.ToLower(rand.Text()[:6])
-	if err := o.Place.write(dir, name); err != nil {
+	if err := o.Environment.write(dir, name); err != nil {
 		return false, err
 	}
 	r := runner{console: console, service: name + "/web", timeout: o.Timeout}
 	trials, removal := o.trials(dir, name), o.removal(dir, name)
-	held, removed := r.hold(ctx, trials), 0
-	if held > 0 {
-		removed = r.hold(context.WithoutCancel(ctx), removal)
+	passed, removalPassed := r.runAll(ctx, trials), 0
+	if passed > 0 {
+		removalPassed = r.runAll(context.WithoutCancel(ctx), removal)
 	}
 	if err := context.Cause(ctx); err != nil {
 		return false, err
 	}
-	return held+removed == len(trials)+len(removal), nil
+	return passed+removalPassed == len(trials)+len(removal), nil
 }
 
 func (o Options) trials(dir, name string) []trial {
-	web, patience := name+"/web", o.Timeout.String()
-	runs := func(version string) func(protocol.ChannelStatus) error {
+	web, timeout := name+"/web", o.Timeout.String()
+	serves := func(version string) func(protocol.ChannelStatus) error {
 		return func(c protocol.ChannelStatus) error {
 			if c.Current != version || len(c.Objects) == 0 {
 				return fmt.Errorf("it runs %q with %d objects", c.Current, len(c.Objects))
@@ -87,23 +87,23 @@ func (o Options) trials(dir, name string) []trial {
 	}
 	good, better := o.Versions[0], o.Versions[1]
 	return []trial{
-		{what: "a configuration is published", args: o.apply(dir)},
-		{what: "a service is created", args: []string{"release", web, good, "--wait", "--timeout", patience}, then: runs(good)},
-		{what: "a second version is deployed", args: []string{"release", web, better, "--wait", "--timeout", patience}, then: runs(better)},
-		{what: "a broken version is rolled back", args: []string{"release", web, o.Broken, "--wait", "--timeout", patience}, exit: failed, then: runs(better)},
-		{what: "the failure is explained", args: []string{"explain", web, "only"}},
-		{what: "a manual rollback is accepted", args: []string{"rollback", web, "--reason", "acceptance"}},
-		{what: "the previous version runs", args: []string{"wait", web, "--timeout", patience}, exit: failed, then: runs(good)},
+		{description: "a configuration is published", args: o.apply(dir)},
+		{description: "a service is created", args: []string{"release", web, good, "--wait", "--timeout", timeout}, verify: serves(good)},
+		{description: "a second version is deployed", args: []string{"release", web, better, "--wait", "--timeout", timeout}, verify: serves(better)},
+		{description: "a broken version is rolled back", args: []string{"release", web, o.Broken, "--wait", "--timeout", timeout}, wantExit: failed, verify: serves(better)},
+		{description: "the failure is explained", args: []string{"explain", web, "only"}},
+		{description: "a manual rollback is accepted", args: []string{"rollback", web, "--reason", "acceptance"}},
+		{description: "the previous version runs", args: []string{"wait", web, "--timeout", timeout}, wantExit: failed, verify: serves(good)},
 	}
 }
 
 func (o Options) removal(dir, name string) []trial {
 	return []trial{
 		{
-			what: "its removal is requested", args: append(o.apply(dir), "--remove", name+"/web", "--reason", "acceptance", "--yes"),
-			before: func() error { return os.Remove(filepath.Join(dir, "web.converge.yaml")) },
+			description: "its removal is requested", args: append(o.apply(dir), "--remove", name+"/web", "--reason", "acceptance", "--yes"),
+			setup: func() error { return os.Remove(filepath.Join(dir, "web.converge.yaml")) },
 		},
-		{what: "the service is deleted", gone: true, args: []string{"status", name + "/web", "--output", "json"}},
+		{description: "the service is deleted", untilDeleted: true, args: []string{"status", name + "/web", "--output", "json"}},
 	}
 }
 

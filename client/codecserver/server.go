@@ -23,10 +23,10 @@ import (
 )
 
 const (
-	// shortestSecret is the minimum length of a shared secret, in bytes.
-	shortestSecret = 20
-	// mostAsked is the limit of a request, in bytes: a page of events.
-	mostAsked = 16 << 20
+	// minSecretBytes is the minimum length of a shared secret, in bytes.
+	minSecretBytes = 20
+	// maxRequestBytes is the limit of a request, in bytes: a page of events.
+	maxRequestBytes = 16 << 20
 )
 
 // Options define who may decrypt and encrypt payloads.
@@ -50,15 +50,15 @@ func New(o Options) (http.Handler, error) {
 			return nil, fmt.Errorf("origin %q: expected https://HOST, as a browser names it", origin)
 		}
 	}
-	proven := o.Identity.Issuer != ""
+	hasIssuer := o.Identity.Issuer != ""
 	switch {
 	case !o.Codec.Keyed():
 		return nil, errors.New("no key to decrypt with; set CONVERGE_STORE_KEY")
-	case !proven && o.Secret == "":
+	case !hasIssuer && o.Secret == "":
 		return nil, errors.New("no caller is allowed; set a token issuer or a secret")
-	case o.Secret != "" && len(o.Secret) < shortestSecret:
-		return nil, fmt.Errorf("the secret has %d bytes; expected at least %d", len(o.Secret), shortestSecret)
-	case proven && (o.Identity.Audience == "" || len(o.To) == 0):
+	case o.Secret != "" && len(o.Secret) < minSecretBytes:
+		return nil, fmt.Errorf("the secret has %d bytes; expected at least %d", len(o.Secret), minSecretBytes)
+	case hasIssuer && (o.Identity.Audience == "" || len(o.To) == 0):
 		return nil, errors.New("an issuer requires an audience and the allowed people or groups")
 	}
 	s := &server{Options: o, activities: &activities.Activities{}, codec: converter.NewPayloadCodecHTTPHandler(o.Codec)}
@@ -73,11 +73,11 @@ type server struct {
 
 // ServeHTTP implements http.Handler.
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !s.named(r.Host) {
+	if !s.isKnownHost(r.Host) {
 		http.Error(w, "unknown host name; allow it with --host", http.StatusMisdirectedRequest)
 		return
 	}
-	if !s.fromKnownPage(w, r) {
+	if !s.checkOrigin(w, r) {
 		return
 	}
 	switch {
@@ -91,18 +91,18 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *server) serve(w http.ResponseWriter, r *http.Request) {
-	if err := s.allowed(r.Context(), r.Header.Get("Authorization")); err != nil {
+	if err := s.authorize(r.Context(), r.Header.Get("Authorization")); err != nil {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		http.Error(w, err.Error(), http.StatusUnauthorized)
 		return
 	}
 	w.Header().Set("Cache-Control", "no-store")
-	r.Body = http.MaxBytesReader(w, r.Body, mostAsked)
+	r.Body = http.MaxBytesReader(w, r.Body, maxRequestBytes)
 	s.codec.ServeHTTP(w, r)
 }
 
-// fromKnownPage reports whether a request comes from an allowed page, or from no page.
-func (s *server) fromKnownPage(w http.ResponseWriter, r *http.Request) bool {
+// checkOrigin reports whether a request comes from an allowed page, or from no page.
+func (s *server) checkOrigin(w http.ResponseWriter, r *http.Request) bool {
 	origin := r.Header.Get("Origin")
 	w.Header().Add("Vary", "Origin")
 	switch {
@@ -118,9 +118,9 @@ func (s *server) fromKnownPage(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// named reports whether a Host header means this server. Otherwise a page whose name resolves to this machine (DNS rebinding) would have
+// isKnownHost reports whether a Host header means this server. Otherwise a page whose name resolves to this machine (DNS rebinding) would have
 // the same origin.
-func (s *server) named(host string) bool {
+func (s *server) isKnownHost(host string) bool {
 	name := host
 	if before, _, err := net.SplitHostPort(host); err == nil {
 		name = before
@@ -130,30 +130,30 @@ func (s *server) named(host string) bool {
 		slices.ContainsFunc(s.Hosts, func(known string) bool { return strings.EqualFold(known, name) || strings.EqualFold(known, host) })
 }
 
-// allowed returns nil if the Authorization header proves that the caller is authorized.
-func (s *server) allowed(ctx context.Context, authorization string) error {
+// authorize returns nil if the Authorization header proves that the caller is authorized.
+func (s *server) authorize(ctx context.Context, authorization string) error {
 	kind, token, _ := strings.Cut(authorization, " ")
 	if token == "" || !strings.EqualFold(kind, "Bearer") {
 		return errors.New("missing credentials; expected Authorization: Bearer TOKEN")
 	}
-	if s.Secret != "" && same(token, s.Secret) {
+	if s.Secret != "" && equalSecrets(token, s.Secret) {
 		return nil
 	}
 	if s.Identity.Issuer == "" {
 		return errors.New("wrong secret")
 	}
-	who, err := s.activities.Whose(ctx, s.Identity, token)
+	who, err := s.activities.Identify(ctx, s.Identity, token)
 	if err != nil {
 		return err
 	}
-	if !who.Among(s.To) {
+	if !who.IsOneOf(s.To) {
 		return fmt.Errorf("%s may not read payloads here", who.Name)
 	}
 	return nil
 }
 
-// same compares two texts in constant time.
-func same(a, b string) bool {
+// equalSecrets compares two texts in constant time.
+func equalSecrets(a, b string) bool {
 	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
 }

@@ -23,8 +23,8 @@ import (
 
 const secret = "a secret that many know"
 
-// keyed is a codec that encrypts, and a request with something that it has encrypted.
-func keyed(t *testing.T) (*codec.Codec, []byte) {
+// encryptedBody is a codec that encrypts, and a request with something that it has encrypted.
+func encryptedBody(t *testing.T) (*codec.Codec, []byte) {
 	t.Helper()
 	key := make([]byte, 32)
 	_, _ = rand.Read(key)
@@ -40,12 +40,12 @@ func keyed(t *testing.T) (*codec.Codec, []byte) {
 	return c, body
 }
 
-// asked is what a server answers to a request, and what of it a page may see.
-type asked struct {
+// testRequest is what a server answers to a request, and what of it a page may see.
+type testRequest struct {
 	method, path, host, origin, authorization string
 }
 
-func ask(t *testing.T, h http.Handler, a asked, body []byte) (int, string, http.Header) {
+func send(t *testing.T, h http.Handler, a testRequest, body []byte) (int, string, http.Header) {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), a.method, "http://"+a.host+a.path, bytes.NewReader(body))
 	r.Header.Set("Authorization", a.authorization)
@@ -54,59 +54,59 @@ func ask(t *testing.T, h http.Handler, a asked, body []byte) (int, string, http.
 	}
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
-	said, err := io.ReadAll(w.Body)
+	answer, err := io.ReadAll(w.Body)
 	require.NoError(t, err)
-	return w.Code, string(said), w.Header()
+	return w.Code, string(answer), w.Header()
 }
 
 // Nobody reads a payload who does not know the secret, nor by another name of the server, nor from a page that is not named.
 func TestCodecServerRefuses_G5(t *testing.T) {
-	c, body := keyed(t)
+	c, body := encryptedBody(t)
 	h, err := codecserver.New(codecserver.Options{
 		Codec: c, Secret: secret, Origins: []string{"https://temporal.shop.dev"}, Hosts: []string{"codec.shop.dev"},
 	})
 	require.NoError(t, err)
-	good := asked{http.MethodPost, "/decode", "127.0.0.1:8234", "", "Bearer " + secret}
+	good := testRequest{http.MethodPost, "/decode", "127.0.0.1:8234", "", "Bearer " + secret}
 	canary := base64.StdEncoding.EncodeToString([]byte(`"canary"`))
 	for name, row := range map[string]struct {
-		change func(*asked)
+		change func(*testRequest)
 		code   int
 	}{
-		"valid":               {func(*asked) {}, http.StatusOK},
-		"by an allowed host":  {func(a *asked) { a.host = "codec.shop.dev" }, http.StatusOK},
-		"from a named origin": {func(a *asked) { a.origin = "https://temporal.shop.dev" }, http.StatusOK},
-		"rebound":             {func(a *asked) { a.host = "rebound.example:8234" }, http.StatusMisdirectedRequest},
-		"no token":            {func(a *asked) { a.authorization = "" }, http.StatusUnauthorized},
-		"another token":       {func(a *asked) { a.authorization = "Bearer wrong" }, http.StatusUnauthorized},
-		"not as a bearer":     {func(a *asked) { a.authorization = "Basic " + secret }, http.StatusUnauthorized},
-		"from another origin": {func(a *asked) { a.origin = "https://evil.example" }, http.StatusForbidden},
-		"from a null origin":  {func(a *asked) { a.origin = "null" }, http.StatusForbidden},
-		"by GET":              {func(a *asked) { a.method = http.MethodGet }, http.StatusNotFound},
-		"another path":        {func(a *asked) { a.path = "/x/decode" }, http.StatusNotFound},
+		"valid":               {func(*testRequest) {}, http.StatusOK},
+		"by an allowed host":  {func(a *testRequest) { a.host = "codec.shop.dev" }, http.StatusOK},
+		"from a named origin": {func(a *testRequest) { a.origin = "https://temporal.shop.dev" }, http.StatusOK},
+		"rebound":             {func(a *testRequest) { a.host = "rebound.example:8234" }, http.StatusMisdirectedRequest},
+		"no token":            {func(a *testRequest) { a.authorization = "" }, http.StatusUnauthorized},
+		"another token":       {func(a *testRequest) { a.authorization = "Bearer wrong" }, http.StatusUnauthorized},
+		"not as a bearer":     {func(a *testRequest) { a.authorization = "Basic " + secret }, http.StatusUnauthorized},
+		"from another origin": {func(a *testRequest) { a.origin = "https://evil.example" }, http.StatusForbidden},
+		"from a null origin":  {func(a *testRequest) { a.origin = "null" }, http.StatusForbidden},
+		"by GET":              {func(a *testRequest) { a.method = http.MethodGet }, http.StatusNotFound},
+		"another path":        {func(a *testRequest) { a.path = "/x/decode" }, http.StatusNotFound},
 	} {
 		a := good
 		row.change(&a)
-		code, said, _ := ask(t, h, a, body)
-		require.Equal(t, row.code, code, "%s: %s", name, said)
+		code, answer, _ := send(t, h, a, body)
+		require.Equal(t, row.code, code, "%s: %s", name, answer)
 		if code == http.StatusOK {
-			require.Contains(t, said, canary, name)
+			require.Contains(t, answer, canary, name)
 		} else {
-			require.NotContains(t, said, canary, name)
+			require.NotContains(t, answer, canary, name)
 		}
 	}
-	code, _, header := ask(t, h, asked{http.MethodOptions, "/decode", "localhost", "https://temporal.shop.dev", ""}, nil)
+	code, _, header := send(t, h, testRequest{http.MethodOptions, "/decode", "localhost", "https://temporal.shop.dev", ""}, nil)
 	require.Equal(t, http.StatusNoContent, code)
 	require.Equal(t, "https://temporal.shop.dev", header.Get("Access-Control-Allow-Origin"))
-	code, _, header = ask(t, h, asked{http.MethodOptions, "/decode", "localhost", "https://evil.example", ""}, nil)
+	code, _, header = send(t, h, testRequest{http.MethodOptions, "/decode", "localhost", "https://evil.example", ""}, nil)
 	require.Equal(t, http.StatusForbidden, code)
 	require.Empty(t, header.Get("Access-Control-Allow-Origin"))
-	code, said, _ := ask(t, h, good, bytes.Repeat([]byte(" "), 17<<20))
-	require.Equal(t, http.StatusBadRequest, code, said)
+	code, answer, _ := send(t, h, good, bytes.Repeat([]byte(" "), 17<<20))
+	require.Equal(t, http.StatusBadRequest, code, answer)
 }
 
 // Who proves to be among those who may reads; who proves to be somebody else does not.
-func TestCodecServerAsksTheIssuer_G5(t *testing.T) {
-	c, body := keyed(t)
+func TestCodecServerVerifiesTokens_G5(t *testing.T) {
+	c, body := encryptedBody(t)
 	issuer := idptest.New(t)
 	identity := entities.Identity{Issuer: issuer.URL, Audience: idptest.Audience}
 	h, err := codecserver.New(codecserver.Options{Codec: c, Identity: identity, To: []string{"alice@shop.dev", "group:sre"}})
@@ -122,13 +122,13 @@ func TestCodecServerAsksTheIssuer_G5(t *testing.T) {
 		"another audience": {map[string]any{"sub": "2", "groups": []string{"sre"}, "aud": "other"}, http.StatusUnauthorized},
 		"too old":          {map[string]any{"sub": "2", "groups": []string{"sre"}, "iat": time.Now().Add(-2 * time.Hour).Unix()}, http.StatusUnauthorized},
 	} {
-		code, said, _ := ask(t, h, asked{http.MethodPost, "/decode", "localhost", "", "Bearer " + issuer.Token(t, row.claims)}, body)
-		require.Equal(t, row.code, code, "%s: %s", name, said)
+		code, answer, _ := send(t, h, testRequest{http.MethodPost, "/decode", "localhost", "", "Bearer " + issuer.Token(t, row.claims)}, body)
+		require.Equal(t, row.code, code, "%s: %s", name, answer)
 	}
 }
 
-func TestCodecServerIsForSomebody(t *testing.T) {
-	c, _ := keyed(t)
+func TestCodecServerRequiresKeyAndCallers(t *testing.T) {
+	c, _ := encryptedBody(t)
 	for want, o := range map[string]codecserver.Options{
 		"no key to decrypt with; set CONVERGE_STORE_KEY":                                         {Codec: &codec.Codec{}, Secret: secret},
 		"no caller is allowed; set a token issuer or a secret":                                   {Codec: c},

@@ -24,8 +24,8 @@ import (
 	"github.com/converge-engine/converge/intent/store"
 )
 
-// Collect configures a collection.
-type Collect struct {
+// Collector configures a collection.
+type Collector struct {
 	Client    client.Client
 	Namespace string
 	Store     *store.Store
@@ -34,12 +34,12 @@ type Collect struct {
 	store.Collection
 }
 
-// historiesAtOnce is how many histories are read in parallel.
-const historiesAtOnce = 8
+// maxConcurrentHistories is how many histories are read in parallel.
+const maxConcurrentHistories = 8
 
 // Run collects once. It changes nothing if anything that may reference content cannot be read.
-func (c Collect) Run(ctx context.Context) ([]store.CollectedKind, error) {
-	if err := c.belongs(ctx); err != nil {
+func (c Collector) Run(ctx context.Context) ([]store.CollectedKind, error) {
+	if err := c.checkOwnership(ctx); err != nil {
 		return nil, err
 	}
 	known, _, err := c.Store.PayloadKeys(ctx)
@@ -49,7 +49,7 @@ func (c Collect) Run(ctx context.Context) ([]store.CollectedKind, error) {
 	if c.Payloads == nil {
 		c.Payloads = &codec.Codec{}
 	}
-	c.Payloads.Know(known)
+	c.Payloads.SetKnown(known)
 	if c.Now.IsZero() {
 		c.Now = time.Now()
 	}
@@ -57,8 +57,8 @@ func (c Collect) Run(ctx context.Context) ([]store.CollectedKind, error) {
 	return c.Store.Collect(ctx, c.Collection)
 }
 
-// belongs refuses a store whose workflows are not in this namespace: their references are not known here.
-func (c Collect) belongs(ctx context.Context) error {
+// checkOwnership refuses a store whose workflows are not in this namespace: their references are not known here.
+func (c Collector) checkOwnership(ctx context.Context) error {
 	i, err := c.Store.Installation(ctx)
 	if store.IsNotFound(err) {
 		return fmt.Errorf("the store %s belongs to no installation yet: no worker has used it [no-installation]", c.Store.URL())
@@ -86,17 +86,17 @@ func (c Collect) belongs(ctx context.Context) error {
 }
 
 // run identifies a run of a workflow.
-type run struct{ id, run string }
+type run struct{ id, runID string }
 
-// ours selects the workflows whose histories reference the store, including ended ones that the server still has.
-var ours = "WorkflowType IN ('" + strings.Join([]string{
+// convergeWorkflows selects the workflows whose histories reference the store, including ended ones that the server still has.
+var convergeWorkflows = "WorkflowType IN ('" + strings.Join([]string{
 	protocol.ServiceWorkflow, protocol.ApplicationWorkflow, protocol.RuntimeWorkflow, protocol.InstallationWorkflow, protocol.PlanWorkflow, protocol.PreviewWorkflow,
 }, "','") + "')"
 
 // histories passes all payloads of the histories of all runs to take: the runs that the server lists, and the current run of each workflow
 // with a checkpoint, which the list may not have.
-func (c Collect) histories(ctx context.Context, take func(string, []byte) error) error {
-	runs, err := c.runs(ctx)
+func (c Collector) histories(ctx context.Context, emit func(string, []byte) error) error {
+	runs, err := c.listRuns(ctx)
 	if err != nil {
 		return err
 	}
@@ -111,10 +111,10 @@ func (c Collect) histories(ctx context.Context, take func(string, []byte) error)
 	serial := func(application string, text []byte) error {
 		mu.Lock()
 		defer mu.Unlock()
-		return take(application, text)
+		return emit(application, text)
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(historiesAtOnce)
+	g.SetLimit(maxConcurrentHistories)
 	for r := range runs {
 		g.Go(func() error {
 			if err := c.history(ctx, r, serial); err != nil {
@@ -126,9 +126,9 @@ func (c Collect) histories(ctx context.Context, take func(string, []byte) error)
 	return g.Wait()
 }
 
-func (c Collect) runs(ctx context.Context) (map[run]bool, error) {
+func (c Collector) listRuns(ctx context.Context) (map[run]bool, error) {
 	runs := map[run]bool{}
-	request := &workflowservice.ListWorkflowExecutionsRequest{Namespace: c.Namespace, PageSize: 1000, Query: ours}
+	request := &workflowservice.ListWorkflowExecutionsRequest{Namespace: c.Namespace, PageSize: 1000, Query: convergeWorkflows}
 	for {
 		page, err := c.Client.ListWorkflow(ctx, request)
 		if err != nil {
@@ -144,13 +144,13 @@ func (c Collect) runs(ctx context.Context) (map[run]bool, error) {
 }
 
 // history passes the payloads of one run to take. A run that no longer exists references nothing.
-func (c Collect) history(ctx context.Context, r run, take func(string, []byte) error) error {
+func (c Collector) history(ctx context.Context, r run, emit func(string, []byte) error) error {
 	application := store.ApplicationOfWorkflow(r.id)
 	visit := proxy.VisitPayloadsOptions{Visitor: func(_ *proxy.VisitPayloadsContext, payloads []*commonpb.Payload) ([]*commonpb.Payload, error) {
 		for _, p := range payloads {
 			text, err := c.Payloads.Plain(p)
 			if err == nil {
-				err = take(application, text)
+				err = emit(application, text)
 			}
 			if err != nil {
 				return nil, err
@@ -158,11 +158,11 @@ func (c Collect) history(ctx context.Context, r run, take func(string, []byte) e
 		}
 		return payloads, nil
 	}}
-	events := c.Client.GetWorkflowHistory(ctx, r.id, r.run, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	events := c.Client.GetWorkflowHistory(ctx, r.id, r.runID, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	for events.HasNext() {
 		e, err := events.Next()
-		var gone *serviceerror.NotFound
-		if errors.As(err, &gone) {
+		var notFound *serviceerror.NotFound
+		if errors.As(err, &notFound) {
 			return nil
 		}
 		if err == nil {

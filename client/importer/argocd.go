@@ -27,11 +27,11 @@ func fromArgo(r reader) error {
 		case "ApplicationSet":
 			d.argoSet(name, field(o, "spec"))
 		case "AppProject":
-			d.leave("AppProject %s: declare who may release what where in grants, and in allow of a Runtime", name)
+			d.omit("AppProject %s: declare who may release what where in grants, and in allow of a Runtime", name)
 		}
 	}
 	if len(d.services) == 0 {
-		return errors.New(strings.Join(append([]string{"it has no Argo CD Application whose source is in the same directory"}, d.left...), "; "))
+		return errors.New(strings.Join(append([]string{"it has no Argo CD Application whose source is in the same directory"}, d.omitted...), "; "))
 	}
 	return nil
 }
@@ -45,7 +45,7 @@ func (d argoReader) argo(name string, spec any) {
 	if all := listAt(spec, "sources"); len(all) > 0 {
 		source = all[0]
 		if len(all) > 1 {
-			d.leave("%s has %d sources; only the first is imported", name, len(all))
+			d.omit("%s has %d sources; only the first is imported", name, len(all))
 		}
 	}
 	kubernetes := d.source(name, textAt(source, "path"), textAt(source, "chart"), textAt(source, "repoURL"))
@@ -57,7 +57,7 @@ func (d argoReader) argo(name string, spec any) {
 	}
 	for _, what := range []string{"kustomize", "directory", "plugin"} {
 		if field(source, what) != nil {
-			d.leave("%s: source.%s", name, what)
+			d.omit("%s: source.%s", name, what)
 		}
 	}
 	base, channel := environmentOf(name)
@@ -65,7 +65,7 @@ func (d argoReader) argo(name string, spec any) {
 		cluster: d.argoCluster(name, spec), namespace: textAt(spec, "destination", "namespace"), kubernetes: kubernetes,
 	}
 	d.argoPolicy(name, spec, &part)
-	d.put(base, channel, "", part)
+	d.add(base, channel, "", part)
 }
 
 // argoPolicy carries over the synchronisation policy of an Application.
@@ -76,13 +76,13 @@ func (d argoReader) argoPolicy(name string, spec any, part *deployedPart) {
 	}
 	part.observe = field(automated, "selfHeal") != true
 	if automated == nil {
-		d.leave("%s is synchronised manually: here a release is deployed once its gates pass", name)
+		d.omit("%s is synchronised manually: here a release is deployed once its gates pass", name)
 	}
 	for _, each := range listAt(spec, "syncPolicy", "syncOptions") {
 		if option := fmt.Sprint(each); option == "CreateNamespace=true" {
 			part.kubernetes["createNamespace"] = true
 		} else if !slices.Contains([]string{"ServerSideApply=true", "CreateNamespace=false", "RespectIgnoreDifferences=true"}, option) {
-			d.leave("%s: syncOptions %s", name, option) // the last is as it is here
+			d.omit("%s: syncOptions %s", name, option) // the last is as it is here
 		}
 	}
 	if ignored := d.argoIgnored(name, spec); len(ignored) > 0 {
@@ -96,7 +96,7 @@ func (d argoReader) argoIgnored(name string, spec any) (all []any) {
 	for _, each := range listAt(spec, "ignoreDifferences") {
 		kind := textAt(each, "kind")
 		if field(each, "jqPathExpressions") != nil {
-			d.leave("%s: ignoreDifferences of %s, jqPathExpressions: name the fields as jsonPointers", name, kind)
+			d.omit("%s: ignoreDifferences of %s, jqPathExpressions: name the fields as jsonPointers", name, kind)
 		}
 		ignored := map[string]any{}
 		for _, key := range []string{"group", "kind", "name", "namespace"} {
@@ -107,7 +107,7 @@ func (d argoReader) argoIgnored(name string, spec any) (all []any) {
 		var pointers []any
 		for _, pointer := range listAt(each, "jsonPointers") {
 			if config.JSONPointer(fmt.Sprint(pointer)).Check() != nil {
-				d.leave("%s: ignoreDifferences of %s, the pointer %s", name, kind, pointer)
+				d.omit("%s: ignoreDifferences of %s, the pointer %s", name, kind, pointer)
 				continue
 			}
 			pointers = append(pointers, pointer)
@@ -132,7 +132,7 @@ func (d argoReader) argoCluster(name string, spec any) string {
 	if cluster == "" || cluster == "in-cluster" || cluster == "https://kubernetes.default.svc" {
 		return ""
 	}
-	d.leave("%s is deployed to the cluster %s: used as the name of a context in the kubeconfig", name, cluster)
+	d.omit("%s is deployed to the cluster %s: used as the name of a context in the kubeconfig", name, cluster)
 	return cluster
 }
 
@@ -143,7 +143,7 @@ func (d argoReader) argoHelm(name string, helm map[string]any, from any) {
 	for _, each := range listAt(from, "valueFiles") {
 		file := path.Join(chart, fmt.Sprint(each))
 		if !d.exists(file) {
-			d.leave("%s: valueFiles %s is not in this directory", name, each)
+			d.omit("%s: valueFiles %s is not in this directory", name, each)
 			continue
 		}
 		files = append(files, file)
@@ -166,12 +166,12 @@ func (d argoReader) argoHelm(name string, helm map[string]any, from any) {
 func (d argoReader) argoValues(name string, from any) map[string]any {
 	values, _ := field(from, "valuesObject").(map[string]any)
 	if text := textAt(from, "values"); text != "" && values == nil && yaml.Unmarshal([]byte(text), &values) != nil {
-		d.leave("%s: helm.values is not a mapping", name)
+		d.omit("%s: helm.values is not a mapping", name)
 	}
 	for _, each := range listAt(from, "parameters") {
 		key := textAt(each, "name")
 		if key == "" || strings.ContainsAny(key, `[]\,=`) {
-			d.leave("%s: the chart parameter %s", name, key)
+			d.omit("%s: the chart parameter %s", name, key)
 			continue
 		}
 		value := field(each, "value")
@@ -186,7 +186,7 @@ func (d argoReader) argoValues(name string, from any) map[string]any {
 			inner[part], inner = next, next
 		}
 		inner[parts[len(parts)-1]] = value
-		values = overlaid(values, nested)
+		values = merged(values, nested)
 	}
 	return values
 }

@@ -16,43 +16,43 @@ import (
 func (d argoReader) argoSet(name string, spec any) {
 	switch {
 	case field(spec, "templatePatch") != nil:
-		d.leave("ApplicationSet %s: templatePatch changes its template: declare the Applications that it generates", name)
+		d.omit("ApplicationSet %s: templatePatch changes its template: declare the Applications that it generates", name)
 		return
 	case len(listAt(spec, "generators")) == 0:
-		d.leave("ApplicationSet %s: it has no generators", name)
+		d.omit("ApplicationSet %s: it has no generators", name)
 	case field(spec, "strategy") != nil:
-		d.leave("ApplicationSet %s: strategy: preconditions define the order of the channels", name)
+		d.omit("ApplicationSet %s: strategy: preconditions define the order of the channels", name)
 	}
 	goTemplate := field(spec, "goTemplate") == true
 	for n, generator := range listAt(spec, "generators") {
-		sets, why := d.argoGenerated(generator, goTemplate)
+		sets, why := d.argoParameterSets(generator, goTemplate)
 		if why != "" {
-			d.leave("ApplicationSet %s, generator %d: %s: declare the Applications that it generates, or a fleet", name, n+1, why)
+			d.omit("ApplicationSet %s, generator %d: %s: declare the Applications that it generates, or a fleet", name, n+1, why)
 			continue
 		}
 		for _, parameters := range sets {
-			d.argoMade(name, field(spec, "template"), parameters, goTemplate)
+			d.argoFromTemplate(name, field(spec, "template"), parameters, goTemplate)
 		}
 	}
 }
 
-// argoMade records one Application of a set.
-func (d argoReader) argoMade(set string, template any, parameters map[string]string, goTemplate bool) {
-	filled, err := argoFilled(template, parameters, goTemplate)
+// argoFromTemplate records one Application of a set.
+func (d argoReader) argoFromTemplate(set string, template any, parameters map[string]string, goTemplate bool) {
+	filled, err := fillTemplate(template, parameters, goTemplate)
 	if err != nil {
-		d.leave("ApplicationSet %s: %v", set, err)
+		d.omit("ApplicationSet %s: %v", set, err)
 		return
 	}
 	name := textAt(filled, "metadata", "name")
 	if name == "" {
-		d.leave("ApplicationSet %s: its template has no name for the Application", set)
+		d.omit("ApplicationSet %s: its template has no name for the Application", set)
 		return
 	}
 	d.argo(name, field(filled, "spec"))
 }
 
-// argoGenerated returns the parameters of each Application of a generator, or the reason why they are unknown here.
-func (d argoReader) argoGenerated(generator any, goTemplate bool) (sets []map[string]string, why string) {
+// argoParameterSets returns the parameters of each Application of a generator, or the reason why they are unknown here.
+func (d argoReader) argoParameterSets(generator any, goTemplate bool) (sets []map[string]string, why string) {
 	kinds, _ := generator.(map[string]any)
 	for _, what := range []string{"selector", "template"} {
 		if kinds[what] != nil {
@@ -102,7 +102,7 @@ func (d argoReader) argoDirectories(git any, goTemplate bool) (sets []map[string
 	if field(git, "pathParamPrefix") != nil {
 		return nil, "git.pathParamPrefix"
 	}
-	var takes, excludes []string
+	var includes, excludes []string
 	for _, each := range listAt(git, "directories") {
 		pattern := path.Clean(textAt(each, "path"))
 		if _, err := path.Match(pattern, ""); err != nil {
@@ -111,7 +111,7 @@ func (d argoReader) argoDirectories(git any, goTemplate bool) (sets []map[string
 		if field(each, "exclude") == true {
 			excludes = append(excludes, pattern)
 		} else {
-			takes = append(takes, pattern)
+			includes = append(includes, pattern)
 		}
 	}
 	extra := flatParameters(map[string]any{"values": field(git, "values")})
@@ -122,12 +122,12 @@ func (d argoReader) argoDirectories(git any, goTemplate bool) (sets []map[string
 	}
 	for _, at := range d.directories() {
 		matches := func(pattern string) bool { ok, _ := path.Match(pattern, at); return ok }
-		if slices.ContainsFunc(takes, matches) && !slices.ContainsFunc(excludes, matches) {
+		if slices.ContainsFunc(includes, matches) && !slices.ContainsFunc(excludes, matches) {
 			sets = append(sets, directoryParameters(at, extra, goTemplate))
 		}
 	}
 	if len(sets) == 0 {
-		return nil, "none of its directories (" + strings.Join(takes, ", ") + ") exists in this one"
+		return nil, "none of its directories (" + strings.Join(includes, ", ") + ") exists in this one"
 	}
 	return sets, ""
 }
@@ -156,17 +156,17 @@ var templateRE = regexp.MustCompile(`\{\{-?\s*([^{}]*?)\s*-?\}\}`)
 // simpleName matches a single name. In Go templates the name begins with a dot.
 var simpleName = regexp.MustCompile(`^\.?[A-Za-z_][-A-Za-z0-9_]*(\.[A-Za-z_][-A-Za-z0-9_]*|\[[0-9]+\])*$`)
 
-// argoFilled returns a template with its parameters replaced. An expression that is not the name of a parameter is an error.
-func argoFilled(template any, parameters map[string]string, goTemplate bool) (any, error) {
+// fillTemplate returns a template with its parameters replaced. An expression that is not the name of a parameter is an error.
+func fillTemplate(template any, parameters map[string]string, goTemplate bool) (any, error) {
 	switch x := template.(type) {
 	case map[string]any:
 		out := map[string]any{}
 		for _, key := range slices.Sorted(maps.Keys(x)) {
-			name, err := argoText(key, parameters, goTemplate)
+			name, err := fillText(key, parameters, goTemplate)
 			if err != nil {
 				return nil, err
 			}
-			if out[name], err = argoFilled(x[key], parameters, goTemplate); err != nil {
+			if out[name], err = fillTemplate(x[key], parameters, goTemplate); err != nil {
 				return nil, err
 			}
 		}
@@ -175,32 +175,32 @@ func argoFilled(template any, parameters map[string]string, goTemplate bool) (an
 		out := make([]any, len(x))
 		for n := range x {
 			var err error
-			if out[n], err = argoFilled(x[n], parameters, goTemplate); err != nil {
+			if out[n], err = fillTemplate(x[n], parameters, goTemplate); err != nil {
 				return nil, err
 			}
 		}
 		return out, nil
 	case string:
-		return argoText(x, parameters, goTemplate)
+		return fillText(x, parameters, goTemplate)
 	}
 	return template, nil
 }
 
-func argoText(text string, parameters map[string]string, goTemplate bool) (string, error) {
-	var wrong error
+func fillText(text string, parameters map[string]string, goTemplate bool) (string, error) {
+	var invalid error
 	filled := templateRE.ReplaceAllStringFunc(text, func(found string) string {
 		name := templateRE.FindStringSubmatch(found)[1]
 		value, known := parameters[strings.TrimPrefix(name, ".")]
 		switch {
 		case !simpleName.MatchString(name) || strings.HasPrefix(name, ".") != goTemplate:
-			wrong = fmt.Errorf("its template contains %s; expected the name of a parameter", found)
+			invalid = fmt.Errorf("its template contains %s; expected the name of a parameter", found)
 		case !known:
-			wrong = fmt.Errorf("its template contains %s, which no generator sets", found)
+			invalid = fmt.Errorf("its template contains %s, which no generator sets", found)
 		}
 		return value
 	})
-	if wrong == nil && strings.Contains(templateRE.ReplaceAllString(text, ""), "{{") {
-		wrong = fmt.Errorf("its template contains %s, which is not a valid template", strings.Join(strings.Fields(text), " "))
+	if invalid == nil && strings.Contains(templateRE.ReplaceAllString(text, ""), "{{") {
+		invalid = fmt.Errorf("its template contains %s, which is not a valid template", strings.Join(strings.Fields(text), " "))
 	}
-	return filled, wrong
+	return filled, invalid
 }

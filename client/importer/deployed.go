@@ -14,7 +14,7 @@ import (
 // deployed contains the services that a tool deploys, by their names here.
 type deployed struct {
 	services map[string]*deployedService
-	left     []string // lines, each with the reason
+	omitted  []string // lines, each with the reason
 }
 
 // deployedService is a service in the form in which a tool deploys it.
@@ -33,21 +33,21 @@ type deployedPart struct {
 	kubernetes         map[string]any
 }
 
-// only is the channel of a service that is deployed once.
-const only = "live"
+// defaultChannel is the channel of a service that is deployed once.
+const defaultChannel = "live"
 
-func (d *deployed) leave(format string, args ...any) {
+func (d *deployed) omit(format string, args ...any) {
 	line := strings.Join(strings.Fields(fmt.Sprintf(format, args...)), " ")
-	if !slices.Contains(d.left, line) {
-		d.left = append(d.left, line)
+	if !slices.Contains(d.omitted, line) {
+		d.omitted = append(d.omitted, line)
 	}
 }
 
-// put records a service in a channel. It leaves out a service whose name is invalid here or occurs twice.
-func (d *deployed) put(name, channel, version string, part deployedPart) *deployedService {
+// add records a service in a channel. It leaves out a service whose name is invalid here or occurs twice.
+func (d *deployed) add(name, channel, version string, part deployedPart) *deployedService {
 	service := NameOf(name)
 	if !isName(service) || !isName(channel) {
-		d.leave("%s is not a valid service name", name)
+		d.omit("%s is not a valid service name", name)
 		return nil
 	}
 	s := d.services[service]
@@ -55,16 +55,16 @@ func (d *deployed) put(name, channel, version string, part deployedPart) *deploy
 		s = &deployedService{version: version, parts: map[string]deployedPart{}}
 	}
 	if _, twice := s.parts[channel]; twice {
-		d.leave("%s exists twice in %s", name, channel)
+		d.omit("%s exists twice in %s", name, channel)
 		return nil
 	}
 	if text, err := yaml.Marshal(part.kubernetes); err != nil || bytes.Contains(text, []byte("${{")) {
-		d.leave("%s has a value that contains ${{, which would be interpolated", name)
+		d.omit("%s has a value that contains ${{, which would be interpolated", name)
 		return nil
 	}
-	if part.namespace == "" && channel != only {
+	if part.namespace == "" && channel != defaultChannel {
 		part.namespace = channel
-		d.leave("the namespace of %s in %s is unknown: %[2]s is assumed, which may be wrong", service, channel)
+		d.omit("the namespace of %s in %s is unknown: %[2]s is assumed, which may be wrong", service, channel)
 	}
 	s.parts[channel], d.services[service] = part, s
 	return s
@@ -72,11 +72,11 @@ func (d *deployed) put(name, channel, version string, part deployedPart) *deploy
 
 // environments are the known channel names, in order. Unknown ones come between them.
 var environments = []string{
-	"dev", "development", "test", "testing", "qa", "int", "integration", "uat", "stage", "staging", "preprod", "canary", "", "prod", "production", only,
+	"dev", "development", "test", "testing", "qa", "int", "integration", "uat", "stage", "staging", "preprod", "canary", "", "prod", "production", defaultChannel,
 }
 
-// inTurn orders channels.
-func inTurn(a, b string) int {
+// compareChannels orders channels.
+func compareChannels(a, b string) int {
 	rank := func(name string) int {
 		if at := slices.Index(environments, name); at >= 0 {
 			return at
@@ -99,7 +99,7 @@ func environmentOf(name string) (base, channel string) {
 			return base, environment
 		}
 	}
-	return name, only
+	return name, defaultChannel
 }
 
 func (d *deployed) channels() []string {
@@ -107,6 +107,6 @@ func (d *deployed) channels() []string {
 	for _, s := range d.services {
 		all = append(all, slices.Collect(maps.Keys(s.parts))...)
 	}
-	slices.SortFunc(all, inTurn)
+	slices.SortFunc(all, compareChannels)
 	return slices.Compact(all)
 }

@@ -31,7 +31,7 @@ func (w writer) yaml() ([]byte, error) {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# Imported from %s. Its objects are adopted once: Converge takes over their fields, and removes what is not declared\n"+
 		"# here. Check converge plan first, and make %[1]s release them before converge apply.\n", w.tool)
-	for _, line := range w.left {
+	for _, line := range w.omitted {
 		fmt.Fprintf(&b, "# Omitted: %s\n", entities.Visible(line))
 	}
 	channels, runtimes := w.channels(), w.runtimes()
@@ -39,12 +39,12 @@ func (w writer) yaml() ([]byte, error) {
 	for i, channel := range channels {
 		refs := []any{}
 		for _, r := range runtimes {
-			if at, ok := r.at[channel]; ok {
-				refs = append(refs, map[string]any{"name": r.on(at.cluster), "namespace": cmp.Or(at.namespace, "default")})
+			if at, ok := r.byChannel[channel]; ok {
+				refs = append(refs, map[string]any{"name": r.nameFor(at.cluster), "namespace": cmp.Or(at.namespace, "default")})
 			}
 		}
 		c := map[string]any{"name": channel, "runtimes": refs}
-		if i > 0 && channel != only {
+		if i > 0 && channel != defaultChannel {
 			c["preconditions"] = []any{map[string]any{"releaseChannelStable": map[string]any{"releaseChannel": channels[i-1]}}}
 		}
 		written = append(written, c)
@@ -56,11 +56,11 @@ func (w writer) yaml() ([]byte, error) {
 			if cluster != "" {
 				connection["context"] = cluster
 			}
-			documents = append(documents, map[string]any{"apiVersion": "converge/v1", "kind": "Runtime", "name": r.on(cluster), "kubernetes": connection})
+			documents = append(documents, map[string]any{"apiVersion": "converge/v1", "kind": "Runtime", "name": r.nameFor(cluster), "kubernetes": connection})
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.services)) {
-		documents = append(documents, w.written(name, runtimes, channels))
+		documents = append(documents, w.serviceDocument(name, runtimes, channels))
 	}
 	encoder := yaml.NewEncoder(&b)
 	encoder.SetIndent(2)
@@ -72,37 +72,37 @@ func (w writer) yaml() ([]byte, error) {
 	return b.Bytes(), encoder.Close()
 }
 
-// place is a namespace of a cluster.
-type place struct{ cluster, namespace string }
+// location is a namespace of a cluster.
+type location struct{ cluster, namespace string }
 
 // writtenRuntime is a runtime, with its target in each channel.
 type writtenRuntime struct {
-	name string
-	at   map[string]place
+	name      string
+	byChannel map[string]location
 }
 
 // clusters returns its targets, its own cluster first.
 func (r writtenRuntime) clusters() []string {
 	var all []string
-	for _, at := range r.at {
+	for _, at := range r.byChannel {
 		all = append(all, at.cluster)
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
 }
 
-// on returns the name of the runtime for one of its clusters.
-func (r writtenRuntime) on(cluster string) string {
+// nameFor returns the name of the runtime for one of its clusters.
+func (r writtenRuntime) nameFor(cluster string) string {
 	if cluster == "" {
 		return r.name
 	}
 	return r.name + "-" + NameOf(cluster)
 }
 
-func (s *deployedService) places() map[string]place {
-	at := map[string]place{}
+func (s *deployedService) locations() map[string]location {
+	at := map[string]location{}
 	for channel, part := range s.parts {
-		at[channel] = place{part.cluster, part.namespace}
+		at[channel] = location{part.cluster, part.namespace}
 	}
 	return at
 }
@@ -110,10 +110,10 @@ func (s *deployedService) places() map[string]place {
 // runtimes returns as many runtimes as are needed for each service to be in its own namespaces.
 func (d *deployed) runtimes() (all []writtenRuntime) {
 	for _, name := range slices.Sorted(maps.Keys(d.services)) {
-		at := d.services[name].places()
+		at := d.services[name].locations()
 		fits := func(r writtenRuntime) bool {
 			for channel, where := range at {
-				if other, ok := r.at[channel]; ok && other != where {
+				if other, ok := r.byChannel[channel]; ok && other != where {
 					return false
 				}
 			}
@@ -125,28 +125,28 @@ func (d *deployed) runtimes() (all []writtenRuntime) {
 			if len(all) > 0 {
 				name = fmt.Sprintf("cluster-%d", len(all)+1)
 			}
-			all = append(all, writtenRuntime{name: name, at: map[string]place{}})
+			all = append(all, writtenRuntime{name: name, byChannel: map[string]location{}})
 			i = len(all) - 1
 		}
-		maps.Copy(all[i].at, at)
+		maps.Copy(all[i].byChannel, at)
 	}
 	return all
 }
 
-// written returns a service: the fields that all its channels share, and the differences of each.
-func (d *deployed) written(name string, runtimes []writtenRuntime, channels []string) writtenService {
+// serviceDocument returns a service: the fields that all its channels share, and the differences of each.
+func (d *deployed) serviceDocument(name string, runtimes []writtenRuntime, channels []string) writtenService {
 	s := d.services[name]
 	w := writtenService{APIVersion: "converge/v1", Kind: "Service", Name: name, InitialVersion: cmp.Or(s.version, "adopted")}
 	if len(runtimes) > 1 {
-		at := s.places()
+		at := s.locations()
 		w.Runtime = runtimes[slices.IndexFunc(runtimes, func(r writtenRuntime) bool {
-			return !slices.ContainsFunc(slices.Collect(maps.Keys(at)), func(c string) bool { return r.at[c] != at[c] })
+			return !slices.ContainsFunc(slices.Collect(maps.Keys(at)), func(c string) bool { return r.byChannel[c] != at[c] })
 		})].name
 	}
 	for _, other := range s.needs {
 		w.Dependencies = append(w.Dependencies, map[string]any{"service": other, "rule": "stable"})
 	}
-	own := slices.SortedFunc(maps.Keys(s.parts), inTurn)
+	own := slices.SortedFunc(maps.Keys(s.parts), compareChannels)
 	if len(own) < len(channels) {
 		w.ReleaseChannels = own
 	}
@@ -157,7 +157,7 @@ func (d *deployed) written(name string, runtimes []writtenRuntime, channels []st
 	w.Kubernetes = common(parts)
 	for _, channel := range own {
 		over := map[string]any{}
-		if differs := without(s.parts[channel].kubernetes, w.Kubernetes); len(differs) > 0 {
+		if differs := subtract(s.parts[channel].kubernetes, w.Kubernetes); len(differs) > 0 {
 			over["kubernetes"] = differs
 		}
 		if s.parts[channel].observe {
@@ -176,7 +176,7 @@ func (d *deployed) written(name string, runtimes []writtenRuntime, channels []st
 			w.Kubernetes["helm"] = helm
 		}
 		values, _ := helm["values"].(map[string]any)
-		helm["values"] = overlaid(values, s.tag)
+		helm["values"] = merged(values, s.tag)
 	}
 	return w
 }
@@ -205,8 +205,8 @@ func common(all []map[string]any) map[string]any {
 	return same
 }
 
-// without returns the fields of a mapping that another one does not have.
-func without(all, other map[string]any) map[string]any {
+// subtract returns the fields of a mapping that another one does not have.
+func subtract(all, other map[string]any) map[string]any {
 	rest := map[string]any{}
 	for name, value := range all {
 		inner, nested := value.(map[string]any)
@@ -214,7 +214,7 @@ func without(all, other map[string]any) map[string]any {
 		switch {
 		case reflect.DeepEqual(other[name], value):
 		case nested && has:
-			rest[name] = without(inner, shared)
+			rest[name] = subtract(inner, shared)
 		default:
 			rest[name] = value
 		}
@@ -222,16 +222,16 @@ func without(all, other map[string]any) map[string]any {
 	return rest
 }
 
-// overlaid returns a mapping with another one merged over it, recursively where both have mappings.
-func overlaid(under, upper map[string]any) map[string]any {
-	all := maps.Clone(under)
+// merged returns a mapping with another one merged over it, recursively where both have mappings.
+func merged(lower, upper map[string]any) map[string]any {
+	all := maps.Clone(lower)
 	if all == nil {
 		all = map[string]any{}
 	}
 	for name, value := range upper {
 		inner, nested := value.(map[string]any)
 		if below, ok := all[name].(map[string]any); ok && nested {
-			value = overlaid(below, inner)
+			value = merged(below, inner)
 		}
 		all[name] = value
 	}

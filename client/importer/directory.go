@@ -33,8 +33,8 @@ func (d directory) kustomized(dir string) bool {
 	})
 }
 
-// at returns the part of a payload that a directory below holds: a chart, a kustomization, or manifests.
-func (d directory) at(dir string) map[string]any {
+// sourceAt returns the part of a payload that a directory below holds: a chart, a kustomization, or manifests.
+func (d directory) sourceAt(dir string) map[string]any {
 	dir = filepath.ToSlash(filepath.Clean(strings.TrimPrefix(dir, "/")))
 	switch {
 	case !d.exists(dir):
@@ -67,7 +67,7 @@ func (d directory) objects(groups ...string) (found []map[string]any, err error)
 		}
 		data, err := os.ReadFile(path)
 		if err == nil && len(data) <= config.MaxSource {
-			found = append(found, ofGroups(data, groups)...)
+			found = append(found, objectsOfGroups(data, groups)...)
 		}
 		return err
 	})
@@ -89,8 +89,8 @@ func (d directory) directories() (all []string) {
 	return all
 }
 
-// holding returns the directories that match a pattern and have a file.
-func (d directory) holding(file string, patterns ...string) (dirs []string) {
+// dirsWith returns the directories that match a pattern and have a file.
+func (d directory) dirsWith(file string, patterns ...string) (dirs []string) {
 	for _, pattern := range patterns {
 		found, _ := filepath.Glob(filepath.Join(string(d), pattern, file))
 		for _, path := range found {
@@ -136,8 +136,8 @@ func (d directory) folders(dir string) (names []string) {
 	return names
 }
 
-// ofGroups returns the objects of some groups in a file. It stops at a document that is not YAML, for example a template.
-func ofGroups(data []byte, groups []string) (found []map[string]any) {
+// objectsOfGroups returns the objects of some groups in a file. It stops at a document that is not YAML, for example a template.
+func objectsOfGroups(data []byte, groups []string) (found []map[string]any) {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	for object := map[string]any(nil); decoder.Decode(&object) == nil; object = nil {
 		version, _ := object["apiVersion"].(string)

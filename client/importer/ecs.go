@@ -45,24 +45,24 @@ func FromECS(ctx context.Context, to Target, from Cluster) (Result, error) {
 		}
 	}
 	if len(written.names) == 0 {
-		written.left = append(written.left, "there is no service to import on the cluster "+from.Name)
-		return Result{}, errors.New(strings.Join(written.left, "; "))
+		written.omitted = append(written.omitted, "there is no service to import on the cluster "+from.Name)
+		return Result{}, errors.New(strings.Join(written.omitted, "; "))
 	}
-	for _, line := range written.left {
+	for _, line := range written.omitted {
 		fmt.Fprintf(&written.yaml, "# Omitted: %s\n", entities.Visible(line))
 	}
 	if err := os.WriteFile(filepath.Join(to.Dir, "converge.yaml"), written.yaml.Bytes(), 0o644); err != nil {
 		return Result{}, err
 	}
-	return Result{Found: len(found), Services: len(written.names), Channels: 1, Left: written.left}, nil
+	return Result{Found: len(found), Services: len(written.names), Channels: 1, Omitted: written.omitted}, nil
 }
 
 // writtenECS is a configuration under construction.
 type writtenECS struct {
-	dir   string
-	yaml  bytes.Buffer
-	names map[string]string // of services, by their names in ECS
-	left  []string          // omitted settings, and why
+	dir     string
+	yaml    bytes.Buffer
+	names   map[string]string // of services, by their names in ECS
+	omitted []string          // omitted settings, and why
 }
 
 func (w *writtenECS) head(application string, from Cluster) {
@@ -86,20 +86,20 @@ ecs: {cluster: %[4]q, region: %[5]q%[6]s}
 }
 
 // service writes a service, and its two documents into its own folder.
-func (w *writtenECS) service(f ecsruntime.Found) error {
+func (w *writtenECS) service(f ecsruntime.DiscoveredService) error {
 	name := NameOf(f.Name)
 	switch {
 	case f.Controller != types.DeploymentControllerTypeEcs:
-		w.left = append(w.left, fmt.Sprintf("%s is rolled by the deployment controller %s", f.Name, f.Controller))
+		w.omitted = append(w.omitted, fmt.Sprintf("%s is rolled by the deployment controller %s", f.Name, f.Controller))
 		return nil
 	case f.Owner != "":
-		w.left = append(w.left, fmt.Sprintf("%s already belongs to %s", f.Name, f.Owner))
+		w.omitted = append(w.omitted, fmt.Sprintf("%s already belongs to %s", f.Name, f.Owner))
 		return nil
 	case !isName(name) || w.names[name] != "":
-		w.left = append(w.left, fmt.Sprintf("%s is not a valid service name, or the name of another service", f.Name))
+		w.omitted = append(w.omitted, fmt.Sprintf("%s is not a valid service name, or the name of another service", f.Name))
 		return nil
 	case f.Definition == nil:
-		w.left = append(w.left, f.Name+" has no task definition")
+		w.omitted = append(w.omitted, f.Name+" has no task definition")
 		return nil
 	}
 	for _, document := range []map[string]any{f.Definition, f.Service} {
@@ -108,11 +108,11 @@ func (w *writtenECS) service(f ecsruntime.Found) error {
 			return err
 		}
 		if bytes.Contains(data, []byte("${{")) {
-			w.left = append(w.left, f.Name+" has a value that contains ${{, which would be interpolated")
+			w.omitted = append(w.omitted, f.Name+" has a value that contains ${{, which would be interpolated")
 			return nil
 		}
 	}
-	version := versioned(f.Definition)
+	version := extractVersion(f.Definition)
 	w.names[name] = f.Name
 	fmt.Fprintf(&w.yaml, "---\napiVersion: converge/v1\nkind: Service\nname: %s\ninitialVersion: %q\necs: {taskDefinition: %[1]s/task-definition.json, service: %[1]s/service.json, adopt: true}\n", name, version)
 	if err := os.MkdirAll(filepath.Join(w.dir, name), 0o755); err != nil {
@@ -132,9 +132,9 @@ func (w *writtenECS) document(name, file string, document map[string]any) error 
 	return os.WriteFile(filepath.Join(w.dir, name, file), text.Bytes(), 0o600) // it may contain private values
 }
 
-// versioned makes the tag of the first image the version, and returns its current value. It leaves an image without a tag, or with a
+// extractVersion makes the tag of the first image the version, and returns its current value. It leaves an image without a tag, or with a
 // digest, unchanged.
-func versioned(definition map[string]any) string {
+func extractVersion(definition map[string]any) string {
 	containers, _ := definition["containerDefinitions"].([]any)
 	for _, c := range containers {
 		container, _ := c.(map[string]any)

@@ -32,10 +32,10 @@ func FromFiles(ctx context.Context, to Target, tool Tool, compile Compile) (Resu
 	if err := readers[tool](reader{directory(to.Dir), d}); err != nil {
 		return Result{}, fmt.Errorf("init %s: %w", to.Dir, err)
 	}
-	if err := (writer{d, to, tool, compile}).keepValid(ctx); err != nil {
+	if err := (writer{d, to, tool, compile}).writeValid(ctx); err != nil {
 		return Result{}, err
 	}
-	return Result{Services: len(d.services), Channels: len(d.channels()), Left: d.left}, nil
+	return Result{Services: len(d.services), Channels: len(d.channels()), Omitted: d.omitted}, nil
 }
 
 // writer writes the configuration of the services that a tool deploys.
@@ -46,15 +46,15 @@ type writer struct {
 	compile Compile
 }
 
-// keepValid writes the configuration, and leaves out the services that do not compile.
-func (w writer) keepValid(ctx context.Context) error {
+// writeValid writes the configuration, and leaves out the services that do not compile.
+func (w writer) writeValid(ctx context.Context) error {
 	file := filepath.Join(w.to.Dir, "converge.yaml")
-	compiles := func() error { return w.compiles(ctx, file) }
-	err := compiles()
+	check := func() error { return w.compileFile(ctx, file) }
+	err := check()
 	if err != nil {
-		w.keepEach(compiles)
-		if err = compiles(); len(w.services) == 0 {
-			err = fmt.Errorf("nothing in it can be imported%s", strings.Join(append([]string{""}, w.left...), "; "))
+		w.dropInvalid(check)
+		if err = check(); len(w.services) == 0 {
+			err = fmt.Errorf("nothing in it can be imported%s", strings.Join(append([]string{""}, w.omitted...), "; "))
 		}
 	}
 	if err != nil {
@@ -64,23 +64,23 @@ func (w writer) keepValid(ctx context.Context) error {
 	return nil
 }
 
-// keepEach leaves out each service that does not compile on its own. A chart that does not accept the version as the tag of its image
+// dropInvalid leaves out each service that does not compile on its own. A chart that does not accept the version as the tag of its image
 // keeps its tag.
-func (w writer) keepEach(compiles func() error) {
+func (w writer) dropInvalid(check func() error) {
 	all, kept := w.services, map[string]*deployedService{}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		alone := *all[name]
-		alone.needs = nil
-		w.services = map[string]*deployedService{name: &alone}
-		err := compiles()
-		if err != nil && alone.tag != nil {
-			alone.tag, all[name].tag = nil, nil
-			if err = compiles(); err == nil {
-				w.leave("the image tag of %s does not become its version: the chart does not accept it", name)
+		single := *all[name]
+		single.needs = nil
+		w.services = map[string]*deployedService{name: &single}
+		err := check()
+		if err != nil && single.tag != nil {
+			single.tag, all[name].tag = nil, nil
+			if err = check(); err == nil {
+				w.omit("the image tag of %s does not become its version: the chart does not accept it", name)
 			}
 		}
 		if err != nil {
-			w.leave("%s: %s", name, strings.SplitN(err.Error(), "\n", 2)[0])
+			w.omit("%s: %s", name, strings.SplitN(err.Error(), "\n", 2)[0])
 			continue
 		}
 		kept[name] = all[name]
@@ -88,7 +88,7 @@ func (w writer) keepEach(compiles func() error) {
 	for _, name := range slices.Sorted(maps.Keys(kept)) {
 		kept[name].needs = slices.DeleteFunc(kept[name].needs, func(other string) bool {
 			if kept[other] == nil {
-				w.leave("%s depends on %s, which is not imported", name, other)
+				w.omit("%s depends on %s, which is not imported", name, other)
 			}
 			return kept[other] == nil
 		})
@@ -96,8 +96,8 @@ func (w writer) keepEach(compiles func() error) {
 	w.services = kept
 }
 
-// compiles writes the configuration and compiles it.
-func (w writer) compiles(ctx context.Context, file string) error {
+// compileFile writes the configuration and compiles it.
+func (w writer) compileFile(ctx context.Context, file string) error {
 	text, err := w.yaml()
 	if err != nil {
 		return err

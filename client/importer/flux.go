@@ -31,12 +31,12 @@ func fromFlux(r reader) error {
 			if s := d.services[service]; s != nil && d.services[other] != nil && other != service && !slices.Contains(s.needs, other) {
 				s.needs = append(s.needs, other)
 			} else if s != nil && d.services[other] == nil {
-				d.leave("%s depends on %s, which is not imported", service, other)
+				d.omit("%s depends on %s, which is not imported", service, other)
 			}
 		}
 	}
 	if len(d.services) == 0 {
-		return errors.New(strings.Join(append([]string{"it has no Flux Kustomization or HelmRelease whose source is in the same directory"}, d.left...), "; "))
+		return errors.New(strings.Join(append([]string{"it has no Flux Kustomization or HelmRelease whose source is in the same directory"}, d.omitted...), "; "))
 	}
 	return nil
 }
@@ -48,20 +48,20 @@ type fluxReader struct {
 }
 
 // fluxCommon carries over the fields that both kinds share, and lists those that cannot be carried over for either.
-func (d fluxReader) fluxCommon(name string, spec any, lost ...string) (service, channel string) {
+func (d fluxReader) fluxCommon(name string, spec any, unsupported ...string) (service, channel string) {
 	base, channel := environmentOf(name)
 	service = NameOf(base)
 	for _, each := range listAt(spec, "dependsOn") {
 		other, _ := environmentOf(textAt(each, "name"))
 		d.needs[service] = append(d.needs[service], NameOf(other))
 	}
-	for _, what := range append(lost, "kubeConfig", "serviceAccountName", "decryption") {
+	for _, what := range append(unsupported, "kubeConfig", "serviceAccountName", "decryption") {
 		if field(spec, strings.Split(what, ".")...) != nil {
-			d.leave("%s: %s", name, what)
+			d.omit("%s: %s", name, what)
 		}
 	}
 	if field(spec, "suspend") == true {
-		d.leave("%s is suspended: use converge pause", name)
+		d.omit("%s is suspended: use converge pause", name)
 	}
 	return base, channel
 }
@@ -73,16 +73,16 @@ func (d fluxReader) fluxKustomization(name string, spec any) {
 	}
 	if field(spec, "postBuild") != nil {
 		if found := d.fluxVariables(kubernetes); len(found) > 0 { // they would be applied unchanged
-			d.leave("%s: postBuild substitutes %s, which is not supported: use ${{ constants.NAME }} there, or declare it by hand", name, strings.Join(found, ", "))
+			d.omit("%s: postBuild substitutes %s, which is not supported: use ${{ constants.NAME }} there, or declare it by hand", name, strings.Join(found, ", "))
 			return
 		}
-		d.leave("%s: postBuild: its manifests contain no variables", name)
+		d.omit("%s: postBuild: its manifests contain no variables", name)
 	}
 	base, channel := d.fluxCommon(name, spec, "patches", "images", "components", "healthChecks", "healthCheckExprs", "namePrefix", "nameSuffix")
 	if field(spec, "prune") == true {
 		kubernetes["prune"] = true
 	}
-	d.put(base, channel, "", deployedPart{namespace: textAt(spec, "targetNamespace"), kubernetes: kubernetes})
+	d.add(base, channel, "", deployedPart{namespace: textAt(spec, "targetNamespace"), kubernetes: kubernetes})
 }
 
 func (d fluxReader) fluxRelease(name, namespace string, spec any) {
@@ -101,7 +101,7 @@ func (d fluxReader) fluxRelease(name, namespace string, spec any) {
 	helm, ok := kubernetes["helm"].(map[string]any)
 	if !ok {
 		if kubernetes != nil {
-			d.leave("%s: no chart in %s", name, chart)
+			d.omit("%s: no chart in %s", name, chart)
 		}
 		return
 	}
@@ -111,7 +111,7 @@ func (d fluxReader) fluxRelease(name, namespace string, spec any) {
 		if file := path.Clean(fmt.Sprint(each)); d.exists(file) {
 			files = append(files, file)
 		} else {
-			d.leave("%s: valuesFiles %s is not in this directory", name, each)
+			d.omit("%s: valuesFiles %s is not in this directory", name, each)
 		}
 	}
 	if len(files) > 0 {
@@ -128,7 +128,7 @@ func (d fluxReader) fluxRelease(name, namespace string, spec any) {
 		kubernetes["createNamespace"] = true
 	}
 	observe := textAt(spec, "driftDetection", "mode") != "enabled"
-	d.put(base, channel, "", deployedPart{namespace: namespace, observe: observe, kubernetes: kubernetes})
+	d.add(base, channel, "", deployedPart{namespace: namespace, observe: observe, kubernetes: kubernetes})
 }
 
 func fluxReleaseName(name, target string) string {

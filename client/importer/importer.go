@@ -20,8 +20,8 @@ type Result struct {
 	Found    int
 	Services int
 	Channels int
-	// Left contains one line, with the reason, for each thing that is missing in the configuration.
-	Left []string
+	// Omitted contains one line, with the reason, for each thing that is missing in the configuration.
+	Omitted []string
 }
 
 var notInNames = regexp.MustCompile(`[^a-z0-9]+`)

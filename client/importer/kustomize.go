@@ -28,7 +28,7 @@ func fromKustomize(r reader) error {
 			}
 		}
 		if !found && under != "base" && d.kustomized(under) {
-			d.kustomization(under, only, under)
+			d.kustomization(under, defaultChannel, under)
 			found = true
 		}
 		if under == "." && found {
@@ -63,11 +63,11 @@ func (d kustomizeReader) kustomization(under, channel, dir string) {
 	for _, each := range listAt(document, "images") {
 		if tag := textAt(each, "newTag"); tag != "" {
 			version = tag
-			d.leave("images.newTag of %s is %s: use ${{ version }} there, so that releases change it", dir, tag)
+			d.omit("images.newTag of %s is %s: use ${{ version }} there, so that releases change it", dir, tag)
 		}
 	}
-	s := d.put(name, channel, version, deployedPart{namespace: textAt(document, "namespace"), kubernetes: map[string]any{"kustomize": dir}})
-	if s != nil && slices.SortedFunc(maps.Keys(s.parts), inTurn)[0] == channel {
+	s := d.add(name, channel, version, deployedPart{namespace: textAt(document, "namespace"), kubernetes: map[string]any{"kustomize": dir}})
+	if s != nil && slices.SortedFunc(maps.Keys(s.parts), compareChannels)[0] == channel {
 		s.version = version // the first release is to this channel
 	}
 }

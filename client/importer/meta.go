@@ -19,25 +19,25 @@ import (
 
 // meta contains the known fields of a service's meta.yml.
 type meta struct {
-	Target        string `yaml:"target"`
-	Requires      words  `yaml:"requires"`
-	SetupCallback string `yaml:"setup_callback"`
+	Target        string   `yaml:"target"`
+	Requires      nameList `yaml:"requires"`
+	SetupCallback string   `yaml:"setup_callback"`
 	Aggregator    struct {
 		Sync struct {
 			Strategy string `yaml:"strategy"`
 		} `yaml:"sync"`
 	} `yaml:"aggregator"`
-	SetupReconcilers words            `yaml:"setup_reconcilers"`
+	SetupReconcilers nameList         `yaml:"setup_reconcilers"`
 	Reconcilers      []metaReconciler `yaml:"integration_reconcilers"`
-	Integrations     words            `yaml:"integrations"`
-	Feeds            words            `yaml:"feeds"`
-	DNS              words            `yaml:"dns"`
+	Integrations     nameList         `yaml:"integrations"`
+	Feeds            nameList         `yaml:"feeds"`
+	DNS              nameList         `yaml:"dns"`
 }
 
 // metaReconciler is a name, or a name with requirements.
 type metaReconciler struct {
 	Name     string
-	Requires words
+	Requires nameList
 }
 
 // UnmarshalYAML reads both forms.
@@ -46,19 +46,19 @@ func (r *metaReconciler) UnmarshalYAML(node *yaml.Node) error {
 		return node.Decode(&r.Name)
 	}
 	var long struct {
-		Name     string `yaml:"name"`
-		Requires words  `yaml:"requires"`
+		Name     string   `yaml:"name"`
+		Requires nameList `yaml:"requires"`
 	}
 	err := node.Decode(&long)
 	r.Name, r.Requires = long.Name, long.Requires
 	return err
 }
 
-// words are texts. The YAML is one text, a list of texts, or a list of mappings with a name.
-type words []string
+// nameList are texts. The YAML is one text, a list of texts, or a list of mappings with a name.
+type nameList []string
 
 // UnmarshalYAML reads all of these forms.
-func (w *words) UnmarshalYAML(node *yaml.Node) error {
+func (w *nameList) UnmarshalYAML(node *yaml.Node) error {
 	items := []*yaml.Node{node}
 	if node.Kind == yaml.SequenceNode {
 		items = node.Content
@@ -91,19 +91,19 @@ func FromMeta(to Target) (Result, error) {
 		return Result{}, err
 	}
 	if len(written.names) == 0 {
-		return Result{}, fmt.Errorf("init %s: no subdirectory has a readable meta.yml%s", to.Dir, strings.Join(append([]string{""}, written.left...), "; "))
+		return Result{}, fmt.Errorf("init %s: no subdirectory has a readable meta.yml%s", to.Dir, strings.Join(append([]string{""}, written.omitted...), "; "))
 	}
 	text := written.yaml(to.Application)
-	if err := os.WriteFile(filepath.Join(to.Dir, "work"), []byte(metaWork), 0o755); err != nil { //nolint:gosec // a program is executable
+	if err := os.WriteFile(filepath.Join(to.Dir, "work"), []byte(workScript), 0o755); err != nil { //nolint:gosec // a program is executable
 		return Result{}, err
 	}
 	if err := os.WriteFile(filepath.Join(to.Dir, "converge.yaml"), text, 0o644); err != nil { //nolint:gosec // as the other files that init writes
 		return Result{}, err
 	}
-	return Result{Services: len(written.names), Channels: 1, Left: written.left}, nil
+	return Result{Services: len(written.names), Channels: 1, Omitted: written.omitted}, nil
 }
 
-const metaWork = `#!/bin/sh
+const workScript = `#!/bin/sh
 # The commands of the plan: $1 is apply, set-up, setup-callback, sync, redeploy, reconcile or dns, $2 the service, $3 its name in meta.yml.
 echo "not implemented yet: $*" >&2
 exit 1
@@ -111,9 +111,9 @@ exit 1
 
 // writtenMeta is a configuration under construction.
 type writtenMeta struct {
-	names []string // sorted names of services
-	metas map[string]meta
-	left  []string // omitted settings, and why
+	names   []string // sorted names of services
+	metas   map[string]meta
+	omitted []string // omitted settings, and why
 }
 
 func readMeta(dir string) (*writtenMeta, error) {
@@ -126,11 +126,11 @@ func readMeta(dir string) (*writtenMeta, error) {
 		folder := filepath.Base(filepath.Dir(file))
 		name := NameOf(folder)
 		if _, twice := w.metas[name]; twice || !isName(name) {
-			w.leave("%s is not a valid service name, or the name of another service", folder)
+			w.omit("%s is not a valid service name, or the name of another service", folder)
 			continue
 		}
 		if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() || info.Size() > config.MaxSource {
-			w.leave("%s/meta.yml is not a file of at most %d bytes", folder, config.MaxSource)
+			w.omit("%s/meta.yml is not a file of at most %d bytes", folder, config.MaxSource)
 			continue
 		}
 		data, err := os.ReadFile(file)
@@ -139,11 +139,11 @@ func readMeta(dir string) (*writtenMeta, error) {
 		}
 		var m meta
 		if bytes.Contains(data, []byte("${{")) {
-			w.leave("%s/meta.yml has a value that contains ${{, which would be interpolated", folder)
+			w.omit("%s/meta.yml has a value that contains ${{, which would be interpolated", folder)
 			continue
 		}
 		if err := yaml.Unmarshal(data, &m); err != nil {
-			w.leave("%s/meta.yml: %v", folder, err)
+			w.omit("%s/meta.yml: %v", folder, err)
 			continue
 		}
 		w.metas[name] = m
@@ -153,15 +153,15 @@ func readMeta(dir string) (*writtenMeta, error) {
 	return w, nil
 }
 
-func (w *writtenMeta) leave(format string, args ...any) {
-	w.left = append(w.left, strings.Join(strings.Fields(fmt.Sprintf(format, args...)), " "))
+func (w *writtenMeta) omit(format string, args ...any) {
+	w.omitted = append(w.omitted, strings.Join(strings.Fields(fmt.Sprintf(format, args...)), " "))
 }
 
-// known returns the known services among those that a field names.
-func (w *writtenMeta) known(service, field string, names []string) (all []string) {
+// existingServices returns the known services among those that a field names.
+func (w *writtenMeta) existingServices(service, field string, names []string) (all []string) {
 	for _, name := range names {
 		if other := NameOf(name); !slices.Contains(w.names, other) || other == service {
-			w.leave("%s of %s names %q, which is not another service", field, service, name)
+			w.omit("%s of %s names %q, which is not another service", field, service, name)
 		} else if !slices.Contains(all, other) {
 			all = append(all, other)
 		}
@@ -200,7 +200,7 @@ func (w *writtenMeta) yaml(application string) []byte {
 		}
 	}
 	var b bytes.Buffer
-	for _, line := range w.left {
+	for _, line := range w.omitted {
 		fmt.Fprintf(&b, "# Omitted: %s\n", entities.Visible(line))
 	}
 	fmt.Fprintf(&b, "apiVersion: converge/v1\nkind: Application\nname: %s\nreleaseChannels:\n- {name: live, constants: {domain: example.org}, runtimes: %s}\n%s", application, quotedJSON(refs), dns)
@@ -216,7 +216,7 @@ func (w *writtenMeta) service(b *bytes.Buffer, name string) bool {
 			fmt.Fprintf(b, "%s: %s\n", key, quotedJSON(v))
 		}
 	}
-	requires, integrations := w.known(name, "requires", m.Requires), w.known(name, "integrations", m.Integrations)
+	requires, integrations := w.existingServices(name, "requires", m.Requires), w.existingServices(name, "integrations", m.Integrations)
 	field("requires", requires, len(requires) > 0)
 	field("setupCallback", map[string]any{"command": []string{"./work", "setup-callback", name, m.SetupCallback}}, m.SetupCallback != "")
 	switch strategy := m.Aggregator.Sync.Strategy; strategy {
@@ -225,26 +225,26 @@ func (w *writtenMeta) service(b *bytes.Buffer, name string) bool {
 		does := map[string]string{"dir": "sync", "redeploy": "redeploy"}[strategy]
 		field("aggregator", map[string]any{"sync": map[string]any{"strategy": strategy, "command": []string{"./work", does, name}}}, true)
 	default:
-		w.leave("aggregator.sync.strategy of %s is %q; expected dir or redeploy", name, strategy)
+		w.omit("aggregator.sync.strategy of %s is %q; expected dir or redeploy", name, strategy)
 	}
 	var feeds []map[string]string
-	for _, to := range w.known(name, "feeds", m.Feeds) {
+	for _, to := range w.existingServices(name, "feeds", m.Feeds) {
 		if s := w.metas[to].Aggregator.Sync.Strategy; s == "dir" || s == "redeploy" {
 			feeds = append(feeds, map[string]string{"aggregator": to})
 		} else {
-			w.leave("feeds of %s names %s, which is not an aggregator", name, to)
+			w.omit("feeds of %s names %s, which is not an aggregator", name, to)
 		}
 	}
 	field("feeds", feeds, len(feeds) > 0)
 	var setup []map[string]any
 	for _, named := range m.SetupReconcilers {
-		setup = append(setup, step(setup, "set-up", name, named))
+		setup = append(setup, reconcilerStep(setup, "set-up", name, named))
 	}
 	field("setupReconcilers", setup, len(setup) > 0)
 	var reconcilers []map[string]any
 	for _, r := range m.Reconcilers {
-		one := step(reconcilers, "reconcile", name, r.Name)
-		if requires := w.known(name, "integration_reconcilers[].requires", r.Requires); len(requires) > 0 {
+		one := reconcilerStep(reconcilers, "reconcile", name, r.Name)
+		if requires := w.existingServices(name, "integration_reconcilers[].requires", r.Requires); len(requires) > 0 {
 			one["requires"] = requires
 		}
 		reconcilers = append(reconcilers, one)
@@ -256,13 +256,13 @@ func (w *writtenMeta) service(b *bytes.Buffer, name string) bool {
 	return len(names) > 0
 }
 
-// step returns an additional command of a service, by its name in meta.yml.
-func step(before []map[string]any, does, service, named string) map[string]any {
-	called := NameOf(named)
-	if !isName(called) || slices.ContainsFunc(before, func(o map[string]any) bool { return o["name"] == called }) {
-		called = fmt.Sprintf("reconciler-%d", len(before)+1)
+// reconcilerStep returns an additional command of a service, by its name in meta.yml.
+func reconcilerStep(before []map[string]any, does, service, title string) map[string]any {
+	name := NameOf(title)
+	if !isName(name) || slices.ContainsFunc(before, func(o map[string]any) bool { return o["name"] == name }) {
+		name = fmt.Sprintf("reconciler-%d", len(before)+1)
 	}
-	return map[string]any{"name": called, "command": []string{"./work", does, service, cmp.Or(named, called)}}
+	return map[string]any{"name": name, "command": []string{"./work", does, service, cmp.Or(title, name)}}
 }
 
 // dns returns the DNS names of a service: a name without a dot is in the domain of the channel, and true means the service's own name.
@@ -276,7 +276,7 @@ func (w *writtenMeta) dns(service string, m meta) (names []map[string]string) {
 		case name == "false" || seen[name]:
 			continue
 		case config.CheckDNSName(name) != nil:
-			w.leave("dns of %s has %q, which is not a valid name", service, name)
+			w.omit("dns of %s has %q, which is not a valid name", service, name)
 			continue
 		}
 		seen[name] = true

@@ -21,18 +21,18 @@ func (d reader) source(name, dir, chart, repository string) map[string]any {
 	if chart != "" {
 		for _, at := range []string{path.Join("charts", chart), chart} {
 			if d.exists(path.Join(at, "Chart.yaml")) {
-				return d.at(at)
+				return d.sourceAt(at)
 			}
 		}
-		d.leave("%s: the chart %s of %s is not in charts/%[2]s: fetch it with helm pull --untar", name, chart, repository)
+		d.omit("%s: the chart %s of %s is not in charts/%[2]s: fetch it with helm pull --untar", name, chart, repository)
 		return nil
 	}
-	found := d.at(cmp.Or(dir, "."))
+	found := d.sourceAt(cmp.Or(dir, "."))
 	if found == nil {
-		d.leave("%s: no %s in this directory, of %s", name, dir, repository)
+		d.omit("%s: no %s in this directory, of %s", name, dir, repository)
 	}
 	if _, plain := found["manifests"]; plain && path.Clean(dir) == "." {
-		d.leave("%s is the whole directory, including its own declaration", name)
+		d.omit("%s is the whole directory, including its own declaration", name)
 		return nil
 	}
 	return found

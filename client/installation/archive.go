@@ -24,8 +24,8 @@ import (
 const Schema = "converge.archive/v1"
 
 const (
-	firstEntry = "archive.json"
-	lastEntry  = "end.json"
+	headerEntry  = "archive.json"
+	trailerEntry = "end.json"
 )
 
 // Header is the first entry of an archive.
@@ -38,22 +38,22 @@ type Header struct {
 	Installation protocol.Installation `json:"installation"`
 }
 
-// Moves reports whether the installation was ended at its previous place, so that it continues where the archive is imported.
-func (h Header) Moves() bool { return h.Installation.Exported != "" }
+// IsMove reports whether the installation was ended at its previous place, so that it continues where the archive is imported.
+func (h Header) IsMove() bool { return h.Installation.Exported != "" }
 
-// end is the last entry.
-type end struct {
+// trailer is the last entry.
+type trailer struct {
 	Entries int    `json:"entries"`
 	Digest  string `json:"digest"` // SHA-256 in hex of the names and contents of all entries before it
 }
 
 // writer writes an archive.
 type writer struct {
-	zip    *gzip.Writer
-	tar    *tar.Writer
-	digest hash.Hash
-	at     time.Time
-	end    end
+	zip     *gzip.Writer
+	tar     *tar.Writer
+	digest  hash.Hash
+	at      time.Time
+	trailer trailer
 }
 
 func newWriter(to io.Writer, h Header) (*writer, error) {
@@ -61,7 +61,7 @@ func newWriter(to io.Writer, h Header) (*writer, error) {
 	w := &writer{zip: zip, tar: tar.NewWriter(zip), digest: sha256.New(), at: h.At}
 	data, err := json.MarshalIndent(h, "", "  ")
 	if err == nil {
-		err = w.add(firstEntry, data)
+		err = w.add(headerEntry, data)
 	}
 	return w, err
 }
@@ -69,7 +69,7 @@ func newWriter(to io.Writer, h Header) (*writer, error) {
 // add writes an entry.
 func (w *writer) add(name string, data []byte) error {
 	sum(w.digest, name, data)
-	w.end.Entries++
+	w.trailer.Entries++
 	err := w.tar.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(data)), ModTime: w.at})
 	if err == nil {
 		_, err = w.tar.Write(data)
@@ -78,10 +78,10 @@ func (w *writer) add(name string, data []byte) error {
 }
 
 func (w *writer) close() error {
-	w.end.Digest = hex.EncodeToString(w.digest.Sum(nil))
-	data, err := json.Marshal(w.end)
+	w.trailer.Digest = hex.EncodeToString(w.digest.Sum(nil))
+	data, err := json.Marshal(w.trailer)
 	if err == nil {
-		err = w.add(lastEntry, data)
+		err = w.add(trailerEntry, data)
 	}
 	return errors.Join(err, w.tar.Close(), w.zip.Close())
 }
@@ -114,8 +114,8 @@ func newReader(from io.Reader) (*reader, Header, error) {
 		return nil, Header{}, err
 	}
 	var h Header
-	if name != firstEntry || json.Unmarshal(data, &h) != nil || h.Schema != Schema || h.ID == "" || h.Installation.ID == "" {
-		return nil, h, fmt.Errorf("not an archive of this version: expected %s of schema %s first, have %q of schema %q [not-an-archive]", firstEntry, Schema, name, h.Schema)
+	if name != headerEntry || json.Unmarshal(data, &h) != nil || h.Schema != Schema || h.ID == "" || h.Installation.ID == "" {
+		return nil, h, fmt.Errorf("not an archive of this version: expected %s of schema %s first, have %q of schema %q [not-an-archive]", headerEntry, Schema, name, h.Schema)
 	}
 	return r, h, nil
 }
@@ -124,22 +124,22 @@ func newReader(from io.Reader) (*reader, Header, error) {
 func (r *reader) next() (name string, data []byte, err error) {
 	header, err := r.tar.Next()
 	if err != nil {
-		return "", nil, cutOff(err)
+		return "", nil, truncatedError(err)
 	}
 	if header.Typeflag != tar.TypeReg || header.Size > store.MaxArchived {
 		return "", nil, fmt.Errorf("the archive's %q: expected a plain file of %d bytes at most [not-an-archive]", header.Name, store.MaxArchived)
 	}
 	var b bytes.Buffer
 	if _, err := io.Copy(&b, r.tar); err != nil {
-		return "", nil, cutOff(err)
+		return "", nil, truncatedError(err)
 	}
-	if header.Name == lastEntry {
-		var e end
+	if header.Name == trailerEntry {
+		var e trailer
 		if json.Unmarshal(b.Bytes(), &e) != nil || e.Entries != r.read || e.Digest != hex.EncodeToString(r.digest.Sum(nil)) {
 			return "", nil, errors.New("the archive is damaged: its content has another digest [damaged-archive]")
 		}
 		if _, err := io.Copy(io.Discard, r.zip); err != nil {
-			return "", nil, cutOff(err)
+			return "", nil, truncatedError(err)
 		}
 		return "", nil, io.EOF
 	}
@@ -148,8 +148,8 @@ func (r *reader) next() (name string, data []byte, err error) {
 	return header.Name, b.Bytes(), nil
 }
 
-// cutOff: an archive without its last entry is incomplete.
-func cutOff(err error) error {
+// truncatedError: an archive without its last entry is incomplete.
+func truncatedError(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		err = errors.New("it ends before its last entry")
 	}

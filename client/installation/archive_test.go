@@ -13,17 +13,17 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-func some() Header {
+func testHeader() Header {
 	return Header{
 		Schema: Schema, ID: "A", At: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), By: "alice",
 		Installation: protocol.Installation{ID: "I", Epoch: 3, Namespace: "default", NamespaceID: "N"},
 	}
 }
 
-func written(t *testing.T, entries ...string) []byte {
+func writeArchive(t *testing.T, entries ...string) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	w, err := newWriter(&b, some())
+	w, err := newWriter(&b, testHeader())
 	require.NoError(t, err)
 	for _, e := range entries {
 		require.NoError(t, w.add("logs/"+e, []byte(e)))
@@ -48,10 +48,10 @@ func readAll(archive []byte) (names []string, err error) {
 }
 
 func TestArchive(t *testing.T) {
-	archive := written(t, "a", "b")
+	archive := writeArchive(t, "a", "b")
 	_, h, err := newReader(bytes.NewReader(archive))
 	require.NoError(t, err)
-	require.Equal(t, some(), h)
+	require.Equal(t, testHeader(), h)
 	names, err := readAll(archive)
 	require.NoError(t, err)
 	require.Equal(t, []string{"logs/a", "logs/b"}, names)
@@ -59,7 +59,7 @@ func TestArchive(t *testing.T) {
 
 // An archive that was cut off, wherever that was, is never taken for a whole one, nor one in which something was changed.
 func TestDamagedArchive(t *testing.T) {
-	archive := written(t, "a", "b")
+	archive := writeArchive(t, "a", "b")
 	for n := range archive {
 		_, err := readAll(archive[:n])
 		require.Error(t, err, "the first %d bytes of %d", n, len(archive))
@@ -71,9 +71,9 @@ func TestDamagedArchive(t *testing.T) {
 	at := bytes.Index(plain, []byte("logs/b"))
 	plain[at+512] = 'c' // what b holds
 	var b bytes.Buffer
-	again := gzip.NewWriter(&b)
-	_, err = again.Write(plain)
-	require.NoError(t, errors.Join(err, again.Close()))
+	rewritten := gzip.NewWriter(&b)
+	_, err = rewritten.Write(plain)
+	require.NoError(t, errors.Join(err, rewritten.Close()))
 	_, err = readAll(b.Bytes())
 	require.ErrorContains(t, err, "its content has another digest [damaged-archive]")
 }
@@ -91,7 +91,7 @@ func TestNoArchive(t *testing.T) {
 		require.Error(t, err, name)
 		require.Regexp(t, `\[(not-an-archive|damaged-archive)\]$`, err.Error(), name)
 	}
-	other := some()
+	other := testHeader()
 	other.Schema = "converge.archive/v9"
 	var b bytes.Buffer
 	w, err := newWriter(&b, other)

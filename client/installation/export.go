@@ -31,8 +31,8 @@ type Export struct {
 	Move bool
 	// Payloads is the codec of the client. Nil: no encryption.
 	Payloads *codec.Codec
-	// Said reports progress, for display.
-	Said func(format string, args ...any)
+	// Log reports progress, for display.
+	Log func(format string, args ...any)
 }
 
 // Exported is the content of an archive.
@@ -57,7 +57,7 @@ func (e Export) Write(ctx context.Context, to io.Writer) (Exported, error) {
 	out := Exported{Installation: i}
 	var missed []protocol.MissedMessages
 	if e.Move {
-		if out.Installation, missed, err = e.end(ctx, i); err != nil {
+		if out.Installation, missed, err = e.endInstallation(ctx, i); err != nil {
 			return out, err
 		}
 	}
@@ -66,7 +66,7 @@ func (e Export) Write(ctx context.Context, to io.Writer) (Exported, error) {
 		return out, err
 	}
 	out.Damaged, err = e.Store.Each(ctx, func(key string, data []byte) error {
-		if continues(key, data) != "" {
+		if workflowToContinue(key, data) != "" {
 			out.Workflows++
 		}
 		return w.add(key, data)
@@ -87,34 +87,34 @@ func (e Export) Write(ctx context.Context, to io.Writer) (Exported, error) {
 	return out, w.close()
 }
 
-// end ends an installation at this place. Its record is marked first, so that nothing is applied or started again, and then its workflows
+// endInstallation ends an installation at this place. Its record is marked first, so that nothing is applied or started again, and then its workflows
 // are terminated. The messages that they accepted after their checkpoints are read from their histories, which are complete then.
-func (e Export) end(ctx context.Context, i protocol.Installation) (protocol.Installation, []protocol.MissedMessages, error) {
-	if err := e.complete(ctx); err != nil {
+func (e Export) endInstallation(ctx context.Context, i protocol.Installation) (protocol.Installation, []protocol.MissedMessages, error) {
+	if err := e.checkCheckpoints(ctx); err != nil {
 		return i, nil, err
 	}
 	if i.Exported == "" {
 		i.Epoch, i.Exported, i.At = i.Epoch+1, e.By, time.Now().UTC()
-		stands, err := e.Store.CreateInstallation(ctx, i)
-		if err == nil && stands.Exported == "" {
-			err = fmt.Errorf("the installation was just moved by another export, to the namespace %s", stands.Namespace)
+		current, err := e.Store.CreateInstallation(ctx, i)
+		if err == nil && current.Exported == "" {
+			err = fmt.Errorf("the installation was just moved by another export, to the namespace %s", current.Namespace)
 		}
 		if err != nil {
 			return i, nil, err
 		}
-		i = stands
+		i = current
 	}
 	ended, err := e.terminate(ctx, i)
 	if err != nil {
 		return i, nil, err
 	}
-	e.say("%d workflows ended; nothing is applied from %s any more", ended, e.Store.URL())
-	missed, err := e.missed(ctx)
+	e.log("%d workflows ended; nothing is applied from %s any more", ended, e.Store.URL())
+	missed, err := e.missedMessages(ctx)
 	return i, missed, err
 }
 
-// complete refuses to end an installation that would lose state: a workflow has no checkpoint yet, or only damaged ones.
-func (e Export) complete(ctx context.Context) error {
+// checkCheckpoints refuses to end an installation that would lose state: a workflow has no checkpoint yet, or only damaged ones.
+func (e Export) checkCheckpoints(ctx context.Context) error {
 	running, err := e.running(ctx)
 	if err != nil {
 		return err
@@ -142,7 +142,7 @@ func (e Export) terminate(ctx context.Context, i protocol.Installation) (int, er
 		}
 		for _, id := range running {
 			err := e.Client.TerminateWorkflow(ctx, id, "", "installation "+i.ID+protocol.ExportedBy+i.Exported)
-			if err != nil && !gone(err) {
+			if err != nil && !isNotFound(err) {
 				return len(ended), fmt.Errorf("end %s: %w", id, err)
 			}
 			ended[id] = true
@@ -160,21 +160,21 @@ func (e Export) running(ctx context.Context) ([]string, error) {
 	for _, id := range ids {
 		known[id] = true
 	}
-	if err := listed(ctx, e.Client, e.Namespace, known); err != nil {
+	if err := listRunning(ctx, e.Client, e.Namespace, known); err != nil {
 		return nil, err
 	}
 	maps.DeleteFunc(known, func(id string, _ bool) bool {
-		var lives bool
+		var open bool
 		if err == nil {
-			lives, err = runs(ctx, e.Client, id)
+			open, err = isOpen(ctx, e.Client, id)
 		}
-		return !lives
+		return !open
 	})
 	return slices.Sorted(maps.Keys(known)), err
 }
 
-// missed reads the messages that each workflow accepted after its checkpoint.
-func (e Export) missed(ctx context.Context) ([]protocol.MissedMessages, error) {
+// missedMessages reads the messages that each workflow accepted after its checkpoint.
+func (e Export) missedMessages(ctx context.Context) ([]protocol.MissedMessages, error) {
 	ids, err := e.Store.Checkpointed(ctx, "")
 	if err != nil {
 		return nil, err
@@ -186,7 +186,7 @@ func (e Export) missed(ctx context.Context) ([]protocol.MissedMessages, error) {
 	if e.Payloads == nil {
 		e.Payloads = &codec.Codec{}
 	}
-	e.Payloads.Know(known)
+	e.Payloads.SetKnown(known)
 	a := &activities.Activities{Store: e.Store, Client: e.Client, Payloads: e.Payloads}
 	var all []protocol.MissedMessages
 	for _, id := range ids {
@@ -208,16 +208,16 @@ func (e Export) missed(ctx context.Context) ([]protocol.MissedMessages, error) {
 	return all, nil
 }
 
-func (e Export) say(format string, args ...any) {
-	if e.Said != nil {
-		e.Said(format, args...)
+func (e Export) log(format string, args ...any) {
+	if e.Log != nil {
+		e.Log(format, args...)
 	}
 }
 
-// listed adds the ids of the running workflows of Converge in a namespace, as far as the server's list has them.
-func listed(ctx context.Context, c client.Client, namespace string, into map[string]bool) error {
+// listRunning adds the ids of the running workflows of Converge in a namespace, as far as the server's list has them.
+func listRunning(ctx context.Context, c client.Client, namespace string, into map[string]bool) error {
 	request := &workflowservice.ListWorkflowExecutionsRequest{
-		Namespace: namespace, PageSize: 1000, Query: protocol.Living,
+		Namespace: namespace, PageSize: 1000, Query: protocol.RunningQuery,
 	}
 	for {
 		page, err := c.ListWorkflow(ctx, request)
@@ -233,16 +233,16 @@ func listed(ctx context.Context, c client.Client, namespace string, into map[str
 	}
 }
 
-// runs reports whether a workflow runs, by its own record.
-func runs(ctx context.Context, c client.Client, id string) (bool, error) {
+// isOpen reports whether a workflow runs, by its own record.
+func isOpen(ctx context.Context, c client.Client, id string) (bool, error) {
 	d, err := c.DescribeWorkflowExecution(ctx, id, "")
-	if gone(err) {
+	if isNotFound(err) {
 		return false, nil
 	}
 	return err == nil && d.GetWorkflowExecutionInfo().GetCloseTime() == nil, err
 }
 
-func gone(err error) bool {
-	var absent *serviceerror.NotFound
-	return errors.As(err, &absent)
+func isNotFound(err error) bool {
+	var notFound *serviceerror.NotFound
+	return errors.As(err, &notFound)
 }

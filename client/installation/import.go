@@ -40,8 +40,8 @@ type Imported struct {
 	InPlace bool `json:"inPlace,omitempty"`
 }
 
-// writtenAtOnce is how many objects are written to the store in parallel.
-const writtenAtOnce = 16
+// maxConcurrentWrites is how many objects are written to the store in parallel.
+const maxConcurrentWrites = 16
 
 // Read imports an archive into an empty store and a namespace without workflows of Converge, or into the lost or damaged store of the
 // namespace that it was exported from. It overwrites nothing. The record of the installation is written last, with a higher epoch: no
@@ -52,13 +52,13 @@ func (i Import) Read(ctx context.Context, from io.Reader) (Imported, error) {
 		return Imported{}, err
 	}
 	out := Imported{Header: h}
-	if out.Installation, out.InPlace, err = i.place(ctx, h); err != nil {
+	if out.Installation, out.InPlace, err = i.newInstallation(ctx, h); err != nil {
 		return out, err
 	}
-	if stands, err := i.Store.BeginImport(ctx, h.ID); err != nil {
+	if current, err := i.Store.BeginImport(ctx, h.ID); err != nil {
 		return out, err
-	} else if stands != h.ID {
-		return out, fmt.Errorf("another archive (%s, not %s) was being imported into the store %s and is not complete: repeat that one, or use an empty store [half-imported]", stands, h.ID, i.Store.URL())
+	} else if current != h.ID {
+		return out, fmt.Errorf("another archive (%s, not %s) was being imported into the store %s and is not complete: repeat that one, or use an empty store [half-imported]", current, h.ID, i.Store.URL())
 	}
 	if out.Workflows, err = i.fill(ctx, r); err != nil {
 		return out, err
@@ -68,12 +68,12 @@ func (i Import) Read(ctx context.Context, from io.Reader) (Imported, error) {
 			return out, err
 		}
 	}
-	stands, err := i.Store.CreateInstallation(ctx, out.Installation)
+	current, err := i.Store.CreateInstallation(ctx, out.Installation)
 	if err != nil {
 		return out, err
 	}
-	if stands.ID != out.Installation.ID || stands.NamespaceID != out.Installation.NamespaceID {
-		return out, fmt.Errorf("the store %s was taken by another installation in the meantime: %s in the namespace %s [store-taken]", i.Store.URL(), stands.ID, stands.Namespace)
+	if current.ID != out.Installation.ID || current.NamespaceID != out.Installation.NamespaceID {
+		return out, fmt.Errorf("the store %s was taken by another installation in the meantime: %s in the namespace %s [store-taken]", i.Store.URL(), current.ID, current.Namespace)
 	}
 	return out, i.Store.EndImport(ctx)
 }
@@ -86,48 +86,48 @@ func (i Import) pause(ctx context.Context, h Header) error {
 	})
 }
 
-// place determines the new record of the installation, or why the archive cannot be imported here. The import is in place if the workflows
+// newInstallation determines the new record of the installation, or why the archive cannot be imported here. The import is in place if the workflows
 // of the archive still run: they have newer state. If they are gone too, the backup is the newest state.
-func (i Import) place(ctx context.Context, h Header) (here protocol.Installation, inPlace bool, err error) {
+func (i Import) newInstallation(ctx context.Context, h Header) (target protocol.Installation, inPlace bool, err error) {
 	d, err := i.Client.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: i.Namespace})
 	if err != nil {
-		return here, false, fmt.Errorf("namespace %s: %w", i.Namespace, err)
+		return target, false, fmt.Errorf("namespace %s: %w", i.Namespace, err)
 	}
-	here = protocol.Installation{
+	target = protocol.Installation{
 		ID: h.Installation.ID, Epoch: h.Installation.Epoch, Namespace: i.Namespace, NamespaceID: d.GetNamespaceInfo().GetId(), At: time.Now().UTC(),
 	}
-	if err := i.free(ctx, h); err != nil {
-		return here, false, err
+	if err := i.checkStore(ctx, h); err != nil {
+		return target, false, err
 	}
 	running := map[string]bool{}
-	if err := listed(ctx, i.Client, i.Namespace, running); err != nil {
-		return here, false, err
+	if err := listRunning(ctx, i.Client, i.Namespace, running); err != nil {
+		return target, false, err
 	}
-	if !h.Moves() {
-		here.BackupOf = h.At
-		if here.NamespaceID == h.Installation.NamespaceID && len(running) > 0 {
-			return here, true, nil
+	if !h.IsMove() {
+		target.BackupOf = h.At
+		if target.NamespaceID == h.Installation.NamespaceID && len(running) > 0 {
+			return target, true, nil
 		}
 		if !i.Restore {
-			return here, false, fmt.Errorf("this is a backup of an installation that may still run in the namespace %s (%s), and would apply everything a second time: "+
+			return target, false, fmt.Errorf("this is a backup of an installation that may still run in the namespace %s (%s), and would apply everything a second time: "+
 				"to move it use converge admin export --from; if it is lost, --restore [backup]", h.Installation.Namespace, h.Installation.NamespaceID)
 		}
 	}
-	here.Epoch++
+	target.Epoch++
 	if len(running) > 0 {
-		return here, false, fmt.Errorf("workflows of Converge already run in the namespace %s, such as %s: import into another namespace [namespace-taken]",
+		return target, false, fmt.Errorf("workflows of Converge already run in the namespace %s, such as %s: import into another namespace [namespace-taken]",
 			i.Namespace, slices.Sorted(maps.Keys(running))[0])
 	}
-	return here, false, nil
+	return target, false, nil
 }
 
-// free refuses a store of another installation, and one in which this installation has continued since the archive was made.
-func (i Import) free(ctx context.Context, h Header) error {
+// checkStore refuses a store of another installation, and one in which this installation has continued since the archive was made.
+func (i Import) checkStore(ctx context.Context, h Header) error {
 	archive, err := i.Store.Importing(ctx)
 	if err != nil || archive != "" {
 		return err
 	}
-	stands, err := i.Store.Installation(ctx)
+	current, err := i.Store.Installation(ctx)
 	if store.IsNotFound(err) {
 		empty, err := i.Store.Empty(ctx)
 		if err == nil && !empty && !i.Restore {
@@ -138,13 +138,13 @@ func (i Import) free(ctx context.Context, h Header) error {
 	switch {
 	case err != nil:
 		return err
-	case stands.ID != h.Installation.ID:
-		return fmt.Errorf("the store %s belongs to another installation, %s in the namespace %s; expected an empty one [store-taken]", i.Store.URL(), stands.ID, stands.Namespace)
-	case stands.Exported != "" && stands.Epoch == h.Installation.Epoch:
+	case current.ID != h.Installation.ID:
+		return fmt.Errorf("the store %s belongs to another installation, %s in the namespace %s; expected an empty one [store-taken]", i.Store.URL(), current.ID, current.Namespace)
+	case current.Exported != "" && current.Epoch == h.Installation.Epoch:
 		return fmt.Errorf("the installation was exported from this store, %s: resume it here with converge worker --take-over [same-store]", i.Store.URL())
-	case stands.Epoch > h.Installation.Epoch:
+	case current.Epoch > h.Installation.Epoch:
 		return fmt.Errorf("the store %s already has this installation as of %s, later than the archive (epoch %d, not %d) [outdated-archive]",
-			i.Store.URL(), stands.At.Format(time.RFC3339), stands.Epoch, h.Installation.Epoch)
+			i.Store.URL(), current.At.Format(time.RFC3339), current.Epoch, h.Installation.Epoch)
 	}
 	return nil
 }
@@ -152,7 +152,7 @@ func (i Import) free(ctx context.Context, h Header) error {
 // fill writes the content of an archive and returns the workflows that must run.
 func (i Import) fill(ctx context.Context, r *reader) ([]string, error) {
 	g, writing := errgroup.WithContext(ctx)
-	g.SetLimit(writtenAtOnce)
+	g.SetLimit(maxConcurrentWrites)
 	workflows := map[string]bool{}
 	for {
 		key, data, err := r.next()
@@ -162,15 +162,15 @@ func (i Import) fill(ctx context.Context, r *reader) ([]string, error) {
 		if err != nil || writing.Err() != nil {
 			return nil, errors.Join(err, g.Wait())
 		}
-		if id := continues(key, data); id != "" {
+		if id := workflowToContinue(key, data); id != "" {
 			workflows[id] = true
 		}
 		g.Go(func() error { return i.Store.Restore(writing, key, data) })
 	}
 }
 
-// continues returns the workflow whose checkpoint an entry is, unless that has completed.
-func continues(key string, data []byte) string {
+// workflowToContinue returns the workflow whose checkpoint an entry is, unless that has completed.
+func workflowToContinue(key string, data []byte) string {
 	var c protocol.Checkpoint
 	if !strings.HasPrefix(key, "checkpoints/") || json.Unmarshal(data, &c) != nil || c.Over {
 		return ""

@@ -34,7 +34,7 @@ type command struct {
 	name  string
 	argv  []string
 	dir   string // working directory
-	place place
+	cache cacheDir
 }
 
 // parseCommand splits text at spaces. No shell is involved.
@@ -48,7 +48,7 @@ func parseCommand(text string) (Source, error) {
 		return nil, err
 	}
 	c := &command{name: commandPrefix + text, argv: argv, dir: dir}
-	c.place, err = placeOf(c.origin())
+	c.cache, err = cacheDirOf(c.origin())
 	return c, err
 }
 
@@ -69,7 +69,7 @@ func (c *command) Newest(ctx context.Context) (string, error) {
 
 // Fetch runs the command again, and keeps its output.
 func (c *command) Fetch(ctx context.Context, _ Since) (tree Tree, err error) {
-	tree.Root, err = c.place.put(func(dir string) error {
+	tree.Root, err = c.cache.replace(func(dir string) error {
 		tree.State, err = c.run(ctx, dir)
 		return err
 	})
@@ -80,7 +80,7 @@ func (c *command) Fetch(ctx context.Context, _ Since) (tree Tree, err error) {
 // run makes the command write into an empty directory, and returns a digest of the content.
 func (c *command) run(ctx context.Context, dir string) (string, error) {
 	stdout, stderr, code, err := custom.RunTool(ctx, custom.Tool{
-		What: c.name, Dir: c.dir, Argv: c.argv, Env: map[string]string{outputVariable: dir}, Timeout: commandTimeout, Limit: maxPrinted,
+		ErrorPrefix: c.name, Dir: c.dir, Argv: c.argv, Env: map[string]string{outputVariable: dir}, Timeout: commandTimeout, Limit: maxPrinted,
 	})
 	if err != nil {
 		return "", err

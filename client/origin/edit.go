@@ -15,7 +15,7 @@ type Editor interface {
 // Edit is a change and its author.
 type Edit struct {
 	Path, Value string  // as in package edit
-	Was         *string // the expected value before the edit; nil: any
+	Expected    *string // the expected value before the edit; nil: any
 	Author      string  // of the commit
 	Email       string
 	Message     string
@@ -32,8 +32,8 @@ type Edited struct {
 }
 
 // ChangedError means that a value is not the expected one.
-type ChangedError struct{ Path, Was, Is string }
+type ChangedError struct{ Path, Expected, Actual string }
 
 func (e *ChangedError) Error() string {
-	return fmt.Sprintf("%s is %q; expected %q", e.Path, e.Is, e.Was)
+	return fmt.Sprintf("%s is %q; expected %q", e.Path, e.Actual, e.Expected)
 }

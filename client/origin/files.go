@@ -32,31 +32,31 @@ type files struct {
 	bytes int64
 }
 
-// plain refuses names that lead elsewhere, and names that git uses itself.
-func plain(name string) bool {
+// isPlainName refuses names that lead elsewhere, and names that git uses itself.
+func isPlainName(name string) bool {
 	return filepath.IsLocal(name) && !strings.ContainsAny(name, "/\\\x00") && name != "." && !strings.EqualFold(name, ".git")
 }
 
-func noName(name string) error { return fmt.Errorf("it has a file with the invalid name %q", name) }
+func badName(name string) error { return fmt.Errorf("it has a file with the invalid name %q", name) }
 
-// whole returns an error if the directory of the configuration does not exist.
-func (f *files) whole(of string) error {
+// checkPath returns an error if the directory of the configuration does not exist.
+func (f *files) checkPath(of string) error {
 	if info, err := f.root.Stat(filepath.FromSlash(path.Join(".", f.path))); err != nil || !info.IsDir() {
 		return fmt.Errorf("no directory %s in %s", entities.Visible(f.path), of)
 	}
 	return nil
 }
 
-// unlessElsewhere returns an error for a file in the directory of the configuration; elsewhere the file is omitted.
-func (f *files) unlessElsewhere(name, what string) error {
+// rejectInPath returns an error for a file in the directory of the configuration; elsewhere the file is omitted.
+func (f *files) rejectInPath(name, what string) error {
 	if f.path == "" || name == f.path || strings.HasPrefix(name, f.path+"/") {
 		return fmt.Errorf("%s %s", entities.Visible(name), what)
 	}
 	return nil
 }
 
-// more counts bytes before they are written.
-func (f *files) more(size int64) error {
+// addBytes counts bytes before they are written.
+func (f *files) addBytes(size int64) error {
 	if f.bytes += size; f.bytes > maxBytes {
 		return fmt.Errorf("its files have more than %d MiB", maxBytes>>20)
 	}
@@ -66,7 +66,7 @@ func (f *files) more(size int64) error {
 // linkFrom writes a link whose target is read from content.
 func (f *files) linkFrom(name string, size int64, content io.Reader) error {
 	if size > maxLink {
-		return f.unlessElsewhere(name, "is a link with an invalid target")
+		return f.rejectInPath(name, "is a link with an invalid target")
 	}
 	target, err := io.ReadAll(io.LimitReader(content, size))
 	if err != nil {
@@ -77,7 +77,7 @@ func (f *files) linkFrom(name string, size int64, content io.Reader) error {
 
 // link writes a link, unless its target is outside. The target may have ".." only at its start, so that no other link can redirect it.
 func (f *files) link(name, target string) error {
-	if err := f.more(int64(len(target))); err != nil {
+	if err := f.addBytes(int64(len(target))); err != nil {
 		return err
 	}
 	down := strings.TrimPrefix(target, "./")
@@ -86,14 +86,14 @@ func (f *files) link(name, target string) error {
 	}
 	within := !path.IsAbs(target) && filepath.IsLocal(path.Join(path.Dir(name), target))
 	if !within || down != ".." && strings.Contains("/"+down+"/", "/../") {
-		return f.unlessElsewhere(name, "is a link to a target outside the repository")
+		return f.rejectInPath(name, "is a link to a target outside the repository")
 	}
 	return f.root.Symlink(filepath.FromSlash(target), filepath.FromSlash(name))
 }
 
 // file writes a file of the given size, unless one exists.
 func (f *files) file(name string, size int64, executable bool, content io.Reader) error {
-	if err := f.more(size); err != nil {
+	if err := f.addBytes(size); err != nil {
 		return err
 	}
 	start := make([]byte, len(largeFileMark))
@@ -102,7 +102,7 @@ func (f *files) file(name string, size int64, executable bool, content io.Reader
 		return err
 	}
 	if string(start[:n]) == largeFileMark {
-		return f.unlessElsewhere(name, "is stored in Git LFS, which is not supported")
+		return f.rejectInPath(name, "is stored in Git LFS, which is not supported")
 	}
 	mode := os.FileMode(0o600)
 	if executable {

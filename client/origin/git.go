@@ -43,17 +43,17 @@ type repository struct {
 	local string // its path, if it is a directory of this machine
 	ref   string // branch, tag or commit; empty: the default branch
 	path  string // of the configuration, with slashes; empty: the root
-	place place
+	cache cacheDir
 }
 
 // parseGit reads URL//PATH?ref=REF.
 func parseGit(text string) (Source, error) {
-	wrong := func(what string) error {
+	invalid := func(what string) error {
 		return fmt.Errorf("%s%s: %s; expected git::https://HOST/REPOSITORY//PATH?ref=REF, or ssh:// or file:// instead", gitPrefix, withoutSecrets(text), what)
 	}
 	u, err := url.Parse(text)
 	if err != nil {
-		return nil, wrong("not a URL")
+		return nil, invalid("not a URL")
 	}
 	query := u.Query()
 	ref := query.Get("ref")
@@ -61,22 +61,22 @@ func parseGit(text string) (Source, error) {
 	_, secret := u.User.Password()
 	switch {
 	case len(query) > 0 || u.Fragment != "":
-		return nil, wrong("only the parameter ref is allowed")
+		return nil, invalid("only the parameter ref is allowed")
 	case secret || u.User != nil && u.Scheme != "ssh":
-		return nil, wrong("a password or token in it would be visible to others; put it into ~/.netrc")
+		return nil, invalid("a password or token in it would be visible to others; put it into ~/.netrc")
 	case !reachable(u):
-		return nil, wrong("expected the scheme https, ssh or file")
+		return nil, invalid("expected the scheme https, ssh or file")
 	}
-	where, in, _ := strings.Cut(u.Path, "//")
-	if in = strings.Trim(in, "/"); in != "" && (!filepath.IsLocal(in) || path.Clean(in) != in) || strings.Trim(where, "/") == "" {
-		return nil, wrong("the path is invalid")
+	base, subpath, _ := strings.Cut(u.Path, "//")
+	if subpath = strings.Trim(subpath, "/"); subpath != "" && (!filepath.IsLocal(subpath) || path.Clean(subpath) != subpath) || strings.Trim(base, "/") == "" {
+		return nil, invalid("the path is invalid")
 	}
-	r := &repository{name: gitPrefix + text, ref: ref, path: in}
-	u.Path, u.RawPath, u.RawQuery = where, "", ""
+	r := &repository{name: gitPrefix + text, ref: ref, path: subpath}
+	u.Path, u.RawPath, u.RawQuery = base, "", ""
 	if r.url = u.String(); u.Scheme == "file" {
-		r.local = filepath.FromSlash(where)
+		r.local = filepath.FromSlash(base)
 	}
-	r.place, err = placeOf(r.name)
+	r.cache, err = cacheDirOf(r.name)
 	boundHTTP()
 	return r, err
 }
@@ -114,14 +114,14 @@ func (r *repository) Newest(ctx context.Context) (string, error) {
 	defer cancel()
 	if r.local != "" {
 		_, commit, err := r.open()
-		return commit.String(), r.failed("read", err)
+		return commit.String(), r.wrapError("read", err)
 	}
 	_, commit, err := r.list(ctx)
-	return commit.String(), r.failed("list", err)
+	return commit.String(), r.wrapError("list", err)
 }
 
-// failed adds the operation to an error.
-func (r *repository) failed(doing string, err error) error {
+// wrapError adds the operation to an error.
+func (r *repository) wrapError(doing string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -223,7 +223,7 @@ func (r *repository) Fetch(ctx context.Context, since Since) (Tree, error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
 	tree, err := r.fetch(ctx, since)
-	return tree, r.failed("fetch", err)
+	return tree, r.wrapError("fetch", err)
 }
 
 func (r *repository) fetch(ctx context.Context, since Since) (tree Tree, err error) {
@@ -240,7 +240,7 @@ func (r *repository) fetch(ctx context.Context, since Since) (tree Tree, err err
 	if err != nil {
 		return tree, err
 	}
-	root, err := r.place.put(func(dir string) error { return checkOut(ctx, commit, dir, r.path) })
+	root, err := r.cache.replace(func(dir string) error { return checkOut(ctx, commit, dir, r.path) })
 	if err != nil {
 		return tree, err
 	}
@@ -253,15 +253,15 @@ func (r *repository) fetch(ctx context.Context, since Since) (tree Tree, err err
 		published = since(tree.Dir)
 	}
 	tree.Commits = commitsOf(repo, commit, published, r.path)
-	if tree.Commits.Cut == cutShallow && since != nil && r.local == "" {
-		tree.Commits = r.deeper(ctx, tree.Commits, published)
+	if tree.Commits.Truncated == cutShallow && since != nil && r.local == "" {
+		tree.Commits = r.fetchDeeper(ctx, tree.Commits, published)
 	}
 	tree.Causes = causesIn(tree.Commits, commit, published)
 	return tree, nil
 }
 
-// deeper reads more of the history. If no more is available, it returns found.
-func (r *repository) deeper(ctx context.Context, found *protocol.Commits, published string) *protocol.Commits {
+// fetchDeeper reads more of the history. If no more is available, it returns found.
+func (r *repository) fetchDeeper(ctx context.Context, found *protocol.Commits, published string) *protocol.Commits {
 	ctx, cancel := context.WithTimeout(ctx, deeperTimeout)
 	defer cancel()
 	scratch, err := os.MkdirTemp("", "converge-git-")

@@ -15,7 +15,7 @@ import (
 
 // Reasons why a list of commits is cut short.
 const (
-	cutLong    = "there are more"
+	cutTooMany = "there are more"
 	cutShallow = "older commits are not in the local history"
 )
 
@@ -29,36 +29,36 @@ const (
 // or the repository no longer has it, they are the whole history.
 func commitsOf(repo *git.Repository, newest *object.Commit, since, path string) *protocol.Commits {
 	out := &protocol.Commits{Commit: newest.Hash.String(), All: []protocol.Commit{}}
-	w := &walk{before: map[plumbing.Hash]bool{}}
+	w := &walk{inSecond: map[plumbing.Hash]bool{}}
 	if before, err := repo.CommitObject(plumbing.NewHash(since)); since != "" && err == nil {
 		out.Since = since
-		w.meet(before, true)
+		w.visit(before, true)
 	}
-	w.meet(newest, false)
-	for n := 0; w.open > 0 && n < maxWalk && len(w.found) <= protocol.MaxCommits; n++ {
+	w.visit(newest, false)
+	for n := 0; w.pending > 0 && n < maxWalk && len(w.found) <= protocol.MaxCommits; n++ {
 		w.step()
 	}
-	found := slices.DeleteFunc(w.found, func(c *object.Commit) bool { return w.before[c.Hash] })
+	found := slices.DeleteFunc(w.found, func(c *object.Commit) bool { return w.inSecond[c.Hash] })
 	switch {
-	case w.open > 0 || len(found) > protocol.MaxCommits:
-		out.Cut = cutLong
+	case w.pending > 0 || len(found) > protocol.MaxCommits:
+		out.Truncated = cutTooMany
 	case w.shallow:
-		out.Cut = cutShallow
+		out.Truncated = cutShallow
 	}
 	for _, c := range found[:min(len(found), protocol.MaxCommits)] {
 		subject, _, _ := strings.Cut(strings.TrimSpace(c.Message), "\n")
 		out.All = append(out.All, protocol.Commit{
-			SHA: c.Hash.String(), Author: line(c.Author.Name, maxCause), At: c.Committer.When.UTC(), Subject: line(subject, maxSubject), Elsewhere: !changes(c, path),
+			SHA: c.Hash.String(), Author: clip(c.Author.Name, maxCause), At: c.Committer.When.UTC(), Subject: clip(subject, maxSubject), OutsideDir: !changes(c, path),
 		})
 	}
 	return out
 }
 
-// line makes one short line of untrusted text.
-func line(text string, most int) string {
+// clip makes one short line of untrusted text.
+func clip(text string, limit int) string {
 	text = entities.Visible(strings.Join(strings.Fields(text), " "))
-	if all := []rune(text); len(all) > most {
-		return string(all[:most-1]) + "…"
+	if all := []rune(text); len(all) > limit {
+		return string(all[:limit-1]) + "…"
 	}
 	return text
 }
@@ -68,7 +68,7 @@ func line(text string, most int) string {
 func causesIn(commits *protocol.Commits, newest *object.Commit, since string) []string {
 	var all []string
 	for _, c := range commits.All {
-		if since != "" && !c.Elsewhere {
+		if since != "" && !c.OutsideDir {
 			all = append(all, c.String())
 		}
 	}
@@ -76,5 +76,5 @@ func causesIn(commits *protocol.Commits, newest *object.Commit, since string) []
 		subject, _, _ := strings.Cut(strings.TrimSpace(newest.Message), "\n")
 		all = []string{entities.Visible(fmt.Sprintf("%s %s: %s", newest.Hash.String()[:12], newest.Author.Name, subject))}
 	}
-	return Causes(all, since != commits.Since || since != "" && commits.Cut != "")
+	return Causes(all, since != commits.Since || since != "" && commits.Truncated != "")
 }

@@ -37,11 +37,11 @@ func (r *repository) Edit(ctx context.Context, e Edit) (Edited, error) {
 	for range editTries {
 		done, err := r.edit(ctx, e)
 		if !errors.Is(err, errMoved) {
-			return done, r.failed("edit", err)
+			return done, r.wrapError("edit", err)
 		}
-		e.Was = &done.Before
+		e.Expected = &done.Before
 	}
-	return Edited{}, r.failed("edit", fmt.Errorf("%w, %d times", errMoved, editTries))
+	return Edited{}, r.wrapError("edit", fmt.Errorf("%w, %d times", errMoved, editTries))
 }
 
 func (r *repository) edit(ctx context.Context, e Edit) (done Edited, err error) {
@@ -76,8 +76,8 @@ func (r *repository) edit(ctx context.Context, e Edit) (done Edited, err error) 
 	}
 	done = Edited{File: change.File, Before: change.Before, After: change.After}
 	switch {
-	case e.Was != nil && *e.Was != change.Before:
-		return done, &ChangedError{Path: e.Path, Was: *e.Was, Is: change.Before}
+	case e.Expected != nil && *e.Expected != change.Before:
+		return done, &ChangedError{Path: e.Path, Expected: *e.Expected, Actual: change.Before}
 	case change.Before == change.After:
 		return done, nil
 	}
@@ -206,7 +206,7 @@ func store(repo *git.Repository, o encoder) (plumbing.Hash, error) {
 func (r *repository) push(ctx context.Context, repo *git.Repository, branch plumbing.ReferenceName, base, commit plumbing.Hash) error {
 	if r.local != "" {
 		err := repo.Storer.CheckAndSetReference(plumbing.NewHashReference(branch, commit), plumbing.NewHashReference(branch, base))
-		if _, is, _ := r.open(); err != nil && is != base {
+		if _, remoteHead, _ := r.open(); err != nil && remoteHead != base {
 			return errMoved
 		}
 		return err
@@ -225,11 +225,11 @@ func (r *repository) push(ctx context.Context, repo *git.Repository, branch plum
 	if err == nil {
 		return nil
 	}
-	_, is, listed := r.list(ctx)
+	_, remoteHead, listed := r.list(ctx)
 	switch {
-	case listed == nil && is == commit: // the answer was lost
+	case listed == nil && remoteHead == commit: // the answer was lost
 		return nil
-	case listed == nil && is != base:
+	case listed == nil && remoteHead != base:
 		return errMoved
 	}
 	return fmt.Errorf("push: %w", err)

@@ -17,10 +17,10 @@ import (
 	"github.com/converge-engine/converge/tests/gittest"
 )
 
-const sold = "apiVersion: converge/v1\nkind: Service\nname: web # ours\ncustom: {env: {PRICE: \"%s\", COLOUR: \"%s\"}}\n"
+const serviceYAML = "apiVersion: converge/v1\nkind: Service\nname: web # ours\ncustom: {env: {PRICE: \"%s\", COLOUR: \"%s\"}}\n"
 
-// writable is a repository that is served and may be pushed to.
-func writable(t *testing.T, before func(http.ResponseWriter, *http.Request) bool) (*gittest.Repo, string) {
+// newWritableRepo is a repository that is served and may be pushed to.
+func newWritableRepo(t *testing.T, before func(http.ResponseWriter, *http.Request) bool) (*gittest.Repo, string) {
 	r := gittest.New(t)
 	config, err := r.Config()
 	require.NoError(t, err)
@@ -30,7 +30,7 @@ func writable(t *testing.T, before func(http.ResponseWriter, *http.Request) bool
 	return r, "git::" + r.Serve(t, before) + "//deploy?ref=main"
 }
 
-func price(value string) Edit {
+func setPrice(value string) Edit {
 	return Edit{Path: "Service/web.custom.env.PRICE", Value: value, Author: "Ada", Email: "ada@acme.dev", Message: "Sell at " + value}
 }
 
@@ -58,16 +58,16 @@ func newest(t *testing.T, r *git.Repository) (text, line string) {
 
 // An edit is a commit with one value changed, over a push by HTTP as into a bare repository of this machine.
 func TestEditIsACommit_D28(t *testing.T) {
-	cacheHere(t)
-	r, url := writable(t, nil)
-	base := r.Commit(t, "begin", map[string]string{"deploy/converge.yaml": fmt.Sprintf(sold, "1", "red"), "README": "stays", "deploy/run": "x"})
+	useTempCache(t)
+	r, url := newWritableRepo(t, nil)
+	base := r.Commit(t, "begin", map[string]string{"deploy/converge.yaml": fmt.Sprintf(serviceYAML, "1", "red"), "README": "stays", "deploy/run": "x"})
 	bare := filepath.Join(t.TempDir(), "bare.git")
 	copied, err := git.PlainClone(bare, true, &git.CloneOptions{URL: r.Dir})
 	require.NoError(t, err)
 	for name, repo := range map[string]*git.Repository{url: r.Repository, "git::file://" + bare + "//deploy": copied} {
 		s := editor(t, name)
 		checked := ""
-		e := price("2")
+		e := setPrice("2")
 		e.Check = func(_ context.Context, tree Tree) error {
 			data, err := os.ReadFile(filepath.Join(tree.Dir, "converge.yaml"))
 			checked = string(data)
@@ -76,7 +76,7 @@ func TestEditIsACommit_D28(t *testing.T) {
 		done, err := s.Edit(t.Context(), e)
 		require.NoError(t, err)
 		text, line := newest(t, repo)
-		require.Equal(t, fmt.Sprintf(sold, "2", "red"), text)
+		require.Equal(t, fmt.Sprintf(serviceYAML, "2", "red"), text)
 		require.Equal(t, text, checked)
 		require.Equal(t, "Ada <ada@acme.dev>: Sell at 2", line)
 		commit, err := repo.CommitObject(plumbing.NewHash(done.Commit))
@@ -89,42 +89,42 @@ func TestEditIsACommit_D28(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "stays", content)
 
-		done, err = s.Edit(t.Context(), price("2"))
+		done, err = s.Edit(t.Context(), setPrice("2"))
 		require.NoError(t, err)
 		require.Empty(t, done.Commit, "it has the value already")
 		one := "1"
-		e = price("3")
-		e.Was = &one
+		e = setPrice("3")
+		e.Expected = &one
 		_, err = s.Edit(t.Context(), e)
 		require.ErrorContains(t, err, `Service/web.custom.env.PRICE is "2"; expected "1"`)
 		no := errors.New("not at that price")
-		e = price("3")
+		e = setPrice("3")
 		e.Check = func(context.Context, Tree) error { return no }
 		_, err = s.Edit(t.Context(), e)
 		require.ErrorIs(t, err, no)
 		text, _ = newest(t, repo)
-		require.Equal(t, fmt.Sprintf(sold, "2", "red"), text, "nothing was pushed")
+		require.Equal(t, fmt.Sprintf(serviceYAML, "2", "red"), text, "nothing was pushed")
 	}
 }
 
 // Somebody else pushes between reading and writing: another value is kept beside, the same value is not written over.
-func TestEditAmongOthers_D28(t *testing.T) {
-	cacheHere(t)
+func TestConcurrentEdits_D28(t *testing.T) {
+	useTempCache(t)
 	for _, row := range []struct{ theirs, text, want string }{
-		{fmt.Sprintf(sold, "1", "blue"), fmt.Sprintf(sold, "2", "blue"), ""},
-		{fmt.Sprintf(sold, "7", "red"), fmt.Sprintf(sold, "7", "red"), `PRICE is "7"; expected "1"`},
+		{fmt.Sprintf(serviceYAML, "1", "blue"), fmt.Sprintf(serviceYAML, "2", "blue"), ""},
+		{fmt.Sprintf(serviceYAML, "7", "red"), fmt.Sprintf(serviceYAML, "7", "red"), `PRICE is "7"; expected "1"`},
 	} {
 		var r *gittest.Repo
 		pushed := false
-		r, url := writable(t, func(_ http.ResponseWriter, q *http.Request) bool {
+		r, url := newWritableRepo(t, func(_ http.ResponseWriter, q *http.Request) bool {
 			if !pushed && strings.HasSuffix(q.URL.Path, "/git-receive-pack") && q.Method == http.MethodPost { // ours has begun
 				pushed = true
 				r.Commit(t, "theirs", map[string]string{"deploy/converge.yaml": row.theirs})
 			}
 			return false
 		})
-		r.Commit(t, "begin", map[string]string{"deploy/converge.yaml": fmt.Sprintf(sold, "1", "red")})
-		_, err := editor(t, url).Edit(t.Context(), price("2"))
+		r.Commit(t, "begin", map[string]string{"deploy/converge.yaml": fmt.Sprintf(serviceYAML, "1", "red")})
+		_, err := editor(t, url).Edit(t.Context(), setPrice("2"))
 		if row.want == "" {
 			require.NoError(t, err)
 		} else {
@@ -136,10 +136,10 @@ func TestEditAmongOthers_D28(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeEdited(t *testing.T) {
-	cacheHere(t)
+func TestEditRefuses(t *testing.T) {
+	useTempCache(t)
 	r := gittest.New(t)
-	first := r.Commit(t, "begin", map[string]string{"deploy/converge.yaml": fmt.Sprintf(sold, "1", "red")})
+	first := r.Commit(t, "begin", map[string]string{"deploy/converge.yaml": fmt.Sprintf(serviceYAML, "1", "red")})
 	require.NoError(t, os.Symlink("converge.yaml", filepath.Join(r.Dir, "deploy", "a.converge.yaml")))
 	tree, err := r.Worktree()
 	require.NoError(t, err)
@@ -153,13 +153,13 @@ func TestWhatCannotBeEdited(t *testing.T) {
 		r.URL() + "//deploy?ref=gone":                      "it has no branch gone",
 		r.Serve(t, nil) + "//deploy?ref=" + first.String(): "is not a branch",
 	} {
-		_, err := editor(t, "git::"+name).Edit(t.Context(), price("2"))
+		_, err := editor(t, "git::"+name).Edit(t.Context(), setPrice("2"))
 		require.ErrorContains(t, err, want, name)
 	}
 	require.NoError(t, os.Remove(filepath.Join(r.Dir, "deploy", "a.converge.yaml")))
 	_, err = tree.Add("deploy/a.converge.yaml")
 	require.NoError(t, err)
 	r.Commit(t, "no link", nil)
-	_, err = editor(t, "git::"+r.Serve(t, nil)+"//deploy").Edit(t.Context(), price("2"))
+	_, err = editor(t, "git::"+r.Serve(t, nil)+"//deploy").Edit(t.Context(), setPrice("2"))
 	require.ErrorContains(t, err, "push:", "the server accepts no push")
 }

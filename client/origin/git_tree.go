@@ -54,7 +54,7 @@ func checkOut(ctx context.Context, commit *object.Commit, dir, in string) error 
 	if err := c.each(ctx, c.write); err != nil {
 		return err
 	}
-	return c.whole("commit " + commit.Hash.String())
+	return c.checkPath("commit " + commit.Hash.String())
 }
 
 // each calls do for every entry, directories before their content.
@@ -79,14 +79,14 @@ func (c *checkout) each(ctx context.Context, do func(name string, entry object.T
 
 // write writes one entry. Duplicate names in a tree are refused, because existing files are never overwritten.
 func (c *checkout) write(name string, entry object.TreeEntry) error {
-	if !plain(entry.Name) {
-		return noName(entry.Name)
+	if !isPlainName(entry.Name) {
+		return badName(entry.Name)
 	}
 	switch entry.Mode {
 	case filemode.Dir:
 		return c.root.Mkdir(filepath.FromSlash(name), 0o700)
 	case filemode.Submodule:
-		return c.unlessElsewhere(name, "is a submodule, which is not supported")
+		return c.rejectInPath(name, "is a submodule, which is not supported")
 	}
 	file, err := c.tree.TreeEntryFile(&entry)
 	if err != nil {

@@ -8,31 +8,31 @@ import (
 // walk goes through a history from the newest commit to older ones, from two starting points at once, and finds the commits that only the
 // first one has.
 type walk struct {
-	before  map[plumbing.Hash]bool // per visited commit: it is in the history of the second one too
-	next    []*object.Commit
-	open    int              // how many of next are not known to be in the second history
-	found   []*object.Commit // that were not known to be in the second history when they were passed
-	shallow bool             // a found commit has parents that are not available
+	inSecond map[plumbing.Hash]bool // per visited commit: it is in the history of the second one too
+	next     []*object.Commit
+	pending  int              // how many of next are not known to be in the second history
+	found    []*object.Commit // that were not known to be in the second history when they were passed
+	shallow  bool             // a found commit has parents that are not available
 }
 
-// meet visits a commit. If it is found later to be in the second history, its ancestors are visited again.
-func (w *walk) meet(c *object.Commit, before bool) {
-	was, met := w.before[c.Hash]
+// visit visits a commit. If it is found later to be in the second history, its ancestors are visited again.
+func (w *walk) visit(c *object.Commit, before bool) {
+	was, visited := w.inSecond[c.Hash]
 	switch {
-	case met && (was || !before):
+	case visited && (was || !before):
 		return
-	case met:
-		w.open -= w.waiting(c.Hash)
+	case visited:
+		w.pending -= w.unqueue(c.Hash)
 	}
-	w.before[c.Hash] = before
+	w.inSecond[c.Hash] = before
 	w.next = append(w.next, c)
 	if !before {
-		w.open++
+		w.pending++
 	}
 }
 
-// waiting removes a commit from next, and returns how many were removed.
-func (w *walk) waiting(hash plumbing.Hash) int {
+// unqueue removes a commit from next, and returns how many were removed.
+func (w *walk) unqueue(hash plumbing.Hash) int {
 	for i, c := range w.next {
 		if c.Hash == hash {
 			w.next = append(w.next[:i], w.next[i+1:]...)
@@ -52,15 +52,15 @@ func (w *walk) step() {
 	}
 	c := w.next[newest]
 	w.next = append(w.next[:newest], w.next[newest+1:]...)
-	before := w.before[c.Hash]
+	before := w.inSecond[c.Hash]
 	if !before {
-		w.open--
+		w.pending--
 		w.found = append(w.found, c)
 	}
 	for i := range c.NumParents() {
 		parent, err := c.Parent(i)
 		if err == nil {
-			w.meet(parent, before)
+			w.visit(parent, before)
 		} else if !before {
 			w.shallow = true
 		}

@@ -67,7 +67,7 @@ func (r repo) push(t *testing.T, tree plumbing.Hash) {
 
 // Whatever a tree has in it, nothing is written outside of its place, and what would be incomplete is refused.
 func TestHostileTrees_G4(t *testing.T) {
-	cacheHere(t)
+	useTempCache(t)
 	r := repo{gittest.New(t)}
 	r.Commit(t, "good", map[string]string{"converge.yaml": "good"})
 	file := func(name, content string) object.TreeEntry {
@@ -116,11 +116,11 @@ func TestHostileTrees_G4(t *testing.T) {
 			tree, err := s.Fetch(t.Context(), nil)
 			if tt.want == "" {
 				require.NoError(t, err)
-				require.Equal(t, "fine", says(t, tree))
+				require.Equal(t, "fine", contentOfTree(t, tree))
 				return
 			}
 			require.ErrorContains(t, err, tt.want)
-			left, err := filepath.Glob(filepath.Join(string(s.(*repository).place), treePrefix+"*"))
+			left, err := filepath.Glob(filepath.Join(string(s.(*repository).cache), treePrefix+"*"))
 			require.NoError(t, err)
 			require.LessOrEqual(t, len(left), 1, "an incomplete fetch is not kept")
 		})
@@ -128,8 +128,8 @@ func TestHostileTrees_G4(t *testing.T) {
 }
 
 // What lies elsewhere in a repository than the configuration may be of a kind that is not fetched.
-func TestOtherDirectoriesAreLeftOut(t *testing.T) {
-	cacheHere(t)
+func TestOnlyThePathIsFetched(t *testing.T) {
+	useTempCache(t)
 	r := repo{gittest.New(t)}
 	r.Commit(t, "begin", map[string]string{"converge.yaml": ""})
 	entry := func(name string, mode filemode.FileMode, hash plumbing.Hash) object.TreeEntry {
@@ -144,7 +144,7 @@ func TestOtherDirectoriesAreLeftOut(t *testing.T) {
 	require.NoError(t, err)
 	tree, err := s.Fetch(t.Context(), nil)
 	require.NoError(t, err)
-	require.Equal(t, "fine", says(t, tree))
+	require.Equal(t, "fine", contentOfTree(t, tree))
 	info, err := os.Stat(filepath.Join(tree.Dir, "converge.yaml"))
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o700), info.Mode().Perm(), "executables stay executable")
@@ -162,13 +162,13 @@ func TestOtherDirectoriesAreLeftOut(t *testing.T) {
 
 // Neither hooks nor filters of a repository are run, nor programs that its configuration names.
 func TestNothingOfARepositoryIsRun_G4(t *testing.T) {
-	cacheHere(t)
+	useTempCache(t)
 	r := repo{gittest.New(t)}
 	mark := filepath.Join(t.TempDir(), "ran")
 	r.Commit(t, "begin", map[string]string{"converge.yaml": "fine", ".gitattributes": "* filter=evil\n"})
 	for _, hook := range []string{"post-checkout", "post-merge", "reference-transaction", "fsmonitor-watchman"} {
-		put(t, r.Dir, ".git/hooks/"+hook, "")
-		script(t, filepath.Join(r.Dir, ".git", "hooks", hook), "touch "+mark)
+		writeFile(t, r.Dir, ".git/hooks/"+hook, "")
+		writeScript(t, filepath.Join(r.Dir, ".git", "hooks", hook), "touch "+mark)
 	}
 	config, err := r.Config()
 	require.NoError(t, err)
@@ -180,7 +180,7 @@ func TestNothingOfARepositoryIsRun_G4(t *testing.T) {
 	require.NoError(t, err)
 	tree, err := s.Fetch(t.Context(), nil)
 	require.NoError(t, err)
-	require.Equal(t, "fine", says(t, tree))
+	require.Equal(t, "fine", contentOfTree(t, tree))
 	require.NoFileExists(t, mark)
 }
 
@@ -203,7 +203,7 @@ func TestDownloadsAreBounded_G6(t *testing.T) {
 
 // A command source gets nothing of the environment that is not for it, and cannot be endless.
 func TestCommandsAreBounded_G4(t *testing.T) {
-	cacheHere(t)
+	useTempCache(t)
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "s3cret")
 	dir := t.TempDir()
 	for text, want := range map[string]string{
@@ -213,17 +213,17 @@ func TestCommandsAreBounded_G4(t *testing.T) {
 		`ln -s /etc "$CONVERGE_OUTPUT/etc"`: "etc is not a regular file",
 		`echo a; touch "$CONVERGE_OUTPUT/stdout.converge.yaml"`: "stdout.converge.yaml",
 	} {
-		script(t, dir+"/make", text)
+		writeScript(t, dir+"/make", text)
 		s, err := Parse("exec::" + dir + "/make")
 		require.NoError(t, err)
 		_, err = s.Fetch(t.Context(), nil)
 		require.ErrorContains(t, err, want)
 	}
-	script(t, dir+"/make", "env")
+	writeScript(t, dir+"/make", "env")
 	s, err := Parse("exec::" + dir + "/make")
 	require.NoError(t, err)
 	tree, err := s.Fetch(t.Context(), nil)
 	require.NoError(t, err)
-	require.Contains(t, says(t, tree), "PATH=")
-	require.NotContains(t, says(t, tree), "s3cret")
+	require.Contains(t, contentOfTree(t, tree), "PATH=")
+	require.NotContains(t, contentOfTree(t, tree), "s3cret")
 }

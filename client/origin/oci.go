@@ -33,38 +33,38 @@ type artifact struct {
 	reference  string // a tag or a digest
 	path       string // of the configuration, with slashes; empty: the root
 	key        string // the file of the public key that must have signed it; empty: none
-	place      place
+	cache      cacheDir
 }
 
 // parseArtifact parses HOST/REPOSITORY:TAG//PATH?key=FILE, or @DIGEST instead of the tag.
 func parseArtifact(text string) (Source, error) {
-	wrong := func(what string) error {
+	invalid := func(what string) error {
 		return fmt.Errorf("%s%s: %s; expected oci://HOST/REPOSITORY:TAG//PATH?key=FILE, or @sha256:… instead of the tag", artifactPrefix, withoutSecrets("://" + text)[3:], what)
 	}
-	where, said, _ := strings.Cut(text, "?")
-	query, err := url.ParseQuery(said)
+	base, rawQuery, _ := strings.Cut(text, "?")
+	query, err := url.ParseQuery(rawQuery)
 	if err != nil {
-		return nil, wrong("the parameters after ? are invalid")
+		return nil, invalid("the parameters after ? are invalid")
 	}
 	a := &artifact{name: artifactPrefix + text, key: query.Get("key")}
 	if query.Del("key"); len(query) > 0 {
-		return nil, wrong("only the parameter key is allowed")
+		return nil, invalid("only the parameter key is allowed")
 	}
-	where, in, _ := strings.Cut(where, "//")
-	if in = strings.Trim(in, "/"); in != "" && (!filepath.IsLocal(in) || path.Clean(in) != in) {
-		return nil, wrong("the path is invalid")
+	base, subpath, _ := strings.Cut(base, "//")
+	if subpath = strings.Trim(subpath, "/"); subpath != "" && (!filepath.IsLocal(subpath) || path.Clean(subpath) != subpath) {
+		return nil, invalid("the path is invalid")
 	}
-	repository, err := remote.NewRepository(where)
+	repository, err := remote.NewRepository(base)
 	switch {
-	case strings.Contains(strings.SplitN(where, "/", 2)[0], "@"):
-		return nil, wrong("a password or token in it would be visible to others; log in with docker login or oras login")
+	case strings.Contains(strings.SplitN(base, "/", 2)[0], "@"):
+		return nil, invalid("a password or token in it would be visible to others; log in with docker login or oras login")
 	case err != nil:
-		return nil, wrong(err.Error())
+		return nil, invalid(err.Error())
 	case repository.Reference.Reference == "":
-		return nil, wrong("it has neither a tag nor a digest")
+		return nil, invalid("it has neither a tag nor a digest")
 	}
-	a.repository, a.reference, a.path = repository.Reference.Registry+"/"+repository.Reference.Repository, repository.Reference.Reference, in
-	a.place, err = placeOf(a.name)
+	a.repository, a.reference, a.path = repository.Reference.Registry+"/"+repository.Reference.Repository, repository.Reference.Reference, subpath
+	a.cache, err = cacheDirOf(a.name)
 	return a, err
 }
 
@@ -98,13 +98,13 @@ func (a *artifact) Newest(ctx context.Context) (string, error) {
 	defer cancel()
 	repository, err := a.open()
 	if err != nil {
-		return "", a.failed("read", err)
+		return "", a.wrapError("read", err)
 	}
 	found, err := repository.Resolve(ctx, a.reference)
-	return found.Digest.String(), a.failed("read", err)
+	return found.Digest.String(), a.wrapError("read", err)
 }
 
-func (a *artifact) failed(doing string, err error) error {
+func (a *artifact) wrapError(doing string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -116,7 +116,7 @@ func (a *artifact) Fetch(ctx context.Context, since Since) (Tree, error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
 	tree, err := a.fetch(ctx, since)
-	return tree, a.failed("fetch", err)
+	return tree, a.wrapError("fetch", err)
 }
 
 func (a *artifact) fetch(ctx context.Context, since Since) (tree Tree, err error) {
@@ -128,7 +128,7 @@ func (a *artifact) fetch(ctx context.Context, since Since) (tree Tree, err error
 	if err != nil {
 		return tree, err
 	}
-	if err := a.signed(ctx, repository, found.Digest); err != nil {
+	if err := a.verifySignature(ctx, repository, found.Digest); err != nil {
 		return tree, err
 	}
 	manifest, err := manifestOf(ctx, repository, found)
@@ -139,7 +139,7 @@ func (a *artifact) fetch(ctx context.Context, since Since) (tree Tree, err error
 	if err != nil {
 		return tree, err
 	}
-	root, err := a.place.put(func(dir string) error { return a.unpack(ctx, repository, layer, dir) })
+	root, err := a.cache.replace(func(dir string) error { return a.unpack(ctx, repository, layer, dir) })
 	if err != nil {
 		return tree, err
 	}

@@ -29,8 +29,8 @@ const (
 
 var errUnsigned = errors.New("no signature matches that key")
 
-// signed returns an error if the digest has no signature of the key. Without a key it does nothing.
-func (a *artifact) signed(ctx context.Context, repository *remote.Repository, is godigest.Digest) error {
+// verifySignature returns an error if the digest has no signature of the key. Without a key it does nothing.
+func (a *artifact) verifySignature(ctx context.Context, repository *remote.Repository, is godigest.Digest) error {
 	if a.key == "" {
 		return nil
 	}
@@ -75,7 +75,7 @@ func signedBy(ctx context.Context, repository *remote.Repository, layer ocispec.
 	if !ecdsa.VerifyASN1(key, sum[:], signature) {
 		return errUnsigned
 	}
-	var said struct {
+	var payload struct {
 		Critical struct {
 			Image struct {
 				Digest string `json:"docker-manifest-digest"`
@@ -83,7 +83,7 @@ func signedBy(ctx context.Context, repository *remote.Repository, layer ocispec.
 			Type string `json:"type"`
 		} `json:"critical"`
 	}
-	if err := json.Unmarshal(text, &said); err != nil || said.Critical.Type != signatureType || said.Critical.Image.Digest != is.String() {
+	if err := json.Unmarshal(text, &payload); err != nil || payload.Critical.Type != signatureType || payload.Critical.Image.Digest != is.String() {
 		return errUnsigned // it signs another digest
 	}
 	return nil

@@ -29,21 +29,21 @@ import (
 	"oras.land/oras-go/v2/registry/remote"
 )
 
-// artifacts is a repository in a registry that is served on loopback.
-type artifacts struct {
+// testRegistry is a repository in a registry that is served on loopback.
+type testRegistry struct {
 	*remote.Repository
-	name string // oci://HOST/acme/shop
-	away bool
+	name        string // oci://HOST/acme/shop
+	unavailable bool
 	// user and password that it asks for; empty: nobody is asked.
 	user, password string
 }
 
-func newArtifacts(t *testing.T) *artifacts {
+func newTestRegistry(t *testing.T) *testRegistry {
 	t.Helper()
-	a := &artifacts{}
+	a := &testRegistry{}
 	handler := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if a.away {
+		if a.unavailable {
 			http.Error(w, "away", http.StatusServiceUnavailable)
 			return
 		}
@@ -64,7 +64,7 @@ func newArtifacts(t *testing.T) *artifacts {
 }
 
 // blob pushes content, and describes it.
-func (a *artifacts) blob(t *testing.T, media string, data []byte) ocispec.Descriptor {
+func (a *testRegistry) blob(t *testing.T, media string, data []byte) ocispec.Descriptor {
 	t.Helper()
 	d := ocispec.Descriptor{MediaType: media, Digest: godigest.FromBytes(data), Size: int64(len(data))}
 	require.NoError(t, a.Blobs().Push(t.Context(), d, bytes.NewReader(data)))
@@ -72,7 +72,7 @@ func (a *artifacts) blob(t *testing.T, media string, data []byte) ocispec.Descri
 }
 
 // push makes a manifest of layers what a tag stands for.
-func (a *artifacts) push(t *testing.T, tag string, layers ...ocispec.Descriptor) godigest.Digest {
+func (a *testRegistry) push(t *testing.T, tag string, layers ...ocispec.Descriptor) godigest.Digest {
 	t.Helper()
 	config := a.blob(t, "application/vnd.oci.empty.v1+json", []byte("{}"))
 	data, err := json.Marshal(ocispec.Manifest{
@@ -112,27 +112,27 @@ func tarFile(name, content string) tar.Header {
 	return tar.Header{Typeflag: tar.TypeReg, Name: name, PAXRecords: map[string]string{"content": content}}
 }
 
-// say makes a configuration what the tag stands for.
-func (a *artifacts) say(t *testing.T, content string) godigest.Digest {
+// pushConfiguration makes a configuration what the tag stands for.
+func (a *testRegistry) pushConfiguration(t *testing.T, content string) godigest.Digest {
 	t.Helper()
 	return a.push(t, "v1", a.blob(t, fluxMedia, archive(t, tarFile("./deploy/converge.yaml", content))))
 }
 
-func artifactKind(t *testing.T) kind {
-	a := newArtifacts(t)
-	return kind{
-		name: a.name + ":v1//deploy",
-		save: func(t *testing.T, content string) { a.say(t, content) },
-		take: func(*testing.T) { a.away = true }, back: func(*testing.T) { a.away = false },
+func artifactSource(t *testing.T) testSource {
+	a := newTestRegistry(t)
+	return testSource{
+		name:   a.name + ":v1//deploy",
+		write:  func(t *testing.T, content string) { a.pushConfiguration(t, content) },
+		remove: func(*testing.T) { a.unavailable = true }, restore: func(*testing.T) { a.unavailable = false },
 	}
 }
 
 // An artifact is what its digest says, whatever its tag stands for by then.
 func TestArtifactsByDigest_D8(t *testing.T) {
-	cacheHere(t)
-	a := newArtifacts(t)
-	first := a.say(t, "one")
-	second := a.say(t, "two")
+	useTempCache(t)
+	a := newTestRegistry(t)
+	first := a.pushConfiguration(t, "one")
+	second := a.pushConfiguration(t, "two")
 	for reference, want := range map[string]godigest.Digest{"@" + first.String(): first, ":v1": second} {
 		s, err := Parse(a.name + reference + "//deploy")
 		require.NoError(t, err)
@@ -143,14 +143,14 @@ func TestArtifactsByDigest_D8(t *testing.T) {
 		require.Len(t, tree.Causes, 1)
 		require.Contains(t, tree.Causes[0], want.Encoded()[:12])
 		require.Contains(t, tree.Causes[0], "of main@sha1:4be1a90c")
-		tree, err = s.Fetch(t.Context(), after(want.String()))
+		tree, err = s.Fetch(t.Context(), sinceCommit(want.String()))
 		require.NoError(t, err)
 		require.Empty(t, tree.Causes, "it was published already")
 	}
 }
 
 func TestNamesOfArtifacts(t *testing.T) {
-	cacheHere(t)
+	useTempCache(t)
 	for text, want := range map[string]string{
 		"oci://ghcr.io/acme/shop":              "it has neither a tag nor a digest",
 		"oci://u:s3cret@ghcr.io/acme/shop:v1":  "a password or token in it would be visible to others",
@@ -166,15 +166,15 @@ func TestNamesOfArtifacts(t *testing.T) {
 	s, err := Parse("oci://ghcr.io/acme/shop:v1//deploy/eu?key=keys/cosign.pub")
 	require.NoError(t, err)
 	is := *s.(*artifact)
-	is.name, is.place = "", ""
+	is.name, is.cache = "", ""
 	require.Equal(t, artifact{repository: "ghcr.io/acme/shop", reference: "v1", path: "deploy/eu", key: "keys/cosign.pub"}, is)
 }
 
 // Who is logged in to a registry is known where docker login keeps it, and is told to that registry alone.
 func TestCredentialsOfARegistry(t *testing.T) {
-	cacheHere(t)
-	a := newArtifacts(t)
-	a.say(t, "one")
+	useTempCache(t)
+	a := newTestRegistry(t)
+	a.pushConfiguration(t, "one")
 	a.user, a.password = "ada", "s3cret"
 	s, err := Parse(a.name + ":v1//deploy")
 	require.NoError(t, err)
@@ -197,8 +197,8 @@ func TestCredentialsOfARegistry(t *testing.T) {
 
 // Whatever an archive has in it, nothing is written outside of its place.
 func TestHostileArchives_G4(t *testing.T) {
-	cacheHere(t)
-	a := newArtifacts(t)
+	useTempCache(t)
+	a := newTestRegistry(t)
 	good := tarFile("converge.yaml", "fine")
 	link := func(name, target string) tar.Header {
 		return tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: target}
@@ -226,11 +226,11 @@ func TestHostileArchives_G4(t *testing.T) {
 			tree, err := s.Fetch(t.Context(), nil)
 			if row.want == "" {
 				require.NoError(t, err)
-				require.Equal(t, "fine", says(t, tree))
+				require.Equal(t, "fine", contentOfTree(t, tree))
 				return
 			}
 			require.ErrorContains(t, err, row.want)
-			left, err := filepath.Glob(filepath.Join(string(s.(*artifact).place), treePrefix+"*"))
+			left, err := filepath.Glob(filepath.Join(string(s.(*artifact).cache), treePrefix+"*"))
 			require.NoError(t, err)
 			require.LessOrEqual(t, len(left), 1, "an incomplete fetch is not kept")
 		})
@@ -269,9 +269,9 @@ func TestArchivesAreBounded_G6(t *testing.T) {
 }
 
 // sign has a key sign something, as cosign does, and keeps the signature where it does.
-func (a *artifacts) sign(t *testing.T, key *ecdsa.PrivateKey, of godigest.Digest, says string) {
+func (a *testRegistry) sign(t *testing.T, key *ecdsa.PrivateKey, of godigest.Digest, digest string) {
 	t.Helper()
-	text := []byte(`{"critical":{"identity":{"docker-reference":"shop"},"image":{"docker-manifest-digest":"` + says + `"},"type":"cosign container image signature"},"optional":null}`)
+	text := []byte(`{"critical":{"identity":{"docker-reference":"shop"},"image":{"docker-manifest-digest":"` + digest + `"},"type":"cosign container image signature"},"optional":null}`)
 	sum := sha256.Sum256(text)
 	signature, err := ecdsa.SignASN1(rand.Reader, key, sum[:])
 	require.NoError(t, err)
@@ -282,8 +282,8 @@ func (a *artifacts) sign(t *testing.T, key *ecdsa.PrivateKey, of godigest.Digest
 
 // Where a key is named, what it has not signed is not taken.
 func TestSignedArtifacts_D8(t *testing.T) {
-	cacheHere(t)
-	a := newArtifacts(t)
+	useTempCache(t)
+	a := newTestRegistry(t)
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	other, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -293,7 +293,7 @@ func TestSignedArtifacts_D8(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "cosign.pub")
 	require.NoError(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public}), 0o600))
 
-	is := a.say(t, "one")
+	is := a.pushConfiguration(t, "one")
 	s, err := Parse(a.name + ":v1//deploy?key=" + file)
 	require.NoError(t, err)
 	fetch := func() error {
@@ -307,7 +307,7 @@ func TestSignedArtifacts_D8(t *testing.T) {
 	require.ErrorIs(t, fetch(), errUnsigned, "of another artifact")
 	a.sign(t, key, is, is.String())
 	require.NoError(t, fetch())
-	a.say(t, "two")
+	a.pushConfiguration(t, "two")
 	require.ErrorContains(t, fetch(), "is not signed", "the tag names other content")
 
 	require.NoError(t, os.WriteFile(file, []byte("none"), 0o600))

@@ -22,22 +22,22 @@ func unpack(ctx context.Context, archive io.Reader, dir, in string) error {
 		return err
 	}
 	defer root.Close() // all data is written
-	plainly, err := gzip.NewReader(archive)
+	decompressed, err := gzip.NewReader(archive)
 	if err != nil {
 		return err
 	}
 	u := &unpacked{files{root: root, path: in}, map[string]bool{".": true}}
-	limited := &io.LimitedReader{R: plainly, N: maxArchive}
+	limited := &io.LimitedReader{R: decompressed, N: maxArchive}
 	if err := u.all(ctx, tar.NewReader(limited)); err != nil {
 		if limited.N <= 0 {
-			return u.more(maxBytes + 1)
+			return u.addBytes(maxBytes + 1)
 		}
 		return err
 	}
 	if _, err := io.Copy(io.Discard, limited); err != nil { // so that all of it is verified
 		return err
 	}
-	return u.whole("it")
+	return u.checkPath("it")
 }
 
 // unpacked writes the entries of an archive.
@@ -73,8 +73,8 @@ func (u *unpacked) entry(e *tar.Header, content io.Reader) error {
 		return nil
 	}
 	for part := range strings.SplitSeq(name, "/") {
-		if !plain(part) {
-			return noName(e.Name)
+		if !isPlainName(part) {
+			return badName(e.Name)
 		}
 	}
 	if e.Typeflag == tar.TypeDir {
@@ -89,7 +89,7 @@ func (u *unpacked) entry(e *tar.Header, content io.Reader) error {
 	case tar.TypeSymlink:
 		return u.linkFrom(name, int64(len(e.Linkname)), strings.NewReader(e.Linkname))
 	}
-	return u.unlessElsewhere(name, "is neither a file, a directory nor a symbolic link")
+	return u.rejectInPath(name, "is neither a file, a directory nor a symbolic link")
 }
 
 // directory creates a directory and its parents.

@@ -50,15 +50,15 @@ const (
 func Causes(all []string, more bool) []string {
 	if len(all) > MaxCauses || more && len(all) == MaxCauses {
 		hidden := len(all) - (MaxCauses - 1)
-		and := fmt.Sprintf("and %d more", hidden)
+		rest := fmt.Sprintf("and %d more", hidden)
 		if more {
-			and = "and more"
+			rest = "and more"
 		}
-		all = append(all[:MaxCauses-1:MaxCauses-1], and)
+		all = append(all[:MaxCauses-1:MaxCauses-1], rest)
 	}
 	out := make([]string, 0, len(all))
 	for _, cause := range all {
-		out = append(out, line(cause, maxCause))
+		out = append(out, clip(cause, maxCause))
 	}
 	return out
 }

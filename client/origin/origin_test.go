@@ -21,72 +21,72 @@ import (
 	"github.com/converge-engine/converge/tests/gittest"
 )
 
-// kind is a source that can be changed, for the suite that each kind passes.
-type kind struct {
-	name string                             // as a person writes it
-	save func(t *testing.T, content string) // has converge.yaml say something else
-	take func(t *testing.T)                 // takes the source away
-	back func(t *testing.T)                 // and back
+// testSource is a source that can be changed, for the suite that each kind passes.
+type testSource struct {
+	name    string                             // as a person writes it
+	write   func(t *testing.T, content string) // has converge.yaml say something else
+	remove  func(t *testing.T)                 // takes the source away
+	restore func(t *testing.T)                 // and back
 }
 
 func TestSources_D8(t *testing.T) {
-	for name, start := range map[string]func(t *testing.T) kind{
-		"directory": directoryKind, "git": fileKind, "git by http": httpKind, "command": commandKind, "command that writes files": writingKind,
-		"artifact": artifactKind,
+	for name, start := range map[string]func(t *testing.T) testSource{
+		"directory": directorySource, "git": fileSource, "git by http": httpSource, "command": commandSource, "command that writes files": writingSource,
+		"artifact": artifactSource,
 	} {
 		t.Run(name, func(t *testing.T) {
-			cacheHere(t)
-			conform(t, start(t))
+			useTempCache(t)
+			testConformance(t, start(t))
 		})
 	}
 }
 
-// conform is what each kind of source has to do.
-func conform(t *testing.T, k kind) {
-	k.save(t, "one")
+// testConformance is what each kind of source has to do.
+func testConformance(t *testing.T, k testSource) {
+	k.write(t, "one")
 	s, err := Parse(k.name)
 	require.NoError(t, err)
 	require.Equal(t, k.name, s.String())
 
 	first, err := s.Newest(t.Context())
 	require.NoError(t, err)
-	again, err := s.Newest(t.Context())
+	repeated, err := s.Newest(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, first, again, "nothing changed")
+	require.Equal(t, first, repeated, "nothing changed")
 	one, err := s.Fetch(t.Context(), nil)
 	require.NoError(t, err)
 	require.Equal(t, first, one.State)
-	require.Equal(t, "one", says(t, one))
+	require.Equal(t, "one", contentOfTree(t, one))
 	require.NotEmpty(t, one.Origin.Path)
 
-	k.save(t, "another")
+	k.write(t, "another")
 	second, err := s.Newest(t.Context())
 	require.NoError(t, err)
 	require.NotEqual(t, first, second)
-	two, err := s.Fetch(t.Context(), after(one.Origin.Commit))
+	two, err := s.Fetch(t.Context(), sinceCommit(one.Origin.Commit))
 	require.NoError(t, err)
 	require.Equal(t, second, two.State)
-	require.Equal(t, "another", says(t, two))
+	require.Equal(t, "another", contentOfTree(t, two))
 	require.Equal(t, one.Origin.Path, two.Origin.Path)
 	require.Equal(t, one.Dir, two.Dir, "commands of the configuration start in one directory")
 
-	k.take(t)
+	k.remove(t)
 	_, err = s.Newest(t.Context())
 	require.Error(t, err)
 	_, err = s.Fetch(t.Context(), nil)
 	require.Error(t, err)
-	require.Equal(t, "another", says(t, Tree{Dir: whatIsLeft(t, k, two.Dir)}), "fetched files stay")
-	k.back(t)
+	require.Equal(t, "another", contentOfTree(t, Tree{Dir: fetchedDir(t, k, two.Dir)}), "fetched files stay")
+	k.restore(t)
 	third, err := s.Newest(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, second, third)
 }
 
-// after has a commit be the one that was published last.
-func after(commit string) Since { return func(string) string { return commit } }
+// sinceCommit has a commit be the one that was published last.
+func sinceCommit(commit string) Since { return func(string) string { return commit } }
 
-// whatIsLeft is a tree whose source is gone; of a directory that is the directory itself.
-func whatIsLeft(t *testing.T, k kind, dir string) string {
+// fetchedDir is a tree whose source is gone; of a directory that is the directory itself.
+func fetchedDir(t *testing.T, k testSource, dir string) string {
 	t.Helper()
 	if filepath.IsAbs(k.name) {
 		return dir + ".away"
@@ -94,7 +94,7 @@ func whatIsLeft(t *testing.T, k kind, dir string) string {
 	return dir
 }
 
-func says(t *testing.T, tree Tree) string {
+func contentOfTree(t *testing.T, tree Tree) string {
 	t.Helper()
 	require.True(t, filepath.IsAbs(tree.Dir))
 	for _, name := range []string{"converge.yaml", printedFile} {
@@ -105,69 +105,69 @@ func says(t *testing.T, tree Tree) string {
 	return ""
 }
 
-// cacheHere has what is fetched lie in a directory of the test.
-func cacheHere(t *testing.T) {
+// useTempCache has what is fetched lie in a directory of the test.
+func useTempCache(t *testing.T) {
 	t.Helper()
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	t.Setenv("HOME", t.TempDir())
 	t.Setenv("NETRC", "")
 }
 
-// away renames a file or directory, and back.
-func away(path string) (take, back func(t *testing.T)) {
+// renameAway renames a file or directory, and back.
+func renameAway(path string) (take, back func(t *testing.T)) {
 	return func(t *testing.T) { require.NoError(t, os.Rename(path, path+".away")) },
 		func(t *testing.T) { require.NoError(t, os.Rename(path+".away", path)) }
 }
 
-func directoryKind(t *testing.T) kind {
+func directorySource(t *testing.T) testSource {
 	dir := filepath.Join(t.TempDir(), "shop")
 	require.NoError(t, os.Mkdir(dir, 0o700))
-	k := kind{name: dir, save: func(t *testing.T, content string) { put(t, dir, "converge.yaml", content) }}
-	k.take, k.back = away(dir)
+	k := testSource{name: dir, write: func(t *testing.T, content string) { writeFile(t, dir, "converge.yaml", content) }}
+	k.remove, k.restore = renameAway(dir)
 	return k
 }
 
-func fileKind(t *testing.T) kind {
+func fileSource(t *testing.T) testSource {
 	r := gittest.New(t)
-	return kindOf(r, "git::"+r.URL()+"//deploy?ref=main")
+	return gitSource(r, "git::"+r.URL()+"//deploy?ref=main")
 }
 
-func httpKind(t *testing.T) kind {
+func httpSource(t *testing.T) testSource {
 	r := gittest.New(t)
-	return kindOf(r, "git::"+r.Serve(t, nil)+"//deploy")
+	return gitSource(r, "git::"+r.Serve(t, nil)+"//deploy")
 }
 
-func kindOf(r *gittest.Repo, name string) kind {
-	k := kind{name: name, save: func(t *testing.T, content string) {
+func gitSource(r *gittest.Repo, name string) testSource {
+	k := testSource{name: name, write: func(t *testing.T, content string) {
 		r.Commit(t, "say "+content, map[string]string{"deploy/converge.yaml": content})
 	}}
-	k.take, k.back = away(r.Dir)
+	k.remove, k.restore = renameAway(r.Dir)
 	return k
 }
 
-func commandKind(t *testing.T) kind {
+func commandSource(t *testing.T) testSource {
 	dir := t.TempDir()
-	k := kind{name: "exec::" + dir + "/print", save: func(t *testing.T, content string) { script(t, dir+"/print", "printf %s "+content) }}
-	k.take, k.back = away(dir + "/print")
+	k := testSource{name: "exec::" + dir + "/print", write: func(t *testing.T, content string) { writeScript(t, dir+"/print", "printf %s "+content) }}
+	k.remove, k.restore = renameAway(dir + "/print")
 	return k
 }
 
-func writingKind(t *testing.T) kind {
+func writingSource(t *testing.T) testSource {
 	dir := t.TempDir()
-	k := kind{name: "exec::" + dir + "/write to it", save: func(t *testing.T, content string) {
-		script(t, dir+"/write", `[ "$1 $2" = "to it" ] && mkdir "$CONVERGE_OUTPUT/sub" && printf %s `+content+` > "$CONVERGE_OUTPUT/converge.yaml"`)
+	k := testSource{name: "exec::" + dir + "/write to it", write: func(t *testing.T, content string) {
+		writeScript(t, dir+"/write", `[ "$1 $2" = "to it" ] && mkdir "$CONVERGE_OUTPUT/sub" && printf %s `+content+` > "$CONVERGE_OUTPUT/converge.yaml"`)
 	}}
-	k.take, k.back = away(dir + "/write")
+	k.remove, k.restore = renameAway(dir + "/write")
 	return k
 }
 
-func script(t *testing.T, path, text string) {
+func writeScript(t *testing.T, path, text string) {
 	t.Helper()
 	programtest.Write(t, path+".new", "#!/bin/sh\n"+text+"\n")
 	require.NoError(t, os.Rename(path+".new", path))
 }
 
-func put(t *testing.T, dir, name, content string) {
+func writeFile(t *testing.T, dir, name, content string) {
 	t.Helper()
 	path := filepath.Join(dir, filepath.FromSlash(name))
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
@@ -175,7 +175,7 @@ func put(t *testing.T, dir, name, content string) {
 }
 
 func TestNamesOfSources(t *testing.T) {
-	cacheHere(t)
+	useTempCache(t)
 	for text, want := range map[string]string{
 		"git::https://u:s3cret@github.com/acme/shop.git": "git::https://…@github.com/acme/shop.git: a password or token in it would be visible",
 		"git::https://s3cret@github.com/acme/shop.git":   "a password or token in it would be visible",
@@ -203,19 +203,19 @@ func TestNamesOfSources(t *testing.T) {
 		got, err := Parse(text)
 		require.NoError(t, err, text)
 		is := *got.(*repository)
-		is.name, is.place = "", ""
+		is.name, is.cache = "", ""
 		require.Equal(t, want, is, text)
 	}
 }
 
 // What is fetched from a repository comes from where a clone of it says it comes from.
-func TestOriginOfARepositoryIsThatOfAClone(t *testing.T) {
+func TestOriginOfRepositoryEqualsOriginOfClone(t *testing.T) {
 	r := repository{url: "https://github.com/acme/shop.git", path: "deploy"}
 	require.Equal(t, "github.com/acme/shop//deploy", r.origin())
 }
 
 func TestCommitsAreCauses_D6(t *testing.T) {
-	cacheHere(t)
+	useTempCache(t)
 	r := gittest.New(t)
 	first := r.Commit(t, "Begin\n\nwith a body", map[string]string{"deploy/converge.yaml": "1"})
 	r.Commit(t, "Elsewhere", map[string]string{"README": "1"})
@@ -225,7 +225,7 @@ func TestCommitsAreCauses_D6(t *testing.T) {
 	for _, name := range []string{"git::" + r.URL() + "//deploy", "git::" + r.Serve(t, nil) + "//deploy"} {
 		s, err := Parse(name)
 		require.NoError(t, err)
-		tree, err := s.Fetch(t.Context(), after(first.String()))
+		tree, err := s.Fetch(t.Context(), sinceCommit(first.String()))
 		require.NoError(t, err)
 		require.Equal(t, third.String(), tree.Origin.Commit)
 		require.Len(t, tree.Causes, 2)
@@ -237,17 +237,17 @@ func TestCommitsAreCauses_D6(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []string{line(third, "Sell less")}, tree.Causes, "the first publication")
 
-		tree, err = s.Fetch(t.Context(), after(strings.Repeat("0123", 10)))
+		tree, err = s.Fetch(t.Context(), sinceCommit(strings.Repeat("0123", 10)))
 		require.NoError(t, err)
 		require.Len(t, tree.Causes, 3, "all known commits are listed after an unknown one")
 	}
 }
 
-// listed are the commits of a tree, newest first, by their subjects; ~ marks those that change nothing in the configuration.
-func listed(c *protocol.Commits) (out []string) {
+// subjects are the commits of a tree, newest first, by their subjects; ~ marks those that change nothing in the configuration.
+func subjects(c *protocol.Commits) (out []string) {
 	for _, one := range c.All {
 		text := one.Subject
-		if one.Elsewhere {
+		if one.OutsideDir {
 			text += "~"
 		}
 		out = append(out, text)
@@ -258,7 +258,7 @@ func listed(c *protocol.Commits) (out []string) {
 // All commits since the one that was published last are listed, of branches that were merged, too, and as far back as they go: over
 // HTTP, from a repository of this machine, and from a work tree.
 func TestCommitsSinceTheLastPublication_A20(t *testing.T) {
-	cacheHere(t)
+	useTempCache(t)
 	r := gittest.New(t)
 	first := r.Commit(t, "Begin", map[string]string{"deploy/converge.yaml": "1"})
 	tree, err := r.Worktree()
@@ -285,7 +285,7 @@ func TestCommitsSinceTheLastPublication_A20(t *testing.T) {
 		sources[name] = func(since string) *protocol.Commits {
 			s, err := Parse(name)
 			require.NoError(t, err)
-			tree, err := s.Fetch(t.Context(), after(since))
+			tree, err := s.Fetch(t.Context(), sinceCommit(since))
 			require.NoError(t, err)
 			return tree.Commits
 		}
@@ -293,11 +293,11 @@ func TestCommitsSinceTheLastPublication_A20(t *testing.T) {
 	for name, commits := range sources {
 		c := commits(second.String())
 		require.Equal(t, protocol.Commits{Commit: last.String(), Since: second.String(), All: c.All}, *c, name)
-		require.Equal(t, append(slices.Clone(many), "Merge~", "Aside~"), listed(c), name)
+		require.Equal(t, append(slices.Clone(many), "Merge~", "Aside~"), subjects(c), name)
 		require.Equal(t, protocol.Commit{SHA: last.String(), Author: "Ada", At: r.When, Subject: "Sell less"}, c.All[0])
 
 		c = commits("")
-		require.Equal(t, append(slices.Clone(many), "Merge~", "Sell more", "Aside~", "Begin"), listed(c), "%s: the first publication", name)
+		require.Equal(t, append(slices.Clone(many), "Merge~", "Sell more", "Aside~", "Begin"), subjects(c), "%s: the first publication", name)
 		require.Equal(t, protocol.Commits{Commit: last.String(), All: c.All}, *c)
 
 		c = commits(strings.Repeat("0123", 10))
@@ -331,7 +331,7 @@ func TestListsOfCommitsAreBounded_A20(t *testing.T) {
 	require.NoError(t, err)
 	c := commitsOf(r.Repository, newest, "", "")
 	require.Len(t, c.All, protocol.MaxCommits)
-	require.Equal(t, cutLong, c.Cut)
+	require.Equal(t, cutTooMany, c.Truncated)
 
 	orphan := &object.Commit{Author: base.Author, Committer: base.Committer, Message: "later", TreeHash: base.TreeHash, ParentHashes: []plumbing.Hash{plumbing.NewHash(strings.Repeat("0123", 10))}}
 	hash, err := store(r.Repository, orphan)
@@ -339,8 +339,8 @@ func TestListsOfCommitsAreBounded_A20(t *testing.T) {
 	newest, err = r.CommitObject(hash)
 	require.NoError(t, err)
 	c = commitsOf(r.Repository, newest, base.Hash.String(), "")
-	require.Equal(t, []string{"later"}, listed(c))
-	require.Equal(t, cutShallow, c.Cut)
+	require.Equal(t, []string{"later"}, subjects(c))
+	require.Equal(t, cutShallow, c.Truncated)
 }
 
 func TestCausesAreBounded_D6(t *testing.T) {
@@ -352,7 +352,7 @@ func TestCausesAreBounded_D6(t *testing.T) {
 }
 
 func TestBranchesTagsAndCommits(t *testing.T) {
-	cacheHere(t)
+	useTempCache(t)
 	r := gittest.New(t)
 	first := r.Commit(t, "one", map[string]string{"converge.yaml": "one"})
 	_, err := r.CreateTag("v1", first, &git.CreateTagOptions{Tagger: &object.Signature{Name: "Ada", When: r.When}, Message: "v1"})
@@ -383,7 +383,7 @@ func TestBranchesTagsAndCommits(t *testing.T) {
 }
 
 func TestCredentialsOfAHostAreSentToItAlone(t *testing.T) {
-	cacheHere(t)
+	useTempCache(t)
 	r := gittest.New(t)
 	r.Commit(t, "one", map[string]string{"converge.yaml": "one"})
 	url := r.Serve(t, func(w http.ResponseWriter, q *http.Request) bool {

@@ -18,19 +18,19 @@ import (
 )
 
 const (
-	lifetime  = 5 * time.Minute  // of one workflow
-	pickup    = 15 * time.Second // for a worker to start it
-	cancelled = 5 * time.Second  // to cancel a workflow without a caller
-	workflows = 4                // in parallel
-	writers   = 16               // writes to the store, or queries, in parallel
+	previewTimeout = 5 * time.Minute  // of one workflow
+	pickupTimeout  = 15 * time.Second // for a worker to start it
+	cancelTimeout  = 5 * time.Second  // to cancel a workflow without a caller
+	workflows      = 4                // in parallel
+	writers        = 16               // writes to the store, or queries, in parallel
 )
 
 // ErrNoWorker means that no worker started the preview.
 var ErrNoWorker = errors.New("no worker answers; start one with: converge worker")
 
-// ask queries all items, in as many workflows as needed, and returns the answers in the same order. When ctx ends, the workflows are
+// preview queries all items, in as many workflows as needed, and returns the answers in the same order. When ctx ends, the workflows are
 // cancelled.
-func (p *Planner) ask(ctx context.Context, application, service, what string, items []protocol.PreviewItem) ([]protocol.ItemPreview, error) {
+func (p *Planner) preview(ctx context.Context, application, service, what string, items []protocol.PreviewItem) ([]protocol.ItemPreview, error) {
 	parts := slices.Collect(slices.Chunk(items, protocol.MaxPreviewItems))
 	answers := make([][]protocol.ItemPreview, len(parts))
 	g, ctx := errgroup.WithContext(ctx)
@@ -52,7 +52,7 @@ func options(application, service, what, by string) client.StartWorkflowOptions 
 	_, _ = rand.Read(id) // never fails (crypto/rand)
 	return client.StartWorkflowOptions{
 		ID: protocol.PreviewID(application, service, hex.EncodeToString(id)), TaskQueue: protocol.TaskQueue,
-		WorkflowExecutionTimeout: lifetime,
+		WorkflowExecutionTimeout: previewTimeout,
 		StaticSummary:            what,
 		StaticDetails:            fmt.Sprintf("What %s would change; requested by %s. It changes nothing.", what, by),
 		Memo:                     map[string]any{"by": by},
@@ -71,8 +71,8 @@ func (p *Planner) run(ctx context.Context, o client.StartWorkflowOptions, in pro
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	watcher := time.AfterFunc(pickup, func() {
-		if !p.begun(ctx, o.ID) {
+	watcher := time.AfterFunc(pickupTimeout, func() {
+		if !p.isStarted(ctx, o.ID) {
 			stop(ErrNoWorker)
 		}
 	})
@@ -84,31 +84,31 @@ func (p *Planner) run(ctx context.Context, o client.StartWorkflowOptions, in pro
 		return nil, context.Cause(ctx)
 	}
 	if err != nil {
-		return nil, ended(o.ID, err)
+		return nil, runError(o.ID, err)
 	}
 	return answer.Previews()
 }
 
-// begun reports whether a worker started the workflow; it is true if that is not known.
-func (p *Planner) begun(ctx context.Context, id string) bool {
+// isStarted reports whether a worker started the workflow; it is true if that is not known.
+func (p *Planner) isStarted(ctx context.Context, id string) bool {
 	about, err := p.Client.DescribeWorkflowExecution(ctx, id, "")
 	return err != nil || about.GetPendingWorkflowTask().GetState() != enumspb.PENDING_WORKFLOW_TASK_STATE_SCHEDULED
 }
 
 // cancel cancels a workflow without a caller. If that fails, it ends on its own a little later.
 func (p *Planner) cancel(id string) {
-	ctx, stop := context.WithTimeout(context.Background(), cancelled)
+	ctx, stop := context.WithTimeout(context.Background(), cancelTimeout)
 	defer stop()
 	_ = p.Client.CancelWorkflow(ctx, id, "")
 }
 
-// ended explains why a workflow did not answer.
-func ended(id string, err error) error {
+// runError explains why a workflow did not answer.
+func runError(id string, err error) error {
 	var timeout *temporal.TimeoutError
 	var application *temporal.ApplicationError
 	switch {
 	case errors.As(err, &timeout):
-		return fmt.Errorf("%s did not end within %s; see it in the Temporal UI", id, lifetime)
+		return fmt.Errorf("%s did not end within %s; see it in the Temporal UI", id, previewTimeout)
 	case temporal.IsCanceledError(err):
 		return fmt.Errorf("%s was cancelled", id)
 	case errors.As(err, &application):

@@ -12,7 +12,7 @@ import (
 // them does not answer.
 func (p *Planner) Capabilities(ctx context.Context, application string, all []entities.RuntimeDefinition) (map[string]protocol.Capabilities, error) {
 	out := map[string]protocol.Capabilities{}
-	if err := p.Store.Reach(all); err != nil {
+	if err := p.Store.CheckReachable(all); err != nil {
 		return nil, err
 	}
 	for _, definition := range all {
@@ -21,7 +21,7 @@ func (p *Planner) Capabilities(ctx context.Context, application string, all []en
 			return nil, err
 		}
 		items := []protocol.PreviewItem{{Runtime: definition.Name, RuntimeDigest: digest, Remote: definition.Remote, Capabilities: true}}
-		answers, err := p.ask(ctx, application, "*", "lock "+application+" "+definition.Name, items)
+		answers, err := p.preview(ctx, application, "*", "lock "+application+" "+definition.Name, items)
 		if err != nil {
 			return nil, err
 		}

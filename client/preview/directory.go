@@ -25,7 +25,7 @@ type directory struct {
 	specs    map[string]entities.Spec
 	before   protocol.ApplicationStatus // the newest incarnation
 	after    int64                      // the number that it would get
-	*questions
+	*previewItems
 }
 
 // Directory plans the changes that the publication of a directory would make, at the current versions of the channels. newest queries the
@@ -40,7 +40,7 @@ func (p *Planner) Directory(ctx context.Context, dir string, newest func(applica
 	if d.before, err = newest(application); err != nil {
 		return nil, err
 	}
-	if err := d.follow(ctx); err != nil {
+	if err := d.applyRenames(ctx); err != nil {
 		return nil, err
 	}
 	if d.after, err = d.number(ctx, application); err != nil {
@@ -49,7 +49,7 @@ func (p *Planner) Directory(ctx context.Context, dir string, newest func(applica
 	if err := d.write(ctx); err != nil {
 		return nil, fmt.Errorf("plan %s: %w", application, err)
 	}
-	d.questions = &questions{planner: p, application: application}
+	d.previewItems = &previewItems{planner: p, application: application}
 	plan := &Plan{Application: application, Incarnation: d.before.Newest, Services: []Service{}}
 	if err := d.compare(ctx, plan); err != nil {
 		return nil, fmt.Errorf("plan %s: %w", application, err)
@@ -58,14 +58,14 @@ func (p *Planner) Directory(ctx context.Context, dir string, newest func(applica
 	if err != nil && !store.IsNotFound(err) {
 		return nil, err
 	}
-	if err := d.takenDown(ctx, plan, manifest); err != nil {
+	if err := d.addRemovals(ctx, plan, manifest); err != nil {
 		return nil, fmt.Errorf("plan %s: %w", application, err)
 	}
-	if err := d.answer(ctx, plan, "*", "plan "+application); err != nil {
+	if err := d.resolve(ctx, plan, "*", "plan "+application); err != nil {
 		return nil, err
 	}
-	plan.entitle(d.compiled.Incarnation.ServiceNames())
-	plan.entitle(d.before.Names) // of services that are no longer declared
+	plan.setTitles(d.compiled.Incarnation.ServiceNames())
+	plan.setTitles(d.before.Names) // of services that are no longer declared
 	return plan, nil
 }
 
@@ -83,23 +83,23 @@ func (d *directory) compile(ctx context.Context, dir string) error {
 	if err != nil {
 		return fmt.Errorf("read the rules of the installation: %w", err)
 	}
-	config, err := compile.LoadWith(dir, config.Options{Runtimes: known, RuntimesOf: rules.RuntimesOf(), SecretDigest: digest, AllowFake: d.planner.Fake, Published: d.planner.Store.Imports(ctx), Run: d.planner.Run})
+	config, err := compile.LoadWith(dir, config.Options{Runtimes: known, RuntimesOf: rules.RuntimesOf(), SecretDigest: digest, AllowFake: d.planner.Fake, Published: d.planner.Store.Imports(ctx), RunCommand: d.planner.Run})
 	if err != nil {
 		return err
 	}
 	if d.compiled, err = compile.Compile(config); err != nil {
 		return err
 	}
-	return d.planner.Store.Reach(d.compiled.Runtimes)
+	return d.planner.Store.CheckReachable(d.compiled.Runtimes)
 }
 
-// follow applies renames relative to the newest incarnation.
-func (d *directory) follow(ctx context.Context) error {
+// applyRenames applies renames relative to the newest incarnation.
+func (d *directory) applyRenames(ctx context.Context) error {
 	before, err := d.planner.Store.Incarnation(ctx, newestHash(d.before))
 	if err != nil && !store.IsNotFound(err) {
 		return err
 	}
-	if err := d.compiled.Follow(before, d.before.Names); err != nil {
+	if err := d.compiled.InheritIdentities(before, d.before.Names); err != nil {
 		return &Refused{err.Error()}
 	}
 	d.specs, err = d.compiled.Specs()
@@ -152,7 +152,7 @@ func (d *directory) compare(ctx context.Context, plan *Plan) error {
 		g.Go(func() (err error) {
 			before, now := old[name], d.specs[name]
 			statuses[n], err = d.planner.Status(asking, name)
-			called(&statuses[n], entities.Renamed(&before, &now))
+			renameChannels(&statuses[n], entities.RenamedChannels(&before, &now))
 			return err
 		})
 	}
@@ -168,7 +168,7 @@ func (d *directory) compare(ctx context.Context, plan *Plan) error {
 		switch {
 		case errors.As(err, &refused): // as in a publication: it is published, and releases nothing
 			service = Service{Service: name, Notes: []string{"nothing would be released: " + refused.Reason}, Channels: []Channel{}}
-			d.forget(name)
+			d.dropService(name)
 		case err != nil:
 			return fmt.Errorf("service %s: %w", name, err)
 		}
@@ -232,15 +232,15 @@ func rulesOnly(d *incarnation.Difference) *incarnation.Difference {
 	return &out
 }
 
-// called changes the channel names in a status.
-func called(s *protocol.Status, names map[string]string) {
+// renameChannels changes the channel names in a status.
+func renameChannels(s *protocol.Status, names map[string]string) {
 	for n := range s.Channels {
 		s.Channels[n].Name = entities.NameIn(names, s.Channels[n].Name)
 	}
 }
 
 func templatesDiffer(before, now entities.Spec) bool {
-	old := before.Called(entities.Renamed(&before, &now))
+	old := before.WithChannelNames(entities.RenamedChannels(&before, &now))
 	for _, id := range now.IDs() {
 		before, ok := old.Instance(id)
 		if after, _ := now.Instance(id); !ok || before.Template != after.Template {
@@ -260,7 +260,7 @@ func (d *directory) service(ctx context.Context, spec entities.Spec, status prot
 		version = spec.InitialVersion
 	}
 	switch {
-	case version != "" && !d.newestIs(ctx, status, version):
+	case version != "" && !d.isNewest(ctx, status, version):
 		service.Version, service.Incarnation = version, d.after
 		return service, d.version(ctx, &service, spec, status)
 	case !released:
@@ -270,8 +270,8 @@ func (d *directory) service(ctx context.Context, spec entities.Spec, status prot
 	return service, d.configuration(ctx, &service, spec, status)
 }
 
-// newestIs reports whether the newest release is of that version, including changes of its configuration.
-func (d *directory) newestIs(ctx context.Context, status protocol.Status, version string) bool {
+// isNewest reports whether the newest release is of that version, including changes of its configuration.
+func (d *directory) isNewest(ctx context.Context, status protocol.Status, version string) bool {
 	if len(status.Releases) == 0 {
 		return false
 	}
@@ -295,7 +295,7 @@ func (d *directory) version(ctx context.Context, service *Service, spec entities
 		if !ok {
 			continue
 		}
-		if err := d.about(ctx, service, &spec, id, present(status, id), service.Version, payload); err != nil {
+		if err := d.add(ctx, service, &spec, id, presentVersion(status, id), service.Version, payload); err != nil {
 			return err
 		}
 	}
@@ -316,7 +316,7 @@ func (d *directory) configuration(ctx context.Context, service *Service, spec en
 }
 
 func (d *directory) instance(ctx context.Context, service *Service, spec entities.Spec, status protocol.Status, id entities.InstanceID) error {
-	at := present(status, id)
+	at := presentVersion(status, id)
 	if at == "" { // a new instance gets the newest release
 		at = status.Releases[0].Version
 	}
@@ -332,20 +332,20 @@ func (d *directory) instance(ctx context.Context, service *Service, spec entitie
 	if err != nil {
 		return err
 	}
-	there, had := now.Payloads[id]
-	request.Hash, request.Present = d.compiled.Incarnation.Hash(), map[entities.InstanceID]string{id: at}
+	payload, existed := now.Payloads[id]
+	request.Hash, request.CurrentVersions = d.compiled.Incarnation.Hash(), map[entities.InstanceID]string{id: at}
 	under, err := (&activities.Activities{Store: d.planner.Store}).UnderPresent(ctx, request, id)
 	if err = refusal(err); err != nil && !errors.As(err, new(*Refused)) { // if it cannot be compared, it counts as changed
 		return err
 	}
-	if had && present(status, id) != "" && under == entities.DigestOf(there) {
+	if existed && presentVersion(status, id) != "" && under == entities.DigestOf(payload) {
 		return nil // no change
 	}
-	request.Version, request.Incarnation, request.Present = record.Version, d.after, nil
+	request.Version, request.Incarnation, request.CurrentVersions = record.Version, d.after, nil
 	request.FullVersion = fmt.Sprintf("%s-i%d", record.Version, d.after)
 	draft, err := d.planner.draft(ctx, request)
 	if err != nil {
 		return err
 	}
-	return d.about(ctx, service, &spec, id, present(status, id), request.FullVersion, draft.Payloads[id])
+	return d.add(ctx, service, &spec, id, presentVersion(status, id), request.FullVersion, draft.Payloads[id])
 }

@@ -14,7 +14,7 @@ import (
 
 // Removal plans what `delete` would remove of a service: one channel of it, or everything if channel is empty.
 func (p *Planner) Removal(ctx context.Context, s *state.State, channel string) (*Plan, error) {
-	q := &questions{planner: p, application: s.Application}
+	q := &previewItems{planner: p, application: s.Application}
 	service := Service{Service: s.Title(), Removal: true, Channels: []Channel{}}
 	what := "delete " + s.Application + "/" + s.Title()
 	var err error
@@ -36,14 +36,14 @@ func (p *Planner) Removal(ctx context.Context, s *state.State, channel string) (
 	if s.Spec != nil {
 		plan.Incarnation = s.Spec.Incarnation
 	}
-	return plan, q.answer(ctx, plan, s.Service, what)
+	return plan, q.resolve(ctx, plan, s.Service, what)
 }
 
 // removals adds the removed instances to a service with Removal.
-func (q *questions) removals(service *Service, s *state.State, all []state.Removal) {
+func (q *previewItems) removals(service *Service, s *state.State, all []state.Removal) {
 	for _, r := range all {
-		if r.Keeps != "" {
-			service.Notes = append(service.Notes, fmt.Sprintf("%s %s stays: %s", s.Shown(r.ID), r.Target.FullVersion, r.Keeps))
+		if r.KeepReason != "" {
+			service.Notes = append(service.Notes, fmt.Sprintf("%s %s stays: %s", s.DisplayName(r.ID), r.Target.FullVersion, r.KeepReason))
 			continue
 		}
 		key := s.Key(r.ID)
@@ -56,8 +56,8 @@ func (q *questions) removals(service *Service, s *state.State, all []state.Remov
 	}
 }
 
-// takenDown adds objects that the directory no longer declares and whose removal is declared, service by service.
-func (d *directory) takenDown(ctx context.Context, plan *Plan, manifest incarnation.Manifest) error {
+// addRemovals adds objects that the directory no longer declares and whose removal is declared, service by service.
+func (d *directory) addRemovals(ctx context.Context, plan *Plan, manifest incarnation.Manifest) error {
 	for _, name := range entities.SortedKeys(manifest) {
 		before, err := d.planner.Store.Spec(ctx, manifest[name])
 		if err != nil {
@@ -70,7 +70,7 @@ func (d *directory) takenDown(ctx context.Context, plan *Plan, manifest incarnat
 		if d.planner.State == nil || !removesSome(&before, &now, declared) {
 			continue
 		}
-		if err := d.takenDownOf(ctx, plan, name, now); err != nil {
+		if err := d.addServiceRemovals(ctx, plan, name, now); err != nil {
 			return fmt.Errorf("service %s: %w", name, err)
 		}
 	}
@@ -79,7 +79,7 @@ func (d *directory) takenDown(ctx context.Context, plan *Plan, manifest incarnat
 
 // removesSome reports whether a channel, or an instance of one, disappears whose removal is declared.
 func removesSome(before, now *entities.Spec, declared bool) bool {
-	was := before.Called(entities.Renamed(before, now))
+	was := before.WithChannelNames(entities.RenamedChannels(before, now))
 	return slices.ContainsFunc(was.IDs(), func(id entities.InstanceID) bool {
 		channel, _ := was.Channel(id.Channel)
 		_, stays := now.Instance(id)
@@ -87,16 +87,16 @@ func removesSome(before, now *entities.Spec, declared bool) bool {
 	})
 }
 
-// takenDownOf applies the new rules to the state of a service, as the service will.
-func (d *directory) takenDownOf(ctx context.Context, plan *Plan, name string, now entities.Spec) error {
+// addServiceRemovals applies the new rules to the state of a service, as the service will.
+func (d *directory) addServiceRemovals(ctx context.Context, plan *Plan, name string, now entities.Spec) error {
 	s, err := d.planner.State(ctx, name)
 	if err != nil || s == nil || s.Spec == nil {
 		return err
 	}
 	at := time.Now()
 	now.Incarnation, now.Hash = d.after, d.compiled.Incarnation.Hash()
-	s.TakeNames(&now, entities.Who{Name: d.planner.By}, at)
-	s.TakeSpec(&now, "", at)
+	s.ApplyNames(&now, entities.Who{Name: d.planner.By}, at)
+	s.ApplySpec(&now, "", at)
 	service := Service{Service: name, Removal: true, Channels: []Channel{}}
 	d.removals(&service, s, s.UndeclaredRemovals())
 	if len(service.Channels)+len(service.Notes) > 0 {

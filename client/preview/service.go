@@ -29,7 +29,7 @@ type Planner struct {
 	// Fake accepts runtimes of kind fake: tests and simulations.
 	Fake bool
 	// Run runs a command of a configuration, as in config.Options.
-	Run func(config.Run) (config.Ran, error)
+	Run func(config.Command) (config.RunResult, error)
 }
 
 // Refused is the reason for which a release would be refused, in the same words.
@@ -50,8 +50,8 @@ type Release struct {
 
 // Release plans the release of a version: from the newest incarnation, or, for a known version, as it was rendered then.
 func (p *Planner) Release(ctx context.Context, r Release) (*Plan, error) {
-	called := r.Service
-	r.Service = r.Application.Names.Key(called) // its key in the store
+	title := r.Service
+	r.Service = r.Application.Names.Key(title) // its key in the store
 	spec, err := p.spec(ctx, r.Application, r.Service)
 	if err != nil {
 		return nil, err
@@ -76,27 +76,27 @@ func (p *Planner) Release(ctx context.Context, r Release) (*Plan, error) {
 		service.Notes = append(service.Notes, fmt.Sprintf("%s already exists: it is deployed unchanged, from incarnation %d; to use the configuration of incarnation %d, name a new version",
 			r.Version, draft.Record.Incarnation, spec.Incarnation))
 	}
-	q := &questions{planner: p, application: spec.Application}
+	q := &previewItems{planner: p, application: spec.Application}
 	for _, id := range spec.IDs() {
 		payload, ok := draft.Payloads[id]
 		if !ok {
 			service.Notes = append(service.Notes, fmt.Sprintf("%s is unknown to incarnation %d: nothing would be applied there", id, draft.Record.Incarnation))
 			continue
 		}
-		if err := q.about(ctx, &service, spec, id, present(status, id), r.Version, payload); err != nil {
+		if err := q.add(ctx, &service, spec, id, presentVersion(status, id), r.Version, payload); err != nil {
 			return nil, err
 		}
 	}
 	plan := &Plan{Application: spec.Application, Incarnation: r.Application.Newest, Services: []Service{service}}
-	if err := q.answer(ctx, plan, r.Service, "plan "+spec.Application+"/"+called+" "+r.Version); err != nil {
+	if err := q.resolve(ctx, plan, r.Service, "plan "+spec.Application+"/"+title+" "+r.Version); err != nil {
 		return nil, err
 	}
-	plan.entitle(r.Application.Names)
+	plan.setTitles(r.Application.Names)
 	return plan, nil
 }
 
-// entitle replaces the names of services in a plan with their display names.
-func (p *Plan) entitle(names protocol.ServiceNames) {
+// setTitles replaces the names of services in a plan with their display names.
+func (p *Plan) setTitles(names protocol.ServiceNames) {
 	for n := range p.Services {
 		p.Services[n].Service = names.Title(p.Services[n].Service)
 	}
@@ -146,7 +146,7 @@ func check(spec *entities.Spec, r Release) error {
 
 // draft renders like a release, refusals included.
 func (p *Planner) draft(ctx context.Context, r protocol.PrepareRequest) (activities.Draft, error) {
-	request, err := sent(r)
+	request, err := roundTrip(r)
 	if err != nil {
 		return activities.Draft{}, err
 	}
@@ -154,8 +154,8 @@ func (p *Planner) draft(ctx context.Context, r protocol.PrepareRequest) (activit
 	return draft, refusal(err)
 }
 
-// sent is a request after a round trip through JSON, as in Temporal: all numbers have the same type.
-func sent(r protocol.PrepareRequest) (out protocol.PrepareRequest, err error) {
+// roundTrip is a request after a round trip through JSON, as in Temporal: all numbers have the same type.
+func roundTrip(r protocol.PrepareRequest) (out protocol.PrepareRequest, err error) {
 	data, err := json.Marshal(r)
 	if err != nil {
 		return out, fmt.Errorf("parameters: %w", err)
@@ -172,8 +172,8 @@ func refusal(err error) error {
 	return err
 }
 
-// present is the current full version of an instance, empty for none.
-func present(s protocol.Status, id entities.InstanceID) string {
+// presentVersion is the current full version of an instance, empty for none.
+func presentVersion(s protocol.Status, id entities.InstanceID) string {
 	for _, c := range s.Channels {
 		if c.Name != id.Channel {
 			continue

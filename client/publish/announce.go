@@ -26,7 +26,7 @@ func (p *publication) announce(ctx context.Context) error {
 	c := p.options.Client
 	handle, err := c.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
 		StartWorkflowOperation: c.NewWithStartWorkflowOperation(p.start(), protocol.ApplicationWorkflow,
-			protocol.ApplicationInput{Application: p.application, Beginning: protocol.Beginning{Adopt: true}}),
+			protocol.ApplicationInput{Application: p.application, StartMode: protocol.StartMode{Adopt: true}}),
 		UpdateOptions: client.UpdateWorkflowOptions{
 			UpdateID: request.RequestID, UpdateName: protocol.Publish, Args: []any{request},
 			WaitForStage: client.WorkflowUpdateStageCompleted,
@@ -37,7 +37,7 @@ func (p *publication) announce(ctx context.Context) error {
 		err = handle.Get(ctx, &answer)
 	}
 	if err != nil {
-		return noAnswer(err, "announce the incarnation")
+		return answerError(err, "announce the incarnation")
 	}
 	p.result.Incarnation, p.result.Unchanged, p.result.Pinned = answer.Incarnation, answer.Unchanged, answer.Pinned
 	if err := p.store.PutDirectory(ctx, p.application, p.dir); err != nil {
@@ -48,16 +48,16 @@ func (p *publication) announce(ctx context.Context) error {
 			return err
 		}
 	}
-	p.awaitServices(ctx)
+	p.awaitNotified(ctx)
 	if len(p.result.Started) > 0 {
 		p.awaitStarted(ctx)
 	}
 	return nil
 }
 
-// awaitServices waits a while until all services are notified, so that the next step (a release, say) finds them there. Thousands take
+// awaitNotified waits a while until all services are notified, so that the next step (a release, say) finds them there. Thousands take
 // longer than a caller would wait; their notification continues.
-func (p *publication) awaitServices(ctx context.Context) {
+func (p *publication) awaitNotified(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, announceTimeout)
 	defer cancel()
 	for wait := 10 * time.Millisecond; ; wait = min(2*wait, time.Second) {
@@ -77,23 +77,23 @@ func (p *publication) awaitServices(ctx context.Context) {
 func (p *publication) request() protocol.PublishRequest {
 	token := p.options.Token
 	if p.before.Newest == 0 { // the rules of the installation define the issuer of tokens, if there is one yet
-		if identity, _ := p.rules.Begins(p.application, protocol.Publish); identity == nil {
+		if identity, _ := p.rules.FirstPublication(p.application, protocol.Publish); identity == nil {
 			token = ""
 		}
 	}
-	identity, grants := p.people()
+	identity, grants := p.identityAndGrants()
 	id := make([]byte, 8)
 	_, _ = rand.Read(id) // never fails (crypto/rand)
 	return protocol.PublishRequest{
-		Act:  protocol.Act{By: p.options.By, RequestID: hex.EncodeToString(id), Token: token},
-		Hash: p.result.Hash, Manifest: p.manifest.Digest(), Services: len(p.specs), Store: p.store.URL(),
+		RequestMeta: protocol.RequestMeta{By: p.options.By, RequestID: hex.EncodeToString(id), Token: token},
+		Hash:        p.result.Hash, Manifest: p.manifest.Digest(), Services: len(p.specs), Store: p.store.URL(),
 		Origin: p.origin, Causes: p.options.Causes, Commits: p.commits, After: p.before.Newest, TakeOver: p.options.TakeOver,
 		Identity: identity, Grants: grants, Missing: p.started,
 	}
 }
 
-// people is who may do what with the whole application: the spec of every service has it.
-func (p *publication) people() (*entities.Identity, []entities.Grant) {
+// identityAndGrants is who may do what with the whole application: the spec of every service has it.
+func (p *publication) identityAndGrants() (*entities.Identity, []entities.Grant) {
 	for _, service := range entities.SortedKeys(p.specs) {
 		return p.specs[service].Identity, p.specs[service].Grants
 	}
@@ -112,16 +112,16 @@ func (p *publication) start() client.StartWorkflowOptions {
 	}
 }
 
-// noAnswer explains the error of a call.
-func noAnswer(err error, doing string) error {
+// answerError explains the error of a call.
+func answerError(err error, doing string) error {
 	var application *temporal.ApplicationError
-	var late *serviceerror.DeadlineExceeded
+	var deadline *serviceerror.DeadlineExceeded
 	switch {
 	case errors.As(err, &application) && application.Type() == protocol.ErrRefused:
 		return fmt.Errorf("%w: %s", ErrRefused, application.Message())
 	case errors.As(err, &application):
 		return errors.New(application.Message())
-	case errors.As(err, &late), errors.Is(err, context.DeadlineExceeded):
+	case errors.As(err, &deadline), errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("%s: no worker answers; start one with: converge worker", doing)
 	}
 	return fmt.Errorf("%s: %w", doing, err)

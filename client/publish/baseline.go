@@ -8,8 +8,8 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// Demanded are gates that the baseline of the installation adds to channels of services.
-type Demanded struct {
+// BaselineGates are gates that the baseline of the installation adds to channels of services.
+type BaselineGates struct {
 	Rules    int64    `json:"rules"` // number
 	Channel  string   `json:"channel"`
 	Gates    []string `json:"gates"`
@@ -17,27 +17,27 @@ type Demanded struct {
 }
 
 // String is one line for display.
-func (d Demanded) String() string {
+func (d BaselineGates) String() string {
 	of := Loosened{Services: d.Services, Loosening: entities.Loosening{Channel: d.Channel, Text: strings.Join(d.Gates, ", ")}}
 	return fmt.Sprintf("by the baseline (rules %d): %s", d.Rules, of)
 }
 
-// baseline lists what the installation requires of the published services, grouped by equal requirements. The worker enforces it, with the
+// baselineGates lists what the installation requires of the published services, grouped by equal requirements. The worker enforces it, with the
 // rules in force at that time.
-func (p *publication) baseline() []Demanded {
-	var out []Demanded
+func (p *publication) baselineGates() []BaselineGates {
+	var out []BaselineGates
 	for _, service := range entities.SortedKeys(p.specs) {
 		spec := p.specs[service]
 		spec.Channels = slices.Clone(spec.Channels)
-		p.rules.Impose(p.rules.Number, &spec, nil)
+		p.rules.ApplyBaseline(p.rules.Number, &spec, nil)
 		for _, c := range spec.Channels {
 			demanded := gatesOfBaseline(c)
 			if len(demanded) == 0 {
 				continue
 			}
-			at := slices.IndexFunc(out, func(d Demanded) bool { return d.Channel == c.Name && slices.Equal(d.Gates, demanded) })
+			at := slices.IndexFunc(out, func(d BaselineGates) bool { return d.Channel == c.Name && slices.Equal(d.Gates, demanded) })
 			if at < 0 {
-				at, out = len(out), append(out, Demanded{Rules: p.rules.Number, Channel: c.Name, Gates: demanded})
+				at, out = len(out), append(out, BaselineGates{Rules: p.rules.Number, Channel: c.Name, Gates: demanded})
 			}
 			out[at].Services = append(out[at].Services, spec.Title())
 		}
@@ -48,12 +48,12 @@ func (p *publication) baseline() []Demanded {
 func gatesOfBaseline(c entities.ChannelSpec) []string {
 	var ids []string
 	for _, k := range c.Checks {
-		if entities.OfBaseline(k.ID) {
+		if entities.IsBaselineID(k.ID) {
 			ids = append(ids, k.ID)
 		}
 	}
 	for _, k := range c.Conditions {
-		if entities.OfBaseline(k.ID) {
+		if entities.IsBaselineID(k.ID) {
 			ids = append(ids, k.ID)
 		}
 	}

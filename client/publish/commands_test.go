@@ -27,8 +27,8 @@ name: edge
 custom: {apply: {command: [./apply]}}
 `
 
-// fetchedFrom fetches a configuration from a repository that has it in deploy.
-func fetchedFrom(t *testing.T, files map[string]string) origin.Tree {
+// fetchTree fetches a configuration from a repository that has it in deploy.
+func fetchTree(t *testing.T, files map[string]string) origin.Tree {
 	t.Helper()
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	r := gittest.New(t)
@@ -42,15 +42,15 @@ func fetchedFrom(t *testing.T, files map[string]string) origin.Tree {
 
 // What a repository says is run only where the person who fetched it said that it may be; then it gets nothing of the person's
 // environment but what every command does.
-func TestCommandsOfARepositoryAreNotRunUnasked_D8_G4(t *testing.T) {
+func TestRepositoryCommandsNeedPermission_D8_G4(t *testing.T) {
 	ran := filepath.Join(t.TempDir(), "ran")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "s3cret")
 	for field, command := range map[string]string{"generators": "env > " + ran, "validators": "env > " + ran} {
-		tree := fetchedFrom(t, map[string]string{
+		tree := fetchTree(t, map[string]string{
 			"deploy/converge.yaml": shop + field + ": [{command: [sh, -c, '" + command + "']}]\n" + edge,
 		})
 		load := func(allowed bool) error {
-			_, err := compile.LoadWith(tree.Dir, config.Options{Within: tree.Root, Run: Commands(t.Context(), allowed)})
+			_, err := compile.LoadWith(tree.Dir, config.Options{Within: tree.Root, RunCommand: Commands(t.Context(), allowed)})
 			return err
 		}
 		require.ErrorContains(t, load(false), "[commands-not-allowed]", field)
@@ -75,20 +75,20 @@ func TestValidatorsRefuse_D3_D8(t *testing.T) {
 		"[sleep, '60'], timeout: 50ms": "sleep did not finish within 50ms and was ended [command-failed]",
 		"[]":                           "there is no program",
 	} {
-		tree := fetchedFrom(t, map[string]string{"deploy/converge.yaml": shop + "validators: [{command: " + command + "}]\n" + edge})
-		_, err := compile.LoadWith(tree.Dir, config.Options{Run: Commands(t.Context(), true)})
+		tree := fetchTree(t, map[string]string{"deploy/converge.yaml": shop + "validators: [{command: " + command + "}]\n" + edge})
+		_, err := compile.LoadWith(tree.Dir, config.Options{RunCommand: Commands(t.Context(), true)})
 		require.ErrorContains(t, err, want, command)
 		require.True(t, errors.As(err, new(config.Problems)))
 	}
 }
 
 // A library of a repository lies in it.
-func TestLibrariesOfARepositoryLieInIt_G4(t *testing.T) {
+func TestLibraryPathsStayInTheRepository_G4(t *testing.T) {
 	outside := t.TempDir()
 	library := "apiVersion: converge/v1\nkind: Library\nname: common\nversion: 1\nreleaseChannels: [{name: dev, runtimes: [{name: edge}]}]\n"
 	require.NoError(t, os.WriteFile(filepath.Join(outside, "converge.yaml"), []byte(library), 0o600))
 	load := func(path string) error {
-		tree := fetchedFrom(t, map[string]string{
+		tree := fetchTree(t, map[string]string{
 			"deploy/converge.yaml": shop + "imports: [{name: common, version: 1, path: " + path + "}]\n" + edge, "common/converge.yaml": library,
 		})
 		relative, err := filepath.Rel(tree.Dir, outside)

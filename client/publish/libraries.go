@@ -6,9 +6,9 @@ import (
 	"github.com/converge-engine/converge/intent/incarnation"
 )
 
-// sameLibraries refuses a library whose content differs from the newest incarnation under the same version: the store was tampered with. A
+// checkLibraries refuses a library whose content differs from the newest incarnation under the same version: the store was tampered with. A
 // library that is read from a directory may change until it is published.
-func (p *publication) sameLibraries(before *incarnation.Incarnation) error {
+func (p *publication) checkLibraries(before *incarnation.Incarnation) error {
 	if before == nil {
 		return nil
 	}

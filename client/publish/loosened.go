@@ -25,7 +25,7 @@ func (p *publication) loosened(ctx context.Context, last incarnation.Manifest) (
 			continue
 		}
 		g.Go(func() (err error) {
-			found[n], err = p.loosenedBy(ctx, service, last[service])
+			found[n], err = p.loosenedRules(ctx, service, last[service])
 			return err
 		})
 	}
@@ -45,8 +45,8 @@ func (p *publication) loosened(ctx context.Context, last incarnation.Manifest) (
 	return out, nil
 }
 
-// loosenedBy compares a service with its previous spec; if the store has lost that, the difference is unknown.
-func (p *publication) loosenedBy(ctx context.Context, service, digest string) ([]entities.Loosening, error) {
+// loosenedRules compares a service with its previous spec; if the store has lost that, the difference is unknown.
+func (p *publication) loosenedRules(ctx context.Context, service, digest string) ([]entities.Loosening, error) {
 	before, err := p.store.Spec(ctx, digest)
 	if store.IsNotFound(err) || store.IsDamaged(err) {
 		return []entities.Loosening{{Text: "its previous rules are unknown"}}, nil

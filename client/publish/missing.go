@@ -15,9 +15,9 @@ import (
 	"github.com/converge-engine/converge/intent/incarnation"
 )
 
-// missing lists the services that were declared before, still are, and have no running workflow because it was terminated. Unmanaged
+// missingServices lists the services that were declared before, still are, and have no running workflow because it was terminated. Unmanaged
 // services are excluded. Changed services are started anyway, except if the workflow of the application is gone too.
-func (p *publication) missing(ctx context.Context, last incarnation.Manifest) ([]string, error) {
+func (p *publication) missingServices(ctx context.Context, last incarnation.Manifest) ([]string, error) {
 	var known []string
 	for service := range p.manifest {
 		_, declared := last[service]
@@ -36,36 +36,36 @@ func (p *publication) missing(ctx context.Context, last incarnation.Manifest) ([
 			}
 		}
 	}
-	return p.gone(ctx, known)
+	return p.stoppedServices(ctx, known)
 }
 
-// gone are the services whose workflows do not run, sorted. Each is queried, since lists of workflows lag behind.
-func (p *publication) gone(ctx context.Context, services []string) (gone []string, err error) {
+// stoppedServices are the services whose workflows do not run, sorted. Each is queried, since lists of workflows lag behind.
+func (p *publication) stoppedServices(ctx context.Context, services []string) (stopped []string, err error) {
 	var mu sync.Mutex
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(writers)
 	for _, service := range services {
 		g.Go(func() error {
-			runs, err := p.runs(ctx, service)
+			runs, err := p.isRunning(ctx, service)
 			mu.Lock()
 			defer mu.Unlock()
 			if err == nil && !runs {
-				gone = append(gone, service)
+				stopped = append(stopped, service)
 			}
 			return err
 		})
 	}
 	err = g.Wait()
-	slices.Sort(gone)
-	return gone, err
+	slices.Sort(stopped)
+	return stopped, err
 }
 
-func (p *publication) runs(ctx context.Context, service string) (bool, error) {
-	described, err := p.options.Client.DescribeWorkflowExecution(ctx, protocol.ServiceID(p.application, service), "")
+func (p *publication) isRunning(ctx context.Context, service string) (bool, error) {
+	description, err := p.options.Client.DescribeWorkflowExecution(ctx, protocol.ServiceID(p.application, service), "")
 	if errors.As(err, new(*serviceerror.NotFound)) {
 		return false, nil
 	}
-	status := described.GetWorkflowExecutionInfo().GetStatus()
+	status := description.GetWorkflowExecutionInfo().GetStatus()
 	return status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING || status == enumspb.WORKFLOW_EXECUTION_STATUS_PAUSED, err
 }
 
@@ -74,8 +74,8 @@ func (p *publication) awaitStarted(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, announceTimeout)
 	defer cancel()
 	for wait := 10 * time.Millisecond; ; wait = min(2*wait, time.Second) {
-		gone, err := p.gone(ctx, p.started)
-		if err != nil || len(gone) == 0 {
+		stopped, err := p.stoppedServices(ctx, p.started)
+		if err != nil || len(stopped) == 0 {
 			return
 		}
 		select {

@@ -78,7 +78,7 @@ func Publish(ctx context.Context, o Options) (Result, error) {
 		return p.result, err
 	}
 	if p.result.Unchanged && !o.TakeOver && len(p.result.Started) == 0 {
-		return p.result, p.mend(ctx)
+		return p.result, p.rewriteNewest(ctx)
 	}
 	if o.Before != nil {
 		if err := o.Before(p.result); err != nil {
@@ -135,7 +135,7 @@ func (p *publication) compile(ctx context.Context) error {
 	}
 	config, err := compile.LoadWith(p.options.Dir, config.Options{
 		Runtimes: known, RuntimesOf: p.rules.RuntimesOf(), SecretDigest: digest, AllowFake: p.options.Fake, Published: p.store.Imports(ctx),
-		Within: p.options.Root, Run: Commands(ctx, p.options.AllowCommands),
+		Within: p.options.Root, RunCommand: Commands(ctx, p.options.AllowCommands),
 	})
 	if err == nil {
 		p.imported = config.Imported
@@ -151,7 +151,7 @@ func (p *publication) compile(ctx context.Context) error {
 	if p.before, err = Status(ctx, p.options.Client, p.application); err != nil {
 		return err
 	}
-	if err := p.follow(ctx); err != nil {
+	if err := p.applyRenames(ctx); err != nil {
 		return err
 	}
 	if p.specs, err = p.compiled.Specs(); err != nil {
@@ -163,7 +163,7 @@ func (p *publication) compile(ctx context.Context) error {
 		Application: p.application, Hash: p.compiled.Incarnation.Hash(), Services: p.compiled.Incarnation.Services(), Names: p.compiled.Incarnation.ServiceNames(),
 		Store: p.store.URL(), DryRun: p.options.DryRun, SecretsInClear: clear,
 		Warnings: p.compiled.Warnings,
-		Baseline: p.baseline(),
+		Baseline: p.baselineGates(),
 	}
 	return nil
 }
@@ -184,7 +184,7 @@ func (p *publication) rejected(ctx context.Context, err error) error {
 }
 
 // reachable refuses a remote runtime whose worker could not read the store.
-func (p *publication) reachable() error { return p.store.Reach(p.compiled.Runtimes) }
+func (p *publication) reachable() error { return p.store.CheckReachable(p.compiled.Runtimes) }
 
 // compare reads the newest incarnation and computes the differences.
 func (p *publication) compare(ctx context.Context) error {
@@ -194,11 +194,11 @@ func (p *publication) compare(ctx context.Context) error {
 	p.result.Unchanged = newest.Hash == p.result.Hash && before.Manifest == p.manifest.Digest()
 	last, err := p.store.Manifest(ctx, before.Manifest)
 	if !p.options.DryRun {
-		gone, unasked := p.missing(ctx, last)
-		if unasked != nil {
-			return noAnswer(unasked, "list the running services of "+p.application)
+		stopped, queryErr := p.missingServices(ctx, last)
+		if queryErr != nil {
+			return answerError(queryErr, "list the running services of "+p.application)
 		}
-		p.started, p.result.Started = gone, p.titles(gone)
+		p.started, p.result.Started = stopped, p.titles(stopped)
 	}
 	if p.result.Unchanged && err == nil {
 		p.result.Notified = before.NotifiedOf == before.Manifest
@@ -213,7 +213,7 @@ func (p *publication) compare(ctx context.Context) error {
 	if p.result.Loosened, err = p.loosened(ctx, last); err != nil {
 		return err
 	}
-	if err := p.renamed(ctx, last); err != nil {
+	if err := p.checkRenames(ctx, last); err != nil {
 		return err
 	}
 	if !p.options.DryRun {
@@ -223,9 +223,9 @@ func (p *publication) compare(ctx context.Context) error {
 	return err
 }
 
-// follow relates the incarnation to the newest one: renamed services stay the same services. It refuses to move services to other runtimes,
+// applyRenames relates the incarnation to the newest one: renamed services stay the same services. It refuses to move services to other runtimes,
 // unless the move is declared.
-func (p *publication) follow(ctx context.Context) error {
+func (p *publication) applyRenames(ctx context.Context) error {
 	before, err := p.newest(ctx)
 	if err != nil && !store.IsNotFound(err) && !store.IsDamaged(err) {
 		return err
@@ -233,16 +233,16 @@ func (p *publication) follow(ctx context.Context) error {
 	if err != nil { // it was in another store, or nowhere, or is lost: it is written again
 		before = nil
 	}
-	if err := p.compiled.Follow(before, p.before.Names); err != nil {
+	if err := p.compiled.InheritIdentities(before, p.before.Names); err != nil {
 		return fmt.Errorf("%w: %w [renamed]", ErrRefused, err)
 	}
-	if err := p.sameLibraries(before); err != nil {
+	if err := p.checkLibraries(before); err != nil {
 		return fmt.Errorf("%w: %w [library-differs]", ErrRefused, err)
 	}
-	if err := p.unfollowed(ctx, before); err != nil {
+	if err := p.checkRenameSources(ctx, before); err != nil {
 		return err
 	}
-	if lines := incarnation.Moves(before, p.compiled.Incarnation); len(lines) > 0 {
+	if lines := incarnation.UndeclaredMoves(before, p.compiled.Incarnation); len(lines) > 0 {
 		return fmt.Errorf("%w: %s [moved-runtime]", ErrRefused, strings.Join(lines, "\n"))
 	}
 	return nil
@@ -263,17 +263,17 @@ func (p *publication) newest(ctx context.Context) (*incarnation.Incarnation, err
 	return p.store.Incarnation(ctx, newest.Hash)
 }
 
-// unfollowed refuses renames if the previous names cannot be read and services with these names run.
-func (p *publication) unfollowed(ctx context.Context, before *incarnation.Incarnation) error {
+// checkRenameSources refuses renames if the previous names cannot be read and services with these names run.
+func (p *publication) checkRenameSources(ctx context.Context, before *incarnation.Incarnation) error {
 	if before != nil {
 		return nil
 	}
-	for _, from := range p.compiled.Incarnation.Unfollowed() {
-		runs, err := p.runs(ctx, from)
+	for _, from := range p.compiled.Incarnation.UnknownFormerNames() {
+		running, err := p.isRunning(ctx, from)
 		if err != nil {
-			return noAnswer(err, "check whether "+from+" runs")
+			return answerError(err, "check whether "+from+" runs")
 		}
-		if runs {
+		if running {
 			return fmt.Errorf("%w: the store does not have the newest incarnation, which contains %s under its old name; publish it there first, with --take-over, and then under the new name [renamed]",
 				ErrRefused, from)
 		}
@@ -312,7 +312,7 @@ func Status(ctx context.Context, c client.Client, application string) (protocol.
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	var s protocol.ApplicationStatus
-	err := protocol.Whole(func(q protocol.InParts) (raw json.RawMessage, err error) {
+	err := protocol.QueryWhole(func(q protocol.PartsQuery) (raw json.RawMessage, err error) {
 		answer, err := c.QueryWorkflowWithOptions(ctx, &client.QueryWorkflowWithOptionsRequest{
 			WorkflowID: protocol.ApplicationID(application), QueryType: protocol.QueryStatus, Args: []any{q},
 			QueryRejectCondition: enumspb.QUERY_REJECT_CONDITION_NOT_OPEN, // a terminated workflow has no current state
@@ -321,22 +321,22 @@ func Status(ctx context.Context, c client.Client, application string) (protocol.
 		case err != nil:
 			return nil, err
 		case answer.QueryRejected != nil:
-			return nil, errNothingKnown
+			return nil, errWorkflowEnded
 		}
 		err = answer.QueryResult.Get(&raw)
 		return raw, err
 	}, &s)
 	var absent *serviceerror.NotFound
 	switch {
-	case errors.As(err, &absent), errors.Is(err, errNothingKnown):
+	case errors.As(err, &absent), errors.Is(err, errWorkflowEnded):
 		return s, nil
 	case err != nil:
-		return s, noAnswer(err, "query application/"+application)
+		return s, answerError(err, "query application/"+application)
 	}
 	return s, nil
 }
 
-var errNothingKnown = errors.New("the workflow has ended")
+var errWorkflowEnded = errors.New("the workflow has ended")
 
 func newestOf(s protocol.ApplicationStatus) protocol.Incarnation {
 	for _, i := range slices.Backward(s.Incarnations) {
@@ -347,8 +347,8 @@ func newestOf(s protocol.ApplicationStatus) protocol.Incarnation {
 	return protocol.Incarnation{}
 }
 
-// mend writes lost or damaged objects of the newest incarnation again, as the errors about them promise. Intact objects are read and kept.
-func (p *publication) mend(ctx context.Context) error {
+// rewriteNewest writes lost or damaged objects of the newest incarnation again, as the errors about them promise. Intact objects are read and kept.
+func (p *publication) rewriteNewest(ctx context.Context) error {
 	if err := p.write(ctx, p.compiled.Incarnation.ServiceKeys()); err != nil {
 		return fmt.Errorf("write the newest incarnation of %s again: %w", p.application, err)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/converge-engine/converge/intent/store"
 )
 
-func TestResultSays(t *testing.T) {
+func TestResultText(t *testing.T) {
 	r := Result{Application: "shop", Incarnation: 42, Previous: 41, Services: []string{"api", "web"}, Changed: []string{"web"}}
 	for _, tt := range []struct {
 		edit func(*Result)
@@ -30,7 +30,7 @@ func TestResultSays(t *testing.T) {
 	}
 }
 
-func TestRejectedSaysWhatStays(t *testing.T) {
+func TestRejectedNamesTheNewestIncarnation(t *testing.T) {
 	problems := config.Problems{{File: "a.yaml", Line: 1, Column: 2, Fault: config.Fault{Code: "oops", Message: "wrong"}}}
 	require.Equal(t, "a.yaml:1:2: wrong [oops]\n1 error; nothing published, incarnation 41 stays newest", (&Rejected{problems, 41}).Error())
 	require.Equal(t, "a.yaml:1:2: wrong [oops]\n1 error; nothing published", (&Rejected{problems, 0}).Error())

@@ -19,9 +19,9 @@ import (
 	"github.com/converge-engine/converge/intent/store"
 )
 
-// renamed refuses to rename channels and services while a release to them is in progress, or while objects of another one with that name
+// checkRenames refuses to rename channels and services while a release to them is in progress, or while objects of another one with that name
 // remain. If a release starts only afterwards, the service itself delays the rename.
-func (p *publication) renamed(ctx context.Context, last incarnation.Manifest) error {
+func (p *publication) checkRenames(ctx context.Context, last incarnation.Manifest) error {
 	var mu sync.Mutex
 	var lines []string
 	g, ctx := errgroup.WithContext(ctx)
@@ -31,7 +31,7 @@ func (p *publication) renamed(ctx context.Context, last incarnation.Manifest) er
 			continue
 		}
 		g.Go(func() error {
-			why, err := p.renamedIn(ctx, service, last[service])
+			why, err := p.renameProblem(ctx, service, last[service])
 			mu.Lock()
 			defer mu.Unlock()
 			if why != "" {
@@ -47,8 +47,8 @@ func (p *publication) renamed(ctx context.Context, last incarnation.Manifest) er
 	return fmt.Errorf("%w: %s [renamed]", ErrRefused, strings.Join(lines, "\n"))
 }
 
-// renamedIn returns why a service cannot take over new names now, of its channels or its own; empty if it can.
-func (p *publication) renamedIn(ctx context.Context, service, digest string) (string, error) {
+// renameProblem returns why a service cannot take over new names now, of its channels or its own; empty if it can.
+func (p *publication) renameProblem(ctx context.Context, service, digest string) (string, error) {
 	before, err := p.store.Spec(ctx, digest)
 	if store.IsNotFound(err) || store.IsDamaged(err) {
 		return "", nil
@@ -57,12 +57,12 @@ func (p *publication) renamedIn(ctx context.Context, service, digest string) (st
 		return "", fmt.Errorf("previous rules of %s: %w", service, err)
 	}
 	spec := p.specs[service]
-	titled := before.Title() != spec.Title()
-	if !titled && len(entities.Renamed(&before, &spec)) == 0 {
+	retitled := before.Title() != spec.Title()
+	if !retitled && len(entities.RenamedChannels(&before, &spec)) == 0 {
 		return "", nil
 	}
-	if titled && spec.Title() != service {
-		if other, err := p.runs(ctx, spec.Title()); err != nil || other {
+	if retitled && spec.Title() != service {
+		if running, err := p.isRunning(ctx, spec.Title()); err != nil || running {
 			return fmt.Sprintf("a service with the former name %s still runs and would have the same name; delete it first: converge delete %s/%s",
 				spec.Title(), p.application, spec.Title()), err
 		}
@@ -71,10 +71,10 @@ func (p *publication) renamedIn(ctx context.Context, service, digest string) (st
 	if err != nil || s == nil {
 		return "", err
 	}
-	if err := s.CheckSpec(&spec); err != nil {
+	if err := s.CheckChannelKeys(&spec); err != nil {
 		return err.Error(), nil //nolint:nilerr // why it is refused is what was asked
 	}
-	return s.OnTheWay(s.Renames(&spec), s.Retitled(&spec)), nil
+	return s.RenameBlocker(s.RenamedChannels(&spec), s.NewTitle(&spec)), nil
 }
 
 // state is the state of a service; nil if it does not exist.
@@ -82,7 +82,7 @@ func (p *publication) state(ctx context.Context, service string) (*state.State, 
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	var s state.State
-	err := protocol.Whole(func(q protocol.InParts) (raw json.RawMessage, err error) {
+	err := protocol.QueryWhole(func(q protocol.PartsQuery) (raw json.RawMessage, err error) {
 		answer, err := p.options.Client.QueryWorkflow(ctx, protocol.ServiceID(p.application, service), "", protocol.QueryState, q)
 		if err == nil {
 			err = answer.Get(&raw)
@@ -94,7 +94,7 @@ func (p *publication) state(ctx context.Context, service string) (*state.State, 
 		return nil, nil
 	}
 	if err != nil {
-		return nil, noAnswer(err, "query "+p.application+"/"+p.titleOf(service))
+		return nil, answerError(err, "query "+p.application+"/"+p.titleOf(service))
 	}
 	return &s, nil
 }

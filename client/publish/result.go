@@ -34,7 +34,7 @@ type Result struct {
 	// Loosened are the requirements that are dropped relative to the newest incarnation; for waiting releases too, at once.
 	Loosened []Loosened `json:"loosened,omitempty"`
 	// Baseline is what the installation requires in addition to the configuration.
-	Baseline []Demanded `json:"baseline,omitempty"`
+	Baseline []BaselineGates `json:"baseline,omitempty"`
 	// Difference is set for a dry run, relative to the newest incarnation.
 	Difference *incarnation.Difference `json:"difference,omitempty"`
 }
@@ -47,12 +47,12 @@ type Loosened struct {
 
 // String lists the services, or their number if there are many.
 func (l Loosened) String() string {
-	const most = 3
-	of := strings.Join(l.Services[:min(most, len(l.Services))], ", ")
-	if more := len(l.Services) - most; more > 0 {
+	const limit = 3
+	of := strings.Join(l.Services[:min(limit, len(l.Services))], ", ")
+	if more := len(l.Services) - limit; more > 0 {
 		of += fmt.Sprintf(" and %d more", more)
 	}
-	return fmt.Sprintf("%s%s: %s", of, entities.In(l.Channel), l.Text)
+	return fmt.Sprintf("%s%s: %s", of, entities.InChannel(l.Channel), l.Text)
 }
 
 // String is the last line of an apply.

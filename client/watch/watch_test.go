@@ -14,47 +14,47 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// changing is a source whose states follow from the time since it was made.
-type changing struct {
+// fakeSource is a source whose states follow from the time since it was made.
+type fakeSource struct {
 	began time.Time
 	state func(age time.Duration) (string, error)
-	looks int
+	polls int
 }
 
-func (c *changing) String() string { return "it" }
+func (c *fakeSource) String() string { return "it" }
 
-func (c *changing) Newest(context.Context) (string, error) {
-	c.looks++
+func (c *fakeSource) Newest(context.Context) (string, error) {
+	c.polls++
 	return c.state(time.Since(c.began))
 }
 
-func (c *changing) Fetch(context.Context, origin.Since) (origin.Tree, error) {
+func (c *fakeSource) Fetch(context.Context, origin.Since) (origin.Tree, error) {
 	state, err := c.state(time.Since(c.began))
 	return origin.Tree{State: state, Origin: protocol.Origin{Path: "it"}}, err
 }
 
-// watched runs a watch for a while of virtual time.
-func watched(t *testing.T, c *changing, lasting time.Duration, refuse func(state string) error) (lines []string) {
+// runPublisher runs a watch for a while of virtual time.
+func runPublisher(t *testing.T, c *fakeSource, duration time.Duration, refuse func(state string) error) (lines []string) {
 	t.Helper()
 	c.began = time.Now()
-	ctx, cancel := context.WithTimeout(t.Context(), lasting)
+	ctx, cancel := context.WithTimeout(t.Context(), duration)
 	defer cancel()
-	at := func(what string) { lines = append(lines, fmt.Sprintf("%v %s", time.Since(c.began), what)) }
-	Watch{
-		Source: c, Interval: 10 * time.Second, Quiet: 2 * time.Second, Most: 12 * time.Second,
+	note := func(what string) { lines = append(lines, fmt.Sprintf("%v %s", time.Since(c.began), what)) }
+	Publisher{
+		Source: c, Interval: 10 * time.Second, Quiet: 2 * time.Second, MaxDelay: 12 * time.Second,
 		Publish: func(_ context.Context, tree origin.Tree) error {
 			if err := refuse(tree.State); err != nil {
 				return err
 			}
-			at(fmt.Sprintf("%s for %d", tree.State, len(tree.Causes)))
+			note(fmt.Sprintf("%s for %d", tree.State, len(tree.Causes)))
 			return nil
 		},
-		Report: func(err error) { at(fmt.Sprint(err)) },
+		Report: func(err error) { note(fmt.Sprint(err)) },
 	}.Run(ctx)
 	return lines
 }
 
-func anything(string) error { return nil }
+func acceptAll(string) error { return nil }
 
 // steps are states by the age from which on they are the newest.
 func steps(at map[time.Duration]string) func(time.Duration) (string, error) {
@@ -69,29 +69,29 @@ func steps(at map[time.Duration]string) func(time.Duration) (string, error) {
 	}
 }
 
-func TestChangesOfAShortTimeAreOne_D6(t *testing.T) {
+func TestQuickChangesAreOnePublication_D6(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &changing{state: steps(map[time.Duration]string{0: "a", 15 * time.Second: "b", 23 * time.Second: "c", 25 * time.Second: "d"})}
-		require.Equal(t, []string{"2s a for 1", "28s d for 3"}, watched(t, c, time.Hour, anything))
-		require.Less(t, c.looks, 400, "one poll per interval while nothing changes")
+		c := &fakeSource{state: steps(map[time.Duration]string{0: "a", 15 * time.Second: "b", 23 * time.Second: "c", 25 * time.Second: "d"})}
+		require.Equal(t, []string{"2s a for 1", "28s d for 3"}, runPublisher(t, c, time.Hour, acceptAll))
+		require.Less(t, c.polls, 400, "one poll per interval while nothing changes")
 	})
 }
 
 // What never comes to rest is published all the same.
 func TestWaitingIsBounded_D6(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &changing{state: func(age time.Duration) (string, error) { return age.Truncate(time.Second).String(), nil }}
-		lines := watched(t, c, 50*time.Second, anything)
+		c := &fakeSource{state: func(age time.Duration) (string, error) { return age.Truncate(time.Second).String(), nil }}
+		lines := runPublisher(t, c, 50*time.Second, acceptAll)
 		require.Equal(t, []string{"12s 12s for 6", "34s 34s for 6"}, lines)
 	})
 }
 
 // A state that is refused is said once and tried again, ever later; the next good one is taken at once.
-func TestAfterABrokenStateTheNextGoodOneIsTaken_D3_D14(t *testing.T) {
+func TestTheNextGoodStateIsPublished_D3_D14(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &changing{state: steps(map[time.Duration]string{0: "a", time.Minute: "broken", 20 * time.Minute: "b"})}
+		c := &fakeSource{state: steps(map[time.Duration]string{0: "a", time.Minute: "broken", 20 * time.Minute: "b"})}
 		tries := 0
-		lines := watched(t, c, time.Hour, func(state string) error {
+		lines := runPublisher(t, c, time.Hour, func(state string) error {
 			if state == "broken" {
 				tries++
 				return errors.New("broken")
@@ -107,13 +107,13 @@ func TestAfterABrokenStateTheNextGoodOneIsTaken_D3_D14(t *testing.T) {
 // A source that cannot be read is asked ever less often, and goes on where it can be.
 func TestASourceThatFails_D9(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &changing{state: func(age time.Duration) (string, error) {
+		c := &fakeSource{state: func(age time.Duration) (string, error) {
 			if age > time.Minute && age < time.Hour {
 				return "", errors.New("gone")
 			}
 			return "a", nil
 		}}
-		lines := watched(t, c, 2*time.Hour, anything)
+		lines := runPublisher(t, c, 2*time.Hour, acceptAll)
 		require.Equal(t, "2s a for 1", lines[0])
 		require.Contains(t, lines[1], "gone")
 		require.Len(t, lines, 3)
@@ -124,19 +124,21 @@ func TestASourceThatFails_D9(t *testing.T) {
 // What hangs, fails or floods delays no other source.
 func TestSourcesDoNotDelayEachOther_D9(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		good := func() *changing { return &changing{state: steps(map[time.Duration]string{0: "a", time.Minute: "b"})} }
-		alone := watched(t, good(), 10*time.Minute, anything)
+		good := func() *fakeSource {
+			return &fakeSource{state: steps(map[time.Duration]string{0: "a", time.Minute: "b"})}
+		}
+		alone := runPublisher(t, good(), 10*time.Minute, acceptAll)
 
-		others := []*changing{
+		others := []*fakeSource{
 			{state: func(time.Duration) (string, error) { return "", errors.New("gone") }},
 			{state: func(age time.Duration) (string, error) { return age.String(), nil }},
 			{state: func(time.Duration) (string, error) { time.Sleep(time.Hour); return "", nil }},
 		}
 		done := make(chan struct{})
 		for _, other := range others {
-			go func() { watched(t, other, 10*time.Minute, anything); done <- struct{}{} }()
+			go func() { runPublisher(t, other, 10*time.Minute, acceptAll); done <- struct{}{} }()
 		}
-		require.Equal(t, alone, watched(t, good(), 10*time.Minute, anything))
+		require.Equal(t, alone, runPublisher(t, good(), 10*time.Minute, acceptAll))
 		for range others {
 			<-done
 		}

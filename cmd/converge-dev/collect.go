@@ -32,7 +32,7 @@ type collector struct {
 
 // run collects periodically until ctx ends, and reports an error once.
 func (c *collector) run(ctx context.Context) {
-	said := ""
+	reported := ""
 	for wait := collectFirst; ; wait = collectEvery {
 		select {
 		case <-ctx.Done():
@@ -40,8 +40,8 @@ func (c *collector) run(ctx context.Context) {
 		case <-time.After(wait):
 		}
 		err := c.collect(ctx)
-		if err != nil && err.Error() != said && ctx.Err() == nil {
-			said = err.Error()
+		if err != nil && err.Error() != reported && ctx.Err() == nil {
+			reported = err.Error()
 			fmt.Fprintf(c.out, "the store was not garbage-collected: %v\n", err)
 		}
 	}
@@ -53,7 +53,7 @@ func (c *collector) collect(ctx context.Context) error {
 		return err
 	}
 	defer s.Close() // all writes are complete
-	_, err = collect.Collect{
+	_, err = collect.Collector{
 		Client: c.client, Namespace: client.DefaultNamespace, Store: s, Payloads: c.payloads,
 		Collection: store.Collection{By: "converge dev", Grace: collectGrace, Keep: collectKeep},
 	}.Run(ctx)

@@ -54,7 +54,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	if len(o.allowSecret) == 0 {
 		o.allowSecret = []string{os.Getenv("CONVERGE_ALLOW_SECRET")}
 	}
-	if o.allowSecret, err = secret.ParseElsewhere(o.allowSecret...); err != nil {
+	if o.allowSecret, err = secret.ParseExternal(o.allowSecret...); err != nil {
 		return fmt.Errorf("--allow-secret: %w", err)
 	}
 	if o.keys, err = sops.Load(o.ageKeys, os.Getenv); err != nil {
@@ -63,12 +63,12 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	if err := check(ctx, o.dir, o.allowCommands); err != nil {
 		return err
 	}
-	home, err := makeHome(o.dir)
+	stateDir, err := createStateDir(o.dir)
 	if err != nil {
 		return err
 	}
 	if o.db == "" {
-		o.db = filepath.Join(home, embedded.DBName())
+		o.db = filepath.Join(stateDir, embedded.DBName())
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 	server, err := embedded.Start(ctx, embedded.Options{
@@ -77,14 +77,14 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	store := filepath.Join(home, "store")
+	store := filepath.Join(stateDir, "store")
 	err = serve(ctx, o, server, store, log, out)
 	return errors.Join(err, server.Stop())
 }
 
 // check returns the errors in the directory. For an empty directory it says how to begin.
 func check(ctx context.Context, dir string, allowCommands bool) error {
-	loaded, err := compile.LoadWith(dir, config.Options{Run: publish.Commands(ctx, allowCommands)})
+	loaded, err := compile.LoadWith(dir, config.Options{RunCommand: publish.Commands(ctx, allowCommands)})
 	if err == nil {
 		_, err = compile.Compile(loaded)
 	}
@@ -101,21 +101,21 @@ func check(ctx context.Context, dir string, allowCommands bool) error {
 	if !slices.ContainsFunc(problems, func(p config.Problem) bool { return p.Code != config.UnknownLibrary }) {
 		return nil // the store has its definition, once there is a store
 	}
-	several := slices.DeleteFunc(slices.Clone(problems), func(p config.Problem) bool { return p.Code != "duplicate-application" })
-	if len(several) > 0 { // the other errors are consequences
+	duplicates := slices.DeleteFunc(slices.Clone(problems), func(p config.Problem) bool { return p.Code != "duplicate-application" })
+	if len(duplicates) > 0 { // the other errors are consequences
 		return fmt.Errorf("%s contains more than one application; nothing was started:\n%w\nname the directory of one of them, such as: converge dev %s",
-			dir, several, filepath.Join(dir, filepath.Dir(several[0].File)))
+			dir, duplicates, filepath.Join(dir, filepath.Dir(duplicates[0].File)))
 	}
 	return fmt.Errorf("%s is invalid; nothing was started:\n%w", dir, err)
 }
 
 // serve runs the worker and the follower on a server that is up.
 func serve(ctx context.Context, o options, server *embedded.Server, store string, log *slog.Logger, out io.Writer) error {
-	shown, hide, err := o.monitor(ctx, out)
+	mon, stopMonitor, err := o.monitor(ctx, out)
 	if err != nil {
 		return err
 	}
-	defer hide()
+	defer stopMonitor()
 	traces, err := tracing.Start(ctx, "converge-worker", os.Getenv)
 	if err != nil {
 		return err
@@ -140,16 +140,16 @@ func serve(ctx context.Context, o options, server *embedded.Server, store string
 			DialOptions: []grpc.DialOption{eager.DialOption(), worker.Bounded()}, GrpcCompression: worker.Compression(server.Address()),
 		},
 	}
-	if shown != nil {
-		options.MetricsHandler = shown.Handler()
-		options.ConnectionOptions.DialOptions = append(options.ConnectionOptions.DialOptions, shown.Polls().DialOption())
+	if mon != nil {
+		options.MetricsHandler = mon.Handler()
+		options.ConnectionOptions.DialOptions = append(options.ConnectionOptions.DialOptions, mon.Polls().DialOption())
 	}
 	c, err := client.Dial(options)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	stop, err := worker.Start(ctx, c, worker.Options{Store: store, Owner: "converge dev", Eager: eager, AllowEnv: o.allowEnv, AllowSecret: o.allowSecret, Sops: o.keys, Payloads: payloads, Monitor: shown, Interceptors: traced})
+	stop, err := worker.Start(ctx, c, worker.Options{Store: store, Owner: "converge dev", Eager: eager, AllowEnv: o.allowEnv, AllowSecret: o.allowSecret, Sops: o.keys, Payloads: payloads, Monitor: mon, Interceptors: traced})
 	if err != nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func serve(ctx context.Context, o options, server *embedded.Server, store string
 }
 
 // monitor serves the metrics and health of the worker, if requested.
-func (o options) monitor(ctx context.Context, out io.Writer) (m *monitor.Monitor, hide func(), err error) {
+func (o options) monitor(ctx context.Context, out io.Writer) (m *monitor.Monitor, stop func(), err error) {
 	address := cmp.Or(o.metrics, os.Getenv("CONVERGE_METRICS"))
 	if address == "" {
 		return nil, func() {}, nil
@@ -172,27 +172,27 @@ func (o options) monitor(ctx context.Context, out io.Writer) (m *monitor.Monitor
 	if err != nil {
 		return nil, nil, err
 	}
-	at, hide, err := m.Serve(ctx, address)
+	addr, stop, err := m.Serve(ctx, address)
 	if err != nil {
 		return nil, nil, err
 	}
-	fmt.Fprintf(out, "metrics    http://%s/metrics\n", at)
-	return m, hide, nil
+	fmt.Fprintf(out, "metrics    http://%s/metrics\n", addr)
+	return m, stop, nil
 }
 
-// makeHome makes the directory with all state of a dev server, and excludes it from version control.
-func makeHome(dir string) (string, error) {
+// createStateDir makes the directory with all state of a dev server, and excludes it from version control.
+func createStateDir(dir string) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return "", err
 	}
-	home := filepath.Join(dir, ".converge")
-	if err := os.MkdirAll(home, 0o700); err != nil {
+	stateDir := filepath.Join(dir, ".converge")
+	if err := os.MkdirAll(stateDir, 0o700); err != nil {
 		return "", fmt.Errorf("create the state directory: %w", err)
 	}
-	ignore := filepath.Join(home, ".gitignore")
+	ignore := filepath.Join(stateDir, ".gitignore")
 	if err := os.WriteFile(ignore, []byte("*\n"), 0o644); err != nil {
 		return "", fmt.Errorf("create the state directory: %w", err)
 	}
-	return home, nil
+	return stateDir, nil
 }

@@ -23,9 +23,9 @@ import (
 // The intervals at which a directory is polled. Polling is cheaper and more reliable than file notifications: it works the same for
 // editors that replace files and for network file systems.
 const (
-	readInterval = 400 * time.Millisecond
-	readQuiet    = 100 * time.Millisecond // so that a partly written file is not compiled
-	readMost     = 5 * time.Second
+	readInterval    = 400 * time.Millisecond
+	readQuietPeriod = 100 * time.Millisecond // so that a partly written file is not compiled
+	maxReadDelay    = 5 * time.Second
 )
 
 // follower applies a directory whenever a file in it was saved.
@@ -45,9 +45,9 @@ func (f *follower) follow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	watch.Watch{
-		Source: source, Interval: readInterval, Quiet: readQuiet, Most: readMost,
-		Publish: f.apply, Looked: f.report.tick,
+	watch.Publisher{
+		Source: source, Interval: readInterval, Quiet: readQuietPeriod, MaxDelay: maxReadDelay,
+		Publish: f.apply, AfterPoll: f.report.tick,
 		Report: func(err error) {
 			if err != nil {
 				fmt.Fprintf(f.out, "%s\n", entities.VisibleLines(err.Error()))
@@ -69,20 +69,20 @@ func (f *follower) apply(ctx context.Context, tree origin.Tree) error {
 
 // report prints on the terminal the events of the services of a followed directory.
 type report struct {
-	all      *follow.Services
-	due      time.Time // time of the next poll
-	options  options
-	out      io.Writer
-	screen   show.Screen
-	app      string
-	services []string
-	printed  map[string]int64 // by service: last journal line printed
-	shown    string           // the last printed table, without ages
-	hinted   bool
+	poller           *follow.Poller
+	due              time.Time // time of the next poll
+	options          options
+	out              io.Writer
+	screen           show.Screen
+	app              string
+	services         []string
+	printed          map[string]int64 // by service: last journal line printed
+	lastTable        string           // the last printed table, without ages
+	nextStepsPrinted bool
 }
 
 func newReport(c client.Client, o options, out io.Writer) *report {
-	return &report{all: follow.New(c), options: o, out: out, screen: show.NewScreen(out, os.Getenv), printed: map[string]int64{}}
+	return &report{poller: follow.New(c), options: o, out: out, screen: show.NewScreen(out, os.Getenv), printed: map[string]int64{}}
 }
 
 // published records the services that are declared now.
@@ -92,7 +92,7 @@ func (r *report) published(p publish.Result) {
 	for n, name := range p.Services {
 		keys[n] = p.Names.Key(name)
 	}
-	r.all.Of(p.Application, keys)
+	r.poller.SetServices(p.Application, keys)
 	if !p.Unchanged {
 		fmt.Fprintln(r.out, p)
 	}
@@ -104,15 +104,15 @@ func (r *report) tick(ctx context.Context) {
 	if time.Now().Before(r.due) {
 		return
 	}
-	asked, err := r.all.Look(ctx)
-	for _, s := range asked {
+	polled, err := r.poller.Poll(ctx)
+	for _, s := range polled {
 		r.journal(s)
 	}
-	r.due = time.Now().Add(r.all.Wait())
+	r.due = time.Now().Add(r.poller.Interval())
 	if err != nil {
 		return // not started yet, or stopping: the next tick shows it
 	}
-	if all, known := r.all.All(); known && !slices.ContainsFunc(all, follow.Moves) {
+	if all, known := r.poller.Statuses(); known && !slices.ContainsFunc(all, follow.Unsettled) {
 		r.table(all)
 	}
 }
@@ -120,7 +120,7 @@ func (r *report) tick(ctx context.Context) {
 // journal prints the new lines. The first reading after a start skips events of the past.
 func (r *report) journal(s protocol.Status) {
 	last, known := r.printed[s.Service]
-	var lines []entities.JournalLine
+	var lines []entities.JournalEntry
 	for _, l := range s.Journal {
 		if l.N > last && (known || time.Since(l.At) < time.Minute) {
 			lines = append(lines, l)
@@ -148,10 +148,10 @@ func (r *report) table(all []protocol.Status) {
 			key += fmt.Sprintln(s.Service, c.Name, c.Status, c.Current, c.Target)
 		}
 	}
-	if key == r.shown {
+	if key == r.lastTable {
 		return
 	}
-	r.shown = key
+	r.lastTable = key
 	fmt.Fprintln(r.out)
 	t := show.Table{Header: explain.Header[:], Status: 3, Right: 6}
 	for _, row := range overview.Rows {
@@ -159,15 +159,15 @@ func (r *report) table(all []protocol.Status) {
 	}
 	_ = r.screen.Table(t) // an error means that the terminal is gone
 	fmt.Fprintln(r.out)
-	r.hint(all)
+	r.printNextSteps(all)
 }
 
-// hint suggests once what to try next, to a user who has released nothing yet.
-func (r *report) hint(all []protocol.Status) {
-	if r.hinted || len(all[0].Releases) > 1 || entities.Status(all[0].Status) != entities.StatusConverged {
+// printNextSteps suggests once what to try next, to a user who has released nothing yet.
+func (r *report) printNextSteps(all []protocol.Status) {
+	if r.nextStepsPrinted || len(all[0].Releases) > 1 || entities.Status(all[0].Status) != entities.StatusConverged {
 		return
 	}
-	r.hinted = true
+	r.nextStepsPrinted = true
 	address := ""
 	if r.options.port != 7233 {
 		address = fmt.Sprintf(" --address 127.0.0.1:%d", r.options.port)

@@ -23,8 +23,8 @@ const (
 	codeSignal        = 128 // plus the signal's number
 )
 
-// drain is the time for processes that left the process group and still hold the output of a finished command.
-const drain = 2 * time.Second
+// outputTimeout is the time for processes that left the process group and still hold the output of a finished command.
+const outputTimeout = 2 * time.Second
 
 // command describes the command to run.
 type command struct {
@@ -51,7 +51,7 @@ func (c command) run(signals <-chan os.Signal) report.Document {
 	stdout, outErr := collect(c.limit, func() { close(full) })
 	stderr, errErr := collect(report.LimitStderr, nil)
 	if err := errors.Join(outErr, errErr); err != nil {
-		doc.ExitCode, doc.Error = codeOwn, err.Error()
+		doc.ExitCode, doc.Error = codeWrapperError, err.Error()
 		return doc
 	}
 	pid, err := c.start(stdout.write, stderr.write)
@@ -62,8 +62,8 @@ func (c command) run(signals <-chan os.Signal) report.Document {
 	} else {
 		c.await(pid, &doc, signals, full)
 	}
-	over := time.Now().Add(drain)
-	doc.Stdout, doc.Stderr = stdout.end(over), stderr.end(over)
+	outputDeadline := time.Now().Add(outputTimeout)
+	doc.Stdout, doc.Stderr = stdout.finish(outputDeadline), stderr.finish(outputDeadline)
 	doc.Duration = report.Duration(time.Since(doc.StartedAt))
 	return doc
 }
@@ -74,13 +74,13 @@ func (c command) start(stdout, stderr *os.File) (pid int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	nothing, err := os.Open(os.DevNull)
+	devNull, err := os.Open(os.DevNull)
 	if err != nil {
 		return 0, err
 	}
-	defer nothing.Close()
+	defer devNull.Close()
 	p, err := os.StartProcess(path, c.argv, &os.ProcAttr{
-		Files: []*os.File{nothing, stdout, stderr},
+		Files: []*os.File{devNull, stdout, stderr},
 		Sys:   &syscall.SysProcAttr{Setpgid: true},
 	})
 	if err != nil {
@@ -97,7 +97,7 @@ func startCode(err error) int {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, exec.ErrNotFound):
 		return codeNotFound
 	}
-	return codeOwn
+	return codeWrapperError
 }
 
 // await waits for the command and passes signals on. It ends the command when its timeout or deadline passes, or when its stdout
@@ -106,13 +106,13 @@ func startCode(err error) int {
 func (c command) await(pid int, doc *report.Document, signals <-chan os.Signal, full <-chan struct{}) {
 	ended := make(chan syscall.WaitStatus, 1)
 	go func() { ended <- reap(pid) }()
-	timeout, stopTimeout := c.over()
+	timeout, stopTimeout := c.deadlineTimer()
 	defer stopTimeout()
 	if !c.stopAtLimit {
 		full = nil
 	}
 	var kill <-chan time.Time
-	end := func(sig syscall.Signal) {
+	terminate := func(sig syscall.Signal) {
 		_ = syscall.Kill(-pid, sig) // it may have ended already
 		if kill == nil {
 			kill = time.After(c.grace)
@@ -134,35 +134,35 @@ func (c command) await(pid int, doc *report.Document, signals <-chan os.Signal, 
 		case sig := <-signals:
 			switch sig {
 			case syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT:
-				end(sig.(syscall.Signal))
+				terminate(sig.(syscall.Signal))
 			default:
 				_ = syscall.Kill(-pid, sig.(syscall.Signal))
 			}
 		case <-timeout:
 			doc.TimedOut = true
-			end(syscall.SIGTERM)
+			terminate(syscall.SIGTERM)
 		case <-full:
 			full = nil
 			doc.Error = fmt.Sprintf("%s printed more than %d bytes and was ended", c.argv[0], c.limit)
-			end(syscall.SIGTERM)
+			terminate(syscall.SIGTERM)
 		case <-kill:
 			_ = syscall.Kill(-pid, syscall.SIGKILL)
 		}
 	}
 }
 
-// over returns a channel that closes when the command's time has passed: the earlier of timeout and deadline.
-func (c command) over() (<-chan time.Time, func() bool) {
-	left, bounded := c.timeout, c.timeout > 0
+// deadlineTimer returns a channel that closes when the command's time has passed: the earlier of timeout and deadline.
+func (c command) deadlineTimer() (<-chan time.Time, func() bool) {
+	remaining, bounded := c.timeout, c.timeout > 0
 	if !c.deadline.IsZero() {
-		if until := time.Until(c.deadline); !bounded || until < left {
-			left, bounded = until, true
+		if until := time.Until(c.deadline); !bounded || until < remaining {
+			remaining, bounded = until, true
 		}
 	}
 	if !bounded {
 		return nil, func() bool { return false }
 	}
-	timer := time.NewTimer(left)
+	timer := time.NewTimer(remaining)
 	return timer.C, timer.Stop
 }
 
@@ -175,7 +175,7 @@ func reap(pid int) syscall.WaitStatus {
 		switch {
 		case errors.Is(err, syscall.EINTR):
 		case err != nil:
-			return syscall.WaitStatus(codeOwn << 8) // there is no child: the status is lost
+			return syscall.WaitStatus(codeWrapperError << 8) // there is no child: the status is lost
 		case got == pid && (status.Exited() || status.Signaled()):
 			return status
 		}
@@ -204,36 +204,36 @@ func exitCode(status syscall.WaitStatus) int {
 type stream struct {
 	read, write *os.File
 	limit       int
-	full        func() // called once, when the output exceeds the limit
+	onLimit     func() // called once, when the output exceeds the limit
 	done        chan struct{}
 
-	kept  []byte // owned by the reading goroutine until done
+	tail  []byte // owned by the reading goroutine until done
 	total int64
 }
 
-func collect(limit int, full func()) (*stream, error) {
+func collect(limit int, onLimit func()) (*stream, error) {
 	read, write, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
-	s := &stream{read: read, write: write, limit: limit, full: full, done: make(chan struct{})}
-	go s.keep()
+	s := &stream{read: read, write: write, limit: limit, onLimit: onLimit, done: make(chan struct{})}
+	go s.readTail()
 	return s, nil
 }
 
-func (s *stream) keep() {
+func (s *stream) readTail() {
 	defer close(s.done)
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := s.read.Read(buf)
-		within := s.total <= int64(s.limit)
+		belowLimit := s.total <= int64(s.limit)
 		s.total += int64(n)
-		s.kept = append(s.kept, buf[:n]...)
-		if len(s.kept) > 2*s.limit+len(buf) { // not at every read, because the copy would cost more than the output
-			s.cut()
+		s.tail = append(s.tail, buf[:n]...)
+		if len(s.tail) > 2*s.limit+len(buf) { // not at every read, because the copy would cost more than the output
+			s.trim()
 		}
-		if within && s.total > int64(s.limit) && s.full != nil {
-			s.full()
+		if belowLimit && s.total > int64(s.limit) && s.onLimit != nil {
+			s.onLimit()
 		}
 		if err != nil {
 			return
@@ -241,18 +241,18 @@ func (s *stream) keep() {
 	}
 }
 
-func (s *stream) cut() {
-	if over := len(s.kept) - s.limit; over > 0 {
-		s.kept = append(s.kept[:0], s.kept[over:]...)
+func (s *stream) trim() {
+	if excess := len(s.tail) - s.limit; excess > 0 {
+		s.tail = append(s.tail[:0], s.tail[excess:]...)
 	}
 }
 
 // closeWriter closes the write end in this process, once the command has its own copy or could not start.
 func (s *stream) closeWriter() { _ = s.write.Close() }
 
-// end waits until all writers have closed the pipe, at most until over, and returns the kept output.
-func (s *stream) end(over time.Time) report.Stream {
-	wait := time.NewTimer(time.Until(over))
+// finish waits until all writers have closed the pipe, at most until over, and returns the kept output.
+func (s *stream) finish(deadline time.Time) report.Stream {
+	wait := time.NewTimer(time.Until(deadline))
 	defer wait.Stop()
 	select {
 	case <-s.done:
@@ -260,6 +260,6 @@ func (s *stream) end(over time.Time) report.Stream {
 	}
 	_ = s.read.Close() // ends a blocked read
 	<-s.done
-	s.cut()
-	return report.Stream{Data: s.kept, Bytes: s.total}
+	s.trim()
+	return report.Stream{Data: s.tail, Bytes: s.total}
 }

@@ -31,8 +31,8 @@ Exits with the exit code of the command; 124 after the timeout, 125 if the wrapp
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
-// codeOwn is the exit code of the wrapper if it fails itself.
-const codeOwn = 125
+// codeWrapperError is the exit code of the wrapper if it fails itself.
+const codeWrapperError = 125
 
 func run(args []string, stdout, stderr io.Writer) int {
 	if len(args) == 1 && (args[0] == "--version" || args[0] == "version") {
@@ -45,14 +45,14 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "converge-wrapper: %v\n", err)
-		return codeOwn
+		return codeWrapperError
 	}
 	signals, stop := listen()
 	defer stop()
 	doc := c.run(signals)
 	if err := doc.Write(stdout); err != nil {
 		fmt.Fprintf(stderr, "converge-wrapper: print the document: %v\n", err)
-		return codeOwn
+		return codeWrapperError
 	}
 	return doc.ExitCode
 }

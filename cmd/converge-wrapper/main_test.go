@@ -29,8 +29,8 @@ func TestMain(m *testing.M) {
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// wrapper returns the command of a wrapper.
-func wrapper(t *testing.T, args ...string) *exec.Cmd {
+// wrapperCommand returns the command of a wrapper.
+func wrapperCommand(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
 	cmd.Env = append(os.Environ(), asWrapper+"=1")
@@ -39,8 +39,8 @@ func wrapper(t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// document returns the wrapper's output, which is exactly one document, and its exit code.
-func document(t *testing.T, stdout []byte, err error) (report.Document, int) {
+// parseDocument returns the wrapper's output, which is exactly one document, and its exit code.
+func parseDocument(t *testing.T, stdout []byte, err error) (report.Document, int) {
 	t.Helper()
 	require.Equal(t, 1, bytes.Count(stdout, []byte("\n")), "%s", stdout)
 	doc, ok := report.Find(stdout)
@@ -57,15 +57,15 @@ func document(t *testing.T, stdout []byte, err error) (report.Document, int) {
 	return doc, code
 }
 
-func runs(t *testing.T, args ...string) (report.Document, int) {
+func runWrapper(t *testing.T, args ...string) (report.Document, int) {
 	t.Helper()
-	stdout, err := wrapper(t, args...).Output()
-	return document(t, stdout, err)
+	stdout, err := wrapperCommand(t, args...).Output()
+	return parseDocument(t, stdout, err)
 }
 
 // The document contains both streams separately, and the command's exit code.
-func TestStreamsApart_C8(t *testing.T) {
-	doc, code := runs(t, "exec", "--", "sh", "-c", `echo out; echo err >&2; echo "$1"; exit 3`, "sh", "--timeout")
+func TestStreamsAreSeparate_C8(t *testing.T) {
+	doc, code := runWrapper(t, "exec", "--", "sh", "-c", `echo out; echo err >&2; echo "$1"; exit 3`, "sh", "--timeout")
 	require.Equal(t, 3, code)
 	require.Equal(t, "out\n--timeout\n", string(doc.Stdout.Data))
 	require.Equal(t, "err\n", string(doc.Stderr.Data))
@@ -75,8 +75,8 @@ func TestStreamsApart_C8(t *testing.T) {
 }
 
 // A whole structured answer is kept, and of a longer one the end. Bytes that are not UTF-8 are not lost.
-func TestWhatIsKept_C6_C8(t *testing.T) {
-	doc, _ := runs(t, "exec", "--", "sh", "-c", `head -c 262144 /dev/zero; head -c 300000 /dev/zero >&2; printf end >&2`)
+func TestKeptOutput_C6_C8(t *testing.T) {
+	doc, _ := runWrapper(t, "exec", "--", "sh", "-c", `head -c 262144 /dev/zero; head -c 300000 /dev/zero >&2; printf end >&2`)
 	require.Len(t, doc.Stdout.Data, report.LimitStdout)
 	require.False(t, doc.Stdout.Truncated())
 	require.Len(t, doc.Stderr.Data, report.LimitStderr)
@@ -84,10 +84,10 @@ func TestWhatIsKept_C6_C8(t *testing.T) {
 	require.EqualValues(t, 300003, doc.Stderr.Bytes)
 	require.True(t, bytes.HasSuffix(doc.Stderr.Data, []byte("\x00end")))
 
-	doc, _ = runs(t, "exec", "--limit", "4", "--", "sh", "-c", `printf 'abc\377\376d'`)
+	doc, _ = runWrapper(t, "exec", "--limit", "4", "--", "sh", "-c", `printf 'abc\377\376d'`)
 	require.Equal(t, report.Stream{Data: []byte("c\xff\xfed"), Bytes: 6}, doc.Stdout)
 
-	doc, code := runs(t, "exec", "--stop-at-limit", "--limit", "1000", "--", "yes")
+	doc, code := runWrapper(t, "exec", "--stop-at-limit", "--limit", "1000", "--", "yes")
 	require.Equal(t, 128+int(syscall.SIGTERM), code)
 	require.Equal(t, "yes printed more than 1000 bytes and was ended", doc.Error)
 	require.True(t, doc.Stdout.Truncated())
@@ -95,20 +95,20 @@ func TestWhatIsKept_C6_C8(t *testing.T) {
 
 // A command that ignores SIGTERM is killed together with its children, and its output is kept.
 func TestTimeout(t *testing.T) {
-	cmd := wrapper(t, "exec", "--grace", "200ms", "--timeout", "500ms", "--", "sh", "-c",
+	cmd := wrapperCommand(t, "exec", "--grace", "200ms", "--timeout", "500ms", "--", "sh", "-c",
 		`trap '' TERM; echo begun; (exec 3>alive; exec sleep 1000) & wait; exec sleep 1000`)
 	alive := pipe(t, filepath.Join(cmd.Dir, "alive"))
 	stdout, err := cmd.Output()
-	doc, code := document(t, stdout, err)
+	doc, code := parseDocument(t, stdout, err)
 	require.Equal(t, 124, code)
 	require.True(t, doc.TimedOut)
 	require.Equal(t, "killed", doc.Signal)
 	require.Equal(t, "begun\n", string(doc.Stdout.Data))
-	gone(t, alive)
+	requireClosed(t, alive)
 }
 
 func TestDeadline(t *testing.T) {
-	doc, code := runs(t, "exec", "--timeout", "1h", "--deadline", "2020-01-02T03:04:05Z", "--", "sleep", "1000")
+	doc, code := runWrapper(t, "exec", "--timeout", "1h", "--deadline", "2020-01-02T03:04:05Z", "--", "sleep", "1000")
 	require.Equal(t, 124, code)
 	require.True(t, doc.TimedOut)
 }
@@ -128,7 +128,7 @@ func TestSignals(t *testing.T) {
 		{syscall.SIGTERM, `trap '' TERM; `, 137, "killed", ""},
 		{syscall.SIGUSR1, `trap 'echo notified; exit 0' USR1; `, 0, "", "notified\n"},
 	} {
-		cmd := wrapper(t, "exec", "--grace", "300ms", "--", "sh", "-c", row.script+`exec 3>alive; while :; do read -r _ <hold; done`)
+		cmd := wrapperCommand(t, "exec", "--grace", "300ms", "--", "sh", "-c", row.script+`exec 3>alive; while :; do read -r _ <hold; done`)
 		require.NoError(t, syscall.Mkfifo(filepath.Join(cmd.Dir, "hold"), 0o600))
 		alive := pipe(t, filepath.Join(cmd.Dir, "alive"))
 		var stdout bytes.Buffer
@@ -137,7 +137,7 @@ func TestSignals(t *testing.T) {
 		reader := <-alive
 		require.NoError(t, cmd.Process.Signal(row.send))
 		err := cmd.Wait()
-		doc, code := document(t, stdout.Bytes(), err)
+		doc, code := parseDocument(t, stdout.Bytes(), err)
 		require.Equal(t, row.code, code, row.script)
 		require.Equal(t, row.signal, doc.Signal, row.script)
 		require.Equal(t, row.stdout, string(doc.Stdout.Data), row.script)
@@ -147,7 +147,7 @@ func TestSignals(t *testing.T) {
 
 // Background processes of the command end with it, as in a container, and delay nothing.
 func TestBackground(t *testing.T) {
-	cmd := wrapper(t, "exec", "--", "sh", "-c", `(exec 3>alive; exec sleep 1000) & read -r _ <ready; echo done`)
+	cmd := wrapperCommand(t, "exec", "--", "sh", "-c", `(exec 3>alive; exec sleep 1000) & read -r _ <ready; echo done`)
 	require.NoError(t, syscall.Mkfifo(filepath.Join(cmd.Dir, "ready"), 0o600))
 	opened := pipe(t, filepath.Join(cmd.Dir, "alive"))
 	alive := make(chan *os.File, 1)
@@ -156,10 +156,10 @@ func TestBackground(t *testing.T) {
 		_ = os.WriteFile(filepath.Join(cmd.Dir, "ready"), []byte("\n"), 0)
 	}()
 	stdout, err := cmd.Output()
-	doc, code := document(t, stdout, err)
+	doc, code := parseDocument(t, stdout, err)
 	require.Zero(t, code)
 	require.Equal(t, "done\n", string(doc.Stdout.Data))
-	gone(t, alive)
+	requireClosed(t, alive)
 }
 
 func TestCannotStart(t *testing.T) {
@@ -169,7 +169,7 @@ func TestCannotStart(t *testing.T) {
 	odd := filepath.Join(dir, "odd")
 	require.NoError(t, os.WriteFile(odd, []byte("no program"), 0o700))
 	for program, want := range map[string]int{"no-such-program": 127, "/no/such/program": 127, plain: 126, odd: 126, dir: 126} {
-		doc, code := runs(t, "exec", "--", program)
+		doc, code := runWrapper(t, "exec", "--", program)
 		require.Equal(t, want, code, program)
 		require.Contains(t, doc.Error, program+" cannot be started: ")
 	}
@@ -203,19 +203,19 @@ func pipe(t *testing.T, path string) <-chan *os.File {
 	return opened
 }
 
-// gone waits until every process that held the pipe open has ended.
-func gone(t *testing.T, opened <-chan *os.File) {
+// requireClosed waits until every process that held the pipe open has ended.
+func requireClosed(t *testing.T, opened <-chan *os.File) {
 	t.Helper()
-	ended := make(chan struct{})
+	closed := make(chan struct{})
 	go func() {
-		defer close(ended)
+		defer close(closed)
 		if f := <-opened; f != nil {
 			_, _ = f.Read(make([]byte, 1))
 			_ = f.Close()
 		}
 	}()
 	select {
-	case <-ended:
+	case <-closed:
 	case <-time.After(time.Minute):
 		t.Fatal("a process is still running")
 	}

@@ -12,7 +12,7 @@ func adoptOrphans() { _, _, _ = syscall.RawSyscall(syscall.SYS_PRCTL, 36, 1, 0) 
 
 // As the first process of a container the wrapper reaps orphans: none stays a zombie while the command runs.
 func TestOrphansAreReaped(t *testing.T) {
-	doc, code := runs(t, "exec", "--timeout", "20s", "--", "sh", "-c",
+	doc, code := runWrapper(t, "exec", "--timeout", "20s", "--", "sh", "-c",
 		`orphan=$(sh -c 'sh -c "exit 0" >/dev/null & echo $!'); while [ -e /proc/$orphan ]; do :; done; echo reaped`)
 	require.Zero(t, code, doc.Error)
 	require.Equal(t, "reaped\n", string(doc.Stdout.Data))

@@ -15,7 +15,7 @@ import (
 // acceptanceOptions are the options of acceptance: a small test service, and the runtime on which it runs.
 type acceptanceOptions struct {
 	f        *Factory
-	place    acceptance.Place
+	env      acceptance.Environment
 	versions []string
 	broken   string
 	timeout  time.Duration
@@ -41,31 +41,31 @@ removed, even after a failure; the test application stays, without services.`,
 
 func newCmdAcceptanceKubernetes(f *Factory, runF func(context.Context, *acceptanceOptions) error) *cobra.Command {
 	o := &acceptanceOptions{f: f}
-	var at acceptance.Kubernetes
+	var cluster acceptance.Kubernetes
 	cmd := &cobra.Command{
 		Use:     "kubernetes",
 		Short:   "Test a Kubernetes cluster",
 		Example: `  converge acceptance kubernetes --context eks-eu --in default`,
 		Args:    cobra.NoArgs,
-		RunE: running(o, runF, o.run, func([]string) (err error) {
+		RunE: newRunE(o, runF, o.run, func([]string) (err error) {
 			if err := o.check(); err != nil {
 				return err
 			}
-			o.place, err = at.Place()
+			o.env, err = cluster.Environment()
 			return err
 		}),
 	}
-	cmd.Flags().StringVar(&at.Context, "context", "", "context in the kubeconfig of the workers (default: its current one)")
-	cmd.Flags().StringVar(&at.Namespace, "in", "default", "namespace to deploy to, which must exist")
-	cmd.Flags().StringVar(&at.Image, "image", "registry.k8s.io/pause", "image that the cluster can pull, without a tag")
+	cmd.Flags().StringVar(&cluster.Context, "context", "", "context in the kubeconfig of the workers (default: its current one)")
+	cmd.Flags().StringVar(&cluster.Namespace, "in", "default", "namespace to deploy to, which must exist")
+	cmd.Flags().StringVar(&cluster.Image, "image", "registry.k8s.io/pause", "image that the cluster can pull, without a tag")
 	o.flags(cmd, 10*time.Minute)
 	return cmd
 }
 
-func (o *acceptanceOptions) flags(cmd *cobra.Command, patience time.Duration) {
+func (o *acceptanceOptions) flags(cmd *cobra.Command, timeout time.Duration) {
 	cmd.Flags().StringSliceVar(&o.versions, "versions", []string{"3.9", "3.10"}, "two working tags of the image")
 	cmd.Flags().StringVar(&o.broken, "broken", "nopull", "a tag of the image that does not exist")
-	cmd.Flags().DurationVar(&o.timeout, "timeout", patience, "timeout of each step")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", timeout, "timeout of each step")
 	cmd.Flags().StringVar(&o.store, "store", "", storeUsage)
 }
 
@@ -74,7 +74,7 @@ func (o *acceptanceOptions) check() error {
 	if len(o.versions) != 2 || o.versions[0] == o.versions[1] {
 		return errors.New("--versions: expected two different tags")
 	}
-	if o.f.givesToken() {
+	if o.f.hasExplicitToken() {
 		return errors.New("a token is valid for one request, and acceptance tests send several: use converge login instead")
 	}
 	return nil
@@ -82,13 +82,13 @@ func (o *acceptanceOptions) check() error {
 
 func (o *acceptanceOptions) run(ctx context.Context) error {
 	console := acceptanceConsole{o.f}
-	holds, err := acceptance.Run(ctx, console, acceptance.Options{
-		Place: o.place, Versions: [2]string(o.versions), Broken: o.broken, Timeout: o.timeout, Store: o.store,
+	passed, err := acceptance.Run(ctx, console, acceptance.Options{
+		Environment: o.env, Versions: [2]string(o.versions), Broken: o.broken, Timeout: o.timeout, Store: o.store,
 	})
 	if err != nil {
 		return err
 	}
-	if !holds {
+	if !passed {
 		return exit(exitFailed)
 	}
 	return console.Lines("all steps passed")
@@ -101,7 +101,7 @@ type acceptanceConsole struct{ f *Factory }
 func (c acceptanceConsole) Converge(ctx context.Context, args ...string) (output string, code int) {
 	var out bytes.Buffer
 	f := *c.f
-	f.In, f.Out, f.Err, f.AskTTY, f.api = strings.NewReader(""), &out, &out, false, nil
+	f.In, f.Out, f.Err, f.CanPrompt, f.api = strings.NewReader(""), &out, &out, false, nil
 	for flag, value := range map[string]string{"token": c.f.token, "address": c.f.conn.address, "namespace": c.f.conn.namespace, "profile": c.f.conn.profile} {
 		if value != "" {
 			args = append(args, "--"+flag, value)

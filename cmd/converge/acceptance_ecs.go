@@ -12,7 +12,7 @@ import (
 
 func newCmdAcceptanceECS(f *Factory, runF func(context.Context, *acceptanceOptions) error) *cobra.Command {
 	o := &acceptanceOptions{f: f}
-	var at acceptance.ECS
+	var cluster acceptance.ECS
 	cmd := &cobra.Command{
 		Use:   "ecs",
 		Short: "Test an Amazon ECS cluster",
@@ -22,24 +22,24 @@ cannot be pulled: expect about 15 minutes.`,
 		Example: `  converge acceptance ecs --cluster test --region eu-west-1
   converge acceptance ecs --cluster test --region eu-west-1 --subnet subnet-0a1b2c3d --public-ip`,
 		Args: cobra.NoArgs,
-		RunE: running(o, runF, o.run, func([]string) (err error) {
-			if at.Cluster == "" || at.Region == "" {
+		RunE: newRunE(o, runF, o.run, func([]string) (err error) {
+			if cluster.Cluster == "" || cluster.Region == "" {
 				return errors.New("--cluster and --region are required")
 			}
 			if err := o.check(); err != nil {
 				return err
 			}
-			o.place, err = at.Place()
+			o.env, err = cluster.Environment()
 			return err
 		}),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&at.Cluster, "cluster", "", "name of the cluster (required)")
-	flags.StringVar(&at.Region, "region", "", "region of the cluster (required)")
-	flags.StringVar(&at.Role, "role-arn", "", "role that the workers assume (default: their own credentials)")
-	flags.StringVar(&at.Image, "image", "registry.k8s.io/pause", "image that the cluster can pull, without a tag")
-	flags.StringArrayVar(&at.Subnets, "subnet", nil, "subnet of the task, which runs it on Fargate (repeatable)")
-	flags.BoolVar(&at.Public, "public-ip", false, "with --subnet: give the task a public address, if it has no other route to the registry")
+	flags.StringVar(&cluster.Cluster, "cluster", "", "name of the cluster (required)")
+	flags.StringVar(&cluster.Region, "region", "", "region of the cluster (required)")
+	flags.StringVar(&cluster.Role, "role-arn", "", "role that the workers assume (default: their own credentials)")
+	flags.StringVar(&cluster.Image, "image", "registry.k8s.io/pause", "image that the cluster can pull, without a tag")
+	flags.StringArrayVar(&cluster.Subnets, "subnet", nil, "subnet of the task, which runs it on Fargate (repeatable)")
+	flags.BoolVar(&cluster.Public, "public-ip", false, "with --subnet: give the task a public address, if it has no other route to the registry")
 	o.flags(cmd, 30*time.Minute)
 	return cmd
 }

@@ -17,22 +17,22 @@ import (
 const (
 	actTimeout  = 30 * time.Second // for one answer
 	actAttempts = 3                // with one request id: the act happens once
-	parallel    = 16               // concurrent requests to services
+	maxParallel = 16               // concurrent requests to services
 )
 
 // newAct returns the fields that every act of this caller carries.
-func (f *Factory) newAct(reason string) protocol.Act {
-	return protocol.Act{By: f.by(), RequestID: newRequestID(), Reason: reason, Token: f.proof()}
+func (f *Factory) newAct(reason string) protocol.RequestMeta {
+	return protocol.RequestMeta{By: f.by(), RequestID: newRequestID(), Reason: reason, Token: f.authToken()}
 }
 
 // noToken is the value of the token flag that sends an act without a token although a login exists.
 const noToken = "none"
 
-// proof returns the token for one act: the given one, or one from the login. If there is no token, the reason stops the act.
-func (f *Factory) proof() string {
+// authToken returns the token for one act: the given one, or one from the login. If there is no token, the reason stops the act.
+func (f *Factory) authToken() string {
 	token := first(f.token, f.Env("CONVERGE_TOKEN"))
-	if f.byLogin() {
-		token, f.unproven = f.loginToken(context.Background())
+	if f.usesLogin() {
+		token, f.tokenErr = f.loginToken(context.Background())
 	}
 	if token == noToken {
 		return ""
@@ -40,18 +40,18 @@ func (f *Factory) proof() string {
 	return token
 }
 
-// byLogin reports whether the caller named no token, so that the login, if there is one, provides it.
-func (f *Factory) byLogin() bool { return first(f.token, f.Env("CONVERGE_TOKEN")) == "" }
+// usesLogin reports whether the caller named no token, so that the login, if there is one, provides it.
+func (f *Factory) usesLogin() bool { return first(f.token, f.Env("CONVERGE_TOKEN")) == "" }
 
-// givesToken reports whether the caller gave a token. Such a token serves one request.
-func (f *Factory) givesToken() bool {
+// hasExplicitToken reports whether the caller gave a token. Such a token serves one request.
+func (f *Factory) hasExplicitToken() bool {
 	token := first(f.token, f.Env("CONVERGE_TOKEN"))
 	return token != "" && token != noToken
 }
 
-// vain reports whether an act was refused because it carried a token of the login that the service cannot verify.
-func (f *Factory) vain(err error) bool {
-	return f.byLogin() && err != nil && strings.Contains(err.Error(), protocol.NoIdentity)
+// loginUnusable reports whether an act was refused because it carried a token of the login that the service cannot verify.
+func (f *Factory) loginUnusable(err error) bool {
+	return f.usesLogin() && err != nil && strings.Contains(err.Error(), protocol.NoIdentity)
 }
 
 // withoutToken returns a payload without its token, as an unauthenticated caller would send it.
@@ -73,7 +73,7 @@ func (f *Factory) act(ctx context.Context, n serviceName, verb, requestID string
 	err := f.send(ctx, n.id(), verb, requestID, payload, into)
 	switch {
 	case errors.Is(err, errNotFound):
-		return f.missing(ctx, n)
+		return f.notFoundError(ctx, n)
 	case transient(err):
 		return fmt.Errorf("%s %s: %w; it may have been accepted: see converge status %s, or converge doctor if that gets no answer", verb, n, err, n)
 	}
@@ -82,8 +82,8 @@ func (f *Factory) act(ctx context.Context, n serviceName, verb, requestID string
 
 // send sends an act to a workflow and retries it as often as necessary.
 func (f *Factory) send(ctx context.Context, workflowID, verb, requestID string, payload, into any) error {
-	if f.unproven != nil {
-		return f.unproven
+	if f.tokenErr != nil {
+		return f.tokenErr
 	}
 	api, err := f.client(ctx)
 	if err != nil {
@@ -93,7 +93,7 @@ func (f *Factory) send(ctx context.Context, workflowID, verb, requestID string, 
 		limited, cancel := context.WithTimeout(ctx, actTimeout)
 		err = api.Update(limited, workflowID, verb, requestID, payload, into)
 		cancel()
-		if attempt < actAttempts && f.vain(err) {
+		if attempt < actAttempts && f.loginUnusable(err) {
 			if payload, err = withoutToken(payload); err != nil {
 				return err
 			}
@@ -117,7 +117,7 @@ func (f *Factory) query(ctx context.Context, n serviceName, what string, into an
 		return err
 	}
 	if err = api.Query(ctx, n.id(), what, into); errors.Is(err, errNotFound) {
-		return f.missing(ctx, n)
+		return f.notFoundError(ctx, n)
 	}
 	return err
 }
@@ -170,7 +170,7 @@ func each[T any](ctx context.Context, names []serviceName, do func(context.Conte
 	results := make([]T, len(names))
 	failed := make([]error, len(names))
 	var g errgroup.Group
-	g.SetLimit(parallel)
+	g.SetLimit(maxParallel)
 	for i, n := range names {
 		g.Go(func() error {
 			results[i], failed[i] = do(ctx, n)
@@ -178,18 +178,18 @@ func each[T any](ctx context.Context, names []serviceName, do func(context.Conte
 		})
 	}
 	_ = g.Wait() // errors are collected in order
-	return results, together(failed)
+	return results, joinErrors(failed)
 }
 
-// together joins errors. It counts them if there are many, because they usually have one cause.
-func together(all []error) error {
-	const shown = 3
+// joinErrors joins errors. It counts them if there are many, because they usually have one cause.
+func joinErrors(all []error) error {
+	const limit = 3
 	var out []error
 	more := 0
 	for _, err := range all {
 		switch {
 		case err == nil:
-		case len(out) < shown:
+		case len(out) < limit:
 			out = append(out, err)
 		default:
 			more++

@@ -12,29 +12,29 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// whole is a workflow for many services: the workflow of an application, of a runtime or of the installation. Absent says why it may
+// scope is a workflow for many services: the workflow of an application, of a runtime or of the installation. Absent says why it may
 // not exist.
-type whole struct{ name, id, absent string }
+type scope struct{ name, id, missing string }
 
-func wholeApplication(name string) whole {
-	return whole{name, protocol.ApplicationID(name), "not found"}
+func applicationScope(name string) scope {
+	return scope{name, protocol.ApplicationID(name), "not found"}
 }
 
-func wholeRuntime(name string) whole {
-	return whole{"runtime/" + name, protocol.RuntimeID(name), "not found"}
+func runtimeScope(name string) scope {
+	return scope{"runtime/" + name, protocol.RuntimeID(name), "not found"}
 }
 
-func wholeInstallation() whole {
-	return whole{"everything", protocol.InstallationID(), "no worker has served this namespace yet"}
+func installationScope() scope {
+	return scope{"everything", protocol.InstallationID(), "no worker has served this namespace yet"}
 }
 
-// actOnWhole sends an act to an application or a runtime and prints its answer.
-func (f *Factory) actOnWhole(ctx context.Context, w whole, verb string, act protocol.Act, request any) error {
+// actOnScope sends an act to an application or a runtime and prints its answer.
+func (f *Factory) actOnScope(ctx context.Context, w scope, verb string, act protocol.RequestMeta, request any) error {
 	var answer protocol.Answer
 	err := f.send(ctx, w.id, verb, act.RequestID, request, &answer)
 	switch {
 	case errors.Is(err, errNotFound):
-		return fmt.Errorf("%s %s: %s", verb, w.name, w.absent)
+		return fmt.Errorf("%s %s: %s", verb, w.name, w.missing)
 	case transient(err):
 		return fmt.Errorf("%s %s: %w; it may have been accepted", verb, w.name, err)
 	case err != nil:
@@ -46,8 +46,8 @@ func (f *Factory) actOnWhole(ctx context.Context, w whole, verb string, act prot
 	return f.screen().Lines(answer.Message)
 }
 
-// application pauses or resumes all services of an application at once, including future ones (A16).
-func (o *scopeOptions) application(ctx context.Context) error {
+// runOnApplication pauses or resumes all services of an application at once, including future ones (A16).
+func (o *scopeOptions) runOnApplication(ctx context.Context) error {
 	names, err := o.f.servicesOf(ctx, o.target.application)
 	if err != nil {
 		return err
@@ -56,7 +56,7 @@ func (o *scopeOptions) application(ctx context.Context) error {
 		return err
 	}
 	act := o.f.newAct(o.reason)
-	return o.f.actOnWhole(ctx, wholeApplication(o.target.application), o.verb, act, act)
+	return o.f.actOnScope(ctx, applicationScope(o.target.application), o.verb, act, act)
 }
 
 // servicesOf returns the running services of an application. The list may be empty, for example while all services are unmanaged. A
@@ -77,26 +77,26 @@ func (f *Factory) servicesOf(ctx context.Context, application string) ([]service
 	return nil, nil
 }
 
-// onRuntime pauses or resumes a runtime: while it is paused, nothing is applied there for any service (A16). A runtime without a limit
+// runOnRuntime pauses or resumes a runtime: while it is paused, nothing is applied there for any service (A16). A runtime without a limit
 // on its applies has no workflow until its first pause. The workflow is started only if some service uses the runtime.
-func (o *scopeOptions) onRuntime(ctx context.Context) error {
+func (o *scopeOptions) runOnRuntime(ctx context.Context) error {
 	if o.channel != "" {
 		return fmt.Errorf("--channel: a runtime can only be paused as a whole; name a service to pause one channel")
 	}
 	if err := o.f.confirm(ctx, o.yes, fmt.Sprintf("%s everything on runtime %s", o.verb, o.runtime)); err != nil {
 		return err
 	}
-	act, w := o.f.newAct(o.reason), wholeRuntime(o.runtime)
+	act, w := o.f.newAct(o.reason), runtimeScope(o.runtime)
 	if o.verb == protocol.Pause {
-		if err := o.f.runtimeThere(ctx, o.runtime, w.id); err != nil {
+		if err := o.f.ensureRuntime(ctx, o.runtime, w.id); err != nil {
 			return err
 		}
 	}
-	return o.f.actOnWhole(ctx, w, o.verb, act, act)
+	return o.f.actOnScope(ctx, w, o.verb, act, act)
 }
 
-// alone refuses --all together with a name, and --except without --all.
-func (o *scopeOptions) alone(args []string) error {
+// checkAll refuses --all together with a name, and --except without --all.
+func (o *scopeOptions) checkAll(args []string) error {
 	if !o.all {
 		return fmt.Errorf("--except requires --all")
 	}
@@ -111,13 +111,13 @@ func (o *scopeOptions) alone(args []string) error {
 	return nil
 }
 
-// everything pauses or resumes all services of all applications, including future ones (A16).
-func (o *scopeOptions) everything(ctx context.Context) error {
+// runOnEverything pauses or resumes all services of all applications, including future ones (A16).
+func (o *scopeOptions) runOnEverything(ctx context.Context) error {
 	question := o.verb + " all services of all applications"
 	if len(o.except) > 0 {
 		question += " except " + strings.Join(o.except, ", ")
 	}
-	if err := o.spared(ctx); err != nil {
+	if err := o.checkExcept(ctx); err != nil {
 		return err
 	}
 	if err := o.f.confirm(ctx, o.yes, question); err != nil {
@@ -125,13 +125,13 @@ func (o *scopeOptions) everything(ctx context.Context) error {
 	}
 	act := o.f.newAct(o.reason)
 	if o.verb == protocol.Pause {
-		return o.f.actOnWhole(ctx, wholeInstallation(), o.verb, act, protocol.PauseAllRequest{Act: act, Except: o.except})
+		return o.f.actOnScope(ctx, installationScope(), o.verb, act, protocol.PauseAllRequest{RequestMeta: act, Except: o.except})
 	}
-	return o.f.actOnWhole(ctx, wholeInstallation(), o.verb, act, act)
+	return o.f.actOnScope(ctx, installationScope(), o.verb, act, act)
 }
 
-// spared checks that the applications that are excluded exist. A misspelt name would pause the application that it should exclude.
-func (o *scopeOptions) spared(ctx context.Context) error {
+// checkExcept checks that the applications that are excluded exist. A misspelt name would pause the application that it should exclude.
+func (o *scopeOptions) checkExcept(ctx context.Context) error {
 	if len(o.except) == 0 {
 		return nil
 	}
@@ -151,8 +151,8 @@ func (o *scopeOptions) spared(ctx context.Context) error {
 	return nil
 }
 
-// runtimeThere makes sure that a runtime that services use has its workflow.
-func (f *Factory) runtimeThere(ctx context.Context, name, id string) error {
+// ensureRuntime makes sure that a runtime that services use has its workflow.
+func (f *Factory) ensureRuntime(ctx context.Context, name, id string) error {
 	api, err := f.client(ctx)
 	if err != nil {
 		return err
@@ -179,11 +179,11 @@ func (f *Factory) runtimeThere(ctx context.Context, name, id string) error {
 	if used = slices.Compact(used); !slices.Contains(used, name) {
 		return errors.Join(fmt.Errorf("no service uses runtime %s%s", name, suggestion(name, used)), err)
 	}
-	return api.Start(ctx, id, protocol.RuntimeWorkflow, protocol.RuntimeInput{Runtime: name, Beginning: protocol.Beginning{Adopt: true}})
+	return api.Start(ctx, id, protocol.RuntimeWorkflow, protocol.RuntimeInput{Runtime: name, StartMode: protocol.StartMode{Adopt: true}})
 }
 
-// incarnationOptions are the options of pin and unpin for a whole application (D15).
-type incarnationOptions struct {
+// applicationPinOptions are the options of pin and unpin for a whole application (D15).
+type applicationPinOptions struct {
 	f           *Factory
 	verb        string
 	application string
@@ -192,34 +192,34 @@ type incarnationOptions struct {
 	yes         bool
 }
 
-// orApplication lets pin and unpin accept an application instead of a service and a channel.
-func orApplication(f *Factory, cmd *cobra.Command) *cobra.Command {
-	o := &incarnationOptions{f: f, verb: cmd.Name()}
-	service := cmd.RunE
-	short := "unpin APP"
+// addApplicationForm lets pin and unpin accept an application instead of a service and a channel.
+func addApplicationForm(f *Factory, cmd *cobra.Command) *cobra.Command {
+	o := &applicationPinOptions{f: f, verb: cmd.Name()}
+	runOnService := cmd.RunE
+	usage := "unpin APP"
 	if o.verb == protocol.Pin {
-		short = "pin APP --incarnation N"
+		usage = "pin APP --incarnation N"
 		cmd.Flags().Int64Var(&o.incarnation, "incarnation", 0, "pin all services of the application to this incarnation")
 	}
-	cmd.Use += " | " + short
+	cmd.Use += " | " + usage
 	cmd.Long = strings.TrimSpace(cmd.Long + "\n\nFor an application: pin moves all its services to an incarnation, like a change of the\nconfiguration; what is published afterwards waits until unpin.")
-	cmd.Example += "\n  converge " + strings.Replace(strings.Replace(short, "APP", "shop", 1), "N", "41", 1)
+	cmd.Example += "\n  converge " + strings.Replace(strings.Replace(usage, "APP", "shop", 1), "N", "41", 1)
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "skip the confirmation if more than one service is affected")
-	cmd.RunE = func(cmd *cobra.Command, given []string) error {
-		if len(given) > 1 && o.incarnation != 0 {
-			return fmt.Errorf("--incarnation applies to an application only: converge %s", short)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 1 && o.incarnation != 0 {
+			return fmt.Errorf("--incarnation applies to an application only: converge %s", usage)
 		}
-		if len(given) > 1 {
-			return service(cmd, given)
+		if len(args) > 1 {
+			return runOnService(cmd, args)
 		}
-		o.application = given[0]
+		o.application = args[0]
 		o.reason, _ = cmd.Flags().GetString("reason")
 		return o.run(cmd.Context())
 	}
 	return cmd
 }
 
-func (o *incarnationOptions) run(ctx context.Context) error {
+func (o *applicationPinOptions) run(ctx context.Context) error {
 	if err := checkName("an application", o.application); err != nil {
 		return err
 	}
@@ -233,9 +233,9 @@ func (o *incarnationOptions) run(ctx context.Context) error {
 	if err := o.f.confirmAll(ctx, o.yes, o.verb, names); err != nil {
 		return err
 	}
-	request := protocol.IncarnationPin{Act: o.f.newAct(o.reason), Incarnation: o.incarnation}
+	request := protocol.IncarnationPin{RequestMeta: o.f.newAct(o.reason), Incarnation: o.incarnation}
 	if o.verb == protocol.Unpin {
-		return o.f.actOnWhole(ctx, wholeApplication(o.application), o.verb, request.Act, request.Act)
+		return o.f.actOnScope(ctx, applicationScope(o.application), o.verb, request.RequestMeta, request.RequestMeta)
 	}
-	return o.f.actOnWhole(ctx, wholeApplication(o.application), o.verb, request.Act, request)
+	return o.f.actOnScope(ctx, applicationScope(o.application), o.verb, request.RequestMeta, request)
 }

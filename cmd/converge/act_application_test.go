@@ -9,8 +9,8 @@ import (
 )
 
 // Verbs on more than one service send one act to the workflow for all of them, after a confirmation. Invalid combinations send no act.
-func TestVerbsOnAWhole_A16_A17_A24(t *testing.T) {
-	web := moment("staging CONVERGED v9 v9 succeeded")
+func TestVerbsOnWiderScopes_A16_A17_A24(t *testing.T) {
+	web := webStatus("staging CONVERGED v9 v9 succeeded")
 	web.Channels[0].Runtime = "edge"
 	for _, tt := range []struct {
 		line, want string
@@ -61,8 +61,8 @@ func TestVerbsOnAWhole_A16_A17_A24(t *testing.T) {
 				"application/shop": {web}, "installation": {web}, "service/shop/web": {web}, "service/shop/api": {web},
 			}}
 			c := newConsole(t, api)
-			code, said := c.run(t, tt.line)
-			require.Equal(t, tt.want, said)
+			code, output := c.run(t, tt.line)
+			require.Equal(t, tt.want, output)
 			require.Equal(t, tt.code, code)
 			require.Equal(t, tt.sent, api.updates)
 		})

@@ -46,8 +46,8 @@ func newManageCmd(f *Factory, verb string, runF func(context.Context, *manageOpt
 	o := &manageOptions{f: f, verb: verb}
 	cmd := &texts
 	cmd.Use = verb + " SVC|APP"
-	cmd.Args = asUsed
-	cmd.RunE = running(o, runF, o.run, func(args []string) (err error) {
+	cmd.Args = argsFromUse
+	cmd.RunE = newRunE(o, runF, o.run, func(args []string) (err error) {
 		o.target, err = f.parseTarget(args[0])
 		return err
 	})
@@ -60,24 +60,24 @@ func (o *manageOptions) run(ctx context.Context) (err error) {
 	if o.verb == protocol.Unmanage && o.reason == "" {
 		return errors.New("--reason is required: it tells others why the service is unmanaged")
 	}
-	if o.target, err = o.f.meant(ctx, o.target); err != nil {
+	if o.target, err = o.f.resolveTarget(ctx, o.target); err != nil {
 		return err
 	}
 	service := ""
 	if !o.target.all {
 		service = o.target.service
-		if err := o.there(ctx); err != nil {
+		if err := o.checkExists(ctx); err != nil {
 			return err
 		}
 	} else if err := o.f.confirm(ctx, o.yes, fmt.Sprintf("%s all services of %s", o.verb, o.target.application)); err != nil {
 		return err
 	}
-	request := protocol.ManageRequest{Act: o.f.newAct(o.reason), Service: service}
-	return o.f.actOnWhole(ctx, wholeApplication(o.target.application), o.verb, request.Act, request)
+	request := protocol.ManageRequest{RequestMeta: o.f.newAct(o.reason), Service: service}
+	return o.f.actOnScope(ctx, applicationScope(o.target.application), o.verb, request.RequestMeta, request)
 }
 
-// there refuses an unknown service. The application keeps no list of its services, so it would detect the mistake only later.
-func (o *manageOptions) there(ctx context.Context) error {
+// checkExists refuses an unknown service. The application keeps no list of its services, so it would detect the mistake only later.
+func (o *manageOptions) checkExists(ctx context.Context) error {
 	api, err := o.f.client(ctx)
 	if err != nil {
 		return err
@@ -91,9 +91,9 @@ func (o *manageOptions) there(ctx context.Context) error {
 			return nil
 		}
 	}
-	gone, err := o.f.unmanaged(ctx, o.target)
-	if err == nil && len(gone) == 0 {
-		return o.f.missing(ctx, o.target.serviceName)
+	unmanaged, err := o.f.unmanagedStatuses(ctx, o.target)
+	if err == nil && len(unmanaged) == 0 {
+		return o.f.notFoundError(ctx, o.target.serviceName)
 	}
 	return err
 }

@@ -28,24 +28,24 @@ func TestUnmanage(t *testing.T) {
 		{line: "pause shop/api", code: 1, want: "! converge: shop/api accepts no requests: unmanaged by bob: drill; since 1970-01-01 00:00 UTC; until: converge manage shop/api\n", sent: []string{`service/shop/api pause ` + who + `}`}},
 	} {
 		t.Run(tt.line, func(t *testing.T) {
-			api := withUnmanaged()
+			api := apiWithUnmanaged()
 			c := newConsole(t, api)
-			code, said := c.run(t, tt.line)
-			require.Equal(t, tt.want, said)
+			code, output := c.run(t, tt.line)
+			require.Equal(t, tt.want, output)
 			require.Equal(t, tt.code, code)
 			require.Equal(t, tt.sent, api.updates)
 		})
 	}
 }
 
-// withUnmanaged returns application shop: web runs, bob has unmanaged api, and the workflow of db has ended.
-func withUnmanaged() *fakeAPI {
+// apiWithUnmanaged returns application shop: web runs, bob has unmanaged api, and the workflow of db has ended.
+func apiWithUnmanaged() *fakeAPI {
 	down := protocol.UnmanagedServices{"api": {By: "bob", Reason: "drill", At: time.Unix(0, 0)}}
 	return &fakeAPI{
-		answer: protocol.Answer{Message: "done"}, gone: []serviceName{{"shop", "api"}, {"shop", "db"}, {"shop", "web"}},
+		answer: protocol.Answer{Message: "done"}, endedServices: []serviceName{{"shop", "api"}, {"shop", "db"}, {"shop", "web"}},
 		statuses: map[string][]any{
 			"application/shop": {protocol.ApplicationStatus{Unmanaged: down}},
-			"service/shop/web": {moment("staging CONVERGED v9 v9 succeeded")},
+			"service/shop/web": {webStatus("staging CONVERGED v9 v9 succeeded")},
 		},
 	}
 }
@@ -54,7 +54,7 @@ func withUnmanaged() *fakeAPI {
 func TestStatusOfUnmanaged(t *testing.T) {
 	const (
 		api   = "api\t-\tUNMANAGED\t\t\t\tunmanaged by bob: drill; since 1970-01-01 00:00 UTC; until: converge manage shop/api\n"
-		db    = "db\t-\tUNMANAGED\t\t\t\t" + broughtBack + "\n"
+		db    = "db\t-\tUNMANAGED\t\t\t\t" + restartedText + "\n"
 		web   = "web\t1 channel\tCONVERGED\tv9\t\t\t\n"
 		whole = "unmanaged by bob: drill; until: converge manage shop\n"
 	)
@@ -77,23 +77,23 @@ func TestStatusOfUnmanaged(t *testing.T) {
 }
 `},
 	} {
-		code, said := newConsole(t, withUnmanaged()).run(t, tt.line)
+		code, output := newConsole(t, apiWithUnmanaged()).run(t, tt.line)
 		require.Zero(t, code)
-		require.Equal(t, tt.want, said, tt.line)
+		require.Equal(t, tt.want, output, tt.line)
 	}
 	all := protocol.UnmanagedServices{protocol.AllServices: {By: "bob", Reason: "drill"}}
 	down := &fakeAPI{statuses: map[string][]any{"application/shop": {protocol.ApplicationStatus{Unmanaged: all}}}}
-	_, said := newConsole(t, down).run(t, "status shop")
-	require.Equal(t, header+"*\t-\tUNMANAGED\t\t\t\t"+whole, said, "the server no longer has their runs")
-	down.gone = []serviceName{{"shop", "api"}}
-	_, said = newConsole(t, down).run(t, "status")
-	require.Equal(t, header+"api\t-\tUNMANAGED\t\t\t\t"+whole, said)
+	_, output := newConsole(t, down).run(t, "status shop")
+	require.Equal(t, header+"*\t-\tUNMANAGED\t\t\t\t"+whole, output, "the server no longer has their runs")
+	down.endedServices = []serviceName{{"shop", "api"}}
+	_, output = newConsole(t, down).run(t, "status")
+	require.Equal(t, header+"api\t-\tUNMANAGED\t\t\t\t"+whole, output)
 }
 
 // After an export of the installation, the status does not claim that its services are restarted.
 func TestStatusOfAnExportedInstallation_F4(t *testing.T) {
-	api := &fakeAPI{gone: []serviceName{{"shop", "web"}}, ended: "installation I" + protocol.ExportedBy + "alice"}
-	code, said := newConsole(t, api).run(t, "status shop")
+	api := &fakeAPI{endedServices: []serviceName{{"shop", "web"}}, terminationReason: "installation I" + protocol.ExportedBy + "alice"}
+	code, output := newConsole(t, api).run(t, "status shop")
 	require.Zero(t, code)
-	require.Equal(t, header+"web\t-\tUNMANAGED\t\t\t\tinstallation I exported by alice, to continue elsewhere; nothing is managed here any more\n", said)
+	require.Equal(t, header+"web\t-\tUNMANAGED\t\t\t\tinstallation I exported by alice, to continue elsewhere; nothing is managed here any more\n", output)
 }

@@ -42,8 +42,8 @@ would be refused now, the reason is shown too, and the exit status is 1.`,
 		Example: `  converge delete shop/web --reason "replaced by shop/site" --yes
   converge delete shop/web canary --reason "it eats the orders"
   converge delete shop/web canary --dry-run`,
-		Args: asUsed,
-		RunE: running(o, runF, o.run, func(args []string) error { return f.readService(args, &o.service, &o.channel) }),
+		Args: argsFromUse,
+		RunE: newRunE(o, runF, o.run, func(args []string) error { return f.parseServiceArgs(args, &o.service, &o.channel) }),
 	}
 	cmd.Flags().StringVar(&o.reason, "reason", "", "reason, shown to other users")
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "skip the confirmation")
@@ -62,7 +62,7 @@ func (o *deleteOptions) run(ctx context.Context) error {
 	if err := o.f.confirm(ctx, o.yes, what); err != nil {
 		return err
 	}
-	return o.f.takeDown(ctx, []serviceName{o.service}, o.channel, o.reason)
+	return o.f.deleteServices(ctx, []serviceName{o.service}, o.channel, o.reason)
 }
 
 // preview shows what the deletion would remove.
@@ -88,7 +88,7 @@ func (o *deleteOptions) preview(ctx context.Context) error {
 		err = o.f.screen().JSON(plan)
 	} else {
 		text := planText{screen: o.f.screen(), plan: plan, deletes: true}
-		err = text.screen.Laid(text.String())
+		err = text.screen.WriteText(text.String())
 	}
 	if err == nil && (plan.Failed > 0 || plan.Totals.Refused > 0 || plan.Services[0].Refused != "") {
 		return exit(exitError)
@@ -96,27 +96,27 @@ func (o *deleteOptions) preview(ctx context.Context) error {
 	return err
 }
 
-// takeDown tells services to remove their instances, and prints a line for each.
-func (f *Factory) takeDown(ctx context.Context, names []serviceName, channel, reason string) error {
+// deleteServices tells services to remove their instances, and prints a line for each.
+func (f *Factory) deleteServices(ctx context.Context, names []serviceName, channel, reason string) error {
 	act := f.newAct(reason) // one act: its token is valid for all services
 	answers, err := each(ctx, names, func(ctx context.Context, n serviceName) (string, error) {
 		var answer protocol.Answer
-		err := f.act(ctx, n, protocol.Delete, act.RequestID, protocol.DeleteRequest{Act: act, Channel: channel}, &answer)
+		err := f.act(ctx, n, protocol.Delete, act.RequestID, protocol.DeleteRequest{RequestMeta: act, Channel: channel}, &answer)
 		return answer.Message, err
 	})
-	return f.answered(names, answers, err)
+	return f.printAnswers(names, answers, err)
 }
 
 // removal is what `apply --remove` removes after the configuration without it is published.
 type removal struct {
-	given  []string
+	values []string
 	reason string
 	yes    bool
 	names  []serviceName
 }
 
 func (r *removal) flags(cmd *cobra.Command) {
-	cmd.Flags().StringArrayVar(&r.given, "remove", nil, "delete this service, which is no longer declared (repeatable)")
+	cmd.Flags().StringArrayVar(&r.values, "remove", nil, "delete this service, which is no longer declared (repeatable)")
 	cmd.Flags().StringVar(&r.reason, "reason", "", "with --remove: reason, shown to other users")
 	cmd.Flags().BoolVarP(&r.yes, "yes", "y", false, "with --remove: skip the confirmation")
 }
@@ -124,7 +124,7 @@ func (r *removal) flags(cmd *cobra.Command) {
 // prepare determines what to remove, and asks for confirmation, before anything is published.
 func (r *removal) prepare(ctx context.Context, f *Factory, dir string) error {
 	application := publish.ApplicationIn(dir)
-	for _, given := range r.given {
+	for _, given := range r.values {
 		if !strings.Contains(given, "/") && application != "" {
 			given = application + "/" + given
 		}
@@ -140,23 +140,23 @@ func (r *removal) prepare(ctx context.Context, f *Factory, dir string) error {
 	if len(r.names) == 0 {
 		return nil
 	}
-	if f.givesToken() {
+	if f.hasExplicitToken() {
 		return fmt.Errorf("--remove: a token is valid for one request, which publishing uses: publish without --remove, and then, with another token: converge delete %s", r.names[0])
 	}
-	words := make([]string, len(r.names))
+	names := make([]string, len(r.names))
 	for i, n := range r.names {
-		words[i] = n.String()
+		names[i] = n.String()
 	}
-	return f.confirm(ctx, r.yes, "delete everything that "+strings.Join(words, ", ")+" runs")
+	return f.confirm(ctx, r.yes, "delete everything that "+strings.Join(names, ", ")+" runs")
 }
 
-// carryOut removes the named services. A service that does not yet know that it is no longer declared would refuse.
-func (r *removal) carryOut(ctx context.Context, f *Factory, notified bool) error {
+// run removes the named services. A service that does not yet know that it is no longer declared would refuse.
+func (r *removal) run(ctx context.Context, f *Factory, notified bool) error {
 	switch {
 	case len(r.names) == 0:
 		return nil
 	case !notified:
 		return fmt.Errorf("nothing was deleted: services are not notified yet; run later: converge delete %s", r.names[0])
 	}
-	return f.takeDown(ctx, r.names, "", r.reason)
+	return f.deleteServices(ctx, r.names, "", r.reason)
 }

@@ -28,26 +28,26 @@ type serviceOptions struct {
 
 // newServiceCmd makes the command of a verb. It reads the arguments that follow SVC in the usage line into the options. The function
 // request builds the request.
-func newServiceCmd[R any](f *Factory, verb string, runF func(context.Context, *serviceOptions) error, texts cobra.Command, request func(o *serviceOptions, act protocol.Act) R) (*cobra.Command, *serviceOptions) {
+func newServiceCmd[R any](f *Factory, verb string, runF func(context.Context, *serviceOptions) error, texts cobra.Command, request func(o *serviceOptions, act protocol.RequestMeta) R) (*cobra.Command, *serviceOptions) {
 	o := &serviceOptions{f: f, verb: verb}
-	places := map[string]*string{"VERSION": &o.version, "CHANNEL": &o.channel, "TOPIC": &o.topic, "CONDITION": &o.condition}
-	var words []*string
+	fields := map[string]*string{"VERSION": &o.version, "CHANNEL": &o.channel, "TOPIC": &o.topic, "CONDITION": &o.condition}
+	var positional []*string
 	for _, word := range strings.Fields(texts.Use)[1:] {
-		words = append(words, places[strings.Trim(word, "[]")])
+		positional = append(positional, fields[strings.Trim(word, "[]")])
 	}
 	cmd := &texts
 	cmd.Use = verb + " " + cmd.Use
-	ofRelease := len(words) > 0 && words[0] == &o.version // the release may be a joint one
-	if ofRelease {
+	takesRelease := len(positional) > 0 && positional[0] == &o.version // the release may be a joint one
+	if takesRelease {
 		cmd.Long += "\n\nFor a joint release, give APP@ID in place of SVC VERSION."
 	}
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		if ofRelease {
-			args = spelledOut(args)
+		if takesRelease {
+			args = expandJoint(args)
 		}
-		return asUsed(cmd, args)
+		return argsFromUse(cmd, args)
 	}
-	cmd.RunE = running(o, runF, func(ctx context.Context) error {
+	cmd.RunE = newRunE(o, runF, func(ctx context.Context) error {
 		act := f.newAct(o.reason) // one act: its token is valid for all services
 		send := func(ctx context.Context, n serviceName) (string, error) {
 			var answer protocol.Answer
@@ -61,15 +61,15 @@ func newServiceCmd[R any](f *Factory, verb string, runF func(context.Context, *s
 		if err != nil {
 			return err
 		}
-		return f.answered([]serviceName{o.service}, []string{message}, nil)
+		return f.printAnswers([]serviceName{o.service}, []string{message}, nil)
 	}, func(args []string) error {
-		if err := o.read(args, words, ofRelease); err != nil {
+		if err := o.parse(args, positional, takesRelease); err != nil {
 			return err
 		}
 		switch {
 		case verb == protocol.Bypass && o.reason == "":
 			return errors.New("a bypass requires a reason that others can read: --reason")
-		case verb == protocol.Cancel && given(o.version, o.olderThan, o.except) != 1:
+		case verb == protocol.Cancel && countGiven(o.version, o.olderThan, o.except) != 1:
 			return errors.New("expected one of VERSION, --older-than and --except")
 		}
 		return nil
@@ -77,15 +77,15 @@ func newServiceCmd[R any](f *Factory, verb string, runF func(context.Context, *s
 	return cmd, o
 }
 
-// read reads SVC and the arguments after it. If the next argument is a version, it also accepts APP@ID in place of both.
-func (o *serviceOptions) read(args []string, words []*string, ofRelease bool) error {
-	joint, named, err := parseJoint(args[0])
-	if !named || !ofRelease {
-		return o.f.readService(args, &o.service, words...)
+// parse reads SVC and the arguments after it. If the next argument is a version, it also accepts APP@ID in place of both.
+func (o *serviceOptions) parse(args []string, positional []*string, takesRelease bool) error {
+	joint, isJoint, err := parseJoint(args[0])
+	if !isJoint || !takesRelease {
+		return o.f.parseServiceArgs(args, &o.service, positional...)
 	}
 	o.joint = &joint
-	for i, word := range spelledOut(args)[1:] {
-		*words[i] = word
+	for i, word := range expandJoint(args)[1:] {
+		*positional[i] = word
 	}
 	return err
 }
@@ -115,15 +115,15 @@ final; it does not delay later releases.`,
 // newApprovalCmd makes approve and reject (A14).
 func newApprovalCmd(f *Factory, verb string, runF func(context.Context, *serviceOptions) error, texts cobra.Command) *cobra.Command {
 	texts.Use = "SVC VERSION TOPIC"
-	cmd, o := newServiceCmd(f, verb, runF, texts, func(o *serviceOptions, act protocol.Act) protocol.ApprovalRequest {
-		return protocol.ApprovalRequest{Act: act, Version: o.version, Topic: o.topic, Comment: o.comment}
+	cmd, o := newServiceCmd(f, verb, runF, texts, func(o *serviceOptions, act protocol.RequestMeta) protocol.ApprovalRequest {
+		return protocol.ApprovalRequest{RequestMeta: act, Version: o.version, Topic: o.topic, Comment: o.comment}
 	})
 	cmd.Flags().StringVar(&o.comment, "comment", "", "comment, kept in the history")
 	return cmd
 }
 
-// given counts the texts that are not empty.
-func given(texts ...string) (n int) {
+// countGiven counts the texts that are not empty.
+func countGiven(texts ...string) (n int) {
 	for _, t := range texts {
 		if t != "" {
 			n++
@@ -141,8 +141,8 @@ func newCmdBypass(f *Factory, runF func(context.Context, *serviceOptions) error)
 CONDITION is the name that converge explain shows. Who bypassed it and why stays visible
 with the release and in converge history.`,
 		Example: `  converge bypass shop/web v9 prod-eu office-hours --reason "incident 12"`,
-	}, func(o *serviceOptions, act protocol.Act) protocol.BypassRequest {
-		return protocol.BypassRequest{Act: act, Version: o.version, Channel: o.channel, Condition: o.condition}
+	}, func(o *serviceOptions, act protocol.RequestMeta) protocol.BypassRequest {
+		return protocol.BypassRequest{RequestMeta: act, Version: o.version, Channel: o.channel, Condition: o.condition}
 	})
 	cmd.Flags().StringVar(&o.reason, "reason", "", "reason (required)")
 	return cmd
@@ -172,8 +172,8 @@ deployed again once all gates pass; --stay prevents that.`,
 
 // newPinCmd makes pin and unpin (A17).
 func newPinCmd(f *Factory, verb string, runF func(context.Context, *serviceOptions) error, texts cobra.Command) *cobra.Command {
-	cmd, o := newServiceCmd(f, verb, runF, texts, func(o *serviceOptions, act protocol.Act) protocol.PinRequest {
-		return protocol.PinRequest{Act: act, Channel: o.channel, Version: o.version, Stay: o.stay}
+	cmd, o := newServiceCmd(f, verb, runF, texts, func(o *serviceOptions, act protocol.RequestMeta) protocol.PinRequest {
+		return protocol.PinRequest{RequestMeta: act, Channel: o.channel, Version: o.version, Stay: o.stay}
 	})
 	if verb == protocol.Unpin {
 		cmd.Flags().BoolVar(&o.stay, "stay", false, "stay at the pinned version until a newer release")
@@ -194,8 +194,8 @@ PVN_RESTART=1. No gate is evaluated. A pause holds the restart, a pin does not.
 A channel that was deleted is restored at its last version.`,
 		Example: `  converge restart shop/web prod-eu --reason "rotated the database password"
   converge restart shop/web`,
-	}, func(o *serviceOptions, act protocol.Act) protocol.ScopeRequest {
-		return protocol.ScopeRequest{Act: act, Channel: o.channel}
+	}, func(o *serviceOptions, act protocol.RequestMeta) protocol.ScopeRequest {
+		return protocol.ScopeRequest{RequestMeta: act, Channel: o.channel}
 	})
 	cmd.Flags().StringVar(&o.reason, "reason", "", "reason, kept in the history")
 	return cmd
@@ -216,8 +216,8 @@ no-rollback-below. With APP@ID, parts that entered no channel yet are cancelled.
 The release is not deployed again automatically; newer releases continue as usual.`,
 		Example: `  converge rollback shop/web --reason "errors in checkout"
   converge rollback shop/web v9 --channel prod-eu --while-paused`,
-	}, func(o *serviceOptions, act protocol.Act) protocol.RollbackRequest {
-		return protocol.RollbackRequest{Act: act, Version: o.version, Channel: o.channel, WhilePaused: o.whilePaused}
+	}, func(o *serviceOptions, act protocol.RequestMeta) protocol.RollbackRequest {
+		return protocol.RollbackRequest{RequestMeta: act, Version: o.version, Channel: o.channel, WhilePaused: o.whilePaused}
 	})
 	versionFlags(cmd, o)
 	cmd.Flags().BoolVar(&o.whilePaused, "while-paused", false, "also roll back paused channels and services; they stay paused")
@@ -245,9 +245,9 @@ there.`,
   converge cancel shop/web --older-than v51
   converge cancel shop/web --except v51 --channel prod-eu
   converge cancel shop@autumn`,
-	}, func(o *serviceOptions, act protocol.Act) protocol.CancelRequest {
+	}, func(o *serviceOptions, act protocol.RequestMeta) protocol.CancelRequest {
 		return protocol.CancelRequest{
-			Act: act, Version: o.version, Channel: o.channel, Terminate: o.terminate, OlderThan: o.olderThan, Except: o.except,
+			RequestMeta: act, Version: o.version, Channel: o.channel, Terminate: o.terminate, OlderThan: o.olderThan, Except: o.except,
 		}
 	})
 	versionFlags(cmd, o)
@@ -266,8 +266,8 @@ gate is evaluated. Where it was rolled back, it is queued again: every gate is e
 again, approvals included, and bypass lets it pass one. Where the rollback to the version
 failed, the rollback is retried. In the channels behind, what failed needs a new approval.`,
 		Example: `  converge retry shop/web v9 --channel canary`,
-	}, func(o *serviceOptions, act protocol.Act) protocol.VersionRequest {
-		return protocol.VersionRequest{Act: act, Version: o.version, Channel: o.channel}
+	}, func(o *serviceOptions, act protocol.RequestMeta) protocol.VersionRequest {
+		return protocol.VersionRequest{RequestMeta: act, Version: o.version, Channel: o.channel}
 	})
 	versionFlags(cmd, o)
 	return cmd

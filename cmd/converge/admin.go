@@ -57,8 +57,8 @@ working directory; any other name is a profile of Temporal's configuration file.
 The archive contains all that the store contains: restrict access to it in the same way.`,
 		Example: `  converge admin export backup.tar.gz
   converge admin export --from dev | converge admin import --profile prod --store s3://releases`,
-		Args: asUsed,
-		RunE: running(o, runF, o.run, func(args []string) error {
+		Args: argsFromUse,
+		RunE: newRunE(o, runF, o.run, func(args []string) error {
 			if len(args) > 0 {
 				o.file = args[0]
 			}
@@ -78,7 +78,7 @@ func (o *exportOptions) run(ctx context.Context) error {
 	if o.file == "" && o.f.screen().TTY {
 		return errors.New("admin export: an archive cannot be written to a terminal; name a file, or: converge admin export … | converge admin import …")
 	}
-	location, err := o.where()
+	location, err := o.storeLocation()
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (o *exportOptions) run(ctx context.Context) error {
 			return err
 		}
 	}
-	export := installation.Export{Client: c, Payloads: o.f.conn.payloads, Namespace: namespace, Store: s, By: o.f.by(), Move: o.from != "", Said: o.f.note}
+	export := installation.Export{Client: c, Payloads: o.f.conn.payloads, Namespace: namespace, Store: s, By: o.f.by(), Move: o.from != "", Log: o.f.note}
 	out, err := o.write(ctx, export)
 	if err != nil {
 		return fmt.Errorf("admin export: %w", err)
@@ -116,8 +116,8 @@ func (o *exportOptions) run(ctx context.Context) error {
 	return nil
 }
 
-// where returns the location of the store. It also sets the connection to the server of --from.
-func (o *exportOptions) where() (string, error) {
+// storeLocation returns the location of the store. It also sets the connection to the server of --from.
+func (o *exportOptions) storeLocation() (string, error) {
 	location := first(o.store, o.f.Env("CONVERGE_STORE"))
 	switch o.from {
 	case "":
@@ -180,8 +180,8 @@ the backup is unknown: everything is restored paused. If only the store is lost 
 workflows still run, they continue with their own state.`,
 		Example: `  converge admin import --restore --store s3://releases backup.tar.gz
   converge admin export --from dev | converge admin import --profile prod --store s3://releases`,
-		Args: asUsed,
-		RunE: running(o, runF, o.run, func(args []string) error {
+		Args: argsFromUse,
+		RunE: newRunE(o, runF, o.run, func(args []string) error {
 			if len(args) > 0 {
 				o.file = args[0]
 			}
@@ -237,7 +237,7 @@ func (o *importOptions) open() (io.ReadCloser, error) {
 	if o.file != "" {
 		return os.Open(o.file)
 	}
-	if o.f.AskTTY {
+	if o.f.CanPrompt {
 		return nil, errors.New("admin import: no archive; name its file, or: converge admin export … | converge admin import …")
 	}
 	return io.NopCloser(o.f.In), nil

@@ -24,8 +24,8 @@ func newCmdRekey(f *Factory, runF func(context.Context, *rekeyOptions) error) *c
 as in file:/etc/converge/new.key,file:/etc/converge/old.key. Afterwards the other keys are
 no longer needed. It can run while workers run, and again after an interruption.`,
 		Example: `  converge admin rekey --store s3://releases`,
-		Args:    asUsed,
-		RunE:    running(o, runF, o.run, func([]string) error { return nil }),
+		Args:    argsFromUse,
+		RunE:    newRunE(o, runF, o.run, func([]string) error { return nil }),
 	}
 	cmd.Flags().StringVar(&o.store, "store", "", "store: a URL or a directory (CONVERGE_STORE)")
 	return cmd

@@ -38,8 +38,8 @@ name is open to everyone who can signal a workflow. A new baseline takes effect 
 also for applications that are already published.`,
 		Example: `  converge admin rules
   converge admin rules installation.yaml --reason "only the platform team pauses everything"`,
-		Args: asUsed,
-		RunE: running(o, runF, o.run, func(args []string) error {
+		Args: argsFromUse,
+		RunE: newRunE(o, runF, o.run, func(args []string) error {
 			if len(args) > 0 {
 				o.file = args[0]
 			}
@@ -60,18 +60,18 @@ func (o *rulesOptions) run(ctx context.Context) error {
 		return fmt.Errorf("admin rules: nothing was changed:\n%w", err)
 	}
 	question := "set the rules of the installation to:\n" + rulesText(rules) + "\n"
-	if change := o.change(ctx, rules); change != "" {
+	if change := o.baselineChange(ctx, rules); change != "" {
 		question += "changes of the baseline: " + change + "\n"
 	}
 	if err := o.f.confirm(ctx, o.yes, question); err != nil {
 		return err
 	}
 	act := o.f.newAct(o.reason)
-	return o.f.actOnWhole(ctx, wholeInstallation(), protocol.Configure, act, protocol.ConfigureRequest{Act: act, Rules: rules})
+	return o.f.actOnScope(ctx, installationScope(), protocol.Configure, act, protocol.ConfigureRequest{RequestMeta: act, Rules: rules})
 }
 
-// change describes what changes for all applications, if the current state is known. The workflow reports it again in its answer.
-func (o *rulesOptions) change(ctx context.Context, rules entities.Rules) string {
+// baselineChange describes what changes for all applications, if the current state is known. The workflow reports it again in its answer.
+func (o *rulesOptions) baselineChange(ctx context.Context, rules entities.Rules) string {
 	var s protocol.InstallationStatus
 	api, err := o.f.client(ctx)
 	if err == nil {
@@ -92,7 +92,7 @@ func (o *rulesOptions) show(ctx context.Context) error {
 	err = api.Query(ctx, protocol.InstallationID(), protocol.QueryStatus, &s)
 	switch {
 	case errors.Is(err, errNotFound):
-		return fmt.Errorf("admin rules: %s", wholeInstallation().absent)
+		return fmt.Errorf("admin rules: %s", installationScope().missing)
 	case err != nil:
 		return err
 	case o.f.json():
@@ -101,11 +101,11 @@ func (o *rulesOptions) show(ctx context.Context) error {
 		return o.f.screen().Lines("none: everyone who can signal a workflow may pause runtimes and everything; set rules with: converge admin rules FILE")
 	}
 	r := s.Rules
-	return o.f.screen().Lines(fmt.Sprintf("rules %d, set by %s at %s", r.Number, nameOfWho(r.By), r.At.Local().Format("2006-01-02 15:04 MST")), rulesText(r.Rules))
+	return o.f.screen().Lines(fmt.Sprintf("rules %d, set by %s at %s", r.Number, displayName(r.By), r.At.Local().Format("2006-01-02 15:04 MST")), rulesText(r.Rules))
 }
 
-// nameOfWho returns the name of a caller, and marks a caller without proof of identity.
-func nameOfWho(who entities.Who) string {
+// displayName returns the name of a caller, and marks a caller without proof of identity.
+func displayName(who entities.Who) string {
 	if who.Proven {
 		return who.Name
 	}
@@ -183,7 +183,7 @@ func baselineText(b *entities.Baseline) (lines []string) {
 }
 
 // whereText names the channels that a rule covers.
-func whereText(w entities.Where) string {
+func whereText(w entities.ChannelSelector) string {
 	text := ""
 	for _, part := range []struct {
 		what  string

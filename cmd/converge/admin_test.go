@@ -18,24 +18,24 @@ func TestAdminRefuses(t *testing.T) {
 		{"admin export a b", "! converge: usage: converge admin export [FILE]\n"},
 	} {
 		c := newConsole(t, &fakeAPI{})
-		code, said := c.run(t, tt.line)
+		code, output := c.run(t, tt.line)
 		require.Equal(t, exitError, code, tt.line)
-		require.Equal(t, tt.want, said, tt.line)
+		require.Equal(t, tt.want, output, tt.line)
 	}
 }
 
 // An export requires a confirmation, and does not change an existing file.
-func TestAdminExportAsks(t *testing.T) {
+func TestAdminExportNeedsConfirmation(t *testing.T) {
 	c := newConsole(t, &fakeAPI{})
 	store, file := t.TempDir(), filepath.Join(t.TempDir(), "a.tar.gz")
 	require.NoError(t, os.WriteFile(file, []byte("yesterday's"), 0o600))
-	code, said := c.run(t, "admin export --from dev --store "+store+" "+file)
+	code, output := c.run(t, "admin export --from dev --store "+store+" "+file)
 	require.Equal(t, exitError, code)
-	require.Contains(t, said, "to continue elsewhere requires --yes when not running interactively")
+	require.Contains(t, output, "to continue elsewhere requires --yes when not running interactively")
 	c = newConsole(t, &fakeAPI{})
-	code, said = c.run(t, "admin export --store "+store+" "+file)
+	code, output = c.run(t, "admin export --store "+store+" "+file)
 	require.Equal(t, exitError, code)
-	require.Contains(t, said, "belongs to no installation yet: no worker has used it")
+	require.Contains(t, output, "belongs to no installation yet: no worker has used it")
 	data, err := os.ReadFile(file)
 	require.NoError(t, err)
 	require.Equal(t, "yesterday's", string(data))

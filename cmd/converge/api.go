@@ -41,12 +41,12 @@ type API interface {
 	Start(ctx context.Context, workflowID, workflowType string, input any) error
 	// Services lists the running services of one application, or of all if the name is empty. The list is sorted.
 	Services(ctx context.Context, application string) ([]serviceName, error)
-	// Gone lists, with the same parameter and order, the services whose last run ended abnormally. Some of them may run again.
-	Gone(ctx context.Context, application string) ([]serviceName, error)
+	// EndedServices lists, with the same parameter and order, the services whose last run ended abnormally. Some of them may run again.
+	EndedServices(ctx context.Context, application string) ([]serviceName, error)
 	// Progress returns what workers currently report of their work for a workflow.
 	Progress(ctx context.Context, workflowID string) ([]protocol.Progress, error)
-	// Ended returns the reason why the last run of a workflow was terminated. It is empty if the run was not terminated.
-	Ended(ctx context.Context, workflowID string) (reason string, err error)
+	// TerminationReason returns the reason why the last run of a workflow was terminated. It is empty if the run was not terminated.
+	TerminationReason(ctx context.Context, workflowID string) (reason string, err error)
 	// Applications lists the running applications, sorted.
 	Applications(ctx context.Context) ([]string, error)
 	// Plans lists the ids of the running plans of one application, or of all if the name is empty. The list is sorted.
@@ -76,9 +76,9 @@ type connection struct {
 	log                         *slog.Logger // log of the SDK; nil: none
 	dial                        []grpc.DialOption
 	metrics                     client.MetricsHandler           // of the SDK; nil: none
-	traced                      []interceptor.ClientInterceptor // around calls
+	interceptors                []interceptor.ClientInterceptor // around calls
 	payloads                    *codec.Codec                    // nil: nothing is encrypted
-	own                         bool                            // payloads are decrypted with own keys, never with a codec server
+	ownKeys                     bool                            // payloads are decrypted with own keys, never with a codec server
 }
 
 const (
@@ -97,7 +97,7 @@ func (c connection) options() (client.Options, error) {
 		if err != nil {
 			return o, fmt.Errorf("read Temporal's connection settings: %w", err)
 		}
-		if server := profile.Codec; server != nil && server.Endpoint != "" && !c.own && !c.payloads.Keyed() {
+		if server := profile.Codec; server != nil && server.Endpoint != "" && !c.ownKeys && !c.payloads.Keyed() {
 			c.payloads = codec.Remote(server.Endpoint, server.Auth, cmp.Or(c.namespace, o.Namespace))
 		}
 	}
@@ -118,7 +118,7 @@ func (c connection) options() (client.Options, error) {
 		o.Namespace = client.DefaultNamespace
 	}
 	o.Identity = cmp.Or(c.identity, "converge")
-	o.MetricsHandler, o.Interceptors = c.metrics, c.traced
+	o.MetricsHandler, o.Interceptors = c.metrics, c.interceptors
 	o.Logger = sdklog.NewStructuredLogger(cmp.Or(c.log, slog.New(slog.DiscardHandler)))
 	o.ConnectionOptions.GetSystemInfoTimeout = dialTimeout
 	o.ConnectionOptions.GrpcCompression = worker.Compression(o.HostPort)
@@ -136,12 +136,12 @@ func dial(ctx context.Context, c connection) (API, error) {
 	defer cancel()
 	tc, err := client.DialContext(ctx, o)
 	if err != nil {
-		return nil, noServer(o.HostPort, err)
+		return nil, connectError(o.HostPort, err)
 	}
 	return &temporalAPI{client: tc, namespace: o.Namespace, address: o.HostPort, process: newRequestID(), payloads: o.DataConverter}, nil
 }
 
-func noServer(address string, err error) error {
+func connectError(address string, err error) error {
 	if strings.Contains(err.Error(), "not healthy") {
 		return fmt.Errorf("the Temporal server at %s is starting or stopping (%s); try again in a few seconds", address, cause(err))
 	}
@@ -179,11 +179,11 @@ func (a *temporalAPI) Temporal() (client.Client, string) { return a.client, a.na
 func (a *temporalAPI) Close()                            { a.client.Close() }
 
 func (a *temporalAPI) Query(ctx context.Context, workflowID, query string, into any) error {
-	return a.known(ctx, workflowID, func(id string) error { return a.query(ctx, id, query, into) })
+	return a.withCurrentID(ctx, workflowID, func(id string) error { return a.query(ctx, id, query, into) })
 }
 
 func (a *temporalAPI) query(ctx context.Context, workflowID, query string, into any) error {
-	return protocol.Whole(func(q protocol.InParts) (json.RawMessage, error) {
+	return protocol.QueryWhole(func(q protocol.PartsQuery) (json.RawMessage, error) {
 		ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 		defer cancel()
 		answer, err := a.client.QueryWorkflowWithOptions(ctx, &client.QueryWorkflowWithOptionsRequest{
@@ -203,7 +203,7 @@ func (a *temporalAPI) query(ctx context.Context, workflowID, query string, into 
 }
 
 func (a *temporalAPI) Update(ctx context.Context, workflowID, verb, requestID string, act, into any) error {
-	return a.known(ctx, workflowID, func(id string) error { return a.update(ctx, id, verb, requestID, act, into) })
+	return a.withCurrentID(ctx, workflowID, func(id string) error { return a.update(ctx, id, verb, requestID, act, into) })
 }
 
 func (a *temporalAPI) update(ctx context.Context, workflowID, verb, requestID string, act, into any) error {
@@ -228,18 +228,18 @@ func (a *temporalAPI) Start(ctx context.Context, workflowID, workflowType string
 func (a *temporalAPI) Services(ctx context.Context, application string) ([]serviceName, error) {
 	var names []serviceName
 	err := a.list(ctx, ofApplication("ExecutionStatus='Running'", application), func(e *workflowpb.WorkflowExecutionInfo) {
-		if n, ok := calledIn(e); ok {
+		if n, ok := nameFromExecution(e); ok {
 			names = append(names, n)
 		}
 	})
 	return sortNames(names), err
 }
 
-func (a *temporalAPI) Gone(ctx context.Context, application string) ([]serviceName, error) {
+func (a *temporalAPI) EndedServices(ctx context.Context, application string) ([]serviceName, error) {
 	last := map[serviceName]*workflowpb.WorkflowExecutionInfo{}
 	const ended = "ExecutionStatus IN ('Completed','Terminated','Failed','TimedOut','Canceled')"
 	err := a.list(ctx, ofApplication(ended, application), func(e *workflowpb.WorkflowExecutionInfo) {
-		n, ok := calledIn(e)
+		n, ok := nameFromExecution(e)
 		if before := last[n]; ok && (before == nil || e.StartTime.AsTime().After(before.StartTime.AsTime())) {
 			last[n] = e
 		}
@@ -256,7 +256,7 @@ func (a *temporalAPI) Gone(ctx context.Context, application string) ([]serviceNa
 func (a *temporalAPI) Progress(ctx context.Context, workflowID string) (all []protocol.Progress, err error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	err = a.known(ctx, workflowID, func(id string) error {
+	err = a.withCurrentID(ctx, workflowID, func(id string) error {
 		d, err := a.client.DescribeWorkflowExecution(ctx, id, "")
 		all = nil
 		for _, pending := range d.GetPendingActivities() {
@@ -264,19 +264,19 @@ func (a *temporalAPI) Progress(ctx context.Context, workflowID string) (all []pr
 				continue // its details are of an earlier attempt
 			}
 			var p protocol.Progress
-			if a.payloads.FromPayloads(pending.GetHeartbeatDetails(), &p) == nil && p.What != "" { // otherwise the details are of another activity
+			if a.payloads.FromPayloads(pending.GetHeartbeatDetails(), &p) == nil && p.Description != "" { // otherwise the details are of another activity
 				all = append(all, p)
 			}
 		}
 		return a.translate(workflowID, err)
 	})
 	slices.SortFunc(all, func(a, b protocol.Progress) int {
-		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Channel, b.Channel), cmp.Compare(a.What, b.What))
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Channel, b.Channel), cmp.Compare(a.Description, b.Description))
 	})
 	return all, err
 }
 
-func (a *temporalAPI) Ended(ctx context.Context, workflowID string) (string, error) {
+func (a *temporalAPI) TerminationReason(ctx context.Context, workflowID string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	d, err := a.client.DescribeWorkflowExecution(ctx, workflowID, "")
@@ -286,11 +286,11 @@ func (a *temporalAPI) Ended(ctx context.Context, workflowID string) (string, err
 	if err != nil || d.GetWorkflowExecutionInfo().GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED {
 		return "", a.translate(workflowID, err)
 	}
-	last := a.client.GetWorkflowHistory(ctx, workflowID, "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT)
-	if !last.HasNext() {
+	events := a.client.GetWorkflowHistory(ctx, workflowID, "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT)
+	if !events.HasNext() {
 		return "", nil
 	}
-	e, err := last.Next()
+	e, err := events.Next()
 	return e.GetWorkflowExecutionTerminatedEventAttributes().GetReason(), a.translate(workflowID, err)
 }
 
@@ -309,7 +309,7 @@ func (a *temporalAPI) Applications(ctx context.Context) ([]string, error) {
 func (a *temporalAPI) Plans(ctx context.Context, application string) (ids []string, err error) {
 	query := fmt.Sprintf("WorkflowType='%s' AND ExecutionStatus='Running'", protocol.PlanWorkflow)
 	err = a.list(ctx, query, func(e *workflowpb.WorkflowExecutionInfo) {
-		if id := e.Execution.WorkflowId; application == "" || strings.HasPrefix(id, protocol.PlansOf(application)) {
+		if id := e.Execution.WorkflowId; application == "" || strings.HasPrefix(id, protocol.PlanIDPrefix(application)) {
 			ids = append(ids, id)
 		}
 	})
@@ -352,7 +352,7 @@ func (a *temporalAPI) translate(workflowID string, err error) error {
 	var noNamespace *serviceerror.NamespaceNotFound
 	var unavailable *serviceerror.Unavailable
 	var exhausted *serviceerror.ResourceExhausted
-	var late *serviceerror.DeadlineExceeded
+	var deadline *serviceerror.DeadlineExceeded
 	var notReady *serviceerror.WorkflowNotReady // the run was just ending; the same act may be sent again
 	switch {
 	case err == nil:
@@ -365,10 +365,10 @@ func (a *temporalAPI) translate(workflowID string, err error) error {
 		return fmt.Errorf("no namespace %q on the Temporal server at %s", a.namespace, a.address)
 	case errors.As(err, &notFound):
 		return fmt.Errorf("%s: %w", workflowID, errNotFound)
-	case errors.As(err, &late), errors.Is(err, context.DeadlineExceeded), isQueryNotPolled(err):
-		return a.late(workflowID)
+	case errors.As(err, &deadline), errors.Is(err, context.DeadlineExceeded), isNoPoller(err):
+		return a.timeoutError(workflowID)
 	case errors.As(err, &notReady) && strings.Contains(err.Error(), "failed state"):
-		return fmt.Errorf("%w for %s: a worker failed on it%s; see the worker's log", errNoWorker, workflowID, a.stuck(workflowID))
+		return fmt.Errorf("%w for %s: a worker failed on it%s; see the worker's log", errNoWorker, workflowID, a.taskFailure(workflowID))
 	case errors.As(err, &unavailable), errors.As(err, &exhausted), errors.As(err, &notReady):
 		return fmt.Errorf("%w: Temporal server at %s: %s", errLost, a.address, cause(err))
 	case workflowID != "": // for example a worker that cannot replay it; the id says which of many services failed
@@ -377,39 +377,39 @@ func (a *temporalAPI) translate(workflowID string, err error) error {
 	return err
 }
 
-// late finds out why a call timed out: the server is unreachable, a worker fails at this workflow, or there is no worker.
-func (a *temporalAPI) late(workflowID string) error {
+// timeoutError finds out why a call timed out: the server is unreachable, a worker fails at this workflow, or there is no worker.
+func (a *temporalAPI) timeoutError(workflowID string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	if workflowID == "" {
 		return fmt.Errorf("%w: the Temporal server at %s took too long", errLost, a.address)
 	}
-	about, err := a.client.DescribeWorkflowExecution(ctx, workflowID, "")
+	description, err := a.client.DescribeWorkflowExecution(ctx, workflowID, "")
 	if err != nil {
 		return fmt.Errorf("%w: no answer from the Temporal server at %s", errLost, a.address)
 	}
-	if attempt := about.GetPendingWorkflowTask().GetAttempt(); attempt > 1 {
-		return fmt.Errorf("%w for %s: a worker failed on it, attempt %d%s; see the worker's log", errNoWorker, workflowID, attempt, a.stuck(workflowID))
+	if attempt := description.GetPendingWorkflowTask().GetAttempt(); attempt > 1 {
+		return fmt.Errorf("%w for %s: a worker failed on it, attempt %d%s; see the worker's log", errNoWorker, workflowID, attempt, a.taskFailure(workflowID))
 	}
 	return fmt.Errorf("%w for %s; start one with: converge worker", errNoWorker, workflowID)
 }
 
-// stuck returns the version of the worker that failed at a workflow, and its error. It returns "" if they are unknown.
-func (a *temporalAPI) stuck(workflowID string) string {
+// taskFailure returns the version of the worker that failed at a workflow, and its error. It returns "" if they are unknown.
+func (a *temporalAPI) taskFailure(workflowID string) string {
 	if a.client == nil || workflowID == "" {
 		return ""
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	f, failed, err := deployment.Namespace{Client: a.client, Name: a.namespace}.Failed(ctx, workflowID, "")
+	f, failed, err := deployment.Namespace{Client: a.client, Name: a.namespace}.LastFailure(ctx, workflowID, "")
 	if err != nil || !failed {
 		return ""
 	}
 	return ": " + f.Text()
 }
 
-// isQueryNotPolled recognizes a query that no worker polled.
-func isQueryNotPolled(err error) bool {
+// isNoPoller recognizes a query that no worker polled.
+func isNoPoller(err error) bool {
 	var precondition *serviceerror.FailedPrecondition
 	var rejected *serviceerror.QueryFailed
 	return errors.As(err, &precondition) && strings.Contains(precondition.Message, "no poller") ||

@@ -13,21 +13,21 @@ import (
 // This file finds services by their current names. The workflow id is the first name of the service, and no other service may take that
 // name. So a match by workflow id is always right. Only if there is no match, the service may have a new name.
 
-// calledIn returns the current name of the service of a listed workflow.
-func calledIn(e *workflowpb.WorkflowExecutionInfo) (serviceName, bool) {
+// nameFromExecution returns the current name of the service of a listed workflow.
+func nameFromExecution(e *workflowpb.WorkflowExecutionInfo) (serviceName, bool) {
 	application, service, ok := protocol.ParseServiceID(e.GetExecution().GetWorkflowId())
-	var shown string
+	var title string
 	if attribute := e.GetSearchAttributes().GetIndexedFields()[protocol.AttrService]; attribute != nil {
-		if err := converter.GetDefaultDataConverter().FromPayload(attribute, &shown); err == nil && isName(shown) {
-			service = shown
+		if err := converter.GetDefaultDataConverter().FromPayload(attribute, &title); err == nil && isName(title) {
+			service = title
 		}
 	}
 	return serviceName{application, service}, ok
 }
 
-// known calls a workflow. If no workflow has that id, and the id is one of a service, it calls the service that the application knows
+// withCurrentID calls a workflow. If no workflow has that id, and the id is one of a service, it calls the service that the application knows
 // by that name.
-func (a *temporalAPI) known(ctx context.Context, workflowID string, call func(id string) error) error {
+func (a *temporalAPI) withCurrentID(ctx context.Context, workflowID string, call func(id string) error) error {
 	if id, ok := a.keys.Load(workflowID); ok {
 		return call(id.(string)) //nolint:forcetypeassert // nothing else is stored
 	}
@@ -48,15 +48,15 @@ func (a *temporalAPI) known(ctx context.Context, workflowID string, call func(id
 	return call(id)
 }
 
-// noteName prints the current name of a service that the user addressed by its first name.
-func (f *Factory) noteName(n serviceName, s protocol.Status) {
+// noteRename prints the current name of a service that the user addressed by its first name.
+func (f *Factory) noteRename(n serviceName, s protocol.Status) {
 	if s.Key != "" && s.Key == n.service {
 		f.note("%s was renamed to %s/%s", n, s.Application, s.Service)
 	}
 }
 
-// known returns the workflow id of a service, if its application answers.
-func (f *Factory) known(ctx context.Context, n serviceName) string {
+// currentWorkflowID returns the workflow id of a service, if its application answers.
+func (f *Factory) currentWorkflowID(ctx context.Context, n serviceName) string {
 	api, err := f.client(ctx)
 	if err != nil {
 		return n.id()

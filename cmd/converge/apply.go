@@ -38,8 +38,8 @@ For a repository, the commits since the newest incarnation are kept as causes.`,
 		Example: `  converge apply examples/hello --dry-run
   converge apply examples/hello
   converge apply 'git::https://github.com/acme/shop//deploy?ref=main'`,
-		Args: asUsed,
-		RunE: running(o, runF, o.run, readDir(&o.source)),
+		Args: argsFromUse,
+		RunE: newRunE(o, runF, o.run, parseDirArg(&o.source)),
 	}
 	cmd.Flags().StringVar(&o.store, "store", "", storeUsage)
 	cmd.Flags().StringArrayVar(&o.causes, "cause", nil, "cause of the change, kept with the incarnation (repeatable)")
@@ -59,8 +59,8 @@ func (o *applyOptions) run(ctx context.Context) error {
 	}
 	api, err := o.f.client(ctx)
 	if err != nil {
-		if _, wrong := o.f.compileTree(ctx, tree, o.store, o.allowCommands); errors.As(wrong, new(config.Problems)) {
-			return o.f.problems(wrong, "; nothing published") // mistakes are reported even without a server
+		if _, compileErr := o.f.compileTree(ctx, tree, o.store, o.allowCommands); errors.As(compileErr, new(config.Problems)) {
+			return o.f.problems(compileErr, "; nothing published") // mistakes are reported even without a server
 		}
 		return err
 	}
@@ -73,18 +73,18 @@ func (o *applyOptions) run(ctx context.Context) error {
 	}
 	token := ""
 	if !o.dryRun {
-		token = o.f.proof()
+		token = o.f.authToken()
 	}
-	if o.f.unproven != nil {
-		return o.f.unproven
+	if o.f.tokenErr != nil {
+		return o.f.tokenErr
 	}
 	c, _ := api.Temporal()
 	options := publish.Options{
 		Client: c, StoreURL: store, By: o.f.by(), Token: token, Causes: o.causes, TakeOver: o.takeOver, DryRun: o.dryRun, AllowCommands: o.allowCommands,
-		Before: func(r publish.Result) error { o.f.loosened(r); return nil },
+		Before: func(r publish.Result) error { o.f.noteWarnings(r); return nil },
 	}.Of(tree)
 	result, err := o.f.publish(ctx, options)
-	if err := o.f.published(result, err); err != nil {
+	if err := o.f.printPublished(result, err); err != nil {
 		return err
 	}
 	if !o.dryRun && !result.Notified {
@@ -93,13 +93,13 @@ func (o *applyOptions) run(ctx context.Context) error {
 	if o.dryRun {
 		return nil
 	}
-	return o.removal.carryOut(ctx, o.f, result.Notified)
+	return o.removal.run(ctx, o.f, result.Notified)
 }
 
 // publish publishes the source. It leaves out the login if the installation could not verify it.
 func (f *Factory) publish(ctx context.Context, options publish.Options) (publish.Result, error) {
 	result, err := publish.Publish(ctx, options)
-	if f.vain(err) {
+	if f.loginUnusable(err) {
 		f.note("the application declares no token issuer: published as %s, without your login", options.By)
 		options.Token, options.Before = "", nil
 		result, err = publish.Publish(ctx, options)
@@ -107,7 +107,7 @@ func (f *Factory) publish(ctx context.Context, options publish.Options) (publish
 	return result, err
 }
 
-func (f *Factory) published(result publish.Result, err error) error {
+func (f *Factory) printPublished(result publish.Result, err error) error {
 	var rejected *publish.Rejected
 	switch {
 	case errors.As(err, &rejected) && f.json():
@@ -121,7 +121,7 @@ func (f *Factory) published(result publish.Result, err error) error {
 		return f.screen().JSON(result)
 	}
 	if result.DryRun {
-		f.loosened(result)
+		f.noteWarnings(result)
 	}
 	if d := result.Difference; d != nil {
 		if _, err := io.WriteString(f.Out, d.String()); err != nil {
@@ -131,9 +131,9 @@ func (f *Factory) published(result publish.Result, err error) error {
 	return f.screen().Lines(result.String())
 }
 
-// loosened prints warnings before a configuration takes effect: which checks it relaxes, and what the baseline of the installation
+// noteWarnings prints warnings before a configuration takes effect: which checks it relaxes, and what the baseline of the installation
 // requires of it.
-func (f *Factory) loosened(r publish.Result) {
+func (f *Factory) noteWarnings(r publish.Result) {
 	if f.json() {
 		return // it is part of the JSON document
 	}

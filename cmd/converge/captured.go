@@ -30,8 +30,8 @@ Kubernetes Secret encrypted with SOPS, which sops decrypts with one of the age i
 Nothing is decrypted here.`,
 		Example: `  converge captured home production
   converge captured home production prowlarr > prowlarr.sops.yaml`,
-		Args: asUsed,
-		RunE: running(o, runF, o.run, func(args []string) error {
+		Args: argsFromUse,
+		RunE: newRunE(o, runF, o.run, func(args []string) error {
 			o.application, o.channel, o.service = args[0], args[1], strings.Join(args[2:], "")
 			err := errors.Join(checkName("an application", o.application), checkName("a release channel", o.channel))
 			if o.service != "" {

@@ -18,13 +18,13 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// keyed is a server that records the API key of its requests.
-type keyed struct {
+// apiKeyServer is a server that records the API key of its requests.
+type apiKeyServer struct {
 	workflowservice.UnimplementedWorkflowServiceServer
 	key atomic.Value
 }
 
-func (k *keyed) GetSystemInfo(ctx context.Context, _ *workflowservice.GetSystemInfoRequest) (*workflowservice.GetSystemInfoResponse, error) {
+func (k *apiKeyServer) GetSystemInfo(ctx context.Context, _ *workflowservice.GetSystemInfoRequest) (*workflowservice.GetSystemInfoResponse, error) {
 	of, _ := metadata.FromIncomingContext(ctx)
 	k.key.Store(append(of.Get("authorization"), "none")[0])
 	return &workflowservice.GetSystemInfoResponse{}, nil
@@ -35,10 +35,10 @@ func TestAPIKeyGoesOverTLS(t *testing.T) {
 	t.Setenv("TEMPORAL_CONFIG_FILE", filepath.Join(t.TempDir(), "none"))
 	authority := httptest.NewTLSServer(nil) // for its certificate, which is for 127.0.0.1
 	defer authority.Close()
-	serve := func(options ...grpc.ServerOption) (*keyed, string) {
+	serve := func(options ...grpc.ServerOption) (*apiKeyServer, string) {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
-		k, g := &keyed{}, grpc.NewServer(options...)
+		k, g := &apiKeyServer{}, grpc.NewServer(options...)
 		workflowservice.RegisterWorkflowServiceServer(g, k)
 		go func() { _ = g.Serve(listener) }()
 		t.Cleanup(g.Stop)

@@ -40,8 +40,8 @@ encrypted with --encrypt-payloads, and otherwise stay as they are. To expose the
 other machines, put it behind a proxy with TLS, and name its public host with --host.`,
 		Example: `  converge codec-server --secret file:/etc/converge/codec.secret
   converge codec-server --issuer https://id.shop.dev --to group:sre --origin https://temporal.shop.dev --host codec.shop.dev`,
-		Args: asUsed,
-		RunE: running(o, runF, o.run, func([]string) error { return nil }),
+		Args: argsFromUse,
+		RunE: newRunE(o, runF, o.run, func([]string) error { return nil }),
 	}
 	cmd.Flags().StringVar(&o.listen, "listen", "127.0.0.1:8234", "address to listen on, host:port")
 	cmd.Flags().StringVar(&o.identity.Issuer, "issuer", "", "URL of the issuer of the callers' tokens")
@@ -77,7 +77,7 @@ func (o *codecServerOptions) handler() (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	secret, err := o.f.referred(first(o.secret, o.f.Env("CONVERGE_CODEC_SECRET")))
+	secret, err := o.f.resolveSecret(first(o.secret, o.f.Env("CONVERGE_CODEC_SECRET")))
 	if err != nil {
 		return nil, err
 	}
@@ -86,8 +86,8 @@ func (o *codecServerOptions) handler() (http.Handler, error) {
 	})
 }
 
-// referred resolves a reference: file:/path or env:NAME. An empty reference resolves to an empty value.
-func (f *Factory) referred(reference string) (string, error) {
+// resolveSecret resolves a reference: file:/path or env:NAME. An empty reference resolves to an empty value.
+func (f *Factory) resolveSecret(reference string) (string, error) {
 	kind, name, _ := strings.Cut(reference, ":")
 	text := ""
 	switch {

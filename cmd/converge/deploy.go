@@ -47,10 +47,10 @@ command.`,
   converge deploy home production --recapture prowlarr
   converge deploy home production --show --watch
   converge deploy home production --show --format svg > plan.svg`,
-		Args: asUsed,
-		RunE: running(o, runF, o.run, func(args []string) error {
+		Args: argsFromUse,
+		RunE: newRunE(o, runF, o.run, func(args []string) error {
 			o.application, o.channel = args[0], args[1]
-			return errors.Join(checkName("an application", o.application), checkName("a release channel", o.channel), o.environment())
+			return errors.Join(checkName("an application", o.application), checkName("a release channel", o.channel), o.checkFlags())
 		}),
 	}
 	flags := cmd.Flags()
@@ -67,8 +67,8 @@ command.`,
 	return cmd
 }
 
-// environment sets options from the environment if flags did not set them.
-func (o *deployOptions) environment() error {
+// checkFlags sets options from the environment if flags did not set them.
+func (o *deployOptions) checkFlags() error {
 	if text := o.f.Env("PSW_MAX_PARALLELISM"); text != "" && o.parallelism == 0 {
 		n, err := strconv.Atoi(text)
 		if err != nil {
@@ -105,13 +105,13 @@ func (o *deployOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	incarnation := inForce(application)
+	incarnation := currentIncarnation(application)
 	ref := protocol.PlanOfIncarnation(o.application, o.channel, incarnation)
 	if o.name != "" {
 		ref.Name = o.name
 	}
 	if !o.show {
-		err := api.Start(ctx, ref.ID(), protocol.PlanWorkflow, protocol.PlanInput{PlanRef: ref, PlanAsked: protocol.PlanAsked{
+		err := api.Start(ctx, ref.ID(), protocol.PlanWorkflow, protocol.PlanInput{PlanRef: ref, PlanTask: protocol.PlanTask{
 			Incarnation: incarnation, Whole: len(o.changed) == 0, Changed: o.changed, Limit: o.parallelism, Eager: o.eager, Recapture: o.recapture, By: o.f.by(),
 		}})
 		if err != nil {
@@ -119,7 +119,7 @@ func (o *deployOptions) run(ctx context.Context) error {
 		}
 	}
 	if !o.wait && !o.watch {
-		status, err := o.ask(ctx, ref)
+		status, err := o.planStatus(ctx, ref)
 		if err != nil && !o.show {
 			return o.f.screen().Lines("plan " + ref.Name + " of " + o.application + " in " + o.channel + " started")
 		}
@@ -131,8 +131,8 @@ func (o *deployOptions) run(ctx context.Context) error {
 	return o.follow(ctx, ref)
 }
 
-// inForce returns the incarnation that services use: the newest one, or a pinned one.
-func inForce(s protocol.ApplicationStatus) int64 {
+// currentIncarnation returns the incarnation that services use: the newest one, or a pinned one.
+func currentIncarnation(s protocol.ApplicationStatus) int64 {
 	for _, i := range s.Incarnations {
 		if i.Manifest == s.Manifest && s.Manifest != "" {
 			return i.Number
@@ -141,7 +141,7 @@ func inForce(s protocol.ApplicationStatus) int64 {
 	return s.Newest
 }
 
-func (o *deployOptions) ask(ctx context.Context, ref protocol.PlanRef) (s protocol.PlanStatus, err error) {
+func (o *deployOptions) planStatus(ctx context.Context, ref protocol.PlanRef) (s protocol.PlanStatus, err error) {
 	api, err := o.f.client(ctx)
 	if err != nil {
 		return s, err
@@ -153,47 +153,47 @@ func (o *deployOptions) ask(ctx context.Context, ref protocol.PlanRef) (s protoc
 	return s, err
 }
 
-// deployEvery is the interval at which a plan is polled.
-const deployEvery = 500 * time.Millisecond
+// deployPollInterval is the interval at which a plan is polled.
+const deployPollInterval = 500 * time.Millisecond
 
 // follow waits until a plan ends, and reports its result. It retries if the plan is temporarily unavailable.
 func (o *deployOptions) follow(ctx context.Context, ref protocol.PlanRef) error {
-	live, end := show.NewLive(o.f.screen()), time.Time{}
+	live, deadline := show.NewLive(o.f.screen()), time.Time{}
 	if o.timeout > 0 {
-		end = time.Now().Add(o.timeout)
+		deadline = time.Now().Add(o.timeout)
 	}
 	for {
-		s, err := o.ask(ctx, ref)
+		s, err := o.planStatus(ctx, ref)
 		if err == nil && o.watch {
 			err = o.watchPlan(live, s)
 		}
-		late := !end.IsZero() && time.Now().After(end)
+		timedOut := !deadline.IsZero() && time.Now().After(deadline)
 		switch {
 		case err != nil && !transient(err):
 			return err
 		case err == nil && s.Over:
-			return errors.Join(o.last(s), exit(exitOf(s)))
-		case late && err == nil:
-			return errors.Join(o.last(s), exit(exitTimeout))
-		case late:
+			return errors.Join(o.printLast(s), exit(exitCodeOf(s)))
+		case timedOut && err == nil:
+			return errors.Join(o.printLast(s), exit(exitTimeout))
+		case timedOut:
 			return errors.Join(err, exit(exitTimeout))
 		}
-		if err := o.f.Sleep(ctx, deployEvery); err != nil {
+		if err := o.f.Sleep(ctx, deployPollInterval); err != nil {
 			return err
 		}
 	}
 }
 
-// last shows the final status of a plan, unless it is already on the screen.
-func (o *deployOptions) last(s protocol.PlanStatus) error {
+// printLast shows the final status of a plan, unless it is already on the screen.
+func (o *deployOptions) printLast(s protocol.PlanStatus) error {
 	if o.watch {
 		return nil
 	}
 	return o.print(s)
 }
 
-func exitOf(s protocol.PlanStatus) int {
-	if s.Trouble != "" || s.Ended != "" {
+func exitCodeOf(s protocol.PlanStatus) int {
+	if s.StepError != "" || s.Ended != "" {
 		return exitFailed
 	}
 	for _, n := range s.Nodes {

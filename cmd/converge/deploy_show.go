@@ -15,38 +15,38 @@ import (
 
 // print shows the current state of a plan.
 func (o *deployOptions) print(s protocol.PlanStatus) (err error) {
-	p, so := graphOfRun(s)
+	p, progress := graphOfRun(s)
 	switch o.format {
 	case "dot":
-		_, err = fmt.Fprint(o.f.Out, p.DOT(so))
+		_, err = fmt.Fprint(o.f.Out, p.DOT(progress))
 	case "mermaid":
-		_, err = fmt.Fprint(o.f.Out, p.Mermaid(so))
+		_, err = fmt.Fprint(o.f.Out, p.Mermaid(progress))
 	case "svg":
-		_, err = fmt.Fprint(o.f.Out, p.SVG(so))
+		_, err = fmt.Fprint(o.f.Out, p.SVG(progress))
 	case "json":
 		err = o.f.screen().JSON(s)
 	default:
-		err = o.f.screen().Laid(runText(o.f.screen(), s))
+		err = o.f.screen().WriteText(runText(o.f.screen(), s))
 	}
 	return err
 }
 
 // graphOfRun returns the plan of a status, and the progress of its nodes.
 func graphOfRun(s protocol.PlanStatus) (*plan.Plan, []plan.Progress) {
-	p, letters := &plan.Plan{}, make([]byte, 0, len(s.Nodes))
+	p, states := &plan.Plan{}, make([]byte, 0, len(s.Nodes))
 	for _, n := range s.Nodes {
-		node := plan.Named(n.Node)
+		node := plan.ParseNode(n.Node)
 		node.Needs, node.After = n.Needs, n.After
 		p.Nodes = append(p.Nodes, node)
-		letters = append(letters, plan.State(n.State).Letter())
+		states = append(states, plan.State(n.State).Letter())
 	}
-	return p, p.Read(string(letters))
+	return p, p.ReadLetters(string(states))
 }
 
 // runText lists the nodes, beginning with those that may start first. On a terminal it marks the nodes of the longest path.
 func runText(screen show.Screen, s protocol.PlanStatus) string {
 	p, _ := graphOfRun(s)
-	longest := p.Longest()
+	longest := p.LongestPath()
 	t := show.Table{Header: []string{"NODE", "STATE", ""}, Phases: true}
 	for _, n := range p.InOrder() {
 		node := s.Nodes[n]
@@ -63,7 +63,7 @@ func runText(screen show.Screen, s protocol.PlanStatus) string {
 	if screen.TTY {
 		text += "* is on the longest path\n"
 	}
-	return text + lined([]string{explain.Plan(s)})
+	return text + linesText([]string{explain.Plan(s)})
 }
 
 // watchPlan redraws a plan.
@@ -101,7 +101,7 @@ func (f *Factory) plansOf(ctx context.Context, application string) (lines []stri
 	for _, id := range ids {
 		var s protocol.PlanStatus
 		if api.Query(ctx, id, protocol.QueryStatus, &s) == nil {
-			lines = append(append(lines, explain.Plan(s)), explain.PlanTroubles(s)...)
+			lines = append(append(lines, explain.Plan(s)), explain.PlanProblems(s)...)
 		}
 	}
 	return lines

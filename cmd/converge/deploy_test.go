@@ -39,8 +39,8 @@ func TestDeployCommands_E7_E8_E12_E16(t *testing.T) {
 					{Node: "DEPLOY web@host", State: "done"}, {Node: "RECONCILE web@host", State: "failed", Text: "register: no such host", Needs: []int{0}},
 				}}},
 			}}
-			code, said := newConsole(t, fake).run(t, tt.line)
-			require.Equal(t, tt.want, said)
+			code, output := newConsole(t, fake).run(t, tt.line)
+			require.Equal(t, tt.want, output)
 			require.Equal(t, tt.code, code)
 			require.Equal(t, tt.sent, fake.updates)
 		})
@@ -48,7 +48,7 @@ func TestDeployCommands_E7_E8_E12_E16(t *testing.T) {
 }
 
 // The status of an application shows the progress of its running plans, and the reasons of failures.
-func TestStatusOfApplicationHasItsPlans_E16(t *testing.T) {
+func TestApplicationStatusIncludesPlans_E16(t *testing.T) {
 	ref := protocol.PlanOfIncarnation("home", "live", 7)
 	fake := &fakeAPI{statuses: map[string][]any{
 		"application/home": {protocol.ApplicationStatus{Newest: 7}},
@@ -58,8 +58,8 @@ func TestStatusOfApplicationHasItsPlans_E16(t *testing.T) {
 		}}},
 		"plan/other/live/i2": {protocol.PlanStatus{PlanRef: protocol.PlanOfIncarnation("other", "live", 2)}},
 	}}
-	code, said := newConsole(t, fake).run(t, "status home")
+	code, output := newConsole(t, fake).run(t, "status home")
 	require.Zero(t, code)
-	require.Contains(t, said, "plan i7 of home in live: 0 of 3 done, 1 running, 1 failed, 1 blocked\nDEPLOY api@host failed: no such image\n")
-	require.NotContains(t, said, "other")
+	require.Contains(t, output, "plan i7 of home in live: 0 of 3 done, 1 running, 1 failed, 1 blocked\nDEPLOY api@host failed: no such image\n")
+	require.NotContains(t, output, "other")
 }

@@ -37,8 +37,8 @@ examined, changes nothing, and lists each finding with a stable code for scripts
 what to do. What cannot be examined is a finding too.`,
 		Example: `  converge doctor
   converge doctor --exit-code --output json`,
-		Args: asUsed,
-		RunE: running(o, runF, o.run, func([]string) error { return nil }),
+		Args: argsFromUse,
+		RunE: newRunE(o, runF, o.run, func([]string) error { return nil }),
 	}
 	cmd.Flags().StringVar(&o.store, "store", "", storeUsage)
 	cmd.Flags().BoolVar(&o.exitCode, "exit-code", false, "exit with status 2 if there are findings")
@@ -64,34 +64,34 @@ func (o *doctorOptions) run(ctx context.Context) error {
 func (o *doctorOptions) examine(ctx context.Context) deployment.Report {
 	api, err := o.f.client(ctx)
 	if err != nil {
-		report := deployment.Report{Looked: []string{}, Findings: []deployment.Finding{}}
-		report.Found(deployment.NoConnection, "the Temporal server", err.Error(), "check --address, --profile and the TEMPORAL_ variables of this command, and the server")
-		o.examineStore(ctx, o.f.storeNamed(o.store), "", &report)
+		report := deployment.Report{Examined: []string{}, Findings: []deployment.Finding{}}
+		report.AddFinding(deployment.NoConnection, "the Temporal server", err.Error(), "check --address, --profile and the TEMPORAL_ variables of this command, and the server")
+		o.examineStore(ctx, o.f.configuredStore(o.store), "", &report)
 		return report
 	}
 	c, namespace := api.Temporal()
 	report := deployment.Namespace{Client: c, Name: namespace, Attributes: worker.SearchAttributes()}.Examine(ctx)
-	at, err := o.storeInUse(ctx, api)
+	location, err := o.storeInUse(ctx, api)
 	if err != nil {
-		report.Saw("the store: not examined, %v", err)
+		report.AddExamined("the store: not examined, %v", err)
 		return report
 	}
 	d, err := c.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: namespace})
 	if err != nil {
 		return report // the report contains the error
 	}
-	o.examineStore(ctx, at, d.GetNamespaceInfo().GetId(), &report)
+	o.examineStore(ctx, location, d.GetNamespaceInfo().GetId(), &report)
 	return report
 }
 
-// storeNamed returns the store of a flag or of CONVERGE_STORE.
-func (f *Factory) storeNamed(flag string) string { return first(flag, f.Env("CONVERGE_STORE")) }
+// configuredStore returns the store of a flag or of CONVERGE_STORE.
+func (f *Factory) configuredStore(flag string) string { return first(flag, f.Env("CONVERGE_STORE")) }
 
 // storeInUse returns the named store, otherwise the store of the first application that answers. It returns "" if no application
 // reports one.
 func (o *doctorOptions) storeInUse(ctx context.Context, api API) (string, error) {
-	if named := o.f.storeNamed(o.store); named != "" {
-		return named, nil
+	if configured := o.f.configuredStore(o.store); configured != "" {
+		return configured, nil
 	}
 	applications, err := api.Applications(ctx)
 	if err != nil || len(applications) == 0 {
@@ -104,44 +104,44 @@ func (o *doctorOptions) storeInUse(ctx context.Context, api API) (string, error)
 	if err != nil {
 		return "", err
 	}
-	return o.f.storeRead("", status.Store)
+	return o.f.readableStore("", status.Store)
 }
 
-// lookAtStore is the timeout for the examination of the store.
-const lookAtStore = 10 * time.Second
+// storeTimeout is the timeout for the examination of the store.
+const storeTimeout = 10 * time.Second
 
 // examineStore reads from a store which installation owns it. It does not create a missing directory.
-func (o *doctorOptions) examineStore(ctx context.Context, at, namespaceID string, report *deployment.Report) {
-	if at == "" {
-		report.Saw("the store: none is configured or in use")
+func (o *doctorOptions) examineStore(ctx context.Context, location, namespaceID string, report *deployment.Report) {
+	if location == "" {
+		report.AddExamined("the store: none is configured or in use")
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookAtStore)
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	next := "check the credentials and the network of this command; workers read the same store with their own"
-	if path := strings.TrimPrefix(at, "file://"); !strings.Contains(path, "://") {
+	if path := strings.TrimPrefix(location, "file://"); !strings.Contains(path, "://") {
 		if _, err := os.Stat(filepath.FromSlash(path)); err != nil {
-			report.Found(deployment.UnreachableStore, at, err.Error(), "name the store of the workers: --store, or CONVERGE_STORE")
+			report.AddFinding(deployment.UnreachableStore, location, err.Error(), "name the store of the workers: --store, or CONVERGE_STORE")
 			return
 		}
 	}
-	s, err := store.Open(ctx, at)
+	s, err := store.Open(ctx, location)
 	if err != nil {
-		report.Found(deployment.UnreachableStore, at, err.Error(), next)
+		report.AddFinding(deployment.UnreachableStore, location, err.Error(), next)
 		return
 	}
 	defer s.Close()
-	whose, err := s.Installation(ctx)
+	installation, err := s.Installation(ctx)
 	switch {
 	case store.IsNotFound(err):
-		report.Found(deployment.UnreachableStore, at, "it is empty, or not a store of Converge: no worker has used it yet", "name the store of the workers, or fill this one from a backup: converge admin import --restore")
+		report.AddFinding(deployment.UnreachableStore, location, "it is empty, or not a store of Converge: no worker has used it yet", "name the store of the workers, or fill this one from a backup: converge admin import --restore")
 	case err != nil:
-		report.Found(deployment.UnreachableStore, at, err.Error(), next)
-	case namespaceID != "" && whose.NamespaceID != namespaceID:
-		report.Found(deployment.StoreOfAnother, at, fmt.Sprintf("it belongs to the namespace %s (%s)", whose.Namespace, whose.NamespaceID),
+		report.AddFinding(deployment.UnreachableStore, location, err.Error(), next)
+	case namespaceID != "" && installation.NamespaceID != namespaceID:
+		report.AddFinding(deployment.StoreOfAnother, location, fmt.Sprintf("it belongs to the namespace %s (%s)", installation.Namespace, installation.NamespaceID),
 			"name that namespace, or another store; if that namespace no longer exists: converge worker --take-over")
 	default:
-		report.Saw("the store %s", at)
+		report.AddExamined("the store %s", location)
 	}
 }
 
@@ -150,7 +150,7 @@ func (o *doctorOptions) write(report deployment.Report) error {
 	if o.f.json() {
 		return o.f.screen().JSON(report)
 	}
-	o.f.note("examined: %s", strings.Join(report.Looked, "; "))
+	o.f.note("examined: %s", strings.Join(report.Examined, "; "))
 	if len(report.Findings) == 0 {
 		o.f.note("no findings")
 		return nil

@@ -46,8 +46,8 @@ version of its channel, service by service, each once its dependencies are stabl
 func newDrainCmd(f *Factory, verb string, runF func(context.Context, *drainOptions) error, texts cobra.Command) *cobra.Command {
 	o := &drainOptions{f: f, verb: verb}
 	cmd := &texts
-	cmd.Use, cmd.Args = verb+" RUNTIME", asUsed
-	cmd.RunE = running(o, runF, o.run, func(args []string) error {
+	cmd.Use, cmd.Args = verb+" RUNTIME", argsFromUse
+	cmd.RunE = newRunE(o, runF, o.run, func(args []string) error {
 		o.runtime = strings.TrimPrefix(args[0], "runtime/")
 		return checkName("a runtime", o.runtime)
 	})
@@ -66,13 +66,13 @@ func (o *drainOptions) run(ctx context.Context) error {
 	if o.verb == protocol.TurnUp {
 		return o.act(ctx)
 	}
-	placed, err := o.placed(ctx)
+	placements, err := o.placements(ctx)
 	if err != nil {
 		return err
 	}
-	steps := drain.Order(o.runtime, placed)
+	steps := drain.Order(o.runtime, placements)
 	if o.dryRun {
-		return o.show(placed, steps)
+		return o.show(placements, steps)
 	}
 	services := 0
 	for _, step := range steps {
@@ -85,7 +85,7 @@ func (o *drainOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	start := protocol.RuntimeInput{Runtime: o.runtime, Beginning: protocol.Beginning{Adopt: true}}
+	start := protocol.RuntimeInput{Runtime: o.runtime, StartMode: protocol.StartMode{Adopt: true}}
 	if err := api.Start(ctx, protocol.RuntimeID(o.runtime), protocol.RuntimeWorkflow, start); err != nil {
 		return err
 	}
@@ -93,12 +93,12 @@ func (o *drainOptions) run(ctx context.Context) error {
 }
 
 func (o *drainOptions) act(ctx context.Context) error {
-	request := protocol.DrainRequest{Act: o.f.newAct(o.reason), Force: o.force}
-	return o.f.actOnWhole(ctx, wholeRuntime(o.runtime), o.verb, request.Act, request)
+	request := protocol.DrainRequest{RequestMeta: o.f.newAct(o.reason), Force: o.force}
+	return o.f.actOnScope(ctx, runtimeScope(o.runtime), o.verb, request.RequestMeta, request)
 }
 
-// placed queries the placement of all services. It refuses a runtime that no service uses.
-func (o *drainOptions) placed(ctx context.Context) ([]protocol.Placed, error) {
+// placements queries the placement of all services. It refuses a runtime that no service uses.
+func (o *drainOptions) placements(ctx context.Context) ([]protocol.Placement, error) {
 	api, err := o.f.client(ctx)
 	if err != nil {
 		return nil, err
@@ -107,7 +107,7 @@ func (o *drainOptions) placed(ctx context.Context) ([]protocol.Placed, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := each(ctx, names, func(ctx context.Context, n serviceName) (p protocol.Placed, err error) {
+	all, err := each(ctx, names, func(ctx context.Context, n serviceName) (p protocol.Placement, err error) {
 		err = o.f.query(ctx, n, protocol.QueryPlaced, &p)
 		return p, err
 	})
@@ -127,8 +127,8 @@ func (o *drainOptions) placed(ctx context.Context) ([]protocol.Placed, error) {
 	return all, nil
 }
 
-// leaving is one instance that would leave a runtime, with the number of its step; 0: no step.
-type leaving struct {
+// drainStep is one instance that would leave a runtime, with the number of its step; 0: no step.
+type drainStep struct {
 	Step     int    `json:"step"`
 	Service  string `json:"service"`
 	Instance string `json:"instance"`
@@ -136,22 +136,22 @@ type leaving struct {
 }
 
 // show lists what would leave the runtime, in order.
-func (o *drainOptions) show(placed []protocol.Placed, steps [][]string) error {
-	lines := []leaving{}
-	for _, p := range placed {
+func (o *drainOptions) show(placements []protocol.Placement, steps [][]string) error {
+	lines := []drainStep{}
+	for _, p := range placements {
 		step := slices.IndexFunc(steps, func(s []string) bool { return slices.Contains(s, p.Service) })
 		for _, i := range p.Instances {
 			if i.Runtime != o.runtime {
 				continue
 			}
-			l := leaving{Step: step + 1, Service: protocol.ShortID(p.Service), Instance: i.Name, Note: i.Says}
-			if l.Note == "" && i.Stays != "" {
-				l.Note = "stays: " + i.Stays
+			l := drainStep{Step: step + 1, Service: protocol.ShortID(p.Service), Instance: i.Name, Note: i.Progress}
+			if l.Note == "" && i.KeepReason != "" {
+				l.Note = "stays: " + i.KeepReason
 			}
 			lines = append(lines, l)
 		}
 	}
-	slices.SortStableFunc(lines, func(a, b leaving) int { return a.Step - b.Step })
+	slices.SortStableFunc(lines, func(a, b drainStep) int { return a.Step - b.Step })
 	if o.f.json() {
 		return o.f.screen().JSON(lines)
 	}
@@ -166,7 +166,7 @@ func (o *drainOptions) show(placed []protocol.Placed, steps [][]string) error {
 		}
 		text = append(text, line)
 	}
-	if alone := drain.Alone(o.runtime, placed); alone != "" {
+	if alone := drain.OnlyOn(o.runtime, placements); alone != "" {
 		text = append(text, "no instance would remain of "+alone+": refused without --force")
 	}
 	return o.f.screen().Lines(text...)

@@ -11,13 +11,13 @@ import (
 // A drain is sent to the workflow of a runtime in use, after a confirmation. A dry run lists which instances would leave in which
 // order, and which exist nowhere else.
 func TestDrainCommands_A16(t *testing.T) {
-	web := protocol.Placed{Service: "service/shop/web", Instances: []protocol.PlacedInstance{
-		{Name: "prod/eu", Channel: "prod", Runtime: "eu", There: true, Needs: []string{"service/shop/api"}},
-		{Name: "prod/us", Channel: "prod", Runtime: "us", There: true},
-		{Name: "lab", Channel: "lab", Runtime: "eu", There: true, Stays: "its channel only reports"},
+	web := protocol.Placement{Service: "service/shop/web", Instances: []protocol.InstancePlacement{
+		{Name: "prod/eu", Channel: "prod", Runtime: "eu", Running: true, RequiredServices: []string{"service/shop/api"}},
+		{Name: "prod/us", Channel: "prod", Runtime: "us", Running: true},
+		{Name: "lab", Channel: "lab", Runtime: "eu", Running: true, KeepReason: "its channel only reports"},
 	}}
-	api := protocol.Placed{Service: "service/shop/api", Instances: []protocol.PlacedInstance{
-		{Name: "prod", Channel: "prod", Runtime: "eu", There: true},
+	api := protocol.Placement{Service: "service/shop/api", Instances: []protocol.InstancePlacement{
+		{Name: "prod", Channel: "prod", Runtime: "eu", Running: true},
 	}}
 	for _, tt := range []struct {
 		line, want string
@@ -39,8 +39,8 @@ no instance would remain of shop/api prod: refused without --force
 	} {
 		t.Run(tt.line, func(t *testing.T) {
 			fake := &fakeAPI{answer: protocol.Answer{Message: "done"}, statuses: map[string][]any{web.Service: {web}, api.Service: {api}}}
-			code, said := newConsole(t, fake).run(t, tt.line)
-			require.Equal(t, tt.want, said)
+			code, output := newConsole(t, fake).run(t, tt.line)
+			require.Equal(t, tt.want, output)
 			require.Equal(t, tt.code, code)
 			require.Equal(t, tt.sent, fake.updates)
 		})

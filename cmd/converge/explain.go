@@ -28,11 +28,11 @@ that waits for others is traced to the channel or the service that blocks all of
 		Example: `  converge explain shop/web
   converge explain web prod-eu
   converge explain shop@autumn`,
-		Args: asUsed,
-		RunE: running(o, runF, o.run, func(args []string) error {
+		Args: argsFromUse,
+		RunE: newRunE(o, runF, o.run, func(args []string) error {
 			j, joint, err := parseJoint(args[0])
 			if !joint {
-				return f.readService(args, &o.service, &o.channel)
+				return f.parseServiceArgs(args, &o.service, &o.channel)
 			}
 			if o.joint = &j; len(args) > 1 {
 				o.channel = args[1]
@@ -44,20 +44,20 @@ that waits for others is traced to the channel or the service that blocks all of
 
 func (o *explainOptions) run(ctx context.Context) error {
 	if o.joint != nil {
-		return o.parts(ctx)
+		return o.explainParts(ctx)
 	}
 	s, err := o.f.status(ctx, o.service)
 	if err != nil {
 		return err
 	}
-	o.f.noteName(o.service, s)
+	o.f.noteRename(o.service, s)
 	if o.channel != "" {
 		if err := checkChannel(s, o.channel); err != nil {
 			return err
 		}
 	}
-	lines := explain.LinesAmong(s, o.channel, o.f.others(ctx), o.f.Now())
-	lines = append(lines, o.f.places(ctx, s, o.channel)...)
+	lines := explain.LinesWithLookup(s, o.channel, o.f.others(ctx), o.f.Now())
+	lines = append(lines, o.f.leaseQueue(ctx, s, o.channel)...)
 	running := o.f.progress(ctx, o.service)
 	if now := explain.Running(running, o.channel, o.f.Now()); len(now) > 0 {
 		lines = append(append(lines, ""), now...)
@@ -68,38 +68,38 @@ func (o *explainOptions) run(ctx context.Context) error {
 	return o.f.screen().Lines(lines...)
 }
 
-// places lists the holders of the runtime slots that channels wait for. It is additional output, so it leaves out everything that does
+// leaseQueue lists the holders of the runtime slots that channels wait for. It is additional output, so it leaves out everything that does
 // not answer.
-func (f *Factory) places(ctx context.Context, s protocol.Status, channel string) (lines []string) {
+func (f *Factory) leaseQueue(ctx context.Context, s protocol.Status, channel string) (lines []string) {
 	api, err := f.client(ctx)
 	if err != nil {
 		return nil
 	}
-	asked := map[string]bool{"": true}
+	queried := map[string]bool{"": true}
 	for _, c := range s.Channels {
-		if c.LeaseAsked.IsZero() || asked[c.Runtime] || channel != "" && c.Name != channel {
+		if c.LeaseRequestedAt.IsZero() || queried[c.Runtime] || channel != "" && c.Name != channel {
 			continue
 		}
-		asked[c.Runtime] = true
-		var of protocol.RuntimeStatus
-		if api.Query(ctx, protocol.RuntimeID(c.Runtime), protocol.QueryStatus, &of) == nil {
-			lines = append(lines, explain.Places(of, f.Now())...)
+		queried[c.Runtime] = true
+		var status protocol.RuntimeStatus
+		if api.Query(ctx, protocol.RuntimeID(c.Runtime), protocol.QueryStatus, &status) == nil {
+			lines = append(lines, explain.LeaseHolders(status, f.Now())...)
 		}
 	}
 	return lines
 }
 
-// parts explains the services of a joint release, one after the other.
-func (o *explainOptions) parts(ctx context.Context) error {
+// explainParts explains the services of a joint release, one after the other.
+func (o *explainOptions) explainParts(ctx context.Context) error {
 	all, err := o.f.statusOfParts(ctx, *o.joint)
 	if err != nil && len(all) == 0 {
 		return err
 	}
 	lines, documents := partsText(*o.joint, all), []protocol.Explanation{}
 	for _, s := range all {
-		of := explain.LinesAmong(s, o.channel, o.f.others(ctx), o.f.Now())
-		lines = append(append(lines, ""), of...)
-		documents = append(documents, protocol.Explanation{Lines: of, Status: s})
+		partLines := explain.LinesWithLookup(s, o.channel, o.f.others(ctx), o.f.Now())
+		lines = append(append(lines, ""), partLines...)
+		documents = append(documents, protocol.Explanation{Lines: partLines, Status: s})
 	}
 	if o.f.json() {
 		return errors.Join(o.f.screen().JSON(documents), err)
@@ -108,11 +108,11 @@ func (o *explainOptions) parts(ctx context.Context) error {
 }
 
 // others queries the status of other services, at most once each.
-func (f *Factory) others(ctx context.Context) explain.Others {
+func (f *Factory) others(ctx context.Context) explain.StatusLookup {
 	known := map[serviceName]*protocol.Status{}
 	return func(application, service string) (protocol.Status, bool) {
 		n := serviceName{application, service}
-		if _, asked := known[n]; !asked {
+		if _, queried := known[n]; !queried {
 			known[n] = nil
 			if s, err := f.status(ctx, n); err == nil {
 				known[n] = &s

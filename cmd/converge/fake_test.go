@@ -26,14 +26,14 @@ var now = time.Date(2026, 11, 20, 10, 50, 20, 0, time.UTC)
 // fakeAPI simulates a Temporal server. Each service answers its statuses one after another, and then repeats the last one. An error is
 // one answer.
 type fakeAPI struct {
-	mu       sync.Mutex
-	statuses map[string][]any // by workflow id: protocol.Status or error
-	updates  []string         // "workflow verb payload"
-	answer   any              // of updates
-	progress []protocol.Progress
-	refuse   []error       // of updates, in order
-	gone     []serviceName // services that ended abnormally
-	ended    string        // why the installation's workflow was terminated
+	mu                sync.Mutex
+	statuses          map[string][]any // by workflow id: protocol.Status or error
+	updates           []string         // "workflow verb payload"
+	answer            any              // of updates
+	progress          []protocol.Progress
+	refuse            []error       // of updates, in order
+	endedServices     []serviceName // services that ended abnormally
+	terminationReason string        // why the installation's workflow was terminated
 }
 
 func (f *fakeAPI) Query(_ context.Context, id, _ string, into any) error {
@@ -95,11 +95,13 @@ func (f *fakeAPI) Services(_ context.Context, application string) ([]serviceName
 	return sortNames(names), nil
 }
 
-func (f *fakeAPI) Gone(_ context.Context, application string) ([]serviceName, error) {
-	return slices.DeleteFunc(slices.Clone(f.gone), func(n serviceName) bool { return application != "" && n.application != application }), nil
+func (f *fakeAPI) EndedServices(_ context.Context, application string) ([]serviceName, error) {
+	return slices.DeleteFunc(slices.Clone(f.endedServices), func(n serviceName) bool { return application != "" && n.application != application }), nil
 }
 
-func (f *fakeAPI) Ended(context.Context, string) (string, error) { return f.ended, nil }
+func (f *fakeAPI) TerminationReason(context.Context, string) (string, error) {
+	return f.terminationReason, nil
+}
 
 func (f *fakeAPI) Applications(context.Context) ([]string, error) {
 	var names []string
@@ -177,15 +179,15 @@ func (c *console) sleep(ctx context.Context, d time.Duration) error {
 }
 
 // run returns the exit code and the whole output, with stderr marked.
-func (c *console) run(t *testing.T, line string) (code int, said string) {
+func (c *console) run(t *testing.T, line string) (code int, output string) {
 	t.Helper()
 	ctx, stop := context.WithCancelCause(t.Context())
 	defer stop(nil)
 	c.stop = stop
 	code = run(ctx, c.Factory, strings.Fields(line))
-	said = c.out.String()
+	output = c.out.String()
 	for l := range strings.Lines(c.err.String()) {
-		said += "! " + l
+		output += "! " + l
 	}
-	return code, said
+	return code, output
 }

@@ -18,8 +18,8 @@ import (
 	workers "github.com/converge-engine/converge/worker"
 )
 
-// parsed runs a command line up to the execution of the verb, and returns its options.
-func parsed[O any](t *testing.T, f *Factory, newCmd func(*Factory, func(context.Context, *O) error) *cobra.Command, args ...string) (*O, error) {
+// parseFlags runs a command line up to the execution of the verb, and returns its options.
+func parseFlags[O any](t *testing.T, f *Factory, newCmd func(*Factory, func(context.Context, *O) error) *cobra.Command, args ...string) (*O, error) {
 	t.Helper()
 	var got *O
 	cmd := newCmd(f, func(_ context.Context, o *O) error {
@@ -43,57 +43,57 @@ func TestFlags(t *testing.T) {
 		require.NoError(t, err, name)
 		require.Equal(t, want, got, name)
 	}
-	release, err := parsed(t, f, newCmdRelease, "shop/web", "v9", "-p", "a=1", "-p", "b=2,3", "--request-id", "ci", "--reason", "fix", "-w", "--stop-at-approval", "--timeout", "30m")
-	check("release", &releaseOptions{f: f, service: web, version: "v9", params: []string{"a=1", "b=2,3"}, requestID: "ci", reason: "fix", wait: true, stop: true, timeout: 30 * time.Minute}, release, err)
-	wait, err := parsed(t, f, newCmdWait, "shop/web", "v9", "-c", "staging", "--timeout", "90s")
+	release, err := parseFlags(t, f, newCmdRelease, "shop/web", "v9", "-p", "a=1", "-p", "b=2,3", "--request-id", "ci", "--reason", "fix", "-w", "--stop-at-approval", "--timeout", "30m")
+	check("release", &releaseOptions{f: f, service: web, version: "v9", params: []string{"a=1", "b=2,3"}, requestID: "ci", reason: "fix", wait: true, stopAtApproval: true, timeout: 30 * time.Minute}, release, err)
+	wait, err := parseFlags(t, f, newCmdWait, "shop/web", "v9", "-c", "staging", "--timeout", "90s")
 	check("wait", &waitOptions{f: f, service: web, version: "v9", channel: "staging", timeout: 90 * time.Second}, wait, err)
-	status, err := parsed(t, f, newCmdStatus)
+	status, err := parseFlags(t, f, newCmdStatus)
 	check("status of all", &statusOptions{f: f, target: target{all: true}}, status, err)
-	status, err = parsed(t, f, newCmdStatus, "shop", "--watch")
+	status, err = parseFlags(t, f, newCmdStatus, "shop", "--watch")
 	check("status of an application", &statusOptions{f: f, target: target{serviceName: serviceName{application: "shop"}, all: true}, watch: true}, status, err)
-	status, err = parsed(t, f, newCmdStatus, "shop/web")
+	status, err = parseFlags(t, f, newCmdStatus, "shop/web")
 	check("status of a service", &statusOptions{f: f, target: target{serviceName: web}}, status, err)
-	explain, err := parsed(t, f, newCmdExplain, "shop/web", "staging")
+	explain, err := parseFlags(t, f, newCmdExplain, "shop/web", "staging")
 	check("explain", &explainOptions{f: f, service: web, channel: "staging"}, explain, err)
-	logs, err := parsed(t, f, newCmdLogs, "shop/web", "staging", "--kind", "apply", "--last", "2", "--store", "/s")
+	logs, err := parseFlags(t, f, newCmdLogs, "shop/web", "staging", "--kind", "apply", "--last", "2", "--store", "/s")
 	check("logs", &logsOptions{f: f, service: web, channel: "staging", kind: "apply", last: 2, store: "/s"}, logs, err)
-	pause, err := parsed(t, f, newCmdPause, "shop", "--reason", "drill", "-y")
+	pause, err := parseFlags(t, f, newCmdPause, "shop", "--reason", "drill", "-y")
 	check("pause", &scopeOptions{f: f, verb: "pause", target: target{serviceName: serviceName{application: "shop"}, all: true}, reason: "drill", yes: true}, pause, err)
-	resume, err := parsed(t, f, newCmdResume, "shop/web", "-c", "prod")
+	resume, err := parseFlags(t, f, newCmdResume, "shop/web", "-c", "prod")
 	check("resume", &scopeOptions{f: f, verb: "resume", target: target{serviceName: web}, channel: "prod"}, resume, err)
-	cancel, err := parsed(t, f, newCmdCancel, "shop/web", "v9", "--reason", "wrong")
+	cancel, err := parseFlags(t, f, newCmdCancel, "shop/web", "v9", "--reason", "wrong")
 	check("cancel", &serviceOptions{f: f, verb: "cancel", service: web, version: "v9", reason: "wrong"}, cancel, err)
-	older, err := parsed(t, f, newCmdCancel, "shop/web", "--older-than", "v9", "-c", "prod")
+	older, err := parseFlags(t, f, newCmdCancel, "shop/web", "--older-than", "v9", "-c", "prod")
 	check("cancel", &serviceOptions{f: f, verb: "cancel", service: web, olderThan: "v9", channel: "prod"}, older, err)
-	cancel, err = parsed(t, f, newCmdCancel, "shop/web", "v9", "--terminate")
+	cancel, err = parseFlags(t, f, newCmdCancel, "shop/web", "v9", "--terminate")
 	check("cancel", &serviceOptions{f: f, verb: "cancel", service: web, version: "v9", terminate: true}, cancel, err)
-	rollback, err := parsed(t, f, newCmdRollback, "shop/web", "v9", "--while-paused")
+	rollback, err := parseFlags(t, f, newCmdRollback, "shop/web", "v9", "--while-paused")
 	check("rollback", &serviceOptions{f: f, verb: "rollback", service: web, version: "v9", whilePaused: true}, rollback, err)
-	retry, err := parsed(t, f, newCmdRetry, "shop/web", "v9", "-c", "prod")
+	retry, err := parseFlags(t, f, newCmdRetry, "shop/web", "v9", "-c", "prod")
 	check("retry", &serviceOptions{f: f, verb: "retry", service: web, version: "v9", channel: "prod"}, retry, err)
-	apply, err := parsed(t, f, newCmdApply, "dir", "--dry-run", "--take-over", "--cause", "a", "--cause", "b", "--store", "/s")
+	apply, err := parseFlags(t, f, newCmdApply, "dir", "--dry-run", "--take-over", "--cause", "a", "--cause", "b", "--store", "/s")
 	check("apply", &applyOptions{f: f, source: "dir", dryRun: true, takeOver: true, causes: []string{"a", "b"}, store: "/s"}, apply, err)
-	validate, err := parsed(t, f, newCmdValidate)
+	validate, err := parseFlags(t, f, newCmdValidate)
 	check("validate", &sourceOptions{f: f, source: "."}, validate, err)
-	diff, err := parsed(t, f, newCmdDiff, "shop", "41", "42", "--exit-code")
+	diff, err := parseFlags(t, f, newCmdDiff, "shop", "41", "42", "--exit-code")
 	check("diff", &diffOptions{f: f, application: "shop", from: 41, to: 42, exitCode: true}, diff, err)
-	incarnations, err := parsed(t, f, newCmdIncarnations, "shop", "--last", "0")
+	incarnations, err := parseFlags(t, f, newCmdIncarnations, "shop", "--last", "0")
 	check("incarnations", &incarnationsOptions{f: f, application: "shop"}, incarnations, err)
-	begin, err := parsed(t, f, newCmdInit, "dir", "--name", "shop")
+	begin, err := parseFlags(t, f, newCmdInit, "dir", "--name", "shop")
 	check("init", &initOptions{f: f, dir: "dir", name: "shop"}, begin, err)
-	worker, err := parsed(t, f, newCmdWorker, "--store", "/s", "--runtime", "edge", "--stop-timeout", "1m")
-	check("worker", &workerOptions{f: f, store: "/s", runtime: "edge", stop: time.Minute, format: "text", level: "warn"}, worker, err)
-	worker, err = parsed(t, f, newCmdWorker, "--deployment", "converge", "--build", "v2", "--set-current")
-	check("worker", &workerOptions{f: f, stop: workers.DefaultStopTimeout, format: "text", level: "warn", version: workers.Deployment{Name: "converge", Build: "v2", SetCurrent: true}}, worker, err)
-	doctor, err := parsed(t, f, newCmdDoctor, "--exit-code")
+	worker, err := parseFlags(t, f, newCmdWorker, "--store", "/s", "--runtime", "edge", "--stop-timeout", "1m")
+	check("worker", &workerOptions{f: f, store: "/s", runtime: "edge", stopTimeout: time.Minute, format: "text", level: "warn"}, worker, err)
+	worker, err = parseFlags(t, f, newCmdWorker, "--deployment", "converge", "--build", "v2", "--set-current")
+	check("worker", &workerOptions{f: f, stopTimeout: workers.DefaultStopTimeout, format: "text", level: "warn", version: workers.Deployment{Name: "converge", Build: "v2", SetCurrent: true}}, worker, err)
+	doctor, err := parseFlags(t, f, newCmdDoctor, "--exit-code")
 	check("doctor", &doctorOptions{f: f, exitCode: true}, doctor, err)
-	dev, err := parsed(t, f, newCmdDev, "dir", "--port", "7300")
+	dev, err := parseFlags(t, f, newCmdDev, "dir", "--port", "7300")
 	require.NoError(t, err)
 	require.Equal(t, []string{"dir", "--port", "7300"}, dev.args, "dev passes its flags on")
 }
 
 // Inside a directory that defines an application, a word is one of its services or its own name.
-func TestApplicationMayBeDropped(t *testing.T) {
+func TestApplicationMayBeOmitted(t *testing.T) {
 	c := newConsole(t, nil)
 	dir, _ := c.WorkDir()
 	below := filepath.Join(dir, "deep", "er")
@@ -102,7 +102,7 @@ func TestApplicationMayBeDropped(t *testing.T) {
 
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "a.converge.yaml"), []byte("kind: Service\nname: web\n---\nkind: Application\nname: shop\nmistake: 1\n"), 0o600))
 	for arg, want := range map[string]target{
-		"web":       {serviceName: web, dropped: true},
+		"web":       {serviceName: web, applicationOmitted: true},
 		"shop":      {serviceName: serviceName{application: "shop"}, all: true},
 		"blog/site": {serviceName: serviceName{"blog", "site"}},
 	} {
@@ -114,31 +114,31 @@ func TestApplicationMayBeDropped(t *testing.T) {
 
 // A word that is no service of the application here, but names another application, means that application. An application that
 // the user named explicitly stays.
-func TestAnotherApplicationIsMeant(t *testing.T) {
-	c := newConsole(t, &fakeAPI{statuses: map[string][]any{"service/shop/web": {moment("a CONVERGED v1 v1 succeeded")}, "service/blog/shop": {moment("a CONVERGED v1 v1 succeeded")}}})
-	here := target{serviceName: serviceName{"hello", "shop"}, dropped: true}
-	got, err := c.meant(t.Context(), here)
+func TestTargetMayBeAnotherApplication(t *testing.T) {
+	c := newConsole(t, &fakeAPI{statuses: map[string][]any{"service/shop/web": {webStatus("a CONVERGED v1 v1 succeeded")}, "service/blog/shop": {webStatus("a CONVERGED v1 v1 succeeded")}}})
+	here := target{serviceName: serviceName{"hello", "shop"}, applicationOmitted: true}
+	got, err := c.resolveTarget(t.Context(), here)
 	require.NoError(t, err)
 	require.Equal(t, target{serviceName: serviceName{application: "shop"}, all: true}, got)
 	for _, same := range []target{
-		{serviceName: serviceName{"blog", "shop"}, dropped: true}, {serviceName: serviceName{"hello", "shop"}}, {serviceName: serviceName{"hello", "blogg"}, dropped: true},
+		{serviceName: serviceName{"blog", "shop"}, applicationOmitted: true}, {serviceName: serviceName{"hello", "shop"}}, {serviceName: serviceName{"hello", "blogg"}, applicationOmitted: true},
 	} {
-		got, err := c.meant(t.Context(), same)
+		got, err := c.resolveTarget(t.Context(), same)
 		require.NoError(t, err)
 		require.Equal(t, same, got)
 	}
 }
 
 // The history of another application is found from inside a directory.
-func TestHistoryOfAnotherApplicationIsMeant(t *testing.T) {
+func TestHistoryTargetMayBeAnotherApplication(t *testing.T) {
 	c := newConsole(t, &fakeAPI{statuses: map[string][]any{"application/blog": {protocol.ApplicationStatus{}}}})
-	o := &historyOptions{f: c.Factory, target: target{serviceName: serviceName{"hello", "blog"}, dropped: true}}
+	o := &historyOptions{f: c.Factory, target: target{serviceName: serviceName{"hello", "blog"}, applicationOmitted: true}}
 	_ = o.run(t.Context()) // there is no trail here
-	require.Equal(t, "application/blog", o.whole)
+	require.Equal(t, "application/blog", o.scopeID)
 }
 
 // A runtime without a definition here may belong to another application. The error says how to find that out.
-func TestValidateSaysWhereRuntimesOfOthersAre_A3(t *testing.T) {
+func TestValidateAsksForTheStoreOfOtherRuntimes_A3(t *testing.T) {
 	c := newConsole(t, &fakeAPI{})
 	dir := t.TempDir()
 	text := "apiVersion: converge/v1\nkind: Application\nname: shop\nreleaseChannels: [{name: prod, runtimes: [{name: edge}]}]\n---\napiVersion: converge/v1\nkind: Service\nname: web\n"
@@ -167,7 +167,7 @@ func TestParams(t *testing.T) {
 	}
 }
 
-func TestNear(t *testing.T) {
+func TestSimilarNames(t *testing.T) {
 	names := []string{"blog/site", "shop/api", "shop/web", "shop/web-admin", "shop/worker"}
 	for wrong, want := range map[string]string{
 		"shop/wbe":   "shop/web",
@@ -177,7 +177,7 @@ func TestNear(t *testing.T) {
 		"blog/stie":  "blog/site",
 		"zzz/zzz":    "",
 	} {
-		require.Equal(t, want, strings.Join(near(wrong, names), ","), wrong)
+		require.Equal(t, want, strings.Join(closest(wrong, names), ","), wrong)
 	}
 	require.Equal(t, "; none is declared yet: converge apply DIR", suggestion("a/b", nil))
 	require.Equal(t, "; did you mean shop?", suggestion("shpo", []string{"shop"}))
@@ -197,10 +197,10 @@ func TestHelp(t *testing.T) {
 		all = append(all, cmd.Commands()...)
 		c := newConsole(t, nil)
 		_, words, _ := strings.Cut(cmd.CommandPath(), " ")
-		code, said := c.run(t, words+" --help")
+		code, output := c.run(t, words+" --help")
 		require.Equal(t, exitDone, code)
-		require.Contains(t, said, exitFooter, words)
-		require.Contains(t, said, "Examples:\n  converge "+words, words)
+		require.Contains(t, output, exitFooter, words)
+		require.Contains(t, output, "Examples:\n  converge "+words, words)
 		for _, line := range strings.Split(cmd.Long, "\n") {
 			require.LessOrEqual(t, len([]rune(line)), 92, line)
 		}

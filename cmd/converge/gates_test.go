@@ -26,31 +26,31 @@ func TestGateFlags(t *testing.T) {
 		require.NoError(t, err, name)
 		require.Equal(t, want, got, name)
 	}
-	approve, err := parsed(t, f, newCmdApprove, "shop/web", "v9", "go-live", "--comment", "tested")
+	approve, err := parseFlags(t, f, newCmdApprove, "shop/web", "v9", "go-live", "--comment", "tested")
 	check("approve", &serviceOptions{f: f, verb: "approve", service: web, version: "v9", topic: "go-live", comment: "tested"}, approve, err)
-	reject, err := parsed(t, f, newCmdReject, "shop/web", "v9", "go-live")
+	reject, err := parseFlags(t, f, newCmdReject, "shop/web", "v9", "go-live")
 	check("reject", &serviceOptions{f: f, verb: "reject", service: web, version: "v9", topic: "go-live"}, reject, err)
-	bypass, err := parsed(t, f, newCmdBypass, "shop/web", "v9", "prod", "office-hours", "--reason", "incident 12")
+	bypass, err := parseFlags(t, f, newCmdBypass, "shop/web", "v9", "prod", "office-hours", "--reason", "incident 12")
 	check("bypass", &serviceOptions{f: f, verb: "bypass", service: web, version: "v9", channel: "prod", condition: "office-hours", reason: "incident 12"}, bypass, err)
-	drawn, err := parsed(t, f, newCmdTimeline, "shop", "--last", "3", "--svg", "a.svg", "--store", "/s")
+	drawn, err := parseFlags(t, f, newCmdTimeline, "shop", "--last", "3", "--svg", "a.svg", "--store", "/s")
 	check("timeline", &timelineOptions{f: f, target: target{serviceName: serviceName{application: "shop"}, all: true}, last: 3, svg: "a.svg", store: "/s"}, drawn, err)
-	report, err := parsed(t, f, newCmdReport, "shop", "--since", "7d", "-c", "prod", "--svg", "a.svg", "--store", "/s")
+	report, err := parseFlags(t, f, newCmdReport, "shop", "--since", "7d", "-c", "prod", "--svg", "a.svg", "--store", "/s")
 	check("report", &reportOptions{
 		f: f, target: target{serviceName: serviceName{application: "shop"}, all: true}, since: period(7 * day), channels: []string{"prod"}, svg: "a.svg", store: "/s",
 	}, report, err)
-	_, err = parsed(t, f, newCmdReport, "shop", "--since", "soon")
+	_, err = parseFlags(t, f, newCmdReport, "shop", "--since", "soon")
 	require.ErrorContains(t, err, "expected days such as 30d, or a duration such as 12h")
-	rollback, err := parsed(t, f, newCmdRollback, "shop/web", "v9", "-c", "prod", "--reason", "errors")
+	rollback, err := parseFlags(t, f, newCmdRollback, "shop/web", "v9", "-c", "prod", "--reason", "errors")
 	check("rollback", &serviceOptions{f: f, verb: "rollback", service: web, version: "v9", channel: "prod", reason: "errors"}, rollback, err)
-	rollback, err = parsed(t, f, newCmdRollback, "shop/web")
+	rollback, err = parseFlags(t, f, newCmdRollback, "shop/web")
 	check("rollback of the newest", &serviceOptions{f: f, verb: "rollback", service: web}, rollback, err)
-	pin, err := parsed(t, f, newCmdPin, "shop/web", "prod", "v7", "--reason", "printing")
+	pin, err := parseFlags(t, f, newCmdPin, "shop/web", "prod", "v7", "--reason", "printing")
 	check("pin", &serviceOptions{f: f, verb: "pin", service: web, channel: "prod", version: "v7", reason: "printing"}, pin, err)
-	unpin, err := parsed(t, f, newCmdUnpin, "shop/web", "prod")
+	unpin, err := parseFlags(t, f, newCmdUnpin, "shop/web", "prod")
 	check("unpin", &serviceOptions{f: f, verb: "unpin", service: web, channel: "prod"}, unpin, err)
-	history, err := parsed(t, f, newCmdHistory, "shop/web", "-c", "prod", "--kind", "bypass", "--kind", "pin", "--last", "3", "--store", "/s")
+	history, err := parseFlags(t, f, newCmdHistory, "shop/web", "-c", "prod", "--kind", "bypass", "--kind", "pin", "--last", "3", "--store", "/s")
 	check("history", &historyOptions{f: f, target: target{serviceName: web}, channel: "prod", kinds: []string{"bypass", "pin"}, last: 3, store: "/s"}, history, err)
-	simulate, err := parsed(t, f, newCmdSimulate, "shop/web", "v9", "--at", "2026-12-30", "--zone", "Europe/Paris", "--export", "a.svg", "--approved")
+	simulate, err := parseFlags(t, f, newCmdSimulate, "shop/web", "v9", "--at", "2026-12-30", "--zone", "Europe/Paris", "--export", "a.svg", "--approved")
 	check("simulate", &simulateOptions{
 		f: f, service: web, version: "v9", at: "2026-12-30", zone: "Europe/Paris", export: "a.svg", approved: true,
 		apply: time.Minute, until: 90 * 24 * time.Hour,
@@ -74,16 +74,16 @@ func TestGateVerbs(t *testing.T) { // A14, A15, A17, A22
 		"approve shop/web v9 go-live --token eyJ":      `approve {"by":"alice","requestId":"ID","token":"eyJ","version":"v9","topic":"go-live"}`,
 	} {
 		t.Run(line, func(t *testing.T) {
-			services := map[string][]any{"service/shop/web": {moment("prod CONVERGED v9 v9 succeeded")}}
+			services := map[string][]any{"service/shop/web": {webStatus("prod CONVERGED v9 v9 succeeded")}}
 			c := newConsole(t, &fakeAPI{statuses: services, answer: protocol.Answer{Message: "done"}})
-			code, said := c.run(t, line)
-			require.Equal(t, "done\n", said)
+			code, output := c.run(t, line)
+			require.Equal(t, "done\n", output)
 			require.Equal(t, exitDone, code)
 			require.Equal(t, []string{"service/shop/web " + want}, c.api.updates)
 
 			c = newConsole(t, &fakeAPI{statuses: services, refuse: []error{&refusedError{"bob may not approve go-live; allowed: group:sre"}}})
-			code, said = c.run(t, line)
-			require.Equal(t, "! converge: refused: bob may not approve go-live; allowed: group:sre\n", said)
+			code, output = c.run(t, line)
+			require.Equal(t, "! converge: refused: bob may not approve go-live; allowed: group:sre\n", output)
 			require.Equal(t, exitError, code)
 		})
 	}
@@ -101,9 +101,9 @@ func TestGateVerbsRefuse(t *testing.T) {
 		"simulate shop/wob v9":                     "no service shop/wob; did you mean shop/web?",
 		"logs shop/web prod --kind bypass":         `--kind "bypass": expected apply, fetch or extension`,
 	} {
-		c := newConsole(t, &fakeAPI{statuses: map[string][]any{"service/shop/web": {moment("prod CONVERGED v9 v9 succeeded")}}})
-		code, said := c.run(t, line)
-		require.Equal(t, "! converge: "+want+"\n", said, line)
+		c := newConsole(t, &fakeAPI{statuses: map[string][]any{"service/shop/web": {webStatus("prod CONVERGED v9 v9 succeeded")}}})
+		code, output := c.run(t, line)
+		require.Equal(t, "! converge: "+want+"\n", output, line)
 		require.Equal(t, exitError, code, line)
 		if code == exitError && line != "rollback shop/wob v9" {
 			require.Empty(t, c.api.updates, line)
@@ -113,35 +113,35 @@ func TestGateVerbsRefuse(t *testing.T) {
 
 // A release that needs an approval reports once how to give it, and continues when it is given.
 func TestReleaseWaitsForApproval_A14(t *testing.T) {
-	waiting := moment("prod WAITING_MANUAL_APPROVAL v8 v9 pending")
+	waiting := webStatus("prod WAITING_MANUAL_APPROVAL v8 v9 pending")
 	waiting.Channels[0].Conditions = []protocol.ConditionStatus{{ID: "approval/go-live", Verdict: "WAIT", Unblock: "converge approve shop/web v9 go-live"}}
-	done := moment("prod CONVERGED v9 v9 succeeded", "5 prod CONVERGED at v9")
+	done := webStatus("prod CONVERGED v9 v9 succeeded", "5 prod CONVERGED at v9")
 	run := func(line string, statuses ...any) (int, string) {
 		return newConsole(t, &fakeAPI{statuses: map[string][]any{"service/shop/web": statuses}, answer: accepted}).run(t, line)
 	}
-	code, said := run("release shop/web v9 --wait", waiting, waiting, done)
+	code, output := run("release shop/web v9 --wait", waiting, waiting, done)
 	require.Equal(t, `release 19: web v9 from incarnation 42
 10:50:05 UTC prod  CONVERGED at v9
 web v9 converged in prod.
 ! web v9 waits for an approval in prod. Next: converge approve shop/web v9 go-live. Ctrl-C stops watching; the release continues.
-`, said)
+`, output)
 	require.Equal(t, exitDone, code)
 	// While the release is in progress, an earlier release may wait for an approval there. That is not an approval of this release,
 	// and its command is not shown.
-	before := moment("staging CONVERGING v8 v9 in progress, prod WAITING_MANUAL_APPROVAL v7 v8 pending")
+	before := webStatus("staging CONVERGING v8 v9 in progress, prod WAITING_MANUAL_APPROVAL v7 v8 pending")
 	before.Channels[1].Conditions = []protocol.ConditionStatus{{ID: "approval/go-live", Verdict: "WAIT", Unblock: "converge approve shop/web v8 go-live"}}
-	_, said = run("release shop/web v9 --wait", before, waiting, waiting, done)
-	require.Contains(t, said, "! web v9 waits for an approval in prod. Next: converge approve shop/web v9 go-live.")
-	require.NotContains(t, said, "approve shop/web v8")
-	behind := moment("staging CONVERGED v9 v9 succeeded, prod WAITING_MANUAL_APPROVAL v7 v8 pending")
+	_, output = run("release shop/web v9 --wait", before, waiting, waiting, done)
+	require.Contains(t, output, "! web v9 waits for an approval in prod. Next: converge approve shop/web v9 go-live.")
+	require.NotContains(t, output, "approve shop/web v8")
+	behind := webStatus("staging CONVERGED v9 v9 succeeded, prod WAITING_MANUAL_APPROVAL v7 v8 pending")
 	behind.Channels[1].Conditions = before.Channels[1].Conditions
-	_, said = run("release shop/web v9 --wait", behind, waiting, done)
-	require.Contains(t, said, "! web v9 waits for an approval in prod behind v8. Next: converge approve shop/web v8 go-live.")
-	require.Contains(t, said, "! web v9 waits for an approval in prod. Next: converge approve shop/web v9 go-live.")
-	code, said = run("release shop/web v9 --wait --stop-at-approval", waiting)
+	_, output = run("release shop/web v9 --wait", behind, waiting, done)
+	require.Contains(t, output, "! web v9 waits for an approval in prod behind v8. Next: converge approve shop/web v8 go-live.")
+	require.Contains(t, output, "! web v9 waits for an approval in prod. Next: converge approve shop/web v9 go-live.")
+	code, output = run("release shop/web v9 --wait --stop-at-approval", waiting)
 	require.Equal(t, `release 19: web v9 from incarnation 42
 web v9 waits for an approval in prod. Next: converge approve shop/web v9 go-live. See: converge explain shop/web
-`, said)
+`, output)
 	require.Equal(t, exitPerson, code)
 }
 
@@ -150,29 +150,29 @@ func TestHistory(t *testing.T) {
 	dir := t.TempDir()
 	store, err := store.Open(context.Background(), dir)
 	require.NoError(t, err)
-	line := func(n int64, who *entities.Who, kind, text, reason string) entities.AuditLine {
-		return entities.AuditLine{N: n, At: at(int(n)), Kind: kind, Who: who, Channel: "prod", Version: "v9", Text: text, Reason: reason}
+	line := func(n int64, who *entities.Who, kind, text, reason string) entities.AuditEntry {
+		return entities.AuditEntry{N: n, At: at(int(n)), Kind: kind, Who: who, Channel: "prod", Version: "v9", Text: text, Reason: reason}
 	}
 	first := line(1, nil, entities.EventTarget, "target v8 → v9", "")
 	second := line(2, &entities.Who{Name: "eve", Proven: true}, entities.EventBypass, "bypassed hours", "fire")
 	third := line(3, &entities.Who{Name: "bob"}, entities.EventPin, "pinned to v7", "printing")
-	require.NoError(t, store.AppendAudit(t.Context(), "shop", "web", []entities.AuditLine{first, second}))
+	require.NoError(t, store.AppendAudit(t.Context(), "shop", "web", []entities.AuditEntry{first, second}))
 	require.NoError(t, store.Close())
-	s := moment("prod CONVERGED v9 v9 succeeded")
+	s := webStatus("prod CONVERGED v9 v9 succeeded")
 	s.Store = dir
 	run := func(line string) (int, string) {
-		return newConsole(t, &fakeAPI{statuses: map[string][]any{"service/shop/web": {s, protocol.HistoryAnswer{Stored: 2, Lines: []entities.AuditLine{second, third}}}}}).run(t, line)
+		return newConsole(t, &fakeAPI{statuses: map[string][]any{"service/shop/web": {s, protocol.HistoryAnswer{Stored: 2, Entries: []entities.AuditEntry{second, third}}}}}).run(t, line)
 	}
-	stamp := func(l entities.AuditLine) string { return l.At.Local().Format(dateTime) }
-	code, said := run("history shop/web")
+	stamp := func(l entities.AuditEntry) string { return l.At.Local().Format(dateTime) }
+	code, output := run("history shop/web")
 	require.Equal(t, stamp(first)+"\tconverge\ttarget\tprod\tv9\ttarget v8 → v9\n"+
 		stamp(second)+"\teve\tbypass\tprod\tv9\tbypassed hours (fire)\n"+
-		stamp(third)+"\tbob?\tpin\tprod\tv9\tpinned to v7 (printing)\n", said)
+		stamp(third)+"\tbob?\tpin\tprod\tv9\tpinned to v7 (printing)\n", output)
 	require.Equal(t, exitDone, code)
-	_, said = run("history shop/web --kind pin --kind bypass --last 1")
-	require.Equal(t, stamp(third)+"\tbob?\tpin\tprod\tv9\tpinned to v7 (printing)\n", said)
-	_, said = run("history shop/web --channel staging")
-	require.Equal(t, "! no matching entries for shop/web\n", said)
+	_, output = run("history shop/web --kind pin --kind bypass --last 1")
+	require.Equal(t, stamp(third)+"\tbob?\tpin\tprod\tv9\tpinned to v7 (printing)\n", output)
+	_, output = run("history shop/web --channel staging")
+	require.Equal(t, "! no matching entries for shop/web\n", output)
 }
 
 // A timeline shows the content of the history, as text and as a picture.
@@ -180,31 +180,31 @@ func TestTimeline_B6(t *testing.T) {
 	dir := t.TempDir()
 	store, err := store.Open(context.Background(), dir)
 	require.NoError(t, err)
-	line := func(n int, kind string) entities.AuditLine {
-		return entities.AuditLine{N: int64(n), At: at(n), Kind: kind, Channel: "prod", Release: "19", Version: "v<9>"}
+	line := func(n int, kind string) entities.AuditEntry {
+		return entities.AuditEntry{N: int64(n), At: at(n), Kind: kind, Channel: "prod", Release: "19", Version: "v<9>"}
 	}
-	require.NoError(t, store.AppendAudit(t.Context(), "shop", "web", []entities.AuditLine{
+	require.NoError(t, store.AppendAudit(t.Context(), "shop", "web", []entities.AuditEntry{
 		line(1, entities.EventRelease), line(2, entities.EventTarget), line(9, entities.EventSucceeded),
 	}))
 	require.NoError(t, store.Close())
-	s := moment("prod CONVERGED v<9> v<9> succeeded")
+	s := webStatus("prod CONVERGED v<9> v<9> succeeded")
 	s.Store = dir
 	run := func(line string) (int, string) {
 		return newConsole(t, &fakeAPI{statuses: map[string][]any{"service/shop/web": {s, protocol.HistoryAnswer{}, state.State{}, s}}}).run(t, line)
 	}
 	chart := filepath.Join(dir, "web.svg")
-	code, said := run("timeline shop/web --svg " + chart)
+	code, output := run("timeline shop/web --svg " + chart)
 	require.Equal(t, `web
            from Fri 20 Nov 10:50 UTC to Fri 20 Nov 10:50 UTC
 v<9> prod  ░░▒▒▒▒▒▒▒▒▒▒▒▒▒▒████████████████████████  waited 1s; runs since Fri 20 Nov 10:50 UTC
            ░ waits  ▒ deploys  ▓ soaks  █ runs  × fails
-`, said)
+`, output)
 	require.Equal(t, exitDone, code)
 	svg, err := os.ReadFile(chart)
 	require.NoError(t, err)
 	require.Contains(t, string(svg), ">v&lt;9&gt; prod<")
-	_, said = run("timeline shop/web -o json")
-	require.Contains(t, said, `"kind": "runs"`)
+	_, output = run("timeline shop/web -o json")
+	require.Contains(t, output, `"kind": "runs"`)
 }
 
 // A report summarizes the history of the requested period, for each service and in total.
@@ -212,14 +212,14 @@ func TestReport(t *testing.T) {
 	dir := t.TempDir()
 	store, err := store.Open(context.Background(), dir)
 	require.NoError(t, err)
-	append := func(service string, lines ...entities.AuditLine) {
+	append := func(service string, lines ...entities.AuditEntry) {
 		for n := range lines {
 			lines[n].N, lines[n].Channel = int64(n+1), "prod"
 		}
 		require.NoError(t, store.AppendAudit(t.Context(), "shop", service, lines))
 	}
-	line := func(hours int, kind, version string) entities.AuditLine {
-		return entities.AuditLine{At: now.Add(time.Duration(hours) * time.Hour), Kind: kind, Release: version, Version: version}
+	line := func(hours int, kind, version string) entities.AuditEntry {
+		return entities.AuditEntry{At: now.Add(time.Duration(hours) * time.Hour), Kind: kind, Release: version, Version: version}
 	}
 	append("web", line(-100, entities.EventRelease, "v8"), line(-99, entities.EventTarget, "v8"), line(-98, entities.EventSucceeded, "v8"),
 		line(-90, entities.EventRelease, "v9"), line(-10, entities.EventTarget, "v9"), line(-9, entities.EventRollback, "v9"), line(-8, entities.EventSucceeded, "v8"))
@@ -235,7 +235,7 @@ func TestReport(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, store.PutNumber(t.Context(), "shop", protocol.Incarnation{Number: 1, Manifest: manifest}))
 	require.NoError(t, store.Close())
-	s := moment("prod CONVERGED v8 v8 succeeded")
+	s := webStatus("prod CONVERGED v8 v8 succeeded")
 	s.Store = dir
 	lost := false
 	run := func(line string) (int, string) {
@@ -248,35 +248,35 @@ func TestReport(t *testing.T) {
 		}
 		return newConsole(t, api).run(t, line)
 	}
-	code, said := run("report shop --since 4d")
+	code, output := run("report shop --since 4d")
 	require.Equal(t, exitDone, code)
 	const header = "SERVICE\tCHANNEL\tRELEASES\tDEPLOYED\tPER WEEK\tLEAD TIME\tFAILED\tFAILURE RATE\tROLLED BACK\tRECOVERED IN\n"
 	require.Equal(t, header+`api	prod	1	1	1.8	6h	0	0%	0	-
 web	prod	1	0	0.0	-	1	100%	1	1h
 gone	prod	1	1	1.8	2h	0	0%	0	-
 all		3	2	3.5	4h	1	33%	1	1h
-`, said)
+`, output)
 	chart := filepath.Join(dir, "shop.svg")
-	_, said = run("report shop/web --svg " + chart)
-	require.Equal(t, header+"web\tprod\t2\t1\t0.2\t2h\t1\t50%\t1\t1h\n", said)
+	_, output = run("report shop/web --svg " + chart)
+	require.Equal(t, header+"web\tprod\t2\t1\t0.2\t2h\t1\t50%\t1\t1h\n", output)
 	svg, err := os.ReadFile(chart)
 	require.NoError(t, err)
 	require.Contains(t, string(svg), ">shop/web, the 30d until Fri 20 Nov 2026 10:50 UTC<")
-	_, said = run("report shop/web --since 5h -o json")
+	_, output = run("report shop/web --since 5h -o json")
 	require.JSONEq(t, `{"schema": "converge.report/v1", "from": "2026-11-20T05:50:20Z", "to": "2026-11-20T10:50:20Z", "releases": 0, "problems": [],
 		"channels": [{"service": "web", "channel": "prod", "releases": 0, "deployments": [],
 			"numbers": {"succeeded": 0, "deploymentFrequencyPerWeek": 0, "failed": 0, "automaticRollbacks": 0, "rollbacksByPeople": 0, "notRestored": 0}}],
-		"total": {"succeeded": 0, "deploymentFrequencyPerWeek": 0, "failed": 0, "automaticRollbacks": 0, "rollbacksByPeople": 0, "notRestored": 0}}`, said)
-	code, said = run("report shop -c prd -o json")
+		"total": {"succeeded": 0, "deploymentFrequencyPerWeek": 0, "failed": 0, "automaticRollbacks": 0, "rollbacksByPeople": 0, "notRestored": 0}}`, output)
+	code, output = run("report shop -c prd -o json")
 	require.Equal(t, exitError, code)
-	require.Equal(t, "! converge: --channel prd: shop has no such release channel; did you mean prod?\n", said)
+	require.Equal(t, "! converge: --channel prd: shop has no such release channel; did you mean prod?\n", output)
 	lost = true
-	_, said = run("report shop/web")
-	require.Contains(t, said, "! web: the current state is unknown: connection lost; channels that others wait for may be counted too\n")
-	_, said = run("timeline shop/web")
-	require.Contains(t, said, "! web: the current state is unknown: connection lost\n")
-	_, said = run("report shop/web -o json")
-	require.Contains(t, said, `"problem": "the current state is unknown: connection lost;`)
+	_, output = run("report shop/web")
+	require.Contains(t, output, "! web: the current state is unknown: connection lost; channels that others wait for may be counted too\n")
+	_, output = run("timeline shop/web")
+	require.Contains(t, output, "! web: the current state is unknown: connection lost\n")
+	_, output = run("report shop/web -o json")
+	require.Contains(t, output, `"problem": "the current state is unknown: connection lost;`)
 }
 
 // The schema of a report names all fields of its JSON.
@@ -295,39 +295,39 @@ func TestReportIsDocumented(t *testing.T) {
 }
 
 // A history belongs to a service, an application, a runtime or the installation, and to nothing else.
-func TestHistoryOfWhatIsWider_G7(t *testing.T) {
+func TestHistoryIncludesWiderScopes_G7(t *testing.T) {
 	dir := t.TempDir()
 	kept, err := store.Open(context.Background(), dir)
 	require.NoError(t, err)
-	noted := func(desk *state.Desk, n int, kind, text string) {
-		desk.Note(entities.AuditLine{At: at(n), Kind: kind, Who: &entities.Who{Name: "bob", Proven: true}, Text: text})
+	noted := func(desk *state.Mailbox, n int, kind, text string) {
+		desk.AppendAudit(entities.AuditEntry{At: at(n), Kind: kind, Who: &entities.Who{Name: "bob", Proven: true}, Text: text})
 	}
-	var service, application, runtime, everything state.Desk
+	var service, application, runtime, everything state.Mailbox
 	noted(&application, 1, entities.EventPublish, "incarnation 1")
 	noted(&application, 2, entities.EventPublish, "incarnation 2")
 	noted(&service, 3, entities.EventRelease, "release of v1")
 	noted(&everything, 4, entities.EventPause, "everything paused")
-	noted(&runtime, 5, auditOther, "a lease")
+	noted(&runtime, 5, leaseKind, "a lease")
 	noted(&runtime, 6, entities.EventPause, "runtime edge paused")
 	noted(&application, 7, entities.EventPublish, "incarnation 3")
 	noted(&service, 8, entities.EventPause, "paused")
 	for _, trail := range []struct {
 		id   string
-		desk *state.Desk
+		desk *state.Mailbox
 	}{{"service/shop/web", &service}, {"application/shop", &application}, {"runtime/edge", &runtime}, {"installation", &everything}} {
 		app, svc := protocol.TrailOf(trail.id)
 		require.NoError(t, kept.AppendAudit(t.Context(), app, svc, trail.desk.Audit))
 	}
 	require.NoError(t, kept.Close())
-	s := moment("prod CONVERGED v1 v1 succeeded")
+	s := webStatus("prod CONVERGED v1 v1 succeeded")
 	s.Store, s.Channels[0].Runtime = dir, "edge"
 	end := service.TrailEnd()
 	run := func(line string) (code int, texts []string) {
-		code, said := newConsole(t, &fakeAPI{statuses: map[string][]any{
+		code, output := newConsole(t, &fakeAPI{statuses: map[string][]any{
 			"service/shop/web": {s, protocol.HistoryAnswer{Last: &end}},
 			"application/shop": {protocol.ApplicationStatus{Store: dir}, protocol.HistoryAnswer{}},
 		}}).run(t, line)
-		for row := range strings.Lines(said) {
+		for row := range strings.Lines(output) {
 			fields := strings.Split(strings.TrimSpace(row), "\t")
 			texts = append(texts, fields[len(fields)-1])
 		}
@@ -346,14 +346,14 @@ func TestHistoryOfWhatIsWider_G7(t *testing.T) {
 		"history runtime/Edge":               {`! converge: "Edge" is not a valid name of a runtime; expected lower-case letters, digits and hyphens`},
 		"history runtime/edge --kind gossip": {"! converge: --kind gossip: expected one of " + strings.Join(entities.EventKinds(), ", ")},
 	} {
-		_, said := run(line)
-		require.Equal(t, want, said, line)
+		_, output := run(line)
+		require.Equal(t, want, output, line)
 	}
 	end.N, end.Hash = 3, "another"
-	code, said := run("history shop/web --verify")
+	code, output := run("history shop/web --verify")
 	require.Equal(t, exitError, code)
-	require.Equal(t, []string{"shop/web: 2 lines; 1 problem", "line 3 was cut off at the end"}, said)
+	require.Equal(t, []string{"shop/web: 2 lines; 1 problem", "line 3 was cut off at the end"}, output)
 }
 
-// auditOther is a kind that concerns no service.
-const auditOther = "lease"
+// leaseKind is a kind that concerns no service.
+const leaseKind = "lease"

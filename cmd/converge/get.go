@@ -36,8 +36,8 @@ type assetsOptions struct {
 	watch       bool
 }
 
-// assetsEvery is the interval between checks for a newer incarnation.
-const assetsEvery = 2 * time.Second
+// assetsPollInterval is the interval between checks for a newer incarnation.
+const assetsPollInterval = 2 * time.Second
 
 func newCmdGetAssets(f *Factory, runF func(context.Context, *assetsOptions) error) *cobra.Command {
 	o := &assetsOptions{f: f}
@@ -53,8 +53,8 @@ inside a directory that defines it.`,
   converge get assets shop --addon example.com/oncall
   converge get assets shop --incarnation 41
   converge get assets shop --watch`,
-		Args: asUsed,
-		RunE: running(o, runF, o.run, func(args []string) (err error) {
+		Args: argsFromUse,
+		RunE: newRunE(o, runF, o.run, func(args []string) (err error) {
 			o.application, err = f.application(args)
 			return err
 		}),
@@ -76,8 +76,8 @@ func kindsOfAssets() string {
 	return strings.Join(names, ", ")
 }
 
-// assetsOf is the output for one incarnation.
-type assetsOf struct {
+// assetsDocument is the output for one incarnation.
+type assetsDocument struct {
 	Application string              `json:"application"`
 	Incarnation int64               `json:"incarnation"`
 	Hash        string              `json:"hash"`
@@ -85,19 +85,19 @@ type assetsOf struct {
 }
 
 func (o *assetsOptions) run(ctx context.Context) error {
-	wanted, err := o.wanted()
+	filter, err := o.filter()
 	if err != nil {
 		return err
 	}
-	last, said := int64(0), ""
+	last, reported := int64(0), ""
 	for {
-		found, err := o.read(ctx, last, wanted)
+		found, err := o.read(ctx, last, filter)
 		if err != nil && last == 0 {
 			return err
 		}
-		if err != nil && err.Error() != said { // a temporary outage
-			said = err.Error()
-			o.f.note("%s", said)
+		if err != nil && err.Error() != reported { // a temporary outage
+			reported = err.Error()
+			o.f.note("%s", reported)
 		}
 		if found != nil && !o.watch {
 			return o.f.screen().JSON(found)
@@ -111,13 +111,13 @@ func (o *assetsOptions) run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(assetsEvery):
+		case <-time.After(assetsPollInterval):
 		}
 	}
 }
 
-// wanted returns the filter for the selected assets.
-func (o *assetsOptions) wanted() (func(incarnation.Asset) bool, error) {
+// filter returns the filter for the selected assets.
+func (o *assetsOptions) filter() (func(incarnation.Asset) bool, error) {
 	if o.kind != "" && !slices.Contains(incarnation.AssetKinds(), incarnation.AssetKind(o.kind)) {
 		return nil, fmt.Errorf("--kind %q: expected one of %s", o.kind, kindsOfAssets())
 	}
@@ -138,7 +138,7 @@ func (o *assetsOptions) wanted() (func(incarnation.Asset) bool, error) {
 }
 
 // read reads the selected incarnation. It returns nil if none is newer than the last one.
-func (o *assetsOptions) read(ctx context.Context, last int64, wanted func(incarnation.Asset) bool) (*assetsOf, error) {
+func (o *assetsOptions) read(ctx context.Context, last int64, filter func(incarnation.Asset) bool) (*assetsDocument, error) {
 	h, err := o.f.history(ctx, o.application, o.store)
 	if err != nil {
 		return nil, err
@@ -159,5 +159,5 @@ func (o *assetsOptions) read(ctx context.Context, last int64, wanted func(incarn
 	if err != nil {
 		return nil, err
 	}
-	return &assetsOf{o.application, number, inc.Hash(), slices.DeleteFunc(assets, func(a incarnation.Asset) bool { return !wanted(a) })}, nil
+	return &assetsDocument{o.application, number, inc.Hash(), slices.DeleteFunc(assets, func(a incarnation.Asset) bool { return !filter(a) })}, nil
 }

@@ -20,17 +20,17 @@ import (
 
 // historyOptions are those of history.
 type historyOptions struct {
-	f       *Factory
-	target  target      // as the user named it: a service or an application
-	service serviceName // the service that it resolves to
-	known   string      // the workflow id of the service
-	whole   string      // workflow id of an application, a runtime or the installation, instead of a service
-	all     bool        // the installation
-	verify  bool
-	channel string
-	store   string
-	kinds   []string
-	last    int
+	f          *Factory
+	target     target      // as the user named it: a service or an application
+	service    serviceName // the service that it resolves to
+	workflowID string      // the workflow id of the service
+	scopeID    string      // workflow id of an application, a runtime or the installation, instead of a service
+	all        bool        // the installation
+	verify     bool
+	channel    string
+	store      string
+	kinds      []string
+	last       int
 }
 
 func newCmdHistory(f *Factory, runF func(context.Context, *historyOptions) error) *cobra.Command {
@@ -56,9 +56,9 @@ status is 1.`,
 			if o.all && len(args) == 0 {
 				return nil
 			}
-			return asUsed(cmd, args)
+			return argsFromUse(cmd, args)
 		},
-		RunE: running(o, runF, o.run, o.read),
+		RunE: newRunE(o, runF, o.run, o.parse),
 	}
 	cmd.Flags().BoolVar(&o.all, "installation", false, "show the history of the installation")
 	cmd.Flags().BoolVar(&o.verify, "verify", false, "verify the stored history against its recorded hashes")
@@ -69,7 +69,7 @@ status is 1.`,
 	return cmd
 }
 
-func (o *historyOptions) read(args []string) error {
+func (o *historyOptions) parse(args []string) error {
 	for _, kind := range o.kinds {
 		if !slices.Contains(entities.EventKinds(), kind) {
 			return fmt.Errorf("--kind %s: expected one of %s", kind, strings.Join(entities.EventKinds(), ", "))
@@ -79,14 +79,14 @@ func (o *historyOptions) read(args []string) error {
 		return errors.New("--verify cannot be combined with --channel, --kind and --last; a history is verified as a whole")
 	}
 	if o.all {
-		o.whole = protocol.InstallationID()
+		o.scopeID = protocol.InstallationID()
 		if len(args) > 0 {
 			return fmt.Errorf("--installation takes no arguments")
 		}
 		return nil
 	}
 	if name, ok := strings.CutPrefix(args[0], "runtime/"); ok {
-		o.whole = protocol.RuntimeID(name)
+		o.scopeID = protocol.RuntimeID(name)
 		return checkName("a runtime", name)
 	}
 	var err error
@@ -95,37 +95,37 @@ func (o *historyOptions) read(args []string) error {
 }
 
 func (o *historyOptions) run(ctx context.Context) (err error) {
-	if o.target, err = o.f.meant(ctx, o.target); err != nil {
+	if o.target, err = o.f.resolveTarget(ctx, o.target); err != nil {
 		return err
 	}
 	if o.service = o.target.serviceName; o.target.all {
-		o.service, o.whole = serviceName{}, protocol.ApplicationID(o.target.application)
+		o.service, o.scopeID = serviceName{}, protocol.ApplicationID(o.target.application)
 	}
 	if o.verify {
 		return o.runVerify(ctx)
 	}
-	lines, err := o.lines(ctx)
+	entries, err := o.entries(ctx)
 	if err != nil {
 		return err
 	}
-	lines = o.chosen(lines)
+	entries = o.filter(entries)
 	if o.f.json() {
 		application, service := protocol.TrailOf(o.id())
 		return o.f.screen().JSON(map[string]any{
-			"schema": protocol.HistorySchema, "application": application, "service": service, "lines": lines,
+			"schema": protocol.HistorySchema, "application": application, "service": service, "lines": entries,
 		})
 	}
-	if len(lines) == 0 {
+	if len(entries) == 0 {
 		o.f.note("no matching entries for %s", o.name())
 		return nil
 	}
 	table := show.Table{Header: []string{"TIME", "WHO", "WHAT", "CHANNEL", "VERSION", "TEXT"}}
-	for _, l := range lines {
+	for _, l := range entries {
 		text := l.Text
 		if l.Reason != "" {
 			text += " (" + l.Reason + ")"
 		}
-		table.Rows = append(table.Rows, []string{l.At.Local().Format(dateTime), shownWho(l.Who), l.Kind, l.Channel, l.Version, text})
+		table.Rows = append(table.Rows, []string{l.At.Local().Format(dateTime), displayWho(l.Who), l.Kind, l.Channel, l.Version, text})
 	}
 	return o.f.screen().Table(table)
 }
@@ -133,8 +133,8 @@ func (o *historyOptions) run(ctx context.Context) (err error) {
 // dateTime is the format of times that may be on any day.
 const dateTime = time.DateTime + " MST"
 
-// shownWho marks a caller without proof of identity. Nil is Converge.
-func shownWho(w *entities.Who) string {
+// displayWho marks a caller without proof of identity. Nil is Converge.
+func displayWho(w *entities.Who) string {
 	switch {
 	case w == nil:
 		return "converge"
@@ -144,9 +144,9 @@ func shownWho(w *entities.Who) string {
 	return w.Name + "?"
 }
 
-func (o *historyOptions) chosen(lines []shownLine) []shownLine {
-	out := []shownLine{}
-	for _, l := range lines {
+func (o *historyOptions) filter(entries []historyEntry) []historyEntry {
+	out := []historyEntry{}
+	for _, l := range entries {
 		if (o.channel == "" || l.Channel == o.channel) && (len(o.kinds) == 0 || slices.Contains(o.kinds, l.Kind)) {
 			out = append(out, l)
 		}
@@ -176,9 +176,9 @@ result and the last runs of extensions, oldest first, truncated and without secr
 what the runtime reports of each object, with links to logs elsewhere.`,
 		Example: `  converge logs shop/web staging
   converge logs web prod-eu --kind apply --last 1`,
-		Args: asUsed,
-		RunE: running(o, runF, o.run, func(args []string) error {
-			if err := f.readService(args, &o.service, &o.channel); err != nil {
+		Args: argsFromUse,
+		RunE: newRunE(o, runF, o.run, func(args []string) error {
+			if err := f.parseServiceArgs(args, &o.service, &o.channel); err != nil {
 				return err
 			}
 			if o.kind != "" && !slices.Contains([]store.LogKind{store.LogApply, store.LogFetch, store.LogExtension}, store.LogKind(o.kind)) {
@@ -201,7 +201,7 @@ func (o *logsOptions) run(ctx context.Context) error {
 	if err := checkChannel(s, o.channel); err != nil {
 		return err
 	}
-	at, err := o.f.storeRead(o.store, s.Store)
+	at, err := o.f.readableStore(o.store, s.Store)
 	if err != nil {
 		return err
 	}
@@ -210,11 +210,11 @@ func (o *logsOptions) run(ctx context.Context) error {
 		return err
 	}
 	defer store.Close() // only read
-	entries, err := store.Logs(ctx, s.Application, cmp.Or(s.Key, s.Service), knownBy(s, o.channel))
+	entries, err := store.Logs(ctx, s.Application, cmp.Or(s.Key, s.Service), channelKey(s, o.channel))
 	if err != nil {
 		return err
 	}
-	entries = o.chosen(entries)
+	entries = o.filter(entries)
 	if o.f.json() {
 		return o.f.screen().JSON(entries)
 	}
@@ -226,11 +226,11 @@ func (o *logsOptions) run(ctx context.Context) error {
 			return err
 		}
 	}
-	return o.f.screen().Lines(o.reported(s)...)
+	return o.f.screen().Lines(o.runtimeReport(s)...)
 }
 
-// reported returns what the runtime reports about the channel's objects, and where they have their own logs.
-func (o *logsOptions) reported(s protocol.Status) []string {
+// runtimeReport returns what the runtime reports about the channel's objects, and where they have their own logs.
+func (o *logsOptions) runtimeReport(s protocol.Status) []string {
 	i := slices.IndexFunc(s.Channels, func(c protocol.ChannelStatus) bool { return c.Name == o.channel })
 	if i < 0 || o.kind != "" || o.last > 0 || len(s.Channels[i].Objects) == 0 {
 		return nil
@@ -238,8 +238,8 @@ func (o *logsOptions) reported(s protocol.Status) []string {
 	return append([]string{"What the runtime reports:"}, explain.Objects(s.Channels[i], o.f.Now())...)
 }
 
-// knownBy returns the key under which runtimes know a channel. Its stored logs have the same key.
-func knownBy(s protocol.Status, channel string) string {
+// channelKey returns the key under which runtimes know a channel. Its stored logs have the same key.
+func channelKey(s protocol.Status, channel string) string {
 	for _, c := range s.Channels {
 		if c.Name == channel {
 			return cmp.Or(c.Key, channel)
@@ -248,7 +248,7 @@ func knownBy(s protocol.Status, channel string) string {
 	return channel
 }
 
-func (o *logsOptions) chosen(entries []store.LogEntry) []store.LogEntry {
+func (o *logsOptions) filter(entries []store.LogEntry) []store.LogEntry {
 	out := []store.LogEntry{}
 	for _, e := range entries {
 		if o.kind == "" || o.kind == string(e.Kind) {

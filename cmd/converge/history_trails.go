@@ -15,61 +15,61 @@ import (
 // This file reads audit trails: the lines in the store, the newest lines that only the workflow has, and acts on the application, the
 // runtimes and the installation of a service.
 
-// shownLine is an audit line. If it does not belong to the service, it names the workflow that it belongs to.
-type shownLine struct {
-	entities.AuditLine
+// historyEntry is an audit line. If it does not belong to the service, it names the workflow that it belongs to.
+type historyEntry struct {
+	entities.AuditEntry
 	Of string `json:"of,omitempty"`
 }
 
 // id returns the workflow id of the trail.
 func (o *historyOptions) id() string {
-	if o.whole != "" {
-		return o.whole
+	if o.scopeID != "" {
+		return o.scopeID
 	}
-	return cmp.Or(o.known, o.service.id())
+	return cmp.Or(o.workflowID, o.service.id())
 }
 
 // name returns the name of the trail for users.
 func (o *historyOptions) name() string {
-	application, _ := protocol.TrailOf(o.whole)
+	application, _ := protocol.TrailOf(o.scopeID)
 	switch {
-	case o.whole == "":
+	case o.scopeID == "":
 		return o.service.String()
-	case o.whole == protocol.ApplicationID(application):
+	case o.scopeID == protocol.ApplicationID(application):
 		return application
 	}
-	return o.whole
+	return o.scopeID
 }
 
 // open opens the store of the trail. Gone is the error if the workflow does not run.
-func (o *historyOptions) open(ctx context.Context) (at *store.Store, status protocol.Status, gone error, err error) {
-	stated := ""
-	if o.whole == "" {
-		o.known = o.f.known(ctx, o.service)
-		status, gone = o.f.status(ctx, o.service)
-		stated = status.Store
+func (o *historyOptions) open(ctx context.Context) (at *store.Store, status protocol.Status, statusErr error, err error) {
+	reported := ""
+	if o.scopeID == "" {
+		o.workflowID = o.f.currentWorkflowID(ctx, o.service)
+		status, statusErr = o.f.status(ctx, o.service)
+		reported = status.Store
 	} else if first(o.store, o.f.Env("CONVERGE_STORE")) == "" {
-		stated, gone = o.storeOfAny(ctx)
+		reported, statusErr = o.anyKnownStore(ctx)
 	}
-	location, err := o.f.storeRead(o.store, stated)
+	location, err := o.f.readableStore(o.store, reported)
 	if err != nil {
-		return nil, status, gone, err
+		return nil, status, statusErr, err
 	}
-	if gone != nil && location == "" {
-		return nil, status, gone, gone
+	if statusErr != nil && location == "" {
+		return nil, status, statusErr, statusErr
 	}
 	at, err = store.Open(ctx, location)
-	return at, status, gone, err
+	return at, status, statusErr, err
 }
 
-// storeOfAny returns the store of the application of the trail. Without an application it returns the store of any application.
-func (o *historyOptions) storeOfAny(ctx context.Context) (string, error) {
+// anyKnownStore returns the store of the application of the trail. Without an application it returns the store of any application.
+func (o *historyOptions) anyKnownStore(ctx context.Context) (string, error) {
 	api, err := o.f.client(ctx)
 	if err != nil {
 		return "", err
 	}
-	ids := []string{o.whole}
-	if application, service := protocol.TrailOf(o.whole); o.whole != protocol.ApplicationID(application) || service != "" {
+	ids := []string{o.scopeID}
+	if application, service := protocol.TrailOf(o.scopeID); o.scopeID != protocol.ApplicationID(application) || service != "" {
 		names, err := api.Applications(ctx)
 		if err != nil {
 			return "", err
@@ -91,55 +91,55 @@ func (o *historyOptions) storeOfAny(ctx context.Context) (string, error) {
 	return "", err
 }
 
-// lines returns the lines from the store and the newest lines, which only the workflow has. A removed service still has its history.
-func (o *historyOptions) lines(ctx context.Context) ([]shownLine, error) {
-	at, status, gone, err := o.open(ctx)
+// entries returns the lines from the store and the newest lines, which only the workflow has. A removed service still has its history.
+func (o *historyOptions) entries(ctx context.Context) ([]historyEntry, error) {
+	at, status, statusErr, err := o.open(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer at.Close() // only read
-	lines, err := o.trail(ctx, at, o.id())
+	entries, err := o.trail(ctx, at, o.id())
 	if err != nil {
 		return nil, fmt.Errorf("history of %s: %w", o.name(), err)
 	}
-	if len(lines) == 0 && gone != nil {
-		return nil, gone
+	if len(entries) == 0 && statusErr != nil {
+		return nil, statusErr
 	}
-	var out []shownLine
-	for _, l := range lines {
-		out = append(out, shownLine{AuditLine: l})
+	var out []historyEntry
+	for _, l := range entries {
+		out = append(out, historyEntry{AuditEntry: l})
 	}
-	if o.whole != "" || o.channel != "" {
+	if o.scopeID != "" || o.channel != "" {
 		return out, nil
 	}
-	return o.among(ctx, at, status, out), nil
+	return o.withWiderScopes(ctx, at, status, out), nil
 }
 
 // trail returns one trail. A workflow that does not answer contributes no lines.
-func (o *historyOptions) trail(ctx context.Context, at *store.Store, id string) ([]entities.AuditLine, error) {
-	newest, _, err := o.newest(ctx, id) // the workflow first: a line that moves to the store in between is read twice, never missed
+func (o *historyOptions) trail(ctx context.Context, at *store.Store, id string) ([]entities.AuditEntry, error) {
+	newest, _, err := o.newestEntries(ctx, id) // the workflow first: a line that moves to the store in between is read twice, never missed
 	if err != nil {
 		return nil, err
 	}
 	application, service := protocol.TrailOf(id)
-	lines, err := at.Audit(ctx, application, service)
+	entries, err := at.Audit(ctx, application, service)
 	if err != nil {
 		return nil, err
 	}
-	kept := map[int64]bool{}
-	for _, l := range lines {
-		kept[l.N] = true
+	stored := map[int64]bool{}
+	for _, l := range entries {
+		stored[l.N] = true
 	}
-	for _, l := range newest.Lines {
-		if !kept[l.N] || l.N > newest.Stored && !contains(lines, l) {
-			lines = append(lines, l)
+	for _, l := range newest.Entries {
+		if !stored[l.N] || l.N > newest.Stored && !containsEntry(entries, l) {
+			entries = append(entries, l)
 		}
 	}
-	return lines, nil
+	return entries, nil
 }
 
-// newest returns the lines that only the workflow has. It returns none for a workflow that does not run.
-func (o *historyOptions) newest(ctx context.Context, id string) (newest protocol.HistoryAnswer, runs bool, err error) {
+// newestEntries returns the lines that only the workflow has. It returns none for a workflow that does not run.
+func (o *historyOptions) newestEntries(ctx context.Context, id string) (newest protocol.HistoryAnswer, running bool, err error) {
 	api, err := o.f.client(ctx)
 	if err != nil {
 		return newest, false, err
@@ -151,40 +151,40 @@ func (o *historyOptions) newest(ctx context.Context, id string) (newest protocol
 	return newest, err == nil, err
 }
 
-// contains reports whether a line is in a trail. It compares more than the number, because a restarted service counts from one again.
-func contains(lines []entities.AuditLine, l entities.AuditLine) bool {
-	return slices.ContainsFunc(lines, func(other entities.AuditLine) bool {
+// containsEntry reports whether a line is in a trail. It compares more than the number, because a restarted service counts from one again.
+func containsEntry(entries []entities.AuditEntry, l entities.AuditEntry) bool {
+	return slices.ContainsFunc(entries, func(other entities.AuditEntry) bool {
 		return other.N == l.N && other.At.Equal(l.At) && other.Text == l.Text
 	})
 }
 
-// among merges the acts on a service's application, on its runtimes and on the installation into the service's own lines, from the
+// withWiderScopes merges the acts on a service's application, on its runtimes and on the installation into the service's own lines, from the
 // first publication on. It reports trails that cannot be read, and leaves them out.
-func (o *historyOptions) among(ctx context.Context, at *store.Store, status protocol.Status, own []shownLine) []shownLine {
-	wider := []string{protocol.ApplicationID(o.service.application), protocol.InstallationID()}
+func (o *historyOptions) withWiderScopes(ctx context.Context, at *store.Store, status protocol.Status, own []historyEntry) []historyEntry {
+	scopes := []string{protocol.ApplicationID(o.service.application), protocol.InstallationID()}
 	for _, c := range status.Channels {
-		if id := protocol.RuntimeID(c.Runtime); c.Runtime != "" && !slices.Contains(wider, id) {
-			wider = append(wider, id)
+		if id := protocol.RuntimeID(c.Runtime); c.Runtime != "" && !slices.Contains(scopes, id) {
+			scopes = append(scopes, id)
 		}
 	}
 	out := slices.Clone(own)
-	for _, id := range wider {
-		lines, err := o.trail(ctx, at, id)
+	for _, id := range scopes {
+		entries, err := o.trail(ctx, at, id)
 		if err != nil {
 			o.f.note("history of %s: %v", id, err)
 		}
-		for n, l := range lines {
-			if o.concerns(id, l) && len(own) > 0 && !o.before(lines[n:], own[0]) {
-				out = append(out, shownLine{AuditLine: l, Of: id})
+		for n, l := range entries {
+			if o.concerns(id, l) && len(own) > 0 && !o.repeatedBefore(entries[n:], own[0]) {
+				out = append(out, historyEntry{AuditEntry: l, Of: id})
 			}
 		}
 	}
-	slices.SortStableFunc(out, func(a, b shownLine) int { return a.At.Compare(b.At) })
+	slices.SortStableFunc(out, func(a, b historyEntry) int { return a.At.Compare(b.At) })
 	return out
 }
 
 // concerns reports whether an act on the application, a runtime or the installation concerns the service.
-func (o *historyOptions) concerns(id string, l entities.AuditLine) bool {
+func (o *historyOptions) concerns(id string, l entities.AuditEntry) bool {
 	switch l.Kind {
 	case entities.EventPause:
 		return true
@@ -194,8 +194,8 @@ func (o *historyOptions) concerns(id string, l entities.AuditLine) bool {
 	return false
 }
 
-// before reports whether the first of some lines no longer applied when the service began, because a later line of the same kind
+// repeatedBefore reports whether the first of some lines no longer applied when the service began, because a later line of the same kind
 // had replaced it.
-func (o *historyOptions) before(lines []entities.AuditLine, began shownLine) bool {
-	return slices.ContainsFunc(lines[1:], func(l entities.AuditLine) bool { return l.Kind == lines[0].Kind && !l.At.After(began.At) })
+func (o *historyOptions) repeatedBefore(entries []entities.AuditEntry, began historyEntry) bool {
+	return slices.ContainsFunc(entries[1:], func(l entities.AuditEntry) bool { return l.Kind == entries[0].Kind && !l.At.After(began.At) })
 }

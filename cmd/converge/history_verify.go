@@ -18,11 +18,11 @@ func (o *historyOptions) runVerify(ctx context.Context) error {
 		return err
 	}
 	defer at.Close() // only read
-	report, err := o.verified(ctx, at)
+	report, err := o.verifyTrail(ctx, at)
 	if err != nil {
 		return fmt.Errorf("history of %s: %w", o.name(), err)
 	}
-	if err := o.say(report); err != nil {
+	if err := o.printReport(report); err != nil {
 		return err
 	}
 	if len(report.Problems) > 0 {
@@ -31,13 +31,13 @@ func (o *historyOptions) runVerify(ctx context.Context) error {
 	return nil
 }
 
-func (o *historyOptions) say(r trail.Report) error {
+func (o *historyOptions) printReport(r trail.Report) error {
 	if o.f.json() {
 		return o.f.screen().JSON(map[string]any{"schema": "converge.history-verified/v1", "of": o.id(), "report": r})
 	}
 	text := fmt.Sprintf("%s: %s", o.name(), count(r.Lines, "line"))
-	if r.Beside > 0 {
-		text += fmt.Sprintf(", %d of a terminated run, outside the chain", r.Beside)
+	if r.Forked > 0 {
+		text += fmt.Sprintf(", %d of a terminated run, outside the chain", r.Forked)
 	}
 	if r.Earlier > 0 {
 		text += fmt.Sprintf(", %d from before line 1, which cannot be verified", r.Earlier)
@@ -57,48 +57,48 @@ func (o *historyOptions) say(r trail.Report) error {
 	return o.f.screen().Lines(lines...)
 }
 
-// looks limits how often a growing trail is read.
-const looks = 5
+// verifyAttempts limits how often a growing trail is read.
+const verifyAttempts = 5
 
-// verified reads a trail between two queries of its workflow. It repeats this until no line was added in between.
-func (o *historyOptions) verified(ctx context.Context, at *store.Store) (trail.Report, error) {
+// verifyTrail reads a trail between two queries of its workflow. It repeats this until no line was added in between.
+func (o *historyOptions) verifyTrail(ctx context.Context, at *store.Store) (trail.Report, error) {
 	application, service := protocol.TrailOf(o.id())
-	before, _, err := o.newest(ctx, o.id())
+	before, _, err := o.newestEntries(ctx, o.id())
 	if err != nil {
 		return trail.Report{}, err
 	}
-	for look := 1; ; look++ {
-		lines, damaged, err := at.KeptAudit(ctx, application, service)
+	for attempt := 1; ; attempt++ {
+		lines, damaged, err := at.RawAudit(ctx, application, service)
 		if err != nil {
 			return trail.Report{}, err
 		}
-		after, runs, err := o.newest(ctx, o.id())
+		after, running, err := o.newestEntries(ctx, o.id())
 		if err != nil {
 			return trail.Report{}, err
 		}
-		if runs && after.Last != nil && (before.Last == nil || *after.Last != *before.Last) && look < looks {
+		if running && after.Last != nil && (before.Last == nil || *after.Last != *before.Last) && attempt < verifyAttempts {
 			before = after
 			continue
 		}
-		end, carried, err := o.end(ctx, at, after, runs)
+		end, pending, err := o.trailEnd(ctx, at, after, running)
 		if err != nil {
 			return trail.Report{}, err
 		}
-		for _, l := range slices.Concat(before.Lines, after.Lines, carried) {
-			lines = append(lines, entities.KeptLine{AuditLine: l, Hash: l.Hash()})
+		for _, l := range slices.Concat(before.Entries, after.Entries, pending) {
+			lines = append(lines, entities.StoredEntry{AuditEntry: l, Hash: l.Hash()})
 		}
 		report := trail.Verify(lines, end)
 		for _, d := range damaged {
-			report.Problems = append(report.Problems, trail.Problem{What: trail.Changed, Text: d.Error()})
+			report.Problems = append(report.Problems, trail.Problem{Kind: trail.Changed, Text: d.Error()})
 		}
 		return report, nil
 	}
 }
 
-// end returns the end of the trail according to the workflow, or according to the newest checkpoint if the workflow is gone. It also
+// trailEnd returns the end of the trail according to the workflow, or according to the newest checkpoint if the workflow is gone. It also
 // returns the lines that the workflow has and the store lacks.
-func (o *historyOptions) end(ctx context.Context, at *store.Store, answer protocol.HistoryAnswer, runs bool) (trail.End, []entities.AuditLine, error) {
-	if runs && answer.Last != nil {
+func (o *historyOptions) trailEnd(ctx context.Context, at *store.Store, answer protocol.HistoryAnswer, running bool) (trail.End, []entities.AuditEntry, error) {
+	if running && answer.Last != nil {
 		return trail.End{TrailEnd: *answer.Last, Exact: true}, nil, nil
 	}
 	c, err := at.Checkpoint(ctx, o.id())
@@ -109,9 +109,9 @@ func (o *historyOptions) end(ctx context.Context, at *store.Store, answer protoc
 		return trail.End{}, nil, fmt.Errorf("the newest checkpoint: %w", err)
 	}
 	var last struct {
-		Lines int64                `json:"auditLines"`
-		Head  string               `json:"auditHead"`
-		Audit []entities.AuditLine `json:"audit"`
+		Lines int64                 `json:"auditLines"`
+		Head  string                `json:"auditHead"`
+		Audit []entities.AuditEntry `json:"audit"`
 	}
 	if err := c.State.Unpack(&last); err != nil {
 		return trail.End{}, nil, fmt.Errorf("the newest checkpoint: %w", err)

@@ -18,14 +18,14 @@ import (
 	"github.com/converge-engine/converge/intent/store"
 )
 
-// history is the list of incarnations of an application: the newest from its workflow, older ones from the store.
-type history struct {
+// incarnationHistory is the list of incarnations of an application: the newest from its workflow, older ones from the store.
+type incarnationHistory struct {
 	status protocol.ApplicationStatus
 	store  *store.Store
 }
 
 // history queries the application, and opens the store that it names unless the caller gives another.
-func (f *Factory) history(ctx context.Context, application, location string) (*history, error) {
+func (f *Factory) history(ctx context.Context, application, location string) (*incarnationHistory, error) {
 	if err := checkName("an application", application); err != nil {
 		return nil, err
 	}
@@ -42,16 +42,16 @@ func (f *Factory) history(ctx context.Context, application, location string) (*h
 		services, _ := api.Services(ctx, "")
 		return nil, fmt.Errorf("no application %s%s", application, suggestion(application, applications(services)))
 	}
-	at, err := f.storeRead(location, status.Store)
+	at, err := f.readableStore(location, status.Store)
 	if err != nil {
 		return nil, err
 	}
 	store, err := store.Open(ctx, at)
-	return &history{status, store}, err
+	return &incarnationHistory{status, store}, err
 }
 
 // number finds one incarnation.
-func (h *history) number(ctx context.Context, n int64) (protocol.Incarnation, error) {
+func (h *incarnationHistory) number(ctx context.Context, n int64) (protocol.Incarnation, error) {
 	for _, i := range h.status.Incarnations {
 		if i.Number == n {
 			return i, nil
@@ -65,7 +65,7 @@ func (h *history) number(ctx context.Context, n int64) (protocol.Incarnation, er
 }
 
 // all lists the last n incarnations, newest first; 0 is all.
-func (h *history) all(ctx context.Context, n int) ([]protocol.Incarnation, error) {
+func (h *incarnationHistory) all(ctx context.Context, n int) ([]protocol.Incarnation, error) {
 	numbers, err := h.store.ListNumbers(ctx, h.status.Application)
 	if err != nil {
 		return nil, err
@@ -108,8 +108,8 @@ and causes; or write one of them as JSON, for other tools. APP may be omitted in
 directory that defines it.`,
 		Example: `  converge incarnations shop --last 5
   converge incarnations shop --export 42 > incarnation-42.json`,
-		Args: asUsed,
-		RunE: running(o, runF, o.run, func(args []string) (err error) {
+		Args: argsFromUse,
+		RunE: newRunE(o, runF, o.run, func(args []string) (err error) {
 			o.application, err = f.application(args)
 			return err
 		}),
@@ -136,8 +136,8 @@ func (f *Factory) application(args []string) (string, error) {
 	return name, nil
 }
 
-// write exports one incarnation (D7).
-func (o *incarnationsOptions) write(ctx context.Context, h *history) error {
+// exportJSON exports one incarnation (D7).
+func (o *incarnationsOptions) exportJSON(ctx context.Context, h *incarnationHistory) error {
 	incarnation, err := h.incarnation(ctx, o.export)
 	if err != nil {
 		return err
@@ -153,7 +153,7 @@ func (o *incarnationsOptions) run(ctx context.Context) error {
 	}
 	defer h.store.Close() // only read
 	if o.export != 0 {
-		return o.write(ctx, h)
+		return o.exportJSON(ctx, h)
 	}
 	all, err := h.all(ctx, o.last)
 	if err != nil {
@@ -176,12 +176,12 @@ func incarnationRow(i protocol.Incarnation, now time.Time) []string {
 	}
 	return []string{
 		strconv.FormatInt(i.Number, 10), i.Hash[:min(12, len(i.Hash))], strconv.Itoa(i.Services),
-		explain.Duration(now.Sub(i.At)), i.By, whence(i.Origin), cause,
+		explain.Duration(now.Sub(i.At)), i.By, sourceOf(i.Origin), cause,
 	}
 }
 
-// whence returns the source of an incarnation.
-func whence(o protocol.Origin) string {
+// sourceOf returns the source of an incarnation.
+func sourceOf(o protocol.Origin) string {
 	from := o.Path
 	if hex := o.Hex(); hex != "" {
 		from += "@" + hex[:min(12, len(hex))]
@@ -211,8 +211,8 @@ nothing. The commits that led from A to B are listed first, if the configuration
 from a repository. APP may be omitted inside a directory that defines it.`,
 		Example: `  converge diff shop 41 42
   converge diff shop 41 --exit-code`,
-		Args: asUsed,
-		RunE: running(o, runF, o.run, o.parse),
+		Args: argsFromUse,
+		RunE: newRunE(o, runF, o.run, o.parse),
 	}
 	cmd.Flags().StringVar(&o.store, "store", "", storeUsage)
 	cmd.Flags().BoolVar(&o.exitCode, "exit-code", false, "exit with status 2 if they differ")
@@ -263,7 +263,7 @@ func (o *diffOptions) run(ctx context.Context) error {
 	}
 	if o.f.json() {
 		err = o.f.screen().JSON(d)
-	} else if err = o.because(ctx, h); err == nil {
+	} else if err = o.printCauses(ctx, h); err == nil {
 		_, err = fmt.Fprint(o.f.Out, d.String())
 	}
 	if err == nil && o.exitCode && !d.Empty() {
@@ -272,10 +272,10 @@ func (o *diffOptions) run(ctx context.Context) error {
 	return err
 }
 
-// because lists the incarnations between the first and the second, newest first, with the cause of each.
-func (o *diffOptions) because(ctx context.Context, h *history) error {
-	const most = 10
-	for number := o.to; number > max(o.from, o.to-most); number-- {
+// printCauses lists the incarnations between the first and the second, newest first, with the cause of each.
+func (o *diffOptions) printCauses(ctx context.Context, h *incarnationHistory) error {
+	const limit = 10
+	for number := o.to; number > max(o.from, o.to-limit); number-- {
 		i, err := h.number(ctx, number)
 		if err != nil {
 			return err
@@ -283,7 +283,7 @@ func (o *diffOptions) because(ctx context.Context, h *history) error {
 		if len(i.Causes) == 0 {
 			continue
 		}
-		lines := []string{fmt.Sprintf("incarnation %d by %s from %s", i.Number, i.By, whence(i.Origin))}
+		lines := []string{fmt.Sprintf("incarnation %d by %s from %s", i.Number, i.By, sourceOf(i.Origin))}
 		for _, cause := range i.Causes {
 			lines = append(lines, "  "+cause)
 		}
@@ -297,7 +297,7 @@ func (o *diffOptions) because(ctx context.Context, h *history) error {
 }
 
 // incarnation reads one incarnation by its number.
-func (h *history) incarnation(ctx context.Context, number int64) (*incarnation.Incarnation, error) {
+func (h *incarnationHistory) incarnation(ctx context.Context, number int64) (*incarnation.Incarnation, error) {
 	record, err := h.number(ctx, number)
 	if err != nil {
 		return nil, err

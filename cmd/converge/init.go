@@ -43,8 +43,8 @@ Existing files are not overwritten.`,
   converge init shop --from ecs --cluster prod --region eu-west-1
   converge init services --from meta
   converge init deploy --from argocd`,
-		Args: asUsed,
-		RunE: running(o, runF, o.run, readDir(&o.dir)),
+		Args: argsFromUse,
+		RunE: newRunE(o, runF, o.run, parseDirArg(&o.dir)),
 	}
 	cmd.Flags().StringVar(&o.from, "from", "", "import from: ecs, meta, helm, kustomize, argocd or flux")
 	cmd.Flags().StringVar(&o.cluster, "cluster", "", "with --from ecs: name of the cluster")

@@ -28,7 +28,7 @@ func (o *initOptions) fromECS(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return o.imported(written,
+	return o.printImported(written,
 		fmt.Sprintf("application %s in %s, with %d of the cluster's %d services", to.Application, o.dir, written.Services, written.Found),
 		"next: converge validate "+o.dir+", then converge apply "+o.dir+"; what runs is adopted unchanged")
 }
@@ -42,7 +42,7 @@ func (o *initOptions) fromMeta() error {
 	if err != nil {
 		return err
 	}
-	return o.imported(written,
+	return o.printImported(written,
 		fmt.Sprintf("application %s in %s, with %s", to.Application, o.dir, count(written.Services, "service")),
 		"next: define the commands in "+filepath.Join(o.dir, "work")+", then converge validate "+o.dir+" and converge plan "+o.dir+" --graph")
 }
@@ -59,14 +59,14 @@ func (o *initOptions) fromFiles(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return o.imported(written,
+	return o.printImported(written,
 		fmt.Sprintf("application %s in %s, with %s in %s", to.Application, o.dir, count(written.Services, "service"), count(written.Channels, "release channel")),
 		"next: converge validate "+o.dir+", then converge plan "+o.dir+": it shows whose fields are taken over, and what is removed")
 }
 
-// imported prints what an import leaves out, and what it writes.
-func (o *initOptions) imported(written importer.Result, lines ...string) error {
-	for _, line := range written.Left {
+// printImported prints what an import leaves out, and what it writes.
+func (o *initOptions) printImported(written importer.Result, lines ...string) error {
+	for _, line := range written.Omitted {
 		o.f.note("omitted: %s", line)
 	}
 	return o.f.screen().Lines(lines...)

@@ -19,33 +19,33 @@ import (
 // jointName addresses a joint release.
 type jointName struct{ application, id string }
 
-func (j jointName) String() string { return j.application + entities.ByID + j.id }
+func (j jointName) String() string { return j.application + entities.IDPrefix + j.id }
 
 // parseJoint reads APP@ID. Ok reports whether the argument has that form.
 func parseJoint(arg string) (j jointName, ok bool, err error) {
-	app, id, ok := strings.Cut(arg, entities.ByID)
+	app, id, ok := strings.Cut(arg, entities.IDPrefix)
 	if !ok || strings.Contains(app, "/") {
 		return j, false, nil
 	}
 	return jointName{app, id}, true, errors.Join(checkName("an application", app), checkName("a release", id))
 }
 
-// spelledOut replaces APP@ID in the arguments of a verb by SVC VERSION. The services of the joint release accept its id as a version.
-func spelledOut(args []string) []string {
+// expandJoint replaces APP@ID in the arguments of a verb by SVC VERSION. The services of the joint release accept its id as a version.
+func expandJoint(args []string) []string {
 	if len(args) == 0 {
 		return args
 	}
-	j, named, _ := parseJoint(args[0])
-	if !named {
+	j, isJoint, _ := parseJoint(args[0])
+	if !isJoint {
 		return args
 	}
-	return append([]string{args[0], entities.ByID + j.id}, args[1:]...)
+	return append([]string{args[0], entities.IDPrefix + j.id}, args[1:]...)
 }
 
-// readParts reads SVC=VERSION... and the parameters of each service, given as SVC/name=value or SVC/CHANNEL:name=value.
-func readParts(words, params []string) (map[string]protocol.ServiceVersion, error) {
-	parts, of := map[string]protocol.ServiceVersion{}, map[string][]string{}
-	for _, word := range words {
+// parseParts reads SVC=VERSION... and the parameters of each service, given as SVC/name=value or SVC/CHANNEL:name=value.
+func parseParts(args, params []string) (map[string]protocol.ServiceVersion, error) {
+	parts, paramsOf := map[string]protocol.ServiceVersion{}, map[string][]string{}
+	for _, word := range args {
 		service, version, ok := strings.Cut(word, "=")
 		if !ok || version == "" {
 			return nil, fmt.Errorf("%q: expected SVC=VERSION, since all services of a joint release share one id", word)
@@ -63,12 +63,12 @@ func readParts(words, params []string) (map[string]protocol.ServiceVersion, erro
 		if _, named := parts[service]; !ok || !named {
 			return nil, fmt.Errorf("-p %s: expected SVC/name=value or SVC/CHANNEL:name=value, for a service of the release", flag)
 		}
-		of[service] = append(of[service], param)
+		paramsOf[service] = append(paramsOf[service], param)
 	}
-	for _, service := range entities.SortedKeys(of) {
+	for _, service := range entities.SortedKeys(paramsOf) {
 		part := parts[service]
 		var err error
-		if part.Parameters, part.ChannelParameters, err = parseParams(of[service]); err != nil {
+		if part.Parameters, part.ChannelParameters, err = parseParams(paramsOf[service]); err != nil {
 			return nil, err
 		}
 		parts[service] = part
@@ -76,8 +76,8 @@ func readParts(words, params []string) (map[string]protocol.ServiceVersion, erro
 	return parts, nil
 }
 
-// readJoint reads [APP] SVC=VERSION... of a release. The application is optional inside a directory that defines it.
-func (o *releaseOptions) readJoint(args []string) error {
+// parseJointArgs reads [APP] SVC=VERSION... of a release. The application is optional inside a directory that defines it.
+func (o *releaseOptions) parseJointArgs(args []string) error {
 	if o.strategy != "" {
 		return errors.New("--strategy applies to a release of one service; in a joint release each service uses its own (maestro.strategy)")
 	}
@@ -96,38 +96,38 @@ func (o *releaseOptions) readJoint(args []string) error {
 	return nil
 }
 
-// jointly releases the versions of several services, all or none.
-func (o *releaseOptions) jointly(ctx context.Context) error {
+// runJoint releases the versions of several services, all or none.
+func (o *releaseOptions) runJoint(ctx context.Context) error {
 	request, err := o.jointRequest()
 	if err != nil {
 		return err
 	}
 	var answer protocol.JointAnswer
-	w := wholeApplication(o.service.application)
+	w := applicationScope(o.service.application)
 	switch err = o.f.send(ctx, w.id, protocol.Release, request.RequestID, request, &answer); {
 	case errors.Is(err, errNotFound):
-		return fmt.Errorf("release %s: %s", w.name, w.absent)
+		return fmt.Errorf("release %s: %s", w.name, w.missing)
 	case transient(err):
 		return fmt.Errorf("release %s: %w; it may have been accepted: see converge status %s", w.name, err, w.name)
 	case err != nil:
 		return err
 	}
-	if err := o.jointAccepted(answer); err != nil || !o.wait {
+	if err := o.printJoint(answer); err != nil || !o.wait {
 		return err
 	}
-	g := goal{release: answer.ID, approval: approvalIsWaited}
-	if o.stop {
-		g.approval = approvalEndsNow
+	g := goal{release: answer.ID, approval: approvalAwaited}
+	if o.stopAtApproval {
+		g.approval = approvalEndsWaitNow
 	}
 	var names []serviceName
 	for _, service := range entities.SortedKeys(answer.Services) {
 		names = append(names, serviceName{o.service.application, service})
 	}
-	return o.f.concludeAll(ctx, names, g, o.timeout)
+	return o.f.waitAll(ctx, names, g, o.timeout)
 }
 
 func (o *releaseOptions) jointRequest() (protocol.JointRequest, error) {
-	r := protocol.JointRequest{Act: o.f.newAct(o.reason), ID: o.id}
+	r := protocol.JointRequest{RequestMeta: o.f.newAct(o.reason), ID: o.id}
 	if o.requestID != "" {
 		r.RequestID = o.requestID
 	}
@@ -135,11 +135,11 @@ func (o *releaseOptions) jointRequest() (protocol.JointRequest, error) {
 		return r, err
 	}
 	var err error
-	r.Services, err = readParts(o.parts, o.params)
+	r.Services, err = parseParts(o.parts, o.params)
 	return r, err
 }
 
-func (o *releaseOptions) jointAccepted(a protocol.JointAnswer) error {
+func (o *releaseOptions) printJoint(a protocol.JointAnswer) error {
 	screen := o.f.screen()
 	if o.f.json() {
 		if o.wait {
@@ -240,14 +240,14 @@ func (o *serviceOptions) actOnParts(ctx context.Context, send func(context.Conte
 		}
 		return answer, err
 	})
-	return o.f.answered(names, answers, err)
+	return o.f.printAnswers(names, answers, err)
 }
 
-// graveness orders exit codes from gravest to mildest. The exit code of several services is the gravest one.
-var graveness = [...]int{exitInterrupted, exitError, exitFailed, exitPerson, exitTimeout}
+// exitSeverity orders exit codes from gravest to mildest. The exit code of several services is the gravest one.
+var exitSeverity = [...]int{exitInterrupted, exitError, exitFailed, exitPerson, exitTimeout}
 
-// concludeAll waits for several services at once, reports how each ended, and returns the gravest exit code.
-func (f *Factory) concludeAll(ctx context.Context, names []serviceName, g goal, timeout time.Duration) error {
+// waitAll waits for several services at once, reports how each ended, and returns the gravest exit code.
+func (f *Factory) waitAll(ctx context.Context, names []serviceName, g goal, timeout time.Duration) error {
 	type ended struct {
 		out outcome
 		err error
@@ -256,8 +256,8 @@ func (f *Factory) concludeAll(ctx context.Context, names []serviceName, g goal, 
 		return err
 	}
 	all, _ := each(ctx, names, func(ctx context.Context, n serviceName) (ended, error) {
-		w := follower{f: f, api: f.api, name: n, goal: g, timeout: timeout, saw: func(protocol.Status) error { return nil }}
-		_, out, err := w.followOpened(ctx)
+		w := follower{f: f, api: f.api, name: n, goal: g, timeout: timeout, onStatus: func(protocol.Status) error { return nil }}
+		_, out, err := w.followOnceOpen(ctx)
 		return ended{out, err}, nil
 	})
 	codes := map[int]bool{}
@@ -271,11 +271,11 @@ func (f *Factory) concludeAll(ctx context.Context, names []serviceName, g goal, 
 			code, why = exitError, e.err.Error()
 		}
 		codes[code] = true
-		if err := f.saidOf(names[n], code, why, e.out.next); err != nil {
+		if err := f.printOutcome(names[n], code, why, e.out.next); err != nil {
 			return err
 		}
 	}
-	for _, code := range graveness {
+	for _, code := range exitSeverity {
 		if codes[code] {
 			return exit(code)
 		}
@@ -283,7 +283,7 @@ func (f *Factory) concludeAll(ctx context.Context, names []serviceName, g goal, 
 	return nil
 }
 
-func (f *Factory) saidOf(n serviceName, code int, why, next string) error {
+func (f *Factory) printOutcome(n serviceName, code int, why, next string) error {
 	if f.json() {
 		return f.screen().JSONLine(map[string]any{"service": n.String(), "exit": code, "why": why})
 	}
@@ -297,19 +297,19 @@ func (f *Factory) saidOf(n serviceName, code int, why, next string) error {
 	return f.screen().Lines(text)
 }
 
-// followOpened follows a release as soon as the service has it, which is a moment after it was committed.
-func (w *follower) followOpened(ctx context.Context) (protocol.Status, outcome, error) {
-	for range openTries {
+// followOnceOpen follows a release as soon as the service has it, which is a moment after it was committed.
+func (w *follower) followOnceOpen(ctx context.Context) (protocol.Status, outcome, error) {
+	for range maxOpenPolls {
 		s, err := w.f.status(ctx, w.name)
 		if _, ok := releaseByID(s, w.goal.release); ok || w.goal.release == "" || err != nil && !transient(err) {
 			break
 		}
-		if w.f.Sleep(ctx, pollSoon) != nil {
+		if w.f.Sleep(ctx, minPollInterval) != nil {
 			break
 		}
 	}
 	return w.follow(ctx)
 }
 
-// openTries limits how often followOpened looks for the release.
-const openTries = int(time.Minute / pollSoon)
+// maxOpenPolls limits how often followOnceOpen looks for the release.
+const maxOpenPolls = int(time.Minute / minPollInterval)

@@ -8,10 +8,10 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// autumn returns release autumn of web v9 and api w2, and the answers of its services.
-func autumn(web, api string, journal ...string) map[string][]any {
+// jointStatuses returns release autumn of web v9 and api w2, and the answers of its services.
+func jointStatuses(web, api string, journal ...string) map[string][]any {
 	of := func(service, version, channels string) protocol.Status {
-		s := moment(channels, journal...)
+		s := webStatus(channels, journal...)
 		s.Service, s.Releases[0].ID, s.Releases[0].Version = service, "autumn", version
 		return s
 	}
@@ -22,35 +22,35 @@ func autumn(web, api string, journal ...string) map[string][]any {
 	}}}
 	return map[string][]any{
 		"application/shop": {application}, "service/shop/web": {of("web", "v9", web)}, "service/shop/api": {of("api", "w2", api)},
-		"service/shop/cellar": {moment("staging CONVERGED v1 v1 succeeded")},
+		"service/shop/cellar": {webStatus("staging CONVERGED v1 v1 succeeded")},
 	}
 }
 
 // One release of several services is sent to its application. It is followed in all services, and the gravest result counts.
 func TestReleaseOfSeveralServices_B8(t *testing.T) {
 	answer := protocol.JointAnswer{ID: "autumn", Services: map[string]string{"web": "v9", "api": "w2"}}
-	const said = "release autumn: api w2, web v9\n"
+	const output = "release autumn: api w2, web v9\n"
 	for _, tt := range []struct {
 		line     string
 		web, api string
 		code     int
 		want     string
 	}{
-		{"release shop web=v9 api=w2 --id autumn", "staging CONVERGED v8 v8 pending", "staging CONVERGED w1 w1 pending", exitDone, said},
+		{"release shop web=v9 api=w2 --id autumn", "staging CONVERGED v8 v8 pending", "staging CONVERGED w1 w1 pending", exitDone, output},
 		{
 			"release shop web=v9 api=w2 --id autumn --wait", "staging CONVERGED v9 v9 succeeded", "staging CONVERGED w2 w2 succeeded", exitDone,
-			said + "api w2 converged in staging.\nweb v9 converged in staging.\n",
+			output + "api w2 converged in staging.\nweb v9 converged in staging.\n",
 		},
 		{
 			"release shop web=v9 api=w2 --id autumn --wait", "staging CONVERGED v9 v9 succeeded", "staging FAILED w1 w2 failed", exitFailed,
-			said + "api w2 failed in staging. Next: retry, cancel, or release a fix. See: converge explain shop/api\nweb v9 converged in staging.\n",
+			output + "api w2 failed in staging. Next: retry, cancel, or release a fix. See: converge explain shop/api\nweb v9 converged in staging.\n",
 		},
 		{
 			"release shop web=v9 api=w2 --id autumn --wait --stop-at-approval", "staging WAITING_MANUAL_APPROVAL v8 v9 pending", "staging CONVERGED w2 w2 succeeded", exitPerson,
-			said + "api w2 converged in staging.\nweb v9 waits for an approval in staging. See: converge explain shop/web\n",
+			output + "api w2 converged in staging.\nweb v9 waits for an approval in staging. See: converge explain shop/web\n",
 		},
 	} {
-		c := newConsole(t, &fakeAPI{statuses: autumn(tt.web, tt.api), answer: answer})
+		c := newConsole(t, &fakeAPI{statuses: jointStatuses(tt.web, tt.api), answer: answer})
 		code, text := c.run(t, tt.line)
 		require.Equal(t, tt.want, text)
 		require.Equal(t, tt.code, code)
@@ -58,7 +58,7 @@ func TestReleaseOfSeveralServices_B8(t *testing.T) {
 			`application/shop release {"by":"alice","requestId":"ID","id":"autumn","services":{"api":{"version":"w2"},"web":{"version":"v9"}}}`,
 		}, c.api.updates)
 	}
-	c := newConsole(t, &fakeAPI{statuses: autumn("staging CONVERGED v8 v8 pending", "staging CONVERGED w1 w1 pending"), answer: answer})
+	c := newConsole(t, &fakeAPI{statuses: jointStatuses("staging CONVERGED v8 v8 pending", "staging CONVERGED w1 w1 pending"), answer: answer})
 	code, _ := c.run(t, "release shop web=v9 api=w2 -p web/replicas=3 -p api/canary:replicas=1")
 	require.Equal(t, exitDone, code)
 	require.Equal(t, []string{`application/shop release {"by":"alice","requestId":"ID","services":{` +
@@ -89,16 +89,16 @@ RELEASE autumn web v9: staging succeeded, prod pending
 		{"explain shop@autumn staging", "RELEASE autumn api w2: staging succeeded\nRELEASE autumn web v9: staging succeeded, prod pending\n", 0, nil},
 	} {
 		t.Run(tt.line, func(t *testing.T) {
-			c := newConsole(t, &fakeAPI{statuses: autumn(web, api), answer: protocol.Answer{Message: "done"}})
-			code, said := c.run(t, tt.line)
-			require.Equal(t, tt.want, said[:min(len(said), len(tt.want))])
+			c := newConsole(t, &fakeAPI{statuses: jointStatuses(web, api), answer: protocol.Answer{Message: "done"}})
+			code, output := c.run(t, tt.line)
+			require.Equal(t, tt.want, output[:min(len(output), len(tt.want))])
 			require.Equal(t, tt.code, code)
 			require.ElementsMatch(t, tt.updates, c.api.updates)
-			require.NotContains(t, said, "cellar")
+			require.NotContains(t, output, "cellar")
 		})
 	}
-	c := newConsole(t, &fakeAPI{statuses: autumn(web, api), answer: protocol.Answer{Message: "done"}, refuse: []error{nil, &refusedError{"w2 is over"}}})
-	code, said := c.run(t, "cancel shop@autumn")
+	c := newConsole(t, &fakeAPI{statuses: jointStatuses(web, api), answer: protocol.Answer{Message: "done"}, refuse: []error{nil, &refusedError{"w2 is over"}}})
+	code, output := c.run(t, "cancel shop@autumn")
 	require.Equal(t, exitError, code)
-	require.Regexp(t, `^shop/(api|web): done\n! converge: shop/(api|web): refused: w2 is over\n$`, said, "the service that refused is named")
+	require.Regexp(t, `^shop/(api|web): done\n! converge: shop/(api|web): refused: w2 is over\n$`, output, "the service that refused is named")
 }

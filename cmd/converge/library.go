@@ -53,8 +53,8 @@ nothing. The rules of the installation define who may publish. No application ch
 each names the version that it imports.`,
 		Example: `  converge library publish libraries/org --dry-run
   converge library publish libraries/org --reason "a freeze at the end of the year"`,
-		Args: asUsed,
-		RunE: running(o, runF, o.publish, readDir(&o.dir)),
+		Args: argsFromUse,
+		RunE: newRunE(o, runF, o.publish, parseDirArg(&o.dir)),
 	}
 	cmd.Flags().StringVar(&o.store, "store", "", storeUsage)
 	cmd.Flags().StringVar(&o.reason, "reason", "", "reason, kept in the audit trail")
@@ -69,8 +69,8 @@ func newCmdLibraryList(f *Factory, runF func(context.Context, *libraryOptions) e
 		Short:   "List published libraries",
 		Long:    `List the versions of all libraries, or of one, oldest first: digest, age and author.`,
 		Example: `  converge library list org`,
-		Args:    asUsed,
-		RunE: running(o, runF, o.list, func(args []string) error {
+		Args:    argsFromUse,
+		RunE: newRunE(o, runF, o.list, func(args []string) error {
 			o.name = first(append(args, "")...)
 			return nil
 		}),
@@ -88,8 +88,8 @@ func newCmdLibraryGet(f *Factory, runF func(context.Context, *libraryOptions) er
 where no store can be reached. A directory below one whose name begins with a dot may be
 inside that of the application. Existing files are not overwritten.`,
 		Example: `  converge library get org 3 .libraries/org`,
-		Args:    asUsed,
-		RunE: running(o, runF, o.get, func(args []string) (err error) {
+		Args:    argsFromUse,
+		RunE: newRunE(o, runF, o.get, func(args []string) (err error) {
 			o.name, o.dir = args[0], args[2]
 			if o.version, err = strconv.ParseInt(args[1], 10, 64); err != nil {
 				return fmt.Errorf("library get: invalid version %q; expected an integer", args[1])
@@ -128,9 +128,9 @@ func (o *libraryOptions) publish(ctx context.Context) error {
 		return err
 	}
 	act := o.f.newAct(o.reason)
-	into := wholeInstallation()
+	into := installationScope()
 	into.name = what
-	return o.f.actOnWhole(ctx, into, protocol.PublishLibrary, act, protocol.LibraryRequest{Act: act, LibraryName: named})
+	return o.f.actOnScope(ctx, into, protocol.PublishLibrary, act, protocol.LibraryRequest{RequestMeta: act, LibraryName: named})
 }
 
 // open opens the store of the libraries. It belongs to the installation, so any application can name it.
@@ -140,7 +140,7 @@ func (o *libraryOptions) open(ctx context.Context) (*store.Store, error) {
 		return nil, err
 	}
 	if first(o.store, o.f.Env("CONVERGE_STORE")) == "" {
-		if at, err = o.f.storeRead("", at); err != nil {
+		if at, err = o.f.readableStore("", at); err != nil {
 			return nil, errors.New("no application reports its store; name it with --store or CONVERGE_STORE")
 		}
 	}
@@ -178,7 +178,7 @@ func (o *libraryOptions) list(ctx context.Context) error {
 	}
 	t := show.Table{Header: []string{"NAME", "VERSION", "DIGEST", "AGE", "BY"}}
 	for _, l := range all {
-		t.Rows = append(t.Rows, []string{l.Name, strconv.FormatInt(l.Version, 10), l.Digest, explain.Duration(o.f.Now().Sub(l.At)), nameOfWho(l.By)})
+		t.Rows = append(t.Rows, []string{l.Name, strconv.FormatInt(l.Version, 10), l.Digest, explain.Duration(o.f.Now().Sub(l.At)), displayName(l.By)})
 	}
 	return o.f.screen().Table(t)
 }

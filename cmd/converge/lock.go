@@ -45,8 +45,8 @@ Credentials are those of docker login and of netrc.`,
 		Example: `  converge lock examples/kubernetes
   converge lock --update
   converge lock --capabilities --runtime eks-eu --update`,
-		Args: asUsed,
-		RunE: running(o, runF, o.run, readDir(&o.dir)),
+		Args: argsFromUse,
+		RunE: newRunE(o, runF, o.run, parseDirArg(&o.dir)),
 	}
 	cmd.Flags().StringVar(&o.store, "store", "", "store with the libraries that are imported (CONVERGE_STORE)")
 	cmd.Flags().BoolVar(&o.update, "update", false, "resolve locked charts again")
@@ -83,8 +83,8 @@ func (o *lockOptions) capture(ctx context.Context) error {
 	}
 	var locked compile.Locked
 	err = o.f.withSources(ctx, origin.Tree{}, location, o.allowCommands, func(options config.Options) (err error) {
-		locked, err = compile.LockCapabilities(o.dir, options, compile.Capture{Runtimes: o.runtimes, Anew: o.update, Ask: func(all []entities.RuntimeDefinition) ([]charts.Capabilities, error) {
-			return o.ask(ctx, application, location, all)
+		locked, err = compile.LockCapabilities(o.dir, options, compile.Capture{Runtimes: o.runtimes, Refresh: o.update, Fetch: func(all []entities.RuntimeDefinition) ([]charts.Capabilities, error) {
+			return o.clusterCapabilities(ctx, application, location, all)
 		}})
 		return err
 	})
@@ -94,7 +94,7 @@ func (o *lockOptions) capture(ctx context.Context) error {
 	return o.print(locked)
 }
 
-func (o *lockOptions) ask(ctx context.Context, application, location string, all []entities.RuntimeDefinition) ([]charts.Capabilities, error) {
+func (o *lockOptions) clusterCapabilities(ctx context.Context, application, location string, all []entities.RuntimeDefinition) ([]charts.Capabilities, error) {
 	api, err := o.f.client(ctx)
 	if err != nil {
 		return nil, err
@@ -125,14 +125,14 @@ func (o *lockOptions) print(locked compile.Locked) error {
 			Written  bool     `json:"written"`
 		}{locked.Charts, locked.Runtimes, append([]string{}, locked.Changes...), locked.Written})
 	}
-	has := count(locked.Charts, "chart")
+	summary := count(locked.Charts, "chart")
 	if locked.Runtimes > 0 {
-		has += " and the capabilities of " + count(locked.Runtimes, "runtime")
+		summary += " and the capabilities of " + count(locked.Runtimes, "runtime")
 	}
-	last := fmt.Sprintf("converge.lock has %s, as before", has)
+	last := fmt.Sprintf("converge.lock has %s, as before", summary)
 	switch {
 	case locked.Written:
-		last = fmt.Sprintf("converge.lock has %s now; commit it", has)
+		last = fmt.Sprintf("converge.lock has %s now; commit it", summary)
 	case locked.Charts+locked.Runtimes == 0 && o.capabilities:
 		last = "nothing to lock: the configuration has no runtime on Kubernetes"
 	case locked.Charts+locked.Runtimes == 0:

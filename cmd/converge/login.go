@@ -41,7 +41,7 @@ its own with them, unless --token or CONVERGE_TOKEN is set.`,
 		Example: `  converge login https://id.shop.dev
   converge login https://id.shop.dev --device --client-id converge-cli`,
 		Args: cobra.ExactArgs(1),
-		RunE: running(o, runF, o.run, func(args []string) error {
+		RunE: newRunE(o, runF, o.run, func(args []string) error {
 			o.issuer = args[0]
 			return nil
 		}),
@@ -62,7 +62,7 @@ unless --token or CONVERGE_TOKEN is set.`,
 		Example: "  converge logout",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.forgetLogin(cmd.Context()); err != nil {
+			if err := f.deleteLogin(cmd.Context()); err != nil {
 				return err
 			}
 			f.note("logged out")
@@ -79,41 +79,41 @@ func (o *loginOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	nonce, ask := rand.Text(), o.browser
+	nonce, obtainToken := rand.Text(), o.browserLogin
 	if o.device || config.Endpoint.AuthURL == "" {
-		nonce, ask = "", o.code
+		nonce, obtainToken = "", o.deviceLogin
 	}
-	token, err := ask(ctx, config, nonce)
+	token, err := obtainToken(ctx, config, nonce)
 	if err != nil {
-		return fmt.Errorf("login at %s: %w", o.issuer, cmp.Or(ended(ctx), err))
+		return fmt.Errorf("login at %s: %w", o.issuer, cmp.Or(contextCause(ctx), err))
 	}
-	id, err := l.take(ctx, provider, token)
+	id, err := l.acceptToken(ctx, provider, token)
 	if err != nil {
 		return err
 	}
 	if nonce != "" && id.Nonce != nonce {
 		return fmt.Errorf("login at %s: the token is for another login", o.issuer)
 	}
-	if err := o.f.withLogin(ctx, func(file string) error { return keepLogin(file, l) }); err != nil {
+	if err := o.f.withLogin(ctx, func(file string) error { return saveLogin(file, l) }); err != nil {
 		return err
 	}
-	o.f.note("logged in as %s", nameIn(id))
+	o.f.note("logged in as %s", nameFromToken(id))
 	if l.Refresh == "" {
 		o.f.note("%s issued no refresh token: the login is valid for one verb, until %s", o.issuer, l.Expiry.Local().Format(time.TimeOnly+" MST"))
 	}
 	return nil
 }
 
-// ended returns the reason why waiting ended, if it did.
-func ended(ctx context.Context) error {
+// contextCause returns the reason why waiting ended, if it did.
+func contextCause(ctx context.Context) error {
 	if ctx.Err() == nil {
 		return nil
 	}
 	return context.Cause(ctx)
 }
 
-// code logs in with a code that the user enters on another device (RFC 8628).
-func (o *loginOptions) code(ctx context.Context, config *oauth2.Config, _ string) (*oauth2.Token, error) {
+// deviceLogin logs in with a code that the user enters on another device (RFC 8628).
+func (o *loginOptions) deviceLogin(ctx context.Context, config *oauth2.Config, _ string) (*oauth2.Token, error) {
 	if config.Endpoint.DeviceAuthURL == "" {
 		return nil, errors.New("it does not support a login by another device")
 	}
@@ -125,21 +125,21 @@ func (o *loginOptions) code(ctx context.Context, config *oauth2.Config, _ string
 	return config.DeviceAccessToken(ctx, device)
 }
 
-// browser opens a page. The page redirects to this machine with a code that only the process that began the login can use (RFC 7636,
+// browserLogin opens a page. The page redirects to this machine with a code that only the process that began the login can use (RFC 7636,
 // 8252).
-func (o *loginOptions) browser(ctx context.Context, config *oauth2.Config, nonce string) (*oauth2.Token, error) {
+func (o *loginOptions) browserLogin(ctx context.Context, config *oauth2.Config, nonce string) (*oauth2.Token, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
 	config.RedirectURL = "http://" + l.Addr().String() + "/"
-	verifier, back := oauth2.GenerateVerifier(), returning{state: rand.Text(), answers: make(chan returned, 1)}
-	server := &http.Server{Handler: back, ReadHeaderTimeout: 10 * time.Second}
+	verifier, callback := oauth2.GenerateVerifier(), loginCallback{state: rand.Text(), answers: make(chan callbackResult, 1)}
+	server := &http.Server{Handler: callback, ReadHeaderTimeout: 10 * time.Second}
 	go func() { _ = server.Serve(l) }() // ends when it is closed
 	defer shutDown(server)
-	o.f.note("open %s", config.AuthCodeURL(back.state, oauth2.S256ChallengeOption(verifier), oidc.Nonce(nonce)))
+	o.f.note("open %s", config.AuthCodeURL(callback.state, oauth2.S256ChallengeOption(verifier), oidc.Nonce(nonce)))
 	select {
-	case answer := <-back.answers:
+	case answer := <-callback.answers:
 		if answer.refusal != "" {
 			return nil, fmt.Errorf("it was refused: %s", answer.refusal)
 		}
@@ -158,20 +158,20 @@ func shutDown(server *http.Server) {
 	}
 }
 
-// returning handles the response to the login with this state, once.
-type returning struct {
+// loginCallback handles the response to the login with this state, once.
+type loginCallback struct {
 	state   string
-	answers chan returned
+	answers chan callbackResult
 }
 
-// returned is a code, or the reason why there is none (RFC 6749, 4.1.2.1).
-type returned struct{ code, refusal string }
+// callbackResult is a code, or the reason why there is none (RFC 6749, 4.1.2.1).
+type callbackResult struct{ code, refusal string }
 
 // ServeHTTP implements http.Handler.
-func (b returning) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (b loginCallback) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	answer := returned{code: r.FormValue("code"), refusal: strings.TrimSpace(r.FormValue("error") + " " + r.FormValue("error_description"))}
-	if r.FormValue("state") != b.state || answer == (returned{}) {
+	answer := callbackResult{code: r.FormValue("code"), refusal: strings.TrimSpace(r.FormValue("error") + " " + r.FormValue("error_description"))}
+	if r.FormValue("state") != b.state || answer == (callbackResult{}) {
 		http.Error(w, "this is not an answer to converge login", http.StatusBadRequest)
 		return
 	}
@@ -188,8 +188,8 @@ func (b returning) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, "You are logged in; this page can be closed.")
 }
 
-// nameIn returns the owner of a token, for users.
-func nameIn(id *oidc.IDToken) string {
+// nameFromToken returns the owner of a token, for users.
+func nameFromToken(id *oidc.IDToken) string {
 	var claims struct {
 		Email string `json:"email"`
 	}
@@ -210,13 +210,13 @@ type login struct {
 func (l *login) config(ctx context.Context) (*oauth2.Config, *oidc.Provider, error) {
 	provider, err := oidc.NewProvider(ctx, l.Issuer)
 	if err != nil {
-		return nil, nil, fmt.Errorf("issuer %s: %w", l.Issuer, cmp.Or(ended(ctx), err))
+		return nil, nil, fmt.Errorf("issuer %s: %w", l.Issuer, cmp.Or(contextCause(ctx), err))
 	}
 	return &oauth2.Config{ClientID: l.ClientID, Endpoint: provider.Endpoint(), Scopes: append([]string{oidc.ScopeOpenID}, l.Scopes...)}, provider, nil
 }
 
-// take verifies the issuer's response, and stores it.
-func (l *login) take(ctx context.Context, provider *oidc.Provider, token *oauth2.Token) (*oidc.IDToken, error) {
+// acceptToken verifies the issuer's response, and stores it.
+func (l *login) acceptToken(ctx context.Context, provider *oidc.Provider, token *oauth2.Token) (*oidc.IDToken, error) {
 	raw, ok := token.Extra("id_token").(string)
 	if !ok {
 		return nil, fmt.Errorf("issuer %s answered without an ID token", l.Issuer)
@@ -229,18 +229,18 @@ func (l *login) take(ctx context.Context, provider *oidc.Provider, token *oauth2
 	return id, nil
 }
 
-// renewed renews a login, so that it has an unused token.
-func (l *login) renewed(ctx context.Context, now time.Time) error {
+// renew renews a login, so that it has an unused token.
+func (l *login) renew(ctx context.Context, now time.Time) error {
 	if l.Token != "" && now.Before(l.Expiry) {
 		return nil
 	}
-	again := "converge login " + l.Issuer
+	loginCommand := "converge login " + l.Issuer
 	if l.Refresh == "" {
-		why := "your login was already used for a verb"
+		reason := "your login was already used for a verb"
 		if l.Token != "" {
-			why = "your login expired at " + l.Expiry.Local().Format(dateTime)
+			reason = "your login expired at " + l.Expiry.Local().Format(dateTime)
 		}
-		return fmt.Errorf("%s; log in again: %s", why, again)
+		return fmt.Errorf("%s; log in again: %s", reason, loginCommand)
 	}
 	config, provider, err := l.config(ctx)
 	if err != nil {
@@ -248,10 +248,10 @@ func (l *login) renewed(ctx context.Context, now time.Time) error {
 	}
 	token, err := config.TokenSource(ctx, &oauth2.Token{RefreshToken: l.Refresh}).Token()
 	if refused := new(oauth2.RetrieveError); errors.As(err, &refused) {
-		return fmt.Errorf("your login has ended (%s); log in again: %s", cmp.Or(refused.ErrorCode, refused.Response.Status), again)
+		return fmt.Errorf("your login has ended (%s); log in again: %s", cmp.Or(refused.ErrorCode, refused.Response.Status), loginCommand)
 	}
 	if err == nil {
-		_, err = l.take(ctx, provider, token)
+		_, err = l.acceptToken(ctx, provider, token)
 	}
 	return err
 }

@@ -34,7 +34,7 @@ func (f *Factory) withLogin(ctx context.Context, do func(file string) error) err
 	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return err
 	}
-	unlock, err := locked(ctx, name+".lock")
+	unlock, err := acquireLock(ctx, name+".lock")
 	if err != nil {
 		return err
 	}
@@ -43,13 +43,13 @@ func (f *Factory) withLogin(ctx context.Context, do func(file string) error) err
 }
 
 const (
-	lockAsked = 20 * time.Millisecond // interval between attempts
-	lockLeft  = 2 * actTimeout        // then the process was killed: a living one holds the lock for less
+	lockRetryInterval = 20 * time.Millisecond // interval between attempts
+	staleLockAge      = 2 * actTimeout        // then the process was killed: a living one holds the lock for less
 )
 
-// locked creates a lock file, and waits if another process has created it. Lock functions of the operating system differ between
+// acquireLock creates a lock file, and waits if another process has created it. Lock functions of the operating system differ between
 // platforms.
-func locked(ctx context.Context, name string) (unlock func(), err error) {
+func acquireLock(ctx context.Context, name string) (unlock func(), err error) {
 	for {
 		file, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL, 0o600)
 		if err == nil {
@@ -58,19 +58,19 @@ func locked(ctx context.Context, name string) (unlock func(), err error) {
 		if !errors.Is(err, fs.ErrExist) {
 			return nil, err
 		}
-		if info, err := os.Stat(name); err == nil && time.Since(info.ModTime()) > lockLeft {
+		if info, err := os.Stat(name); err == nil && time.Since(info.ModTime()) > staleLockAge {
 			_ = os.Remove(name)
 		}
 		select {
 		case <-ctx.Done():
 			return nil, fmt.Errorf("another command holds your login (%s): %w", name, ctx.Err())
-		case <-time.After(lockAsked):
+		case <-time.After(lockRetryInterval):
 		}
 	}
 }
 
-// keepLogin replaces the login file atomically.
-func keepLogin(name string, l login) error {
+// saveLogin replaces the login file atomically.
+func saveLogin(name string, l login) error {
 	file, err := os.CreateTemp(filepath.Dir(name), ".login-") // 0600
 	if err != nil {
 		return err
@@ -85,7 +85,7 @@ func keepLogin(name string, l login) error {
 	return nil
 }
 
-func (f *Factory) forgetLogin(ctx context.Context) error {
+func (f *Factory) deleteLogin(ctx context.Context) error {
 	if name, err := f.loginFile(); err != nil || !exists(name) {
 		return err
 	}
@@ -117,12 +117,12 @@ func (f *Factory) loginToken(ctx context.Context) (token string, err error) {
 		if err != nil {
 			return fmt.Errorf("read your login: %w; delete it with: converge logout", err)
 		}
-		if err := l.renewed(ctx, f.Now().Add(time.Second)); err != nil {
+		if err := l.renew(ctx, f.Now().Add(time.Second)); err != nil {
 			return err
 		}
-		left := l
-		left.Token = ""
-		if err := keepLogin(file, left); err != nil {
+		stored := l
+		stored.Token = ""
+		if err := saveLogin(file, stored); err != nil {
 			return err
 		}
 		token = l.Token

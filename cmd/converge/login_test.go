@@ -19,17 +19,17 @@ import (
 	"github.com/converge-engine/converge/tests/idptest"
 )
 
-// loggedIn returns a console whose user has logged in.
-func loggedIn(t *testing.T, issuer *idptest.Issuer, args ...string) *console {
+// newLoggedInConsole returns a console whose user has logged in.
+func newLoggedInConsole(t *testing.T, issuer *idptest.Issuer, args ...string) *console {
 	t.Helper()
-	c := withBrowser(t)
+	c := newBrowserConsole(t)
 	require.Equal(t, 0, run(t.Context(), c.Factory, append([]string{"login", issuer.URL}, args...)), "%s", &c.err)
 	require.Contains(t, c.err.String(), "logged in as alice@shop.dev")
 	return c
 }
 
-// withBrowser returns a console with a browser that visits the printed page.
-func withBrowser(t *testing.T) *console {
+// newBrowserConsole returns a console with a browser that visits the printed page.
+func newBrowserConsole(t *testing.T) *console {
 	t.Helper()
 	c := newConsole(t, nil)
 	c.Now = time.Now
@@ -58,7 +58,7 @@ func TestLogin(t *testing.T) {
 	for name, args := range map[string][]string{"browser": nil, "device": {"--device"}} {
 		t.Run(name, func(t *testing.T) {
 			issuer := idptest.New(t)
-			c := loggedIn(t, issuer, args...)
+			c := newLoggedInConsole(t, issuer, args...)
 			file, err := c.loginFile()
 			require.NoError(t, err)
 			info, err := os.Stat(file)
@@ -66,7 +66,7 @@ func TestLogin(t *testing.T) {
 			require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
 
 			first, second := c.newAct("").Token, c.newAct("").Token
-			require.NoError(t, c.unproven)
+			require.NoError(t, c.tokenErr)
 			require.Len(t, strings.Split(first, "."), 3)
 			require.NotEqual(t, first, second, "a token serves one request")
 			kept, err := os.ReadFile(file)
@@ -83,7 +83,7 @@ func TestLogin(t *testing.T) {
 			require.Equal(t, 0, run(t.Context(), c.Factory, []string{"logout"}))
 			require.NoFileExists(t, file)
 			require.Empty(t, c.newAct("").Token)
-			require.NoError(t, c.unproven)
+			require.NoError(t, c.tokenErr)
 			left, err := filepath.Glob(filepath.Join(filepath.Dir(file), "*login*"))
 			require.NoError(t, err)
 			require.Empty(t, left)
@@ -93,8 +93,8 @@ func TestLogin(t *testing.T) {
 
 // If the installation has no issuer of tokens, a login does not disturb: the verb is sent again without it, with a note. A token that
 // the user gave explicitly is required, so its refusal is an error.
-func TestLoginWhereNoIdentityIsKnown(t *testing.T) {
-	c := loggedIn(t, idptest.New(t), "--device")
+func TestLoginWithoutDeclaredIdentity(t *testing.T) {
+	c := newLoggedInConsole(t, idptest.New(t), "--device")
 	refusal := &refusedError{"this application declares " + protocol.NoIdentity}
 	c.api = &fakeAPI{statuses: map[string][]any{"service/shop/web": {protocol.Status{}}}, refuse: []error{refusal}, answer: protocol.Answer{Message: "paused"}}
 	c.Dial = func(context.Context, connection) (API, error) { return c.api, nil }
@@ -112,24 +112,24 @@ func TestLoginWhereNoIdentityIsKnown(t *testing.T) {
 }
 
 // A login without a refresh token serves one verb, and none after its expiry.
-func TestLoginThatIsNotRenewed(t *testing.T) {
+func TestLoginWithoutRefreshToken(t *testing.T) {
 	issuer := idptest.New(t)
 	issuer.NoRefresh = true
-	c := loggedIn(t, issuer, "--device")
+	c := newLoggedInConsole(t, issuer, "--device")
 	require.Contains(t, c.err.String(), "the login is valid for one verb, until ")
-	require.NotEmpty(t, c.proof())
-	require.Empty(t, c.proof())
-	require.EqualError(t, c.unproven, "your login was already used for a verb; log in again: converge login "+issuer.URL)
+	require.NotEmpty(t, c.authToken())
+	require.Empty(t, c.authToken())
+	require.EqualError(t, c.tokenErr, "your login was already used for a verb; log in again: converge login "+issuer.URL)
 
-	c = loggedIn(t, issuer, "--device")
+	c = newLoggedInConsole(t, issuer, "--device")
 	c.Now = func() time.Time { return time.Now().Add(time.Hour) }
-	require.Empty(t, c.proof())
-	require.ErrorContains(t, c.unproven, "your login expired at ")
+	require.Empty(t, c.authToken())
+	require.ErrorContains(t, c.tokenErr, "your login expired at ")
 }
 
 // Concurrent verbs take one token each, although a refresh token is valid only once.
-func TestVerbsBesideEachOtherTakeATokenEach(t *testing.T) {
-	c := loggedIn(t, idptest.New(t), "--device")
+func TestConcurrentVerbsTakeATokenEach(t *testing.T) {
+	c := newLoggedInConsole(t, idptest.New(t), "--device")
 	const verbs = 8
 	tokens := make([]string, verbs)
 	var all sync.WaitGroup
@@ -147,31 +147,31 @@ func TestVerbsBesideEachOtherTakeATokenEach(t *testing.T) {
 }
 
 // A killed command does not lock the login forever. A running command locks it, and the error names the lock.
-func TestLockOfALoginThatNobodyHas(t *testing.T) {
+func TestStaleLoginLock(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "login.json.lock")
-	unlock, err := locked(t.Context(), name)
+	unlock, err := acquireLock(t.Context(), name)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = locked(ctx, name)
+	_, err = acquireLock(ctx, name)
 	require.ErrorContains(t, err, "another command holds your login ("+name+")")
 	unlock()
 	require.NoFileExists(t, name)
 
-	_, err = locked(t.Context(), name)
+	_, err = acquireLock(t.Context(), name)
 	require.NoError(t, err)
-	long := time.Now().Add(-lockLeft - time.Second)
+	long := time.Now().Add(-staleLockAge - time.Second)
 	require.NoError(t, os.Chtimes(name, long, long))
-	unlock, err = locked(t.Context(), name)
+	unlock, err = acquireLock(t.Context(), name)
 	require.NoError(t, err)
 	unlock()
 }
 
 // A refusal by the issuer is reported at once, not after a timeout of minutes.
-func TestLoginThatIsRefused(t *testing.T) {
+func TestRefusedLogin(t *testing.T) {
 	issuer := idptest.New(t)
 	issuer.Refuses = "access_denied"
-	c := withBrowser(t)
+	c := newBrowserConsole(t)
 	require.Equal(t, exitError, run(t.Context(), c.Factory, []string{"login", issuer.URL, "--timeout", "20s"}))
 	require.Contains(t, c.err.String(), "login at "+issuer.URL+": it was refused: access_denied")
 }

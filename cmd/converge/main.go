@@ -18,17 +18,17 @@ import (
 	"github.com/converge-engine/converge/runtimes/custom"
 )
 
-func main() { start(renderApart) }
+func main() { start(useRenderProgram) }
 
-// renderApart renders charts and kustomizations in a separate program. It searches for that program only when it needs it.
-func renderApart(ctx context.Context) {
-	sources.RenderApart(func() (string, error) { return program.Render.Find(ctx, os.Stderr) }, sources.MaxTime)
+// useRenderProgram renders charts and kustomizations in a separate program. It searches for that program only when it needs it.
+func useRenderProgram(ctx context.Context) {
+	sources.RenderInSubprocess(func() (string, error) { return program.Render.Find(ctx, os.Stderr) }, sources.MaxTime)
 }
 
 // start runs the program; render sets the renderer.
 func start(render func(context.Context)) {
 	custom.RunWatchdog()
-	ctx, stop := interruptible()
+	ctx, stop := interruptContext()
 	render(ctx)
 	f := newFactory()
 	code := run(ctx, f, os.Args[1:])
@@ -36,9 +36,9 @@ func start(render func(context.Context)) {
 	os.Exit(code)
 }
 
-// interruptible ends its context, with errInterrupted as the cause, at the first Ctrl-C or
+// interruptContext ends its context, with errInterrupted as the cause, at the first Ctrl-C or
 // SIGTERM; a second one ends the program at once.
-func interruptible() (context.Context, func()) {
+func interruptContext() (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -108,7 +108,7 @@ defines it. The connection follows the temporal CLI: --address, --namespace and
 		newCmdCancel(f, nil), newCmdRetry(f, nil))
 	add("gate", newCmdApprove(f, nil), newCmdReject(f, nil), newCmdBypass(f, nil), newCmdPause(f, nil), newCmdResume(f, nil), newCmdDrain(f, nil), newCmdTurnUp(f, nil),
 		newCmdUnmanage(f, nil), newCmdManage(f, nil),
-		orApplication(f, newCmdPin(f, nil)), orApplication(f, newCmdUnpin(f, nil)), newCmdRollback(f, nil), newCmdRestart(f, nil), newCmdRollout(f), newCmdDelete(f, nil))
+		addApplicationForm(f, newCmdPin(f, nil)), addApplicationForm(f, newCmdUnpin(f, nil)), newCmdRollback(f, nil), newCmdRestart(f, nil), newCmdRollout(f), newCmdDelete(f, nil))
 	add("see", newCmdStatus(f, nil), newCmdExplain(f, nil), newCmdHistory(f, nil), newCmdTimeline(f, nil), newCmdReport(f, nil), newCmdLogs(f, nil), newCmdCaptured(f, nil), newCmdRefresh(f, nil), newCmdDoctor(f, nil))
 	add("run", newCmdAcceptance(f, nil))
 	return root

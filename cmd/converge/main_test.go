@@ -16,7 +16,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"converge": func() { start(func(context.Context) {}) }})
 }
 
-const nobodyListens = `
+const unusedProfiles = `
 [profile.default]
 address = "127.0.0.1:1"
 [profile.elsewhere]
@@ -31,7 +31,7 @@ func TestScripts(t *testing.T) {
 			profiles := filepath.Join(e.WorkDir, "temporal.toml")
 			e.Setenv("TEMPORAL_CONFIG_FILE", profiles)
 			e.Setenv("CONVERGE_BY", "alice")
-			return os.WriteFile(profiles, []byte(nobodyListens), 0o600)
+			return os.WriteFile(profiles, []byte(unusedProfiles), 0o600)
 		},
 		UpdateScripts: *update,
 	})

@@ -52,8 +52,8 @@ func (f *Factory) parseService(arg string) (serviceName, error) {
 type target struct {
 	serviceName
 	all bool // every service of the application
-	// dropped means that the user left out the application, so it is the one of the working directory.
-	dropped bool
+	// applicationOmitted means that the user left out the application, so it is the one of the working directory.
+	applicationOmitted bool
 }
 
 // parseTarget reads SVC or APP. A word with a slash is a service. Inside a directory that defines an application, a word without a
@@ -69,15 +69,15 @@ func (f *Factory) parseTarget(arg string) (target, error) {
 	if dir, err := f.WorkDir(); err == nil {
 		if app, _ := publish.FindApplication(dir); app != "" && app != arg {
 			n, err := f.parseService(arg)
-			return target{serviceName: n, dropped: true}, err
+			return target{serviceName: n, applicationOmitted: true}, err
 		}
 	}
 	return target{serviceName: serviceName{application: arg}, all: true}, checkName("an application", arg)
 }
 
-// meant returns another application than that of the working directory, if the word names one and is no service here.
-func (f *Factory) meant(ctx context.Context, t target) (target, error) {
-	if !t.dropped {
+// resolveTarget returns another application than that of the working directory, if the word names one and is no service here.
+func (f *Factory) resolveTarget(ctx context.Context, t target) (target, error) {
+	if !t.applicationOmitted {
 		return t, nil
 	}
 	api, err := f.client(ctx)
@@ -97,14 +97,14 @@ func (f *Factory) meant(ctx context.Context, t target) (target, error) {
 	return target{serviceName: serviceName{application: t.service}, all: true}, nil
 }
 
-// missing explains that a service does not exist, and suggests similar names. A verb never starts a service that is not declared.
-func (f *Factory) missing(ctx context.Context, n serviceName) error {
+// notFoundError explains that a service does not exist, and suggests similar names. A verb never starts a service that is not declared.
+func (f *Factory) notFoundError(ctx context.Context, n serviceName) error {
 	api, err := f.client(ctx)
 	if err != nil {
 		return err
 	}
-	if down, err := f.unmanaged(ctx, target{serviceName: n}); err == nil && len(down) > 0 {
-		return fmt.Errorf("%s accepts no requests: %s", n, down[0].Headline)
+	if unmanaged, err := f.unmanagedStatuses(ctx, target{serviceName: n}); err == nil && len(unmanaged) > 0 {
+		return fmt.Errorf("%s accepts no requests: %s", n, unmanaged[0].Headline)
 	}
 	all, err := api.Services(ctx, "")
 	if err != nil {
@@ -118,13 +118,13 @@ func (f *Factory) missing(ctx context.Context, n serviceName) error {
 }
 
 // suggestion lists similar names, or all if they are few, or says how to declare a service.
-func suggestion(wrong string, names []string) string {
-	close := near(wrong, names)
+func suggestion(name string, names []string) string {
+	similar := closest(name, names)
 	switch {
-	case len(close) == 1:
-		return fmt.Sprintf("; did you mean %s?", close[0])
-	case len(close) > 1:
-		return "; did you mean one of " + strings.Join(close, ", ") + "?"
+	case len(similar) == 1:
+		return fmt.Sprintf("; did you mean %s?", similar[0])
+	case len(similar) > 1:
+		return "; did you mean one of " + strings.Join(similar, ", ") + "?"
 	case len(names) == 0:
 		return "; none is declared yet: converge apply DIR"
 	case len(names) == 1:
@@ -135,20 +135,20 @@ func suggestion(wrong string, names []string) string {
 	return "; converge status lists them all"
 }
 
-// near returns at most five names whose distance is within a third of the length of the wrong name, nearest first. It also returns
+// closest returns at most five names whose distance is within a third of the length of the wrong name, nearest first. It also returns
 // names with the same service in another application.
-func near(wrong string, names []string) []string {
+func closest(name string, names []string) []string {
 	type candidate struct {
 		name     string
 		distance int
 	}
 	var found []candidate
 	for _, n := range names {
-		d := distance(wrong, n)
-		if _, service, _ := strings.Cut(n, "/"); strings.HasSuffix(wrong, "/"+service) {
+		d := distance(name, n)
+		if _, service, _ := strings.Cut(n, "/"); strings.HasSuffix(name, "/"+service) {
 			d = min(d, 1)
 		}
-		if d <= max(1, len(wrong)/3) {
+		if d <= max(1, len(name)/3) {
 			found = append(found, candidate{n, d})
 		}
 	}

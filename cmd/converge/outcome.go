@@ -22,34 +22,34 @@ type goal struct {
 type approval int
 
 const (
-	approvalEnds     approval = iota // ends the wait when nothing else moves (`wait`)
-	approvalEndsNow                  // ends the wait at once (`--stop-at-approval`)
-	approvalIsWaited                 // a person may still approve: continue (`release --wait`)
+	approvalEndsWait    approval = iota // ends the wait when nothing else moves (`wait`)
+	approvalEndsWaitNow                 // ends the wait at once (`--stop-at-approval`)
+	approvalAwaited                     // a person may still approve: continue (`release --wait`)
 )
 
 // outcome says whether the wait is over, with the exit code and a reason in one line.
 type outcome struct {
-	over bool
-	code int
-	why  string
-	next string // what a person can do, if anything
+	final bool
+	code  int
+	why   string
+	next  string // what a person can do, if anything
 }
 
-func over(code int, why string) outcome { return outcome{over: true, code: code, why: why} }
+func finalOutcome(code int, why string) outcome { return outcome{final: true, code: code, why: why} }
 
-const mendFailure = "Next: retry, cancel, or release a fix."
+const nextAfterFailure = "Next: retry, cancel, or release a fix."
 
-// failed returns the outcome for a failure that can be fixed.
-func failed(why string) outcome {
-	return outcome{over: true, code: exitFailed, why: why, next: mendFailure}
+// failedOutcome returns the outcome for a failure that can be fixed.
+func failedOutcome(why string) outcome {
+	return outcome{final: true, code: exitFailed, why: why, next: nextAfterFailure}
 }
 
-// exitFor decides whether the wait is over. It is not over while a relevant channel can still move without a person. After that, a
+// outcomeFor decides whether the wait is over. It is not over while a relevant channel can still move without a person. After that, a
 // failure counts more than a wait for a person.
-func exitFor(s protocol.Status, g goal) outcome {
+func outcomeFor(s protocol.Status, g goal) outcome {
 	if g.channel != "" {
 		if err := checkChannel(s, g.channel); err != nil {
-			return over(exitError, err.Error())
+			return finalOutcome(exitError, err.Error())
 		}
 	}
 	if g.release == "" {
@@ -57,47 +57,47 @@ func exitFor(s protocol.Status, g goal) outcome {
 	}
 	r, ok := releaseByID(s, g.release)
 	if !ok {
-		return over(exitError, fmt.Sprintf("release %s has ended and is no longer listed", g.release))
+		return finalOutcome(exitError, fmt.Sprintf("release %s has ended and is no longer listed", g.release))
 	}
 	return outcomeOf(releaseGroups(s, r, g), g, s.Service+" "+r.Version)
 }
 
 // groups holds the relevant channels, grouped by what can happen next.
 type groups struct {
-	moving    []string // continues without a person
-	unread    []string // its instances cannot be read; continues once they can
-	unreadBy  string   // error of the first of them
-	gated     []string // continues without a person once its gates pass
-	gates     []string // those gates
-	queued    []string // continues when another channel does
-	failed    []string
-	mend      string   // remedy for the first degraded one, where a retry does not apply
-	ill       int      // how many of them are degraded
-	back      []string // rolled back, and stays at that version
-	pinned    []string // kept at another version by a pin
-	blocked   []string // waits for a failed channel
-	why       string   // the failure of the first of them
-	unblock   string   // and what unblocks it
-	paused    []string
-	approval  []string // can be approved now
-	approve   []string // commands that approve
-	behind    bool     // approval is for another release, which goes first
-	none      []string // nothing was ever released to it
-	suspended []string // its rollout is paused at its own step and needs a person
-	promote   []string // commands that continue the rollout
-	cancelled []string // also: its current version was cancelled
-	skipped   []string // a newer release entered instead
-	reported  []string // dry run: a channel that only reports would apply it
-	done      []string
-	lacks     []string // configuration that is missing where it converged
+	progressing   []string // continues without a person
+	unobserved    []string // its instances cannot be read; continues once they can
+	readError     string   // error of the first of them
+	waiting       []string // continues without a person once its gates pass
+	gates         []string // those gates
+	queued        []string // continues when another channel does
+	failed        []string
+	remedy        string   // remedy for the first degraded one, where a retry does not apply
+	degradedCount int      // how many of them are degraded
+	rolledBack    []string // rolled back, and stays at that version
+	pinned        []string // kept at another version by a pin
+	blocked       []string // waits for a failed channel
+	failure       string   // the failure of the first of them
+	unblock       string   // and what unblocks it
+	paused        []string
+	approval      []string // can be approved now
+	approve       []string // commands that approve
+	approvesOther bool     // approval is for another release, which goes first
+	unreleased    []string // nothing was ever released to it
+	suspended     []string // its rollout is paused at its own step and needs a person
+	promote       []string // commands that continue the rollout
+	cancelled     []string // also: its current version was cancelled
+	skipped       []string // a newer release entered instead
+	reported      []string // dry run: a channel that only reports would apply it
+	converged     []string
+	missingConfig []string // configuration that is missing where it converged
 }
 
 func outcomeOf(in groups, g goal, what string) outcome {
 	switch {
-	case g.approval == approvalEndsNow && in.asksNow():
-		return in.person(what)
-	case g.approval == approvalEndsNow && len(in.suspended) > 0:
-		return in.atStep(what)
+	case g.approval == approvalEndsWaitNow && in.approvableNow():
+		return in.approvalOutcome(what)
+	case g.approval == approvalEndsWaitNow && len(in.suspended) > 0:
+		return in.stepOutcome(what)
 	}
 	return in.outcome(g, what)
 }
@@ -106,71 +106,71 @@ func outcomeOf(in groups, g goal, what string) outcome {
 func (in groups) outcome(g goal, what string) outcome {
 	list := func(names []string) string { return strings.Join(names, ", ") }
 	switch {
-	case len(in.moving) > 0:
-		return outcome{why: what + " is in progress in " + list(in.moving)}
-	case len(in.gated) > 0:
-		return outcome{why: what + " waits in " + list(in.gated) + after(" for ", in.gates)}
-	case len(in.unread) > 0 && len(in.approval) == 0:
-		return outcome{why: what + " waits in " + list(in.unread) + ", which cannot be read: " + in.unreadBy}
-	case len(in.failed)+len(in.back) > 0:
-		return in.fallen(what)
+	case len(in.progressing) > 0:
+		return outcome{why: what + " is in progress in " + list(in.progressing)}
+	case len(in.waiting) > 0:
+		return outcome{why: what + " waits in " + list(in.waiting) + listAfter(" for ", in.gates)}
+	case len(in.unobserved) > 0 && len(in.approval) == 0:
+		return outcome{why: what + " waits in " + list(in.unobserved) + ", which cannot be read: " + in.readError}
+	case len(in.failed)+len(in.rolledBack) > 0:
+		return in.failureOutcome(what)
 	case len(in.blocked) > 0:
-		return in.held(what)
+		return in.blockedOutcome(what)
 	case len(in.paused) > 0:
-		return over(exitPerson, what+" is paused in "+list(in.paused))
+		return finalOutcome(exitPerson, what+" is paused in "+list(in.paused))
 	case len(in.pinned) > 0:
-		return over(exitPerson, what+" is held by a pin in "+list(in.pinned))
+		return finalOutcome(exitPerson, what+" is held by a pin in "+list(in.pinned))
 	case len(in.approval) > 0:
-		out := in.person(what)
-		out.over = g.approval == approvalEnds
+		out := in.approvalOutcome(what)
+		out.final = g.approval == approvalEndsWait
 		return out
 	case len(in.suspended) > 0:
-		out := in.atStep(what)
-		out.over = g.approval == approvalEnds
+		out := in.stepOutcome(what)
+		out.final = g.approval == approvalEndsWait
 		return out
-	case in.reports():
-		return over(exitDone, joined("; ", what+" would be applied in "+list(in.reported)+", where Converge only reports",
-			after("it converged in ", in.done), after("it waits for that in ", in.queued)))
+	case in.onlyReports():
+		return finalOutcome(exitDone, joinNonEmpty("; ", what+" would be applied in "+list(in.reported)+", where Converge only reports",
+			listAfter("it converged in ", in.converged), listAfter("it waits for that in ", in.queued)))
 	case len(in.queued) > 0:
 		return outcome{why: what + " waits in " + list(in.queued)}
 	}
-	return in.over(what)
+	return in.settledOutcome(what)
 }
 
-// fallen is the outcome if the release failed, or was rolled back.
-func (in groups) fallen(what string) outcome {
-	why := joined("; ", after(what+" failed in ", in.failed), after(what+" was rolled back in ", in.back))
-	if held := append(in.blocked, in.queued...); len(held) > 0 {
-		why += "; " + strings.Join(held, ", ") + " blocked by that"
+// failureOutcome is the outcome if the release failed, or was rolled back.
+func (in groups) failureOutcome(what string) outcome {
+	why := joinNonEmpty("; ", listAfter(what+" failed in ", in.failed), listAfter(what+" was rolled back in ", in.rolledBack))
+	if waiting := append(in.blocked, in.queued...); len(waiting) > 0 {
+		why += "; " + strings.Join(waiting, ", ") + " blocked by that"
 	}
-	out := failed(why)
-	if len(in.back) == 0 && in.ill == len(in.failed) {
-		out.next = "Next: " + in.mend + "."
+	out := failedOutcome(why)
+	if len(in.rolledBack) == 0 && in.degradedCount == len(in.failed) {
+		out.next = "Next: " + in.remedy + "."
 	}
 	return out
 }
 
-// over is the outcome if nothing is left that could move.
-func (g *groups) over(what string) outcome {
+// settledOutcome is the outcome if nothing is left that could move.
+func (g *groups) settledOutcome(what string) outcome {
 	list := func(names []string) string { return strings.Join(names, ", ") }
 	switch {
 	case len(g.cancelled) > 0:
-		return over(exitFailed, what+" was cancelled in "+list(g.cancelled))
-	case len(g.done) == 0 && len(g.skipped) > 0:
-		return over(exitDone, what+" was skipped: a newer release entered "+list(g.skipped))
+		return finalOutcome(exitFailed, what+" was cancelled in "+list(g.cancelled))
+	case len(g.converged) == 0 && len(g.skipped) > 0:
+		return finalOutcome(exitDone, what+" was skipped: a newer release entered "+list(g.skipped))
 	}
-	nothing := after("nothing was released yet to ", g.none)
-	if len(g.done)+len(g.lacks) == 0 && nothing != "" {
-		return over(exitDone, "no version of "+what+" was released yet")
+	nothing := listAfter("nothing was released yet to ", g.unreleased)
+	if len(g.converged)+len(g.missingConfig) == 0 && nothing != "" {
+		return finalOutcome(exitDone, "no version of "+what+" was released yet")
 	}
-	return over(exitDone, joined("; ", what+" converged"+after(" in ", g.done), nothing, strings.Join(g.lacks, ", ")))
+	return finalOutcome(exitDone, joinNonEmpty("; ", what+" converged"+listAfter(" in ", g.converged), nothing, strings.Join(g.missingConfig, ", ")))
 }
 
-// held is the outcome if a failure must be fixed or bypassed.
-func (g *groups) held(what string) outcome {
-	out := failed(what + " is blocked in " + strings.Join(g.blocked, ", "))
-	if g.why != "" {
-		out.why += ": " + g.why
+// blockedOutcome is the outcome if a failure must be fixed or bypassed.
+func (g *groups) blockedOutcome(what string) outcome {
+	out := failedOutcome(what + " is blocked in " + strings.Join(g.blocked, ", "))
+	if g.failure != "" {
+		out.why += ": " + g.failure
 	}
 	if g.unblock != "" {
 		out.next = "Next: " + g.unblock + "."
@@ -178,35 +178,35 @@ func (g *groups) held(what string) outcome {
 	return out
 }
 
-// asksNow reports whether an approval would advance the release itself. An approval of an earlier release does so only when this
+// approvableNow reports whether an approval would advance the release itself. An approval of an earlier release does so only when this
 // release can go no further without a person. Until then this release may still enter first.
-func (g *groups) asksNow() bool {
-	return len(g.approval) > 0 && (!g.behind || len(g.moving)+len(g.gated) == 0)
+func (g *groups) approvableNow() bool {
+	return len(g.approval) > 0 && (!g.approvesOther || len(g.progressing)+len(g.waiting) == 0)
 }
 
-// reports is true if only channels that only report are left.
-func (g *groups) reports() bool { return len(g.reported) > 0 && len(g.cancelled) == 0 }
+// onlyReports is true if only channels that only report are left.
+func (g *groups) onlyReports() bool { return len(g.reported) > 0 && len(g.cancelled) == 0 }
 
-// person is the outcome if only an approver can advance it.
-func (g *groups) person(what string) outcome {
-	out := over(exitPerson, what+" waits for an approval in "+strings.Join(g.approval, ", "))
+// approvalOutcome is the outcome if only an approver can advance it.
+func (g *groups) approvalOutcome(what string) outcome {
+	out := finalOutcome(exitPerson, what+" waits for an approval in "+strings.Join(g.approval, ", "))
 	if len(g.approve) > 0 {
 		out.next = "Next: " + strings.Join(g.approve, ", or ") + "."
 	}
 	return out
 }
 
-// atStep is the outcome if only a person who promotes the rollout can advance it.
-func (g *groups) atStep(what string) outcome {
-	out := over(exitPerson, what+" waits for a person at a rollout step in "+strings.Join(g.suspended, ", "))
+// stepOutcome is the outcome if only a person who promotes the rollout can advance it.
+func (g *groups) stepOutcome(what string) outcome {
+	out := finalOutcome(exitPerson, what+" waits for a person at a rollout step in "+strings.Join(g.suspended, ", "))
 	if len(g.promote) > 0 {
 		out.next = "Next: " + strings.Join(g.promote, ", or ") + "."
 	}
 	return out
 }
 
-// steps selects the group of a channel whose rollout waits at its own step.
-func (g *groups) steps(c protocol.ChannelStatus) *[]string {
+// suspendedGroup selects the group of a channel whose rollout waits at its own step.
+func (g *groups) suspendedGroup(c protocol.ChannelStatus) *[]string {
 	for _, r := range c.Reasons {
 		if r.Unblock != "" {
 			g.promote = append(g.promote, r.Unblock)
@@ -215,16 +215,16 @@ func (g *groups) steps(c protocol.ChannelStatus) *[]string {
 	return &g.suspended
 }
 
-// after puts a lead before names. It returns nothing for no names.
-func after(lead string, names []string) string {
+// listAfter puts a lead before names. It returns nothing for no names.
+func listAfter(lead string, names []string) string {
 	if len(names) == 0 {
 		return ""
 	}
 	return lead + strings.Join(names, ", ")
 }
 
-// joined joins the parts that are not empty.
-func joined(sep string, parts ...string) string {
+// joinNonEmpty joins the parts that are not empty.
+func joinNonEmpty(sep string, parts ...string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), sep)
 }
 
@@ -236,25 +236,25 @@ func releaseGroups(s protocol.Status, r protocol.ReleaseStatus, g goal) groups {
 		if phase == "" || g.channel != "" && c.Name != g.channel {
 			continue
 		}
-		to := &out.done
+		to := &out.converged
 		switch maestro.Phase(phase) {
 		case maestro.Failed, maestro.RolledBack:
-			to = out.ended(c, maestro.Phase(phase))
+			to = out.endedGroup(c, maestro.Phase(phase))
 		case maestro.Cancelled:
 			to = &out.cancelled
 		case maestro.Skipped:
 			to = &out.skipped
 		case maestro.InProgress:
-			to = out.inProgress(c)
+			to = out.inProgressGroup(c)
 		case maestro.Pending:
-			to = out.pending(c, r.Version)
+			to = out.pendingGroup(c, r.Version)
 		}
 		name := c.Name
 		if to == &out.approval && c.Desired != r.Version {
-			out.behind = true
+			out.approvesOther = true
 			name += " behind " + c.Desired
 		}
-		if kept := r.Keeps[name]; to == &out.done && kept != "" {
+		if kept := r.KeptVersions[name]; to == &out.converged && kept != "" {
 			name += " as " + kept
 		}
 		*to = append(*to, name)
@@ -262,39 +262,39 @@ func releaseGroups(s protocol.Status, r protocol.ReleaseStatus, g goal) groups {
 	return out
 }
 
-// ended selects the group of a channel in which the release failed or was rolled back. A newer release may have followed.
-func (g *groups) ended(c protocol.ChannelStatus, phase maestro.Phase) *[]string {
+// endedGroup selects the group of a channel in which the release failed or was rolled back. A newer release may have followed.
+func (g *groups) endedGroup(c protocol.ChannelStatus, phase maestro.Phase) *[]string {
 	switch status := entities.Status(c.Status); {
 	case status == entities.StatusRollingBack:
-		return &g.moving // until the rollback is complete
+		return &g.progressing // until the rollback is complete
 	case status == entities.StatusRolledBack, phase == maestro.RolledBack && status != entities.StatusFailedRollback:
-		return &g.back
+		return &g.rolledBack
 	}
 	return &g.failed
 }
 
-// inProgress selects the group of a channel whose target is the release.
-func (g *groups) inProgress(c protocol.ChannelStatus) *[]string {
+// inProgressGroup selects the group of a channel whose target is the release.
+func (g *groups) inProgressGroup(c protocol.ChannelStatus) *[]string {
 	switch entities.Status(c.Status) {
 	case entities.StatusPaused:
 		return &g.paused
 	case entities.StatusSuspended:
-		return g.steps(c)
+		return g.suspendedGroup(c)
 	case entities.StatusFailed, entities.StatusFailedRollback:
 		return &g.failed
 	case entities.StatusUnknown:
-		return g.unreadable(c)
+		return g.unobservedGroup(c)
 	case entities.StatusPreconditions, entities.StatusManualApproval, entities.StatusBlocked:
 		if c.ReportOnly { // a release that waits is behind this one
 			return &g.reported
 		}
 	}
-	return &g.moving
+	return &g.progressing
 }
 
-// pending selects the group of a channel that the release has not entered. If another release is ahead of it there, the channel's wait
+// pendingGroup selects the group of a channel that the release has not entered. If another release is ahead of it there, the channel's wait
 // is not the wait of this release. The exception is a wait for a person, because both need it.
-func (g *groups) pending(c protocol.ChannelStatus, version string) *[]string {
+func (g *groups) pendingGroup(c protocol.ChannelStatus, version string) *[]string {
 	status := entities.Status(c.Status)
 	switch {
 	case status == entities.StatusPaused:
@@ -303,45 +303,45 @@ func (g *groups) pending(c protocol.ChannelStatus, version string) *[]string {
 		return &g.blocked
 	case c.Desired != version && status != entities.StatusManualApproval:
 		return &g.queued
-	case c.Desired != c.Target && slices.Contains(hides, status):
-		return g.beneath(c)
+	case c.Desired != c.Target && slices.Contains(overridingStatuses, status):
+		return g.conditionGroup(c)
 	}
-	return g.waiting(c)
+	return g.statusGroup(c)
 }
 
-// hides lists the statuses that describe the current version. They are shown instead of what the next release waits for.
-var hides = []entities.Status{entities.StatusFailed, entities.StatusFailedRollback, entities.StatusDegraded, entities.StatusUnknown}
+// overridingStatuses lists the statuses that describe the current version. They are shown instead of what the next release waits for.
+var overridingStatuses = []entities.Status{entities.StatusFailed, entities.StatusFailedRollback, entities.StatusDegraded, entities.StatusUnknown}
 
-// beneath groups a channel by what the next release waits for, because its status does not show that.
-func (g *groups) beneath(c protocol.ChannelStatus) *[]string {
+// conditionGroup groups a channel by what the next release waits for, because its status does not show that.
+func (g *groups) conditionGroup(c protocol.ChannelStatus) *[]string {
 	failed := func(k protocol.ConditionStatus) bool { return k.Verdict == string(entities.Fail) }
 	switch {
 	case slices.ContainsFunc(c.Conditions, failed):
-		g.failedGate(c)
+		g.noteFailedGate(c)
 		return &g.blocked
 	case len(commands(c)) > 0:
-		return g.asks(c)
+		return g.approvalGroup(c)
 	case c.Unread != nil:
-		return g.unreadable(c)
+		return g.unobservedGroup(c)
 	case slices.ContainsFunc(c.Conditions, unmet):
-		return g.waits(c)
+		return g.preconditionGroup(c)
 	}
-	return &g.moving
+	return &g.progressing
 }
 
-// unreadable selects the group of a channel whose instances cannot be read. Before the first attempt it counts as moving.
-func (g *groups) unreadable(c protocol.ChannelStatus) *[]string {
+// unobservedGroup selects the group of a channel whose instances cannot be read. Before the first attempt it counts as moving.
+func (g *groups) unobservedGroup(c protocol.ChannelStatus) *[]string {
 	if c.Unread == nil {
-		return &g.moving
+		return &g.progressing
 	}
-	if g.unreadBy == "" {
-		g.unreadBy = c.Unread.Text()
+	if g.readError == "" {
+		g.readError = c.Unread.Text()
 	}
-	return &g.unread
+	return &g.unobserved
 }
 
-// asks selects the group of a channel that can be approved now.
-func (g *groups) asks(c protocol.ChannelStatus) *[]string {
+// approvalGroup selects the group of a channel that can be approved now.
+func (g *groups) approvalGroup(c protocol.ChannelStatus) *[]string {
 	for _, command := range commands(c) {
 		if !slices.Contains(g.approve, command) {
 			g.approve = append(g.approve, command)
@@ -350,14 +350,14 @@ func (g *groups) asks(c protocol.ChannelStatus) *[]string {
 	return &g.approval
 }
 
-// waits selects the group of a channel that waits for conditions other than approvals.
-func (g *groups) waits(c protocol.ChannelStatus) *[]string {
+// preconditionGroup selects the group of a channel that waits for conditions other than approvals.
+func (g *groups) preconditionGroup(c protocol.ChannelStatus) *[]string {
 	switch {
-	case onlyReports(c):
+	case reportsOnly(c):
 		return &g.reported
 	case pinned(c):
 		return &g.pinned
-	case upstream(c):
+	case waitsForChannel(c):
 		return &g.queued
 	}
 	for _, k := range c.Conditions {
@@ -365,47 +365,47 @@ func (g *groups) waits(c protocol.ChannelStatus) *[]string {
 			g.gates = append(g.gates, k.ID)
 		}
 	}
-	return &g.gated
+	return &g.waiting
 }
 
-// waiting groups a channel that the next release may not enter yet.
-func (g *groups) waiting(c protocol.ChannelStatus) *[]string {
+// statusGroup groups a channel that the next release may not enter yet.
+func (g *groups) statusGroup(c protocol.ChannelStatus) *[]string {
 	switch entities.Status(c.Status) {
 	case entities.StatusBlocked:
-		g.failedGate(c)
+		g.noteFailedGate(c)
 		return &g.blocked
 	case entities.StatusSuspended:
-		return g.steps(c)
+		return g.suspendedGroup(c)
 	case entities.StatusManualApproval:
-		return g.asks(c)
+		return g.approvalGroup(c)
 	case entities.StatusPreconditions:
-		return g.waits(c)
+		return g.preconditionGroup(c)
 	case entities.StatusUnknown:
-		return g.unreadable(c)
+		return g.unobservedGroup(c)
 	}
-	return &g.moving
+	return &g.progressing
 }
 
-// failedGate records what blocks the first blocked channel.
-func (g *groups) failedGate(c protocol.ChannelStatus) {
+// noteFailedGate records what blocks the first blocked channel.
+func (g *groups) noteFailedGate(c protocol.ChannelStatus) {
 	for _, k := range c.Conditions {
-		if g.why != "" || k.Verdict != string(entities.Fail) {
+		if g.failure != "" || k.Verdict != string(entities.Fail) {
 			continue
 		}
-		if g.why, g.unblock = k.Reason, k.Unblock; !k.Plain {
-			g.why = joined(": ", k.ID, k.Reason)
+		if g.failure, g.unblock = k.Reason, k.Unblock; !k.Plain {
+			g.failure = joinNonEmpty(": ", k.ID, k.Reason)
 		}
 	}
 }
 
-// onlyReports reports whether only dry-run changes are pending for a channel. Its desired version then equals its target.
-func onlyReports(c protocol.ChannelStatus) bool {
+// reportsOnly reports whether only dry-run changes are pending for a channel. Its desired version then equals its target.
+func reportsOnly(c protocol.ChannelStatus) bool {
 	return c.ReportOnly && (c.Desired == "" || c.Desired == c.Target) && !slices.ContainsFunc(c.Conditions, unmet)
 }
 
 // unmet reports whether a condition was evaluated and does not pass.
 func unmet(k protocol.ConditionStatus) bool {
-	return k.Verdict != string(entities.Pass) && k.Code != string(decide.CodeNotAsked)
+	return k.Verdict != string(entities.Pass) && k.Code != string(decide.CodeNotEvaluated)
 }
 
 // commands returns the commands that give the approvals a channel waits for.
@@ -423,9 +423,9 @@ func pinned(c protocol.ChannelStatus) bool {
 	return slices.ContainsFunc(c.Conditions, func(k protocol.ConditionStatus) bool { return k.ID == "pin" && k.Verdict != string(entities.Pass) })
 }
 
-// upstream reports whether a channel waits for another channel. Its other conditions cannot advance it before that one passes. A
+// waitsForChannel reports whether a channel waits for another channel. Its other conditions cannot advance it before that one passes. A
 // condition that only needs time does not count.
-func upstream(c protocol.ChannelStatus) bool {
+func waitsForChannel(c protocol.ChannelStatus) bool {
 	return slices.ContainsFunc(c.Conditions, func(k protocol.ConditionStatus) bool {
 		return unmet(k) && strings.HasPrefix(k.ID, string(entities.ChannelStable)+"/") && k.NextCheck.IsZero()
 	})
@@ -435,7 +435,7 @@ func upstream(c protocol.ChannelStatus) bool {
 func serviceGroups(s protocol.Status, g goal) groups {
 	var out groups
 	if len(s.Channels) == 0 {
-		out.moving = append(out.moving, "no channel yet")
+		out.progressing = append(out.progressing, "no channel yet")
 	}
 	for _, c := range s.Channels {
 		if g.channel != "" && c.Name != g.channel {
@@ -444,59 +444,59 @@ func serviceGroups(s protocol.Status, g goal) groups {
 		if c.Status == string(entities.StatusOrphaned) {
 			continue // orphaned on purpose: nothing to wait for
 		}
-		to := out.byStatus(s, c)
-		if *to = append(*to, c.Name); c.Lacks != "" {
-			out.lacks = append(out.lacks, c.Name+": "+c.Lacks)
+		to := out.serviceGroup(s, c)
+		if *to = append(*to, c.Name); c.MissingConfig != "" {
+			out.missingConfig = append(out.missingConfig, c.Name+": "+c.MissingConfig)
 		}
 	}
 	return out
 }
 
-// byStatus groups a declared channel.
-func (g *groups) byStatus(s protocol.Status, c protocol.ChannelStatus) *[]string {
+// serviceGroup groups a declared channel.
+func (g *groups) serviceGroup(s protocol.Status, c protocol.ChannelStatus) *[]string {
 	switch status := entities.Status(c.Status); {
 	case status == entities.StatusPaused:
 		return &g.paused
 	case status == entities.StatusRolledBack:
-		return &g.back
+		return &g.rolledBack
 	case status == entities.StatusCancelled:
 		return &g.cancelled
 	case status.Row().Exit == entities.ExitFailed && status != entities.StatusBlocked:
-		g.mends(c)
+		g.noteRemedy(c)
 		return &g.failed
 	case status.Row().Exit != entities.ExitConverged:
-		return g.waiting(c)
-	case status != entities.StatusDeleted && awaited(s, c.Name):
+		return g.statusGroup(c)
+	case status != entities.StatusDeleted && hasOpenRelease(s, c.Name):
 		return &g.queued
-	case untouched(c):
-		return &g.none
+	case neverReleased(c):
+		return &g.unreleased
 	}
-	return &g.done
+	return &g.converged
 }
 
-// mends records the remedy for a degraded channel, in which nothing failed that could be retried.
-func (g *groups) mends(c protocol.ChannelStatus) {
+// noteRemedy records the remedy for a degraded channel, in which nothing failed that could be retried.
+func (g *groups) noteRemedy(c protocol.ChannelStatus) {
 	if c.Status != string(entities.StatusDegraded) {
 		return
 	}
-	if g.ill++; g.mend != "" {
+	if g.degradedCount++; g.remedy != "" {
 		return
 	}
-	g.mend = "wait for its repair (see converge explain), or release a fix"
+	g.remedy = "wait for its repair (see converge explain), or release a fix"
 	for _, r := range c.Reasons {
 		if r.Code == string(decide.ReasonCommand) {
-			g.mend = r.Text
+			g.remedy = r.Text
 		}
 	}
 }
 
-// untouched reports whether nothing was ever released to a channel.
-func untouched(c protocol.ChannelStatus) bool {
+// neverReleased reports whether nothing was ever released to a channel.
+func neverReleased(c protocol.ChannelStatus) bool {
 	return c.Status == string(entities.StatusConverged) && c.Target == "" && c.Current == ""
 }
 
-// awaited reports whether a release has yet to reach a channel that is currently healthy.
-func awaited(s protocol.Status, channel string) bool {
+// hasOpenRelease reports whether a release has yet to reach a channel that is currently healthy.
+func hasOpenRelease(s protocol.Status, channel string) bool {
 	return slices.ContainsFunc(s.Releases, func(r protocol.ReleaseStatus) bool {
 		p := maestro.Phase(r.Phases[channel])
 		return p != "" && !p.Over()
@@ -516,8 +516,8 @@ func checkChannel(s protocol.Status, name string) error {
 }
 
 // releaseWhere finds the newest release that matches.
-func releaseWhere(s protocol.Status, meant func(protocol.ReleaseStatus) bool) (protocol.ReleaseStatus, bool) {
-	if i := slices.IndexFunc(s.Releases, meant); i >= 0 { // newest first
+func releaseWhere(s protocol.Status, match func(protocol.ReleaseStatus) bool) (protocol.ReleaseStatus, bool) {
+	if i := slices.IndexFunc(s.Releases, match); i >= 0 { // newest first
 		return s.Releases[i], true
 	}
 	return protocol.ReleaseStatus{}, false

@@ -11,19 +11,19 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// situation parses "name STATUS desired phase / condition…" per channel, of release 5 (v5); "-" is empty. A condition with a question
+// outcomeStatus parses "name STATUS desired phase / condition…" per channel, of release 5 (v5); "-" is empty. A condition with a question
 // mark was not evaluated yet.
-func situation(t *testing.T, channels ...string) protocol.Status {
+func outcomeStatus(t *testing.T, channels ...string) protocol.Status {
 	t.Helper()
 	s := protocol.Status{Application: "shop", Service: "web"}
 	r := protocol.ReleaseStatus{ID: "5", Version: "v5", Phases: map[string]string{}}
 	for _, text := range channels {
 		text, conditions, _ := strings.Cut(text, " / ")
-		w := strings.SplitN(text, " ", 4)
-		require.Len(t, w, 4, text)
-		c := protocol.ChannelStatus{Name: w[0], Status: w[1], Desired: w[2]}
-		if w[3] != "-" {
-			r.Phases[w[0]] = w[3]
+		fields := strings.SplitN(text, " ", 4)
+		require.Len(t, fields, 4, text)
+		c := protocol.ChannelStatus{Name: fields[0], Status: fields[1], Desired: fields[2]}
+		if fields[3] != "-" {
+			r.Phases[fields[0]] = fields[3]
 		}
 		if c.Status == "CONVERGED" && c.Desired != "-" {
 			c.Target = c.Desired
@@ -53,131 +53,131 @@ func TestExitForRelease(t *testing.T) {
 		approval approval
 		want     outcome
 	}{
-		{"everywhere", []string{"a CONVERGED v5 succeeded", "b CONVERGED v5 succeeded"}, 0, over(0, "web v5 converged in a, b")},
+		{"everywhere", []string{"a CONVERGED v5 succeeded", "b CONVERGED v5 succeeded"}, 0, finalOutcome(0, "web v5 converged in a, b")},
 		{"in progress", []string{"a CONVERGING v5 in progress", "b WAITING_PRECONDITIONS v5 pending" + up}, 0, outcome{why: "web v5 is in progress in a"}},
-		{"at a rollout step", []string{"a SUSPENDED v5 in progress", "b WAITING_PRECONDITIONS v5 pending" + up}, 0, over(8, "web v5 waits for a person at a rollout step in a")},
-		{"at a rollout step that may be promoted", []string{"a SUSPENDED v5 in progress"}, approvalIsWaited, outcome{code: 8, why: "web v5 waits for a person at a rollout step in a"}},
+		{"at a rollout step", []string{"a SUSPENDED v5 in progress", "b WAITING_PRECONDITIONS v5 pending" + up}, 0, finalOutcome(8, "web v5 waits for a person at a rollout step in a")},
+		{"at a rollout step that may be promoted", []string{"a SUSPENDED v5 in progress"}, approvalAwaited, outcome{code: 8, why: "web v5 waits for a person at a rollout step in a"}},
 		{"between two channels", []string{"a CONVERGED v5 succeeded", "b WAITING_PRECONDITIONS v5 pending" + up}, 0, outcome{why: "web v5 waits in b"}},
 		{"a window", []string{"a CONVERGED v5 succeeded", "b WAITING_PRECONDITIONS v5 pending / office-hours"}, 0, outcome{why: "web v5 waits in b for office-hours"}},
 		{"cannot be read", []string{"a UNKNOWN v5 in progress"}, 0, outcome{why: "web v5 is in progress in a"}},
-		{"an outage whose fix waits for an approval", []string{"b DEGRADED v5 pending / approval/go-live"}, 0, outcome{over: true, code: 8, why: "web v5 waits for an approval in b", next: "Next: converge approve shop/web v5 go-live."}},
-		{"the same, awaited", []string{"b FAILED v5 pending / approval/go-live"}, approvalIsWaited, outcome{code: 8, why: "web v5 waits for an approval in b", next: "Next: converge approve shop/web v5 go-live."}},
+		{"an outage whose fix waits for an approval", []string{"b DEGRADED v5 pending / approval/go-live"}, 0, outcome{final: true, code: 8, why: "web v5 waits for an approval in b", next: "Next: converge approve shop/web v5 go-live."}},
+		{"the same, awaited", []string{"b FAILED v5 pending / approval/go-live"}, approvalAwaited, outcome{code: 8, why: "web v5 waits for an approval in b", next: "Next: converge approve shop/web v5 go-live."}},
 		{"an outage whose fix waits for a window", []string{"b DEGRADED v5 pending / office-hours"}, 0, outcome{why: "web v5 waits in b for office-hours"}},
 		{"degraded while in progress", []string{"a DEGRADED v5 in progress"}, 0, outcome{why: "web v5 is in progress in a"}},
 		{"status of a later version", []string{"a SLEEPING v5 in progress"}, 0, outcome{why: "web v5 is in progress in a"}},
-		{"failed", []string{"a FAILED v5 failed", "b BLOCKED v5 pending", "c WAITING_PRECONDITIONS v5 pending / channel-stable/b"}, 0, failed("web v5 failed in a; b, c blocked by that")},
-		{"failed, held behind another release", []string{"a FAILED v5 failed", "b WAITING_PRECONDITIONS v4 pending"}, 0, failed("web v5 failed in a; b blocked by that")},
+		{"failed", []string{"a FAILED v5 failed", "b BLOCKED v5 pending", "c WAITING_PRECONDITIONS v5 pending / channel-stable/b"}, 0, failedOutcome("web v5 failed in a; b, c blocked by that")},
+		{"failed, held behind another release", []string{"a FAILED v5 failed", "b WAITING_PRECONDITIONS v4 pending"}, 0, failedOutcome("web v5 failed in a; b blocked by that")},
 		{"failed in one, in progress in another", []string{"a FAILED v5 failed", "b CONVERGING v5 in progress"}, 0, outcome{why: "web v5 is in progress in b"}},
-		{"failed before the phase says so", []string{"a FAILED v5 in progress"}, 0, failed("web v5 failed in a")},
+		{"failed before the phase says so", []string{"a FAILED v5 in progress"}, 0, failedOutcome("web v5 failed in a")},
 		{"rolling back", []string{"a ROLLING_BACK v4 failed", "b BLOCKED v5 pending"}, 0, outcome{why: "web v5 is in progress in a"}},
-		{"rolled back", []string{"a ROLLED_BACK v4 rolled back", "b BLOCKED v5 pending"}, 0, failed("web v5 was rolled back in a; b blocked by that")},
-		{"failed in one, rolled back in another", []string{"a FAILED v5 failed", "b ROLLED_BACK v4 rolled back"}, 0, failed("web v5 failed in a; web v5 was rolled back in b")},
-		{"held by a pin", []string{"a CONVERGED v5 succeeded", "b WAITING_PRECONDITIONS v5 pending / pin"}, approvalIsWaited, over(8, "web v5 is held by a pin in b")},
-		{"rollback failed", []string{"a FAILED_ROLLBACK v4 rolled back"}, 0, failed("web v5 failed in a")},
-		{"failed, its fix is in progress", []string{"a CONVERGING v6 failed", "b WAITING_PRECONDITIONS v6 skipped" + up}, 0, failed("web v5 failed in a")},
-		{"superseded everywhere", []string{"a CONVERGED v6 skipped", "b CONVERGED v6 skipped"}, 0, over(0, "web v5 was skipped: a newer release entered a, b")},
-		{"superseded in one", []string{"a CONVERGED v6 succeeded", "b CONVERGED v6 skipped"}, 0, over(0, "web v5 converged in a")},
-		{"succeeded, then degraded", []string{"a DEGRADED v5 succeeded"}, 0, over(0, "web v5 converged in a")},
-		{"cancelled", []string{"a CONVERGED v5 succeeded", "b CONVERGED v4 cancelled"}, 0, over(2, "web v5 was cancelled in b")},
-		{"paused before", []string{"a PAUSED v5 pending", "b WAITING_PRECONDITIONS v5 pending" + up}, 0, over(8, "web v5 is paused in a")},
-		{"paused midway", []string{"a PAUSED v5 in progress"}, approvalIsWaited, over(8, "web v5 is paused in a")},
+		{"rolled back", []string{"a ROLLED_BACK v4 rolled back", "b BLOCKED v5 pending"}, 0, failedOutcome("web v5 was rolled back in a; b blocked by that")},
+		{"failed in one, rolled back in another", []string{"a FAILED v5 failed", "b ROLLED_BACK v4 rolled back"}, 0, failedOutcome("web v5 failed in a; web v5 was rolled back in b")},
+		{"held by a pin", []string{"a CONVERGED v5 succeeded", "b WAITING_PRECONDITIONS v5 pending / pin"}, approvalAwaited, finalOutcome(8, "web v5 is held by a pin in b")},
+		{"rollback failed", []string{"a FAILED_ROLLBACK v4 rolled back"}, 0, failedOutcome("web v5 failed in a")},
+		{"failed, its fix is in progress", []string{"a CONVERGING v6 failed", "b WAITING_PRECONDITIONS v6 skipped" + up}, 0, failedOutcome("web v5 failed in a")},
+		{"superseded everywhere", []string{"a CONVERGED v6 skipped", "b CONVERGED v6 skipped"}, 0, finalOutcome(0, "web v5 was skipped: a newer release entered a, b")},
+		{"superseded in one", []string{"a CONVERGED v6 succeeded", "b CONVERGED v6 skipped"}, 0, finalOutcome(0, "web v5 converged in a")},
+		{"succeeded, then degraded", []string{"a DEGRADED v5 succeeded"}, 0, finalOutcome(0, "web v5 converged in a")},
+		{"cancelled", []string{"a CONVERGED v5 succeeded", "b CONVERGED v4 cancelled"}, 0, finalOutcome(2, "web v5 was cancelled in b")},
+		{"paused before", []string{"a PAUSED v5 pending", "b WAITING_PRECONDITIONS v5 pending" + up}, 0, finalOutcome(8, "web v5 is paused in a")},
+		{"paused midway", []string{"a PAUSED v5 in progress"}, approvalAwaited, finalOutcome(8, "web v5 is paused in a")},
 		{"paused, in progress elsewhere", []string{"a PAUSED v5 pending", "b CONVERGING v5 in progress"}, 0, outcome{why: "web v5 is in progress in b"}},
-		{"approval", []string{"a CONVERGED v5 succeeded", "b WAITING_MANUAL_APPROVAL v5 pending"}, 0, over(8, "web v5 waits for an approval in b")},
-		{"approval, awaited", []string{"b WAITING_MANUAL_APPROVAL v5 pending"}, approvalIsWaited, outcome{code: 8, why: "web v5 waits for an approval in b"}},
+		{"approval", []string{"a CONVERGED v5 succeeded", "b WAITING_MANUAL_APPROVAL v5 pending"}, 0, finalOutcome(8, "web v5 waits for an approval in b")},
+		{"approval, awaited", []string{"b WAITING_MANUAL_APPROVAL v5 pending"}, approvalAwaited, outcome{code: 8, why: "web v5 waits for an approval in b"}},
 		{"approval while another channel is in progress", []string{"a CONVERGING v5 in progress", "b WAITING_MANUAL_APPROVAL v5 pending"}, 0, outcome{why: "web v5 is in progress in a"}},
-		{"stop at approval at once", []string{"a CONVERGING v5 in progress", "b WAITING_MANUAL_APPROVAL v5 pending"}, approvalEndsNow, over(8, "web v5 waits for an approval in b")},
-		{"behind a release that waits for an approval", []string{"b WAITING_MANUAL_APPROVAL v4 pending"}, approvalEndsNow, over(8, "web v5 waits for an approval in b behind v4")},
-		{"behind a release that waits for an approval, in progress", []string{"a CONVERGING v5 in progress", "b WAITING_MANUAL_APPROVAL v4 pending"}, approvalEndsNow, outcome{why: "web v5 is in progress in a"}},
-		{"approval, and a channel behind it that checks something", []string{"b WAITING_MANUAL_APPROVAL v5 pending", "c WAITING_PRECONDITIONS v5 pending / channel-stable/b alerts?"}, 0, over(8, "web v5 waits for an approval in b")},
-		{"approval, and another one behind it", []string{"b WAITING_MANUAL_APPROVAL v5 pending", "c WAITING_PRECONDITIONS v5 pending / channel-stable/b approval/c"}, 0, over(8, "web v5 waits for an approval in b")},
-		{"rolled back, and another version runs since", []string{"a CONVERGED v6 rolled back", "b WAITING_MANUAL_APPROVAL v6 failed"}, 0, failed("web v5 failed in b; web v5 was rolled back in a")},
-		{"blocked by a dependency", []string{"b BLOCKED v5 pending"}, 0, failed("web v5 is blocked in b")},
-		{"a channel without this release", []string{"a CONVERGED v5 succeeded", "new CONVERGING v6 -"}, 0, over(0, "web v5 converged in a")},
-		{"in no channel", []string{"new CONVERGED v6 -"}, 0, over(0, "web v5 converged")},
+		{"stop at approval at once", []string{"a CONVERGING v5 in progress", "b WAITING_MANUAL_APPROVAL v5 pending"}, approvalEndsWaitNow, finalOutcome(8, "web v5 waits for an approval in b")},
+		{"behind a release that waits for an approval", []string{"b WAITING_MANUAL_APPROVAL v4 pending"}, approvalEndsWaitNow, finalOutcome(8, "web v5 waits for an approval in b behind v4")},
+		{"behind a release that waits for an approval, in progress", []string{"a CONVERGING v5 in progress", "b WAITING_MANUAL_APPROVAL v4 pending"}, approvalEndsWaitNow, outcome{why: "web v5 is in progress in a"}},
+		{"approval, and a channel behind it that checks something", []string{"b WAITING_MANUAL_APPROVAL v5 pending", "c WAITING_PRECONDITIONS v5 pending / channel-stable/b alerts?"}, 0, finalOutcome(8, "web v5 waits for an approval in b")},
+		{"approval, and another one behind it", []string{"b WAITING_MANUAL_APPROVAL v5 pending", "c WAITING_PRECONDITIONS v5 pending / channel-stable/b approval/c"}, 0, finalOutcome(8, "web v5 waits for an approval in b")},
+		{"rolled back, and another version runs since", []string{"a CONVERGED v6 rolled back", "b WAITING_MANUAL_APPROVAL v6 failed"}, 0, failedOutcome("web v5 failed in b; web v5 was rolled back in a")},
+		{"blocked by a dependency", []string{"b BLOCKED v5 pending"}, 0, failedOutcome("web v5 is blocked in b")},
+		{"a channel without this release", []string{"a CONVERGED v5 succeeded", "new CONVERGING v6 -"}, 0, finalOutcome(0, "web v5 converged in a")},
+		{"in no channel", []string{"new CONVERGED v6 -"}, 0, finalOutcome(0, "web v5 converged")},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			require.Equal(t, tt.want, exitFor(situation(t, tt.channels...), goal{release: "5", approval: tt.approval}))
+			require.Equal(t, tt.want, outcomeFor(outcomeStatus(t, tt.channels...), goal{release: "5", approval: tt.approval}))
 		})
 	}
-	blocked := situation(t, "b BLOCKED v5 pending / alerts")
+	blocked := outcomeStatus(t, "b BLOCKED v5 pending / alerts")
 	blocked.Channels[0].Conditions[0] = protocol.ConditionStatus{ID: "alerts", Verdict: "FAIL", Reason: "Slow fires", Unblock: "release a version that passes"}
-	require.Equal(t, outcome{over: true, code: exitFailed, why: "web v5 is blocked in b: alerts: Slow fires", next: "Next: release a version that passes."}, exitFor(blocked, goal{release: "5"}))
-	unread := situation(t, "a UNKNOWN v5 in progress", "b UNKNOWN v5 pending / reading")
+	require.Equal(t, outcome{final: true, code: exitFailed, why: "web v5 is blocked in b: alerts: Slow fires", next: "Next: release a version that passes."}, outcomeFor(blocked, goal{release: "5"}))
+	unread := outcomeStatus(t, "a UNKNOWN v5 in progress", "b UNKNOWN v5 pending / reading")
 	for n := range unread.Channels {
 		unread.Channels[n].Unread = &protocol.Unread{Code: "unreachable", Message: "connection refused"}
 	}
-	require.Equal(t, outcome{why: "web v5 waits in a, b, which cannot be read: unreachable: connection refused"}, exitFor(unread, goal{release: "5"}))
-	unrepaired := situation(t, "a DEGRADED v5 -")
+	require.Equal(t, outcome{why: "web v5 waits in a, b, which cannot be read: unreachable: connection refused"}, outcomeFor(unread, goal{release: "5"}))
+	unrepaired := outcomeStatus(t, "a DEGRADED v5 -")
 	unrepaired.Channels[0].Reasons = []protocol.Reason{{Code: "progress", Text: "web FAILED"}, {Code: "command", Text: "release a fix, or: converge restart shop/web a"}}
-	require.Equal(t, "Next: release a fix, or: converge restart shop/web a.", exitFor(unrepaired, goal{}).next)
-	rests := situation(t, "b WAITING_MANUAL_APPROVAL v5 pending", "c WAITING_PRECONDITIONS v5 pending"+up)
+	require.Equal(t, "Next: release a fix, or: converge restart shop/web a.", outcomeFor(unrepaired, goal{}).next)
+	rests := outcomeStatus(t, "b WAITING_MANUAL_APPROVAL v5 pending", "c WAITING_PRECONDITIONS v5 pending"+up)
 	rests.Channels[1].Conditions[0].NextCheck = time.Date(2026, 11, 24, 9, 0, 0, 0, time.UTC) // it only waits for a time
-	require.Equal(t, outcome{why: "web v5 waits in c for channel-stable/a"}, exitFor(rests, goal{release: "5"}))
-	s := situation(t, "a CONVERGED v5 succeeded", "b FAILED v5 failed")
-	require.Equal(t, over(0, "web v5 converged in a"), exitFor(s, goal{release: "5", channel: "a"}))
-	require.Equal(t, over(1, "release 4 has ended and is no longer listed"), exitFor(s, goal{release: "4"}))
-	require.Equal(t, over(1, `shop/web has no release channel "c"; expected one of a, b`), exitFor(s, goal{release: "5", channel: "c"}))
+	require.Equal(t, outcome{why: "web v5 waits in c for channel-stable/a"}, outcomeFor(rests, goal{release: "5"}))
+	s := outcomeStatus(t, "a CONVERGED v5 succeeded", "b FAILED v5 failed")
+	require.Equal(t, finalOutcome(0, "web v5 converged in a"), outcomeFor(s, goal{release: "5", channel: "a"}))
+	require.Equal(t, finalOutcome(1, "release 4 has ended and is no longer listed"), outcomeFor(s, goal{release: "4"}))
+	require.Equal(t, finalOutcome(1, `shop/web has no release channel "c"; expected one of a, b`), outcomeFor(s, goal{release: "5", channel: "c"}))
 }
 
 // A channel that only reports is not waited for when nothing else moves, and never counts as a failure (A25).
-func TestExitForAChannelThatOnlyReports_A25(t *testing.T) {
+func TestExitForAReportOnlyChannel_A25(t *testing.T) {
 	exit := func(channels ...string) outcome {
-		s := situation(t, channels...)
+		s := outcomeStatus(t, channels...)
 		s.Channels[0].ReportOnly = true
 		if strings.Contains(channels[0], "in progress") { // its target is set to the desired version
 			s.Channels[0].Target = s.Channels[0].Desired
 		}
-		of := exitFor(s, goal{release: "5", approval: approvalIsWaited})
-		if service := exitFor(s, goal{}); of.over {
+		of := outcomeFor(s, goal{release: "5", approval: approvalAwaited})
+		if service := outcomeFor(s, goal{}); of.final {
 			require.Equal(t, of.code, service.code)
 		}
 		return of
 	}
 	waits := "a WAITING_PRECONDITIONS v5 in progress"
-	require.Equal(t, over(0, "web v5 would be applied in a, where Converge only reports"), exit(waits))
-	require.Equal(t, over(0, "web v5 would be applied in a, where Converge only reports; it converged in b"), exit(waits, "b CONVERGED v5 succeeded"))
-	require.Equal(t, over(0, "web v5 would be applied in a, where Converge only reports; it waits for that in b"), exit(waits, "b WAITING_PRECONDITIONS v5 pending"+up))
+	require.Equal(t, finalOutcome(0, "web v5 would be applied in a, where Converge only reports"), exit(waits))
+	require.Equal(t, finalOutcome(0, "web v5 would be applied in a, where Converge only reports; it converged in b"), exit(waits, "b CONVERGED v5 succeeded"))
+	require.Equal(t, finalOutcome(0, "web v5 would be applied in a, where Converge only reports; it waits for that in b"), exit(waits, "b WAITING_PRECONDITIONS v5 pending"+up))
 	require.Equal(t, outcome{why: "web v5 is in progress in b"}, exit(waits, "b CONVERGING v5 in progress"))
-	require.Equal(t, failed("web v5 failed in b"), exit(waits, "b FAILED v5 failed"))
+	require.Equal(t, failedOutcome("web v5 failed in b"), exit(waits, "b FAILED v5 failed"))
 	require.Equal(t, outcome{why: "web v5 waits in a for office-hours"}, exit("a WAITING_PRECONDITIONS v5 pending / office-hours"), "its gates are still evaluated")
 }
 
 // Every status of the table, as the only channel of the service: `wait` without a version.
 func TestExitForService(t *testing.T) {
-	lacks := situation(t, "a CONVERGED v5 -", "b CONVERGED v4 -")
-	lacks.Channels[1].Lacks = "configuration 5 was not deployed here, because v5 was cancelled: by bob"
-	require.Equal(t, over(0, "web converged in a, b; b: configuration 5 was not deployed here, because v5 was cancelled: by bob"), exitFor(lacks, goal{}))
-	keeps := situation(t, "a CONVERGED v5 succeeded", "b CONVERGED v4-i5 succeeded")
-	keeps.Releases[1].Keeps = map[string]string{"b": "v4-i5"}
-	require.Equal(t, over(0, "web v5 converged in a, b as v4-i5"), exitFor(keeps, goal{release: "5"}))
+	lacks := outcomeStatus(t, "a CONVERGED v5 -", "b CONVERGED v4 -")
+	lacks.Channels[1].MissingConfig = "configuration 5 was not deployed here, because v5 was cancelled: by bob"
+	require.Equal(t, finalOutcome(0, "web converged in a, b; b: configuration 5 was not deployed here, because v5 was cancelled: by bob"), outcomeFor(lacks, goal{}))
+	keeps := outcomeStatus(t, "a CONVERGED v5 succeeded", "b CONVERGED v4-i5 succeeded")
+	keeps.Releases[1].KeptVersions = map[string]string{"b": "v4-i5"}
+	require.Equal(t, finalOutcome(0, "web v5 converged in a, b as v4-i5"), outcomeFor(keeps, goal{release: "5"}))
 	want := map[entities.Status]outcome{
-		entities.StatusDeleted:        over(0, "web converged in a"),
-		entities.StatusOrphaned:       over(0, "web converged"),
-		entities.StatusPaused:         over(8, "web is paused in a"),
-		entities.StatusFailedRollback: failed("web failed in a"),
+		entities.StatusDeleted:        finalOutcome(0, "web converged in a"),
+		entities.StatusOrphaned:       finalOutcome(0, "web converged"),
+		entities.StatusPaused:         finalOutcome(8, "web is paused in a"),
+		entities.StatusFailedRollback: failedOutcome("web failed in a"),
 		entities.StatusRollingBack:    {why: "web is in progress in a"},
-		entities.StatusFailed:         failed("web failed in a"),
+		entities.StatusFailed:         failedOutcome("web failed in a"),
 		entities.StatusUnknown:        {why: "web is in progress in a"},
-		entities.StatusSuspended:      over(8, "web waits for a person at a rollout step in a"),
+		entities.StatusSuspended:      finalOutcome(8, "web waits for a person at a rollout step in a"),
 		entities.StatusConverging:     {why: "web is in progress in a"},
-		entities.StatusDegraded:       {over: true, code: exitFailed, why: "web failed in a", next: "Next: wait for its repair (see converge explain), or release a fix."},
-		entities.StatusManualApproval: over(8, "web waits for an approval in a"),
-		entities.StatusBlocked:        failed("web is blocked in a"),
+		entities.StatusDegraded:       {final: true, code: exitFailed, why: "web failed in a", next: "Next: wait for its repair (see converge explain), or release a fix."},
+		entities.StatusManualApproval: finalOutcome(8, "web waits for an approval in a"),
+		entities.StatusBlocked:        failedOutcome("web is blocked in a"),
 		entities.StatusPreconditions:  {why: "web waits in a"},
-		entities.StatusRolledBack:     failed("web was rolled back in a"),
-		entities.StatusCancelled:      over(2, "web was cancelled in a"),
+		entities.StatusRolledBack:     failedOutcome("web was rolled back in a"),
+		entities.StatusCancelled:      finalOutcome(2, "web was cancelled in a"),
 		entities.StatusProgressing:    {why: "web is in progress in a"},
-		entities.StatusConverged:      over(0, "web converged in a"),
+		entities.StatusConverged:      finalOutcome(0, "web converged in a"),
 	}
 	for _, row := range entities.StatusTable() {
 		require.Contains(t, want, row.Status, "a new status needs a row here")
-		got := exitFor(situation(t, "a "+string(row.Status)+" v5 -"), goal{})
+		got := outcomeFor(outcomeStatus(t, "a "+string(row.Status)+" v5 -"), goal{})
 		require.Equal(t, want[row.Status], got, row.Status)
 		if row.Status == entities.StatusOrphaned {
 			continue // alone it is not waited for; with other channels it delays none of them
 		}
-		require.Equal(t, row.Exit != entities.ExitGoesOn, got.over, row.Status)
-		if got.over {
+		require.Equal(t, row.Exit != entities.ExitWaiting, got.final, row.Status)
+		if got.final {
 			require.Equal(t, row.Exit, got.code, row.Status)
 		}
 	}
@@ -187,16 +187,16 @@ func TestExitForService(t *testing.T) {
 	}{
 		{nil, outcome{why: "web is in progress in no channel yet"}},
 		{[]string{"a FAILED v5 -", "b CONVERGING v6 -"}, outcome{why: "web is in progress in b"}},
-		{[]string{"a FAILED v5 -", "b PAUSED v5 -"}, failed("web failed in a")},
-		{[]string{"a PAUSED v5 -", "b WAITING_PRECONDITIONS v5 -" + up}, over(8, "web is paused in a")},
-		{[]string{"a CONVERGED v5 -", "b ORPHANED - -"}, over(0, "web converged in a")},
+		{[]string{"a FAILED v5 -", "b PAUSED v5 -"}, failedOutcome("web failed in a")},
+		{[]string{"a PAUSED v5 -", "b WAITING_PRECONDITIONS v5 -" + up}, finalOutcome(8, "web is paused in a")},
+		{[]string{"a CONVERGED v5 -", "b ORPHANED - -"}, finalOutcome(0, "web converged in a")},
 		{[]string{"a CONVERGED v4 pending"}, outcome{why: "web waits in a"}},
-		{[]string{"a CONVERGED v4 pending", "b FAILED v5 failed"}, failed("web failed in b; a blocked by that")},
+		{[]string{"a CONVERGED v4 pending", "b FAILED v5 failed"}, failedOutcome("web failed in b; a blocked by that")},
 		{[]string{"a SLEEPING v5 -"}, outcome{why: "web is in progress in a"}},
-		{[]string{"a CONVERGED - -", "b CONVERGED - -"}, over(0, "no version of web was released yet")},
-		{[]string{"a CONVERGED v5 -", "b CONVERGED - -"}, over(0, "web converged in a; nothing was released yet to b")},
-		{[]string{"a CONVERGED v5 -", "b WAITING_MANUAL_APPROVAL v5 -", "c WAITING_PRECONDITIONS v5 - / channel-stable/b alerts?"}, over(8, "web waits for an approval in b")},
+		{[]string{"a CONVERGED - -", "b CONVERGED - -"}, finalOutcome(0, "no version of web was released yet")},
+		{[]string{"a CONVERGED v5 -", "b CONVERGED - -"}, finalOutcome(0, "web converged in a; nothing was released yet to b")},
+		{[]string{"a CONVERGED v5 -", "b WAITING_MANUAL_APPROVAL v5 -", "c WAITING_PRECONDITIONS v5 - / channel-stable/b alerts?"}, finalOutcome(8, "web waits for an approval in b")},
 	} {
-		require.Equal(t, tt.want, exitFor(situation(t, tt.channels...), goal{}), strings.Join(tt.channels, "; "))
+		require.Equal(t, tt.want, outcomeFor(outcomeStatus(t, tt.channels...), goal{}), strings.Join(tt.channels, "; "))
 	}
 }

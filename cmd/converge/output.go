@@ -30,8 +30,8 @@ type Factory struct {
 	WorkDir  func() (string, error)
 	Now      func() time.Time
 	Sleep    func(ctx context.Context, d time.Duration) error
-	// AskTTY reports whether In is a terminal, so that a person can answer a prompt.
-	AskTTY bool
+	// CanPrompt reports whether In is a terminal, so that a person can answer a prompt.
+	CanPrompt bool
 	// Dial connects. It is called when a verb first needs Temporal.
 	Dial func(ctx context.Context, c connection) (API, error)
 
@@ -39,8 +39,8 @@ type Factory struct {
 	format  string
 	token   string // proves the caller's identity; empty: CONVERGE_TOKEN, or the login
 	encrypt bool
-	// unproven is the reason why there is no token although there is a login.
-	unproven error
+	// tokenErr is the reason why there is no token although there is a login.
+	tokenErr error
 	tracing  *tracing.Tracing // nil: nothing is traced
 	api      API
 }
@@ -49,8 +49,8 @@ func newFactory() *Factory {
 	return &Factory{
 		In: os.Stdin, Out: show.Safe(os.Stdout), Err: show.Safe(os.Stderr), Raw: os.Stdout,
 		Env: os.Getenv, WorkDir: os.Getwd, Now: time.Now, Sleep: sleep,
-		AskTTY: term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stderr.Fd())),
-		Dial:   dial,
+		CanPrompt: term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stderr.Fd())),
+		Dial:      dial,
 	}
 }
 
@@ -129,8 +129,8 @@ func (f *Factory) trace(ctx context.Context) (err error) {
 	if f.tracing, err = tracing.Start(ctx, "converge", f.Env); err != nil || f.tracing == nil {
 		return err
 	}
-	around, err := f.tracing.Client()
-	f.conn.traced = append(f.conn.traced, around)
+	interceptor, err := f.tracing.Client()
+	f.conn.interceptors = append(f.conn.interceptors, interceptor)
 	return err
 }
 
@@ -161,7 +161,7 @@ func (f *Factory) confirm(ctx context.Context, yes bool, question string) error 
 	if yes {
 		return nil
 	}
-	if !f.AskTTY {
+	if !f.CanPrompt {
 		return fmt.Errorf("%s requires --yes when not running interactively", question)
 	}
 	fmt.Fprintf(f.Err, "%s? [y/N] ", question)
@@ -197,11 +197,11 @@ func newRequestID() string {
 	return hex.EncodeToString(b[:])
 }
 
-// running returns the RunE of a verb: read parses the arguments into the options o, then run executes. A test passes runF to inspect
+// newRunE returns the RunE of a verb: read parses the arguments into the options o, then run executes. A test passes runF to inspect
 // the options instead.
-func running[O any](o *O, runF func(context.Context, *O) error, run func(context.Context) error, read func(args []string) error) func(*cobra.Command, []string) error {
+func newRunE[O any](o *O, runF func(context.Context, *O) error, run func(context.Context) error, parse func(args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		if err := read(args); err != nil {
+		if err := parse(args); err != nil {
 			return err
 		}
 		if runF != nil {
@@ -211,8 +211,8 @@ func running[O any](o *O, runF func(context.Context, *O) error, run func(context
 	}
 }
 
-// readService reads SVC, and the arguments after it into rest.
-func (f *Factory) readService(args []string, service *serviceName, rest ...*string) (err error) {
+// parseServiceArgs reads SVC, and the arguments after it into rest.
+func (f *Factory) parseServiceArgs(args []string, service *serviceName, rest ...*string) (err error) {
 	for i, word := range args[1:] {
 		*rest[i] = word
 	}
@@ -220,17 +220,17 @@ func (f *Factory) readService(args []string, service *serviceName, rest ...*stri
 	return err
 }
 
-// readDir reads [DIR]: the working directory when it is left out.
-func readDir(dir *string) func([]string) error {
+// parseDirArg reads [DIR]: the working directory when it is left out.
+func parseDirArg(dir *string) func([]string) error {
 	return func(args []string) error {
 		*dir = first(append(args, ".")...)
 		return nil
 	}
 }
 
-// asUsed checks that the number of arguments matches one of the forms in the usage line of a command. Arguments in brackets are
+// argsFromUse checks that the number of arguments matches one of the forms in the usage line of a command. Arguments in brackets are
 // optional.
-func asUsed(cmd *cobra.Command, args []string) error {
+func argsFromUse(cmd *cobra.Command, args []string) error {
 	for form := range strings.SplitSeq(strings.TrimPrefix(cmd.Use, cmd.Name()), "|") {
 		form, _, _ = strings.Cut(form, "--")
 		words := strings.Fields(strings.TrimPrefix(form, " "+cmd.Name()+" "))

@@ -50,8 +50,8 @@ incarnation of an application, are deployed and integrated. No runtime is querie
   converge plan examples/hello --exit-code
   converge plan examples/media --graph --if-fails sonarr
   converge plan home --graph --changed sonarr --format svg > plan.svg`,
-		Args: asUsed,
-		RunE: running(o, runF, o.run, o.parse),
+		Args: argsFromUse,
+		RunE: newRunE(o, runF, o.run, o.parse),
 	}
 	cmd.Flags().StringArrayVarP(&o.params, "param", "p", nil, "parameter of the release: name=value or CHANNEL:name=value (repeatable)")
 	cmd.Flags().StringVar(&o.store, "store", "", storeUsage)
@@ -64,11 +64,11 @@ incarnation of an application, are deployed and integrated. No runtime is querie
 
 // parse distinguishes a directory from a service: a service is followed by a version.
 func (o *planOptions) parse(args []string) error {
-	if err := o.parseGraph(args); err != nil || o.graph.wanted {
+	if err := o.parseGraph(args); err != nil || o.graph.enabled {
 		return err
 	}
 	if len(args) == 2 {
-		return o.f.readService(args, &o.service, &o.version)
+		return o.f.parseServiceArgs(args, &o.service, &o.version)
 	}
 	o.dir = first(append(args, ".")...)
 	if len(o.params) > 0 {
@@ -84,7 +84,7 @@ func (o *planOptions) parse(args []string) error {
 }
 
 func (o *planOptions) run(ctx context.Context) error {
-	if o.graph.wanted {
+	if o.graph.enabled {
 		return o.showGraph(ctx)
 	}
 	plan, err := o.plan(ctx)
@@ -152,7 +152,7 @@ func (o *planOptions) planRelease(ctx context.Context) (*preview.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	at, err := o.f.storeRead(o.store, application.Store)
+	at, err := o.f.readableStore(o.store, application.Store)
 	if err != nil {
 		return nil, err
 	}
@@ -169,8 +169,8 @@ func (o *planOptions) planRelease(ctx context.Context) (*preview.Plan, error) {
 func (o *planOptions) planDirectory(ctx context.Context) (*preview.Plan, error) {
 	api, err := o.f.client(ctx)
 	if err != nil {
-		if _, wrong := o.f.compileTree(ctx, origin.Tree{Dir: o.dir}, o.store, o.allowCommands); errors.As(wrong, new(config.Problems)) {
-			return nil, wrong // mistakes are reported even without a server
+		if _, compileErr := o.f.compileTree(ctx, origin.Tree{Dir: o.dir}, o.store, o.allowCommands); errors.As(compileErr, new(config.Problems)) {
+			return nil, compileErr // mistakes are reported even without a server
 		}
 		return nil, err
 	}
@@ -197,7 +197,7 @@ func (o *planOptions) print(plan *preview.Plan) error {
 		err = o.f.screen().JSON(plan)
 	} else {
 		text := planText{screen: o.f.screen(), full: o.full, plan: plan}
-		err = text.screen.Laid(text.String())
+		err = text.screen.WriteText(text.String())
 	}
 	switch {
 	case err != nil:

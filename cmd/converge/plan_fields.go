@@ -34,19 +34,19 @@ func foldVersion(all []protocol.PreviewField) []protocol.PreviewField {
 	return rest
 }
 
-// vague lists field names that mean little without their parent.
-var vague = [...]string{"value", "name", "key", "number", "port", "order", "type"}
+// ambiguousFields lists field names that mean little without their parent.
+var ambiguousFields = [...]string{"value", "name", "key", "number", "port", "order", "type"}
 
-// tails shortens the paths of one object's fields to their ends, as far as they stay distinct:
+// shortPaths shortens the paths of one object's fields to their ends, as far as they stay distinct:
 // spec.template.spec.containers[name=web].image is image.
-func tails(all []protocol.PreviewField) []string {
+func shortPaths(all []protocol.PreviewField) []string {
 	parts := make([][]string, len(all))
 	keep := make([]int, len(all))
 	out := make([]string, len(all))
 	for n, f := range all {
 		parts[n], keep[n] = segments(f.Path), 1
 		last := parts[n][len(parts[n])-1]
-		if slices.Contains(vague[:], last) || strings.HasPrefix(last, "[") {
+		if slices.Contains(ambiguousFields[:], last) || strings.HasPrefix(last, "[") {
 			keep[n] = min(2, len(parts[n]))
 		}
 	}
@@ -87,9 +87,9 @@ func segments(path string) []string {
 	return append(out, path[from:])
 }
 
-// plain removes the quotes of JSON text if it is one visible word. Control characters stay escaped, so that no value can control a
+// displayValue removes the quotes of JSON text if it is one visible word. Control characters stay escaped, so that no value can control a
 // terminal.
-func plain(value string) string {
+func displayValue(value string) string {
 	if value == "" {
 		return "(none)"
 	}
@@ -97,10 +97,10 @@ func plain(value string) string {
 	if json.Unmarshal([]byte(value), &text) != nil {
 		return oneLine(value)
 	}
-	word := text != "" && !strings.ContainsFunc(text, func(r rune) bool {
+	simple := text != "" && !strings.ContainsFunc(text, func(r rune) bool {
 		return unicode.IsSpace(r) || !unicode.IsPrint(r) || r == '"' || r == ';' || r == '→'
 	})
-	if !word {
+	if !simple {
 		return oneLine(value)
 	}
 	return text

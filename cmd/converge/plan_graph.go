@@ -19,7 +19,7 @@ import (
 
 // planGraph are the options of plan that show the order in which services are deployed. They change nothing and query nothing.
 type planGraph struct {
-	wanted      bool
+	enabled     bool
 	application string // shows its newest incarnation; empty: a directory
 	channel     string
 	changed     []string
@@ -31,7 +31,7 @@ type planGraph struct {
 var graphFormats = []string{"text", "json", "dot", "mermaid", "svg"}
 
 func (g *planGraph) flags(flags *pflag.FlagSet) {
-	flags.BoolVar(&g.wanted, "graph", false, "show the order in which services are deployed and integrated")
+	flags.BoolVar(&g.enabled, "graph", false, "show the order in which services are deployed and integrated")
 	flags.StringVar(&g.channel, "channel", "", "with --graph: the release channel, if several have plans")
 	flags.StringSliceVar(&g.changed, "changed", nil, "with --graph: only what a change of these services requires")
 	flags.StringVar(&g.ifFails, "if-fails", "", "with --graph: what is blocked if this service fails to deploy")
@@ -41,7 +41,7 @@ func (g *planGraph) flags(flags *pflag.FlagSet) {
 // parse distinguishes a directory from an application.
 func (o *planOptions) parseGraph(args []string) error {
 	g := &o.graph
-	if !g.wanted {
+	if !g.enabled {
 		if g.channel != "" || len(g.changed) > 0 || g.ifFails != "" || g.format != "" {
 			return errors.New("--channel, --changed, --if-fails and --format require --graph")
 		}
@@ -71,28 +71,28 @@ func (o *planOptions) showGraph(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var so []plan.Progress
+	var progress []plan.Progress
 	if service := o.graph.ifFails; service != "" {
 		var ok bool
-		if so, ok = p.IfFails(service); !ok {
-			return unplanned(work, service)
+		if progress, ok = p.IfFails(service); !ok {
+			return notInPlanError(work, service)
 		}
 	}
-	return o.drawGraph(work, p, so)
+	return o.drawGraph(work, p, progress)
 }
 
-func (o *planOptions) drawGraph(work *plan.Work, p *plan.Plan, so []plan.Progress) (err error) {
+func (o *planOptions) drawGraph(work *plan.Work, p *plan.Plan, progress []plan.Progress) (err error) {
 	switch o.graph.format {
 	case "dot":
-		_, err = fmt.Fprint(o.f.Out, p.DOT(so))
+		_, err = fmt.Fprint(o.f.Out, p.DOT(progress))
 	case "mermaid":
-		_, err = fmt.Fprint(o.f.Out, p.Mermaid(so))
+		_, err = fmt.Fprint(o.f.Out, p.Mermaid(progress))
 	case "svg":
-		_, err = fmt.Fprint(o.f.Out, p.SVG(so))
+		_, err = fmt.Fprint(o.f.Out, p.SVG(progress))
 	case "json":
-		err = o.f.screen().JSON(graphOf(work, p, so))
+		err = o.f.screen().JSON(graphOf(work, p, progress))
 	default:
-		err = o.f.screen().Laid(graphText(work, p, so))
+		err = o.f.screen().WriteText(graphText(work, p, progress))
 	}
 	return err
 }
@@ -118,7 +118,7 @@ func (o *planOptions) graphOf(ctx context.Context) (*incarnation.Incarnation, er
 	return h.store.Incarnation(ctx, newest.Hash)
 }
 
-func unplanned(work *plan.Work, service string) error {
+func notInPlanError(work *plan.Work, service string) error {
 	var names []string
 	for _, s := range work.Services {
 		names = append(names, s.Name)
@@ -157,8 +157,8 @@ func (g *planGraph) work(inc *incarnation.Incarnation) (*plan.Work, error) {
 	return inc.Work(g.channel), nil
 }
 
-// shownGraph is a plan as JSON.
-type shownGraph struct {
+// graphDocument is a plan as JSON.
+type graphDocument struct {
 	Schema      string          `json:"schema"` // converge.graph/v1
 	Application string          `json:"application"`
 	Channel     string          `json:"channel"`
@@ -170,10 +170,10 @@ type shownGraph struct {
 	Progress    []plan.Progress `json:"progress,omitempty"` // of each node, with --if-fails
 }
 
-func graphOf(work *plan.Work, p *plan.Plan, so []plan.Progress) shownGraph {
-	return shownGraph{
+func graphOf(work *plan.Work, p *plan.Plan, progress []plan.Progress) graphDocument {
+	return graphDocument{
 		Schema: "converge.graph/v1", Application: work.Application, Channel: work.Channel, Before: stepNames(work.Before), After: stepNames(work.After),
-		Nodes: p.Nodes, Serial: append([]string{}, p.Serial...), Longest: append([]int{}, p.Longest()...), Progress: so,
+		Nodes: p.Nodes, Serial: append([]string{}, p.Serial...), Longest: append([]int{}, p.LongestPath()...), Progress: progress,
 	}
 }
 
@@ -185,13 +185,13 @@ func stepNames(steps []entities.Extension) []string {
 	return names
 }
 
-func graphText(work *plan.Work, p *plan.Plan, so []plan.Progress) string {
-	longest := p.Longest()
+func graphText(work *plan.Work, p *plan.Plan, progress []plan.Progress) string {
+	longest := p.LongestPath()
 	lines := fmt.Sprintf("%s in %s: %s, the longest path has %d\n", work.Application, work.Channel, count(len(p.Nodes), "piece")+" of work", len(longest))
 	if len(work.Before) > 0 {
 		lines += "before: " + strings.Join(stepNames(work.Before), ", ") + "\n"
 	}
-	lines += p.Text(so)
+	lines += p.Text(progress)
 	if len(work.After) > 0 {
 		lines += "after: " + strings.Join(stepNames(work.After), ", ") + "\n"
 	}

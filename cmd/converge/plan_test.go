@@ -19,19 +19,19 @@ import (
 func TestPlanFlags(t *testing.T) {
 	c := newConsole(t, nil)
 	dir := t.TempDir()
-	got, err := parsed(t, c.Factory, newCmdPlan, "shop/web", "v9", "-p", "a=1", "-p", "staging:b=2", "--full", "--exit-code", "--store", "/s")
+	got, err := parseFlags(t, c.Factory, newCmdPlan, "shop/web", "v9", "-p", "a=1", "-p", "staging:b=2", "--full", "--exit-code", "--store", "/s")
 	require.NoError(t, err)
 	require.Equal(t, &planOptions{f: c.Factory, service: web, version: "v9", params: []string{"a=1", "staging:b=2"}, full: true, exitCode: true, store: "/s"}, got)
-	got, err = parsed(t, c.Factory, newCmdPlan, dir)
+	got, err = parseFlags(t, c.Factory, newCmdPlan, dir)
 	require.NoError(t, err)
 	require.Equal(t, &planOptions{f: c.Factory, dir: dir}, got)
-	got, err = parsed(t, c.Factory, newCmdPlan)
+	got, err = parseFlags(t, c.Factory, newCmdPlan)
 	require.NoError(t, err)
 	require.Equal(t, &planOptions{f: c.Factory, dir: "."}, got)
 
-	got, err = parsed(t, c.Factory, newCmdPlan, "home", "--graph", "--channel", "live", "--changed", "a,b", "--if-fails", "a", "--format", "svg")
+	got, err = parseFlags(t, c.Factory, newCmdPlan, "home", "--graph", "--channel", "live", "--changed", "a,b", "--if-fails", "a", "--format", "svg")
 	require.NoError(t, err)
-	graph := planGraph{wanted: true, application: "home", channel: "live", changed: []string{"a", "b"}, ifFails: "a", format: "svg"}
+	graph := planGraph{enabled: true, application: "home", channel: "live", changed: []string{"a", "b"}, ifFails: "a", format: "svg"}
 	require.Equal(t, &planOptions{f: c.Factory, graph: graph}, got)
 
 	for line, want := range map[string]string{
@@ -44,28 +44,28 @@ func TestPlanFlags(t *testing.T) {
 		dir + " --if-fails web":      "--channel, --changed, --if-fails and --format require --graph",
 		"home --graph --format jpeg": `--format "jpeg": expected one of text, json, dot, mermaid, svg`,
 	} {
-		_, err := parsed(t, c.Factory, newCmdPlan, strings.Fields(line)...)
+		_, err := parseFlags(t, c.Factory, newCmdPlan, strings.Fields(line)...)
 		require.EqualError(t, err, want)
 	}
 }
 
 // A mistake that release reports is also reported by plan, before anything is rendered.
 func TestPlanMistakes(t *testing.T) {
-	api := &fakeAPI{statuses: map[string][]any{"service/shop/web": {moment("staging CONVERGED v8 v8 succeeded")}}}
+	api := &fakeAPI{statuses: map[string][]any{"service/shop/web": {webStatus("staging CONVERGED v8 v8 succeeded")}}}
 	for line, want := range map[string]string{
 		"plan shop/wbe v9":                "! converge: no service shop/wbe; did you mean shop/web?\n",
 		"plan shop/web v9 -p x":           "! converge: -p x: expected name=value or CHANNEL:name=value\n",
 		"plan shop/web v9 --output table": "! converge: --output \"table\": expected text or json\n",
 	} {
-		code, said := newConsole(t, api).run(t, line)
-		require.Equal(t, want, said)
+		code, output := newConsole(t, api).run(t, line)
+		require.Equal(t, want, output)
 		require.Equal(t, exitError, code)
 	}
 	broken := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(broken, "converge.yaml"), []byte("kind: Application\nname: shop\n"), 0o600))
-	code, said := newConsole(t, nil).run(t, "plan "+broken)
-	require.Contains(t, said, "! converge.yaml:1:1: ")
-	require.Contains(t, said, "; nothing planned\n")
+	code, output := newConsole(t, nil).run(t, "plan "+broken)
+	require.Contains(t, output, "! converge.yaml:1:1: ")
+	require.Contains(t, output, "; nothing planned\n")
 	require.Equal(t, exitError, code)
 }
 
@@ -269,7 +269,7 @@ func TestPlanJSON(t *testing.T) {
 	require.Equal(t, "update", channel["changes"].([]any)[0].(map[string]any)["action"])
 }
 
-func TestTails(t *testing.T) {
+func TestShortPaths(t *testing.T) {
 	var fields []protocol.PreviewField
 	for _, p := range []string{
 		"spec.template.spec.containers[name=a].image", "spec.template.spec.containers[name=b].image", "spec.replicas",
@@ -279,11 +279,11 @@ func TestTails(t *testing.T) {
 	}
 	require.Equal(t, []string{
 		"containers[name=a].image", "containers[name=b].image", "replicas", "host", "annotations[a.b/c.d]", "data", "x.data", "ports[port=80].port",
-	}, tails(fields))
+	}, shortPaths(fields))
 }
 
 // Other changes explain why pods are replaced, or a message if there are no other changes.
-func TestPlanTellsWhyPodsAreReplaced_H1(t *testing.T) {
+func TestPlanExplainsWhyPodsAreReplaced_H1(t *testing.T) {
 	text := planText{}
 	beside, below := text.change(object("update", "Deployment/web", objectVersion, podTemplate, `spec.template.spec.containers[name=web].image|"web:v8"|"web:v9"`))
 	require.Equal(t, "image web:v8 → web:v9", beside)
@@ -297,7 +297,7 @@ func TestPlanTellsWhyPodsAreReplaced_H1(t *testing.T) {
 }
 
 // Objects whose only change is the version are folded: several of them are one line.
-func TestPlanFoldsWhatOnlyCarriesTheVersion(t *testing.T) {
+func TestPlanFoldsVersionOnlyObjects(t *testing.T) {
 	carrier := func(name string) protocol.PreviewChange {
 		return protocol.PreviewChange{Action: "update", Type: "ConfigMap", Name: name, Fields: []protocol.PreviewField{
 			{Path: "metadata.annotations[converge/version]", Old: `"v1"`, New: `"v2"`},
@@ -305,11 +305,11 @@ func TestPlanFoldsWhatOnlyCarriesTheVersion(t *testing.T) {
 	}
 	distinct := carrier("web")
 	distinct.Fields = append(distinct.Fields, protocol.PreviewField{Path: "data[a]", Old: `"1"`, New: `"2"`})
-	rest, carriers := withoutCarriers([]protocol.PreviewChange{carrier("a"), distinct, carrier("b")})
+	rest, carriers := foldVersionOnly([]protocol.PreviewChange{carrier("a"), distinct, carrier("b")})
 	require.Equal(t, []protocol.PreviewChange{distinct}, rest)
 	require.Equal(t, 2, carriers)
 	one := []protocol.PreviewChange{carrier("a"), distinct}
-	rest, carriers = withoutCarriers(one)
+	rest, carriers = foldVersionOnly(one)
 	require.Equal(t, one, rest, "a single object is as short as its summary")
 	require.Zero(t, carriers)
 }

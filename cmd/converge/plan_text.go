@@ -115,14 +115,14 @@ func (t *planText) channel(c preview.Channel, title string) {
 
 // removal lists which objects of an instance are removed and which stay.
 func (t *planText) removal(c preview.Channel, title string) {
-	goes, stays := c.Totals.Removed, c.Totals.Orphaned
+	removed, kept := c.Totals.Removed, c.Totals.Orphaned
 	switch {
 	case c.Unseen():
 		t.line(" ", "%s  deleted; %s", title, oneLine(c.Message))
 	case len(c.Changes)+c.Omitted == 0:
 		t.line(" ", "%s  no objects", title)
 	default:
-		t.line(" ", "%s  %s removed, %d left in place", title, count(goes, "object"), stays)
+		t.line(" ", "%s  %s removed, %d left in place", title, count(removed, "object"), kept)
 		t.objects(c.Changes)
 		if c.Omitted > 0 {
 			t.line("  ", "and %s more, too many to list", count(c.Omitted, "object"))
@@ -131,9 +131,9 @@ func (t *planText) removal(c preview.Channel, title string) {
 }
 
 func (t *planText) objects(all []protocol.PreviewChange) {
-	carriers := 0
+	versionOnly := 0
 	if !t.full {
-		all, carriers = withoutCarriers(all)
+		all, versionOnly = foldVersionOnly(all)
 	}
 	several := severalNamespaces(all)
 	signs, names := 0, 0
@@ -142,31 +142,31 @@ func (t *planText) objects(all []protocol.PreviewChange) {
 		names = max(names, utf8.RuneCountInString(objectName(c, several)))
 	}
 	for _, c := range all {
-		beside, below := t.change(c)
+		inline, below := t.change(c)
 		mark := sign(c)
-		t.line("  ", "%s%s %-*s  %s", t.screen.Sign(mark, mark), strings.Repeat(" ", signs-len(mark)), names, objectName(c, several), beside)
+		t.line("  ", "%s%s %-*s  %s", t.screen.Sign(mark, mark), strings.Repeat(" ", signs-len(mark)), names, objectName(c, several), inline)
 		for _, line := range below {
 			t.line("      ", "%s", line)
 		}
 	}
-	if carriers > 0 {
-		t.line("  ", "%s %s with no change except the version", t.screen.Sign("~", "~"), count(carriers, "object"))
+	if versionOnly > 0 {
+		t.line("  ", "%s %s with no change except the version", t.screen.Sign("~", "~"), count(versionOnly, "object"))
 	}
 }
 
-// withoutCarriers removes objects whose only change is the version annotation, if there are several of them, and counts them.
-func withoutCarriers(all []protocol.PreviewChange) (distinct []protocol.PreviewChange, carriers int) {
+// foldVersionOnly removes objects whose only change is the version annotation, if there are several of them, and counts them.
+func foldVersionOnly(all []protocol.PreviewChange) (distinct []protocol.PreviewChange, versionOnly int) {
 	for _, c := range all {
 		if onlyVersion(c) {
-			carriers++
+			versionOnly++
 		} else {
 			distinct = append(distinct, c)
 		}
 	}
-	if carriers < 2 {
+	if versionOnly < 2 {
 		return all, 0
 	}
-	return distinct, carriers
+	return distinct, versionOnly
 }
 
 func onlyVersion(c protocol.PreviewChange) bool {
@@ -196,7 +196,7 @@ func sign(c protocol.PreviewChange) string {
 }
 
 // change describes what happens to one object: in its line if the text is short, otherwise below it.
-func (t *planText) change(c protocol.PreviewChange) (beside string, below []string) {
+func (t *planText) change(c protocol.PreviewChange) (inline string, below []string) {
 	var reasons []string
 	for _, conflict := range c.Conflicts {
 		reasons = append(reasons, oneLine(conflict)+": "+t.screen.Sign("!", "CONFLICT"))
@@ -219,9 +219,9 @@ func (t *planText) change(c protocol.PreviewChange) (beside string, below []stri
 		below = append(below, "and "+count(more, "more field"))
 	}
 	if len(fields)+more > 0 {
-		beside = count(len(fields)+more, "field")
+		inline = count(len(fields)+more, "field")
 	}
-	return beside, below
+	return inline, below
 }
 
 // fields lists the changes of an object's fields. It lists only the first few unless --full is set.
@@ -230,7 +230,7 @@ func (t *planText) fields(c protocol.PreviewChange) (lines []string, more int) {
 	if c.Message != "" && len(shown) == 1 && shown[0].Path == "version" {
 		shown = nil // the message contains more
 	}
-	paths := tails(shown)
+	paths := shortPaths(shown)
 	for n, f := range shown {
 		path := paths[n]
 		if t.full {
@@ -253,7 +253,7 @@ func (t *planText) field(f protocol.PreviewField, path string) string {
 // value shortens a JSON value for display. Text without special characters has no quotes.
 func (t *planText) value(json string) string {
 	const widest = 60
-	text := plain(json)
+	text := displayValue(json)
 	if !t.full && utf8.RuneCountInString(text) > widest {
 		text = string([]rune(text)[:widest-1]) + "…"
 	}
@@ -279,7 +279,7 @@ func (t *planText) summary() string {
 	}
 	var parts []string
 	if p.Totals != (protocol.PreviewTotals{}) {
-		parts = append(parts, fmt.Sprintf("%s, %d removed", changing(p.Totals.Changed), p.Totals.Removed))
+		parts = append(parts, fmt.Sprintf("%s, %d removed", countChanges(p.Totals.Changed), p.Totals.Removed))
 	}
 	for _, part := range []struct {
 		n    int
@@ -321,7 +321,7 @@ func (t *planText) removalSummary() string {
 	return strings.Join(parts, ", ")
 }
 
-func changing(n int) string {
+func countChanges(n int) string {
 	if n == 1 {
 		return "1 object changes"
 	}

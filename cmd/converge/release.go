@@ -19,19 +19,19 @@ import (
 )
 
 type releaseOptions struct {
-	f         *Factory
-	service   serviceName
-	version   string
-	params    []string
-	aspect    string
-	parts     []string // for several services: SVC=VERSION each
-	id        string
-	requestID string
-	reason    string
-	strategy  string
-	wait      bool
-	stop      bool
-	timeout   time.Duration
+	f              *Factory
+	service        serviceName
+	version        string
+	params         []string
+	aspect         string
+	parts          []string // for several services: SVC=VERSION each
+	id             string
+	requestID      string
+	reason         string
+	strategy       string
+	wait           bool
+	stopAtApproval bool
+	timeout        time.Duration
 }
 
 func newCmdRelease(f *Factory, runF func(context.Context, *releaseOptions) error) *cobra.Command {
@@ -64,18 +64,18 @@ answer.
   converge release shop/web v9 --wait --stop-at-approval --timeout 30m --request-id ci-811
   converge release shop web=v9 api=v4 --id autumn --wait`,
 		Args: releaseArgs,
-		RunE: running(o, runF, o.run, func(args []string) error {
+		RunE: newRunE(o, runF, o.run, func(args []string) error {
 			if o.aspect != "" {
 				o.params = append(o.params, args[1:]...)
-				return f.readService(args[:1], &o.service)
+				return f.parseServiceArgs(args[:1], &o.service)
 			}
 			if isJoint(args) {
-				return o.readJoint(args)
+				return o.parseJointArgs(args)
 			}
 			if o.id != "" {
 				return errors.New("--id applies to a joint release only: converge release APP SVC=VERSION SVC=VERSION")
 			}
-			return f.readService(args, &o.service, &o.version)
+			return f.parseServiceArgs(args, &o.service, &o.version)
 		}),
 	}
 	cmd.Flags().StringVar(&o.id, "id", "", "id of a joint release (default: generated)")
@@ -85,7 +85,7 @@ answer.
 	cmd.Flags().StringVar(&o.reason, "reason", "", "reason, kept with the release")
 	cmd.Flags().StringVar(&o.strategy, "strategy", "", "strategy of the release: latest, train or immediate (default: as declared)")
 	cmd.Flags().BoolVarP(&o.wait, "wait", "w", false, "follow the release until it ends")
-	cmd.Flags().BoolVar(&o.stop, "stop-at-approval", false, "with --wait: exit with status 8 as soon as an approval can be given")
+	cmd.Flags().BoolVar(&o.stopAtApproval, "stop-at-approval", false, "with --wait: exit with status 8 as soon as an approval can be given")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "with --wait: give up after this duration, with exit status 3 (default: never)")
 	return cmd
 }
@@ -101,7 +101,7 @@ func releaseArgs(cmd *cobra.Command, args []string) error {
 	case aspect == "" && isJoint(args):
 		return nil
 	case aspect == "":
-		return asUsed(cmd, args)
+		return argsFromUse(cmd, args)
 	case len(args) == 0 || strings.Contains(args[0], "=") || slices.ContainsFunc(values, func(a string) bool { return !strings.Contains(a, "=") }):
 		return fmt.Errorf("with --aspect: expected a service, and values of the aspect: converge release SVC --aspect %s NAME=VALUE", aspect)
 	}
@@ -110,7 +110,7 @@ func releaseArgs(cmd *cobra.Command, args []string) error {
 
 func (o *releaseOptions) run(ctx context.Context) error {
 	if len(o.parts) > 0 {
-		return o.jointly(ctx)
+		return o.runJoint(ctx)
 	}
 	request, err := o.request()
 	if err != nil {
@@ -123,14 +123,14 @@ func (o *releaseOptions) run(ctx context.Context) error {
 	if o.aspect == "" && answer.Version != o.version {
 		return fmt.Errorf("request id %s was accepted before, as release %s of version %s; nothing new was released", request.RequestID, answer.ID, answer.Version)
 	}
-	if err := o.accepted(answer); err != nil || !o.wait {
+	if err := o.printAccepted(answer); err != nil || !o.wait {
 		return err
 	}
 	return o.follow(ctx, answer)
 }
 
 func (o *releaseOptions) request() (protocol.ReleaseRequest, error) {
-	r := protocol.ReleaseRequest{Act: o.f.newAct(o.reason), Version: o.version, Aspect: o.aspect, Strategy: o.strategy}
+	r := protocol.ReleaseRequest{RequestMeta: o.f.newAct(o.reason), Version: o.version, Aspect: o.aspect, Strategy: o.strategy}
 	if o.requestID != "" {
 		r.RequestID = o.requestID
 	}
@@ -143,13 +143,13 @@ func (o *releaseOptions) request() (protocol.ReleaseRequest, error) {
 }
 
 func (o *releaseOptions) checkFlags() error {
-	if !o.wait && (o.stop || o.timeout != 0) {
+	if !o.wait && (o.stopAtApproval || o.timeout != 0) {
 		return fmt.Errorf("--stop-at-approval and --timeout require --wait")
 	}
 	return nil
 }
 
-func (o *releaseOptions) accepted(a protocol.ReleaseAnswer) error {
+func (o *releaseOptions) printAccepted(a protocol.ReleaseAnswer) error {
 	screen := o.f.screen()
 	if o.f.json() {
 		if o.wait {
@@ -169,17 +169,17 @@ func (o *releaseOptions) accepted(a protocol.ReleaseAnswer) error {
 
 // follow prints the events of the release until it is decided.
 func (o *releaseOptions) follow(ctx context.Context, a protocol.ReleaseAnswer) error {
-	g := goal{release: a.ID, approval: approvalIsWaited}
-	if o.stop {
-		g.approval = approvalEndsNow
+	g := goal{release: a.ID, approval: approvalAwaited}
+	if o.stopAtApproval {
+		g.approval = approvalEndsWaitNow
 	}
-	log := &journalLog{f: o.f, screen: o.f.screen(), release: a.ID, quiet: o.stop}
-	w := follower{f: o.f, api: o.f.api, name: o.service, goal: g, timeout: o.timeout, saw: log.print}
-	return w.conclude(ctx)
+	log := &journalPrinter{f: o.f, screen: o.f.screen(), release: a.ID, quiet: o.stopAtApproval}
+	w := follower{f: o.f, api: o.f.api, name: o.service, goal: g, timeout: o.timeout, onStatus: log.print}
+	return w.run(ctx)
 }
 
-// conclude waits, reports the result and returns its exit code.
-func (w *follower) conclude(ctx context.Context) error {
+// run waits, reports the result and returns its exit code.
+func (w *follower) run(ctx context.Context) error {
 	s, out, err := w.follow(ctx)
 	if err != nil {
 		return err
@@ -207,19 +207,19 @@ func (w *follower) conclude(ctx context.Context) error {
 	return exit(out.code)
 }
 
-// journalLog prints each line of a service's journal once, beginning with the release's own lines.
-type journalLog struct {
-	f       *Factory
-	screen  show.Screen
-	release string
-	last    int64  // number of the last line seen
-	quiet   bool   // approvals end the wait, and are reported then
-	asked   string // the last message about approvals
+// journalPrinter prints each line of a service's journal once, beginning with the release's own lines.
+type journalPrinter struct {
+	f                *Factory
+	screen           show.Screen
+	release          string
+	last             int64  // number of the last line seen
+	quiet            bool   // approvals end the wait, and are reported then
+	lastApprovalNote string // the last message about approvals
 }
 
-func (l *journalLog) print(s protocol.Status) error {
+func (l *journalPrinter) print(s protocol.Status) error {
 	r, ok := releaseByID(s, l.release)
-	var fresh []entities.JournalLine
+	var entries []entities.JournalEntry
 	for _, j := range s.Journal {
 		if j.N <= l.last || ok && j.At.Before(r.At) {
 			continue
@@ -231,32 +231,32 @@ func (l *journalLog) print(s protocol.Status) error {
 		if j.Release == l.release {
 			continue // the answer already contained it
 		}
-		fresh = append(fresh, j)
+		entries = append(entries, j)
 	}
 	if l.f.json() {
-		for _, j := range fresh {
+		for _, j := range entries {
 			if err := l.screen.JSONLine(j); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	if err := l.screen.Lines(explain.Journal(fresh, s, l.f.Now())...); err != nil {
+	if err := l.screen.Lines(explain.Journal(entries, s, l.f.Now())...); err != nil {
 		return err
 	}
-	l.ask(s, r)
+	l.noteApproval(s, r)
 	return nil
 }
 
-// ask reports once, on stderr, which approval the release waits for and how to give it.
-func (l *journalLog) ask(s protocol.Status, r protocol.ReleaseStatus) {
+// noteApproval reports once, on stderr, which approval the release waits for and how to give it.
+func (l *journalPrinter) noteApproval(s protocol.Status, r protocol.ReleaseStatus) {
 	if l.quiet {
 		return
 	}
 	in := releaseGroups(s, r, goal{})
-	if out := in.person(s.Service + " " + r.Version); in.asksNow() && out.why+out.next != l.asked {
-		l.asked = out.why + out.next
-		l.f.note("%s", joined(" ", out.why+".", out.next, "Ctrl-C stops watching; the release continues."))
+	if out := in.approvalOutcome(s.Service + " " + r.Version); in.approvableNow() && out.why+out.next != l.lastApprovalNote {
+		l.lastApprovalNote = out.why + out.next
+		l.f.note("%s", joinNonEmpty(" ", out.why+".", out.next, "Ctrl-C stops watching; the release continues."))
 	}
 }
 
@@ -283,16 +283,16 @@ func parseParams(flags []string) (all map[string]any, channels map[string]map[st
 		if _, twice := channels[channel][name]; twice {
 			return nil, nil, fmt.Errorf("-p %s: %s is given twice", flag, key)
 		}
-		channels[channel][name] = typed(value)
+		channels[channel][name] = paramValue(value)
 	}
 	all = channels[""] // no channel has an empty name
 	delete(channels, "")
 	return all, channels, nil
 }
 
-// typed infers the type of a value: true, false and JSON numbers keep their type, text in double quotes loses its quotes, everything
+// paramValue infers the type of a value: true, false and JSON numbers keep their type, text in double quotes loses its quotes, everything
 // else is text. The declaration of the parameter decides whether the type is valid.
-func typed(value string) any {
+func paramValue(value string) any {
 	if strings.TrimSpace(value) != value || value == "" || strings.ContainsAny(value[:1], "[{n") {
 		return value // a list, a map and null are text: parameters are scalars
 	}

@@ -46,8 +46,8 @@ medians.`,
 		Example: `  converge report shop
   converge report shop --since 90d --svg shop.svg
   converge report shop/web --channel staging --output json`,
-		Args: asUsed,
-		RunE: running(o, runF, o.run, func(args []string) (err error) {
+		Args: argsFromUse,
+		RunE: newRunE(o, runF, o.run, func(args []string) (err error) {
 			o.target, err = f.parseTarget(args[0])
 			return err
 		}),
@@ -111,8 +111,8 @@ type problem struct {
 	Text    string `json:"problem"`
 }
 
-// part is the report of one service.
-type part struct {
+// serviceReport is the report of one service.
+type serviceReport struct {
 	deliveries []timeline.Delivery
 	channels   []string // current and past ones
 	problem    string
@@ -128,10 +128,12 @@ func (o *reportOptions) run(ctx context.Context) error {
 	}
 	now, since := o.f.Now(), time.Duration(o.since)
 	from := now.Add(-since)
-	parts, wrong := each(ctx, names, func(ctx context.Context, n serviceName) (part, error) { return o.part(ctx, n, from, now) })
+	parts, readErr := each(ctx, names, func(ctx context.Context, n serviceName) (serviceReport, error) {
+		return o.serviceReport(ctx, n, from, now)
+	})
 	if o.target.all {
 		removed, err := o.removed(ctx, names, from, now)
-		names, parts, wrong = append(names, removed.names...), append(parts, removed.parts...), errors.Join(wrong, err)
+		names, parts, readErr = append(names, removed.names...), append(parts, removed.parts...), errors.Join(readErr, err)
 	}
 	r := report{Schema: reportSchema, From: from.UTC(), To: now.UTC(), Channels: []timeline.Delivery{}, Problems: []problem{}}
 	var known []string
@@ -142,19 +144,19 @@ func (o *reportOptions) run(ctx context.Context) error {
 		}
 	}
 	if err := o.checkChannels(known); err != nil {
-		return errors.Join(err, wrong)
+		return errors.Join(err, readErr)
 	}
 	total := timeline.Total(r.Channels, since)
 	r.Total, r.Releases = total.Numbers, total.Releases
 	if o.svg != "" {
 		if err := o.write(r.Channels, from, now); err != nil {
-			return errors.Join(err, wrong)
+			return errors.Join(err, readErr)
 		}
 	}
 	if o.f.json() {
-		return errors.Join(o.f.screen().JSON(r), wrong)
+		return errors.Join(o.f.screen().JSON(r), readErr)
 	}
-	return errors.Join(o.print(r, total), wrong)
+	return errors.Join(o.print(r, total), readErr)
 }
 
 // print writes a report as text.
@@ -176,19 +178,19 @@ func (o *reportOptions) print(r report, total timeline.Delivery) error {
 	return screen.Table(table)
 }
 
-func (o *reportOptions) part(ctx context.Context, n serviceName, from, now time.Time) (part, error) {
-	in, unasked, err := o.f.trail(ctx, n, o.store, now)
+func (o *reportOptions) serviceReport(ctx context.Context, n serviceName, from, now time.Time) (serviceReport, error) {
+	in, statusProblem, err := o.f.timelineInput(ctx, n, o.store, now)
 	if err != nil {
-		return part{}, err
+		return serviceReport{}, err
 	}
-	if unasked != "" {
-		unasked += "; channels that others wait for may be counted too"
+	if statusProblem != "" {
+		statusProblem += "; channels that others wait for may be counted too"
 	}
 	deliveries, channels := timeline.Report(in, from, o.channels...)
 	for i := range deliveries {
 		deliveries[i].Service = n.service
 	}
-	return part{deliveries, channels, unasked}, nil
+	return serviceReport{deliveries, channels, statusProblem}, nil
 }
 
 // checkChannels refuses channels that none of the services has or had.
@@ -206,13 +208,13 @@ func (o *reportOptions) checkChannels(known []string) error {
 // removedServices are the services of an application that no longer run.
 type removedServices struct {
 	names []serviceName
-	parts []part
+	parts []serviceReport
 }
 
 // removed returns the services that have a history in the period and no longer run.
 func (o *reportOptions) removed(ctx context.Context, running []serviceName, from, now time.Time) (out removedServices, err error) {
 	application := o.target.application
-	status, known, err := o.audited(ctx, application)
+	status, known, err := o.auditedServices(ctx, application)
 	if err != nil {
 		return out, fmt.Errorf("services that were removed are not counted: %w", err)
 	}
@@ -222,7 +224,9 @@ func (o *reportOptions) removed(ctx context.Context, running []serviceName, from
 			names = append(names, n)
 		}
 	}
-	parts, err := each(ctx, names, func(ctx context.Context, n serviceName) (part, error) { return o.part(ctx, n, from, now) })
+	parts, err := each(ctx, names, func(ctx context.Context, n serviceName) (serviceReport, error) {
+		return o.serviceReport(ctx, n, from, now)
+	})
 	for n, p := range parts {
 		if slices.ContainsFunc(p.deliveries, func(d timeline.Delivery) bool { return d.Releases > 0 || len(d.Deployments) > 0 }) {
 			out.names, out.parts = append(out.names, names[n]), append(out.parts, p)
@@ -231,12 +235,12 @@ func (o *reportOptions) removed(ctx context.Context, running []serviceName, from
 	return out, err
 }
 
-// audited returns the services of an application that have a trail, and the status of the application.
-func (o *reportOptions) audited(ctx context.Context, application string) (status protocol.ApplicationStatus, services []string, err error) {
+// auditedServices returns the services of an application that have a trail, and the status of the application.
+func (o *reportOptions) auditedServices(ctx context.Context, application string) (status protocol.ApplicationStatus, services []string, err error) {
 	if status, err = o.f.applicationStatus(ctx, application); err != nil {
 		return status, nil, err
 	}
-	location, err := o.f.storeRead(o.store, status.Store)
+	location, err := o.f.readableStore(o.store, status.Store)
 	if err != nil {
 		return status, nil, err
 	}

@@ -53,6 +53,6 @@ Without CHANNEL: every rollout in progress. A pause does not hold it.`,
 	return cmd
 }
 
-func rolloutRequest(o *serviceOptions, act protocol.Act) protocol.RolloutRequest {
-	return protocol.RolloutRequest{Act: act, Channel: o.channel, Full: o.full}
+func rolloutRequest(o *serviceOptions, act protocol.RequestMeta) protocol.RolloutRequest {
+	return protocol.RolloutRequest{RequestMeta: act, Channel: o.channel, Full: o.full}
 }

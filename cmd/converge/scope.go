@@ -65,11 +65,11 @@ func newScopeCmd(f *Factory, verb string, runF func(context.Context, *scopeOptio
 		if (o.all || len(o.except) > 0) && len(args) == 0 {
 			return nil
 		}
-		return asUsed(cmd, args)
+		return argsFromUse(cmd, args)
 	}
-	cmd.RunE = running(o, runF, o.run, func(args []string) (err error) {
+	cmd.RunE = newRunE(o, runF, o.run, func(args []string) (err error) {
 		if o.all || len(o.except) > 0 {
-			return o.alone(args)
+			return o.checkAll(args)
 		}
 		if name, ok := strings.CutPrefix(args[0], "runtime/"); ok && verb != protocol.Refresh {
 			o.runtime, err = name, checkName("a runtime", name)
@@ -91,16 +91,16 @@ func newScopeCmd(f *Factory, verb string, runF func(context.Context, *scopeOptio
 }
 
 func (o *scopeOptions) run(ctx context.Context) (err error) {
-	if o.target, err = o.f.meant(ctx, o.target); err != nil {
+	if o.target, err = o.f.resolveTarget(ctx, o.target); err != nil {
 		return err
 	}
 	switch {
 	case o.all:
-		return o.everything(ctx)
+		return o.runOnEverything(ctx)
 	case o.runtime != "":
-		return o.onRuntime(ctx)
+		return o.runOnRuntime(ctx)
 	case o.target.all && o.channel == "" && o.verb != protocol.Refresh:
-		return o.application(ctx)
+		return o.runOnApplication(ctx)
 	}
 	names, err := o.f.services(ctx, o.target)
 	if err != nil {
@@ -109,17 +109,17 @@ func (o *scopeOptions) run(ctx context.Context) (err error) {
 	if err := o.f.confirmAll(ctx, o.yes, o.verb, names); err != nil {
 		return err
 	}
-	request := protocol.ScopeRequest{Act: o.f.newAct(o.reason), Channel: o.channel} // one act: its token is valid for all services
+	request := protocol.ScopeRequest{RequestMeta: o.f.newAct(o.reason), Channel: o.channel} // one act: its token is valid for all services
 	answers, err := each(ctx, names, func(ctx context.Context, n serviceName) (string, error) {
 		var answer protocol.Answer
 		err := o.f.act(ctx, n, o.verb, request.RequestID, request, &answer)
 		return answer.Message, err
 	})
-	return o.f.answered(names, answers, err)
+	return o.f.printAnswers(names, answers, err)
 }
 
-// answered prints one line for each service that answered.
-func (f *Factory) answered(names []serviceName, answers []string, err error) error {
+// printAnswers prints one line for each service that answered.
+func (f *Factory) printAnswers(names []serviceName, answers []string, err error) error {
 	type line struct {
 		Service string `json:"service"`
 		Message string `json:"message"`

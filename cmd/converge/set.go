@@ -51,9 +51,9 @@ is only waited for.`,
   converge set 'git::https://github.com/acme/shop//deploy' \
     Service/web.perReleaseChannel[releaseChannel=eu].parameters.units 5 --pause 10m \
     --then Service/web.perReleaseChannel[releaseChannel=us].parameters.units`,
-		Args: asUsed,
+		Args: argsFromUse,
 	}
-	cmd.RunE = running(o, runF, o.run, func(args []string) error {
+	cmd.RunE = newRunE(o, runF, o.run, func(args []string) error {
 		o.source, o.path, o.value, o.wasGiven = args[0], args[1], args[2], cmd.Flags().Changed("was")
 		return nil
 	})
@@ -84,13 +84,13 @@ func (o *setOptions) run(ctx context.Context) error {
 	}
 	e := origin.Edit{Path: o.path, Value: o.value, Message: first(o.message, fmt.Sprintf("Set %s to %s", o.path, o.value))}
 	if o.wasGiven {
-		e.Was = &o.was
+		e.Expected = &o.was
 	}
-	if e.Author, e.Email, err = o.who(); err != nil {
+	if e.Author, e.Email, err = o.commitAuthor(); err != nil {
 		return err
 	}
 	if len(o.then) > 0 {
-		return (&steps{setOptions: o, source: source, editor: editor, edit: e}).run(ctx)
+		return (&stepRun{setOptions: o, source: source, editor: editor, edit: e}).run(ctx)
 	}
 	e.Check = func(ctx context.Context, tree origin.Tree) error {
 		_, err := o.f.compileTree(ctx, tree, o.store, o.allowCommands)
@@ -109,8 +109,8 @@ func (o *setOptions) run(ctx context.Context) error {
 	return o.f.screen().Lines(fmt.Sprintf("%s: changed %q to %q in commit %s, in %s", o.path, done.Before, done.After, done.Commit[:12], done.File))
 }
 
-// who returns the author of the commit.
-func (o *setOptions) who() (name, email string, err error) {
+// commitAuthor returns the author of the commit.
+func (o *setOptions) commitAuthor() (name, email string, err error) {
 	if o.author != "" {
 		address, err := mail.ParseAddress(o.author)
 		if err != nil || address.Name == "" {

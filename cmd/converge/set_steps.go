@@ -19,13 +19,13 @@ import (
 // This file sets one value after the other. Each is a commit of its own. The next step begins when the services that the last one
 // changed have converged (D25).
 
-// steps are several edits, in order.
-type steps struct {
+// stepRun are several edits, in order.
+type stepRun struct {
 	*setOptions
 	source origin.Source
 	editor origin.Editor
 	edit   origin.Edit // the path is empty
-	all    []setStep
+	steps  []setStep
 
 	store *store.Store
 	// manifest belongs to the tree that was compiled last; application is the one that it configures.
@@ -34,11 +34,11 @@ type steps struct {
 
 // Results of a step.
 const (
-	stepDone      = "done"
-	stepAlready   = "already" // the value was already set
-	stepFailed    = "failed"
-	stepTakenBack = "taken back"
-	stepNotBegun  = "not begun"
+	stepDone     = "done"
+	stepAlready  = "already" // the value was already set
+	stepFailed   = "failed"
+	stepReverted = "taken back"
+	stepNotBegun = "not begun"
 )
 
 // setStep is one edit and its result.
@@ -58,22 +58,22 @@ func (s setStep) String() string {
 }
 
 // run executes one step after the other. The first failure ends it.
-func (s *steps) run(ctx context.Context) (err error) {
+func (s *stepRun) run(ctx context.Context) (err error) {
 	for _, path := range append([]string{s.path}, s.then...) {
-		s.all = append(s.all, setStep{Path: path, State: stepNotBegun})
+		s.steps = append(s.steps, setStep{Path: path, State: stepNotBegun})
 	}
 	defer s.close()
-	for n := range s.all {
-		if n > 0 && s.all[n-1].State == stepDone {
+	for n := range s.steps {
+		if n > 0 && s.steps[n-1].State == stepDone {
 			err = s.f.Sleep(ctx, s.pause)
 		}
 		if err == nil {
-			err = s.step(ctx, &s.all[n])
+			err = s.step(ctx, &s.steps[n])
 		}
 		if err != nil {
 			break
 		}
-		if err := s.say(s.all[n]); err != nil {
+		if err := s.printStep(s.steps[n]); err != nil {
 			return err
 		}
 	}
@@ -81,24 +81,24 @@ func (s *steps) run(ctx context.Context) (err error) {
 		return nil
 	}
 	if s.revert && ctx.Err() == nil {
-		s.takeBack(ctx)
+		s.revertCommits(ctx)
 	}
-	for _, one := range s.all {
+	for _, one := range s.steps {
 		if one.State != stepDone && one.State != stepAlready {
-			err = errors.Join(err, s.say(one))
+			err = errors.Join(err, s.printStep(one))
 		}
 	}
 	return err
 }
 
-func (s *steps) say(one setStep) error {
+func (s *stepRun) printStep(one setStep) error {
 	if s.f.json() {
 		return s.f.screen().JSONLine(one)
 	}
 	return s.f.screen().Lines(one.String())
 }
 
-func (s *steps) close() {
+func (s *stepRun) close() {
 	if s.store != nil {
 		s.store.Close() // only read
 	}
@@ -106,7 +106,7 @@ func (s *steps) close() {
 
 // step makes one edit, and waits until the services that it changes have converged. It also waits for an edit that already exists,
 // because an earlier run may have been interrupted.
-func (s *steps) step(ctx context.Context, one *setStep) error {
+func (s *stepRun) step(ctx context.Context, one *setStep) error {
 	one.State = stepFailed
 	fail := func(err error) error {
 		one.Why = err.Error()
@@ -130,11 +130,11 @@ func (s *steps) step(ctx context.Context, one *setStep) error {
 	if err := s.commit(ctx, one); err != nil {
 		return fail(err)
 	}
-	now, err := s.published(ctx, one.Commit, before.Newest)
+	now, err := s.awaitPublished(ctx, one.Commit, before.Newest)
 	if err != nil {
 		return fail(err)
 	}
-	names, err := s.changed(ctx, *one, before, now)
+	names, err := s.changedServices(ctx, *one, before, now)
 	if err == nil {
 		err = s.converge(ctx, names, now.Newest)
 	}
@@ -148,7 +148,7 @@ func (s *steps) step(ctx context.Context, one *setStep) error {
 }
 
 // open reads the source once, to determine its application and its store.
-func (s *steps) open(ctx context.Context) error {
+func (s *stepRun) open(ctx context.Context) error {
 	if s.store != nil {
 		return nil
 	}
@@ -164,7 +164,7 @@ func (s *steps) open(ctx context.Context) error {
 	return err
 }
 
-func (s *steps) status(ctx context.Context) (protocol.ApplicationStatus, error) {
+func (s *stepRun) status(ctx context.Context) (protocol.ApplicationStatus, error) {
 	api, err := s.f.client(ctx)
 	if err != nil {
 		return protocol.ApplicationStatus{}, err
@@ -178,7 +178,7 @@ func (s *steps) status(ctx context.Context) (protocol.ApplicationStatus, error) 
 }
 
 // compile checks a tree, and records the configuration of its services.
-func (s *steps) compile(ctx context.Context, tree origin.Tree) error {
+func (s *stepRun) compile(ctx context.Context, tree origin.Tree) error {
 	compiled, err := s.f.compileTree(ctx, tree, s.setOptions.store, s.allowCommands)
 	if err != nil {
 		return err
@@ -189,12 +189,12 @@ func (s *steps) compile(ctx context.Context, tree origin.Tree) error {
 }
 
 // commit makes the edit, and publishes it if requested.
-func (s *steps) commit(ctx context.Context, one *setStep) (err error) {
+func (s *stepRun) commit(ctx context.Context, one *setStep) (err error) {
 	e := s.edit
 	e.Path, e.Check = one.Path, s.compile
 	e.Message = first(s.message, fmt.Sprintf("Set %s to %s", one.Path, s.value))
 	var changed *origin.ChangedError
-	if one.Edited, err = s.editor.Edit(ctx, e); errors.As(err, &changed) && changed.Is == s.value {
+	if one.Edited, err = s.editor.Edit(ctx, e); errors.As(err, &changed) && changed.Actual == s.value {
 		one.Before, one.After, one.Commit, err = s.value, s.value, "", nil
 	}
 	if err != nil {
@@ -209,41 +209,41 @@ func (s *steps) commit(ctx context.Context, one *setStep) (err error) {
 			return err
 		}
 	}
-	return s.publishIt(ctx)
+	return s.publishStep(ctx)
 }
 
-func (s *steps) publishIt(ctx context.Context) error {
+func (s *stepRun) publishStep(ctx context.Context) error {
 	if !s.publish {
 		return nil
 	}
 	return (&applyOptions{f: s.f, source: s.setOptions.source, store: s.setOptions.store, allowCommands: s.allowCommands}).run(ctx)
 }
 
-// published waits until the incarnation of a commit is in force, or until the configuration in force is the same anyway.
-func (s *steps) published(ctx context.Context, commit string, floor int64) (protocol.ApplicationStatus, error) {
-	for said := false; ; said = true {
+// awaitPublished waits until the incarnation of a commit is in force, or until the configuration in force is the same anyway.
+func (s *stepRun) awaitPublished(ctx context.Context, commit string, after int64) (protocol.ApplicationStatus, error) {
+	for noted := false; ; noted = true {
 		now, err := s.status(ctx)
 		switch {
 		case err != nil && !transient(err):
 			return now, err
 		case err == nil && now.Pin != nil:
 			return now, fmt.Errorf("%s is pinned to incarnation %d, so that nothing newer takes effect", s.application, now.Pin.Incarnation.Number)
-		case err == nil && now.NotifiedOf == now.Manifest && (now.Manifest == s.manifest || s.has(ctx, now, commit, floor)):
+		case err == nil && now.NotifiedOf == now.Manifest && (now.Manifest == s.manifest || s.includesCommit(ctx, now, commit, after)):
 			return now, nil
 		}
-		if !said && !s.publish {
+		if !noted && !s.publish {
 			s.f.note("waiting for converge watch to publish it")
 		}
-		if s.f.Sleep(ctx, pollSoon) != nil {
-			return now, s.late(ctx, "it was not published")
+		if s.f.Sleep(ctx, minPollInterval) != nil {
+			return now, s.timeoutError(ctx, "it was not published")
 		}
 	}
 }
 
-// has reports whether a commit is in an incarnation that is newer than another one.
-func (s *steps) has(ctx context.Context, now protocol.ApplicationStatus, commit string, floor int64) bool {
+// includesCommit reports whether a commit is in an incarnation that is newer than another one.
+func (s *stepRun) includesCommit(ctx context.Context, now protocol.ApplicationStatus, commit string, after int64) bool {
 	for _, i := range now.Incarnations {
-		if commit == "" || i.Number <= floor {
+		if commit == "" || i.Number <= after {
 			continue
 		}
 		c, _ := s.store.Commits(ctx, i.Commits) // a lost list contains no commits
@@ -254,16 +254,16 @@ func (s *steps) has(ctx context.Context, now protocol.ApplicationStatus, commit 
 	return false
 }
 
-// late returns the error of a context that ended.
-func (s *steps) late(ctx context.Context, what string) error {
+// timeoutError returns the error of a context that ended.
+func (s *stepRun) timeoutError(ctx context.Context, what string) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return &exitErr{exitTimeout, fmt.Errorf("%s within %s", what, s.timeout)}
 	}
 	return exit(exitInterrupted)
 }
 
-// changed returns the services that a step changes. If the value was already set, it returns the service that the path names, or all.
-func (s *steps) changed(ctx context.Context, one setStep, before, now protocol.ApplicationStatus) (names []serviceName, err error) {
+// changedServices returns the services that a step changes. If the value was already set, it returns the service that the path names, or all.
+func (s *stepRun) changedServices(ctx context.Context, one setStep, before, now protocol.ApplicationStatus) (names []serviceName, err error) {
 	to, err := s.store.Manifest(ctx, now.Manifest)
 	if err != nil {
 		return nil, err
@@ -286,7 +286,7 @@ func (s *steps) changed(ctx context.Context, one setStep, before, now protocol.A
 }
 
 // converge waits until services use an incarnation and have settled.
-func (s *steps) converge(ctx context.Context, names []serviceName, number int64) error {
+func (s *stepRun) converge(ctx context.Context, names []serviceName, number int64) error {
 	for _, n := range names {
 		for {
 			status, err := s.f.status(ctx, n)
@@ -296,36 +296,36 @@ func (s *steps) converge(ctx context.Context, names []serviceName, number int64)
 			if err == nil && status.Incarnation >= number {
 				break
 			}
-			if s.f.Sleep(ctx, pollSoon) != nil {
-				return s.late(ctx, n.String()+" was not notified")
+			if s.f.Sleep(ctx, minPollInterval) != nil {
+				return s.timeoutError(ctx, n.String()+" was not notified")
 			}
 		}
 	}
-	left := time.Duration(0)
+	remaining := time.Duration(0)
 	if at, bounded := ctx.Deadline(); bounded {
-		left = time.Until(at)
+		remaining = time.Until(at)
 	}
-	return s.f.concludeAll(ctx, names, goal{}, left)
+	return s.f.waitAll(ctx, names, goal{}, remaining)
 }
 
-// takeBack reverts the commits, the last one first, each with a new commit.
-func (s *steps) takeBack(ctx context.Context) {
-	for n := len(s.all) - 1; n >= 0; n-- {
-		one := &s.all[n]
+// revertCommits reverts the commits, the last one first, each with a new commit.
+func (s *stepRun) revertCommits(ctx context.Context) {
+	for n := len(s.steps) - 1; n >= 0; n-- {
+		one := &s.steps[n]
 		if one.Commit == "" {
 			continue
 		}
 		e := s.edit
-		e.Path, e.Value, e.Was, e.Check = one.Path, one.Before, &one.After, s.compile
+		e.Path, e.Value, e.Expected, e.Check = one.Path, one.Before, &one.After, s.compile
 		e.Message = fmt.Sprintf("Revert %s to %s", one.Path, one.Before)
-		back, err := s.editor.Edit(ctx, e)
+		reverted, err := s.editor.Edit(ctx, e)
 		if err != nil {
 			s.f.note("%s was not reverted: %v", one.Path, err)
 			continue
 		}
-		one.State, one.Edited = stepTakenBack, back
+		one.State, one.Edited = stepReverted, reverted
 	}
-	if err := s.publishIt(ctx); err != nil {
+	if err := s.publishStep(ctx); err != nil {
 		s.f.note("the reverted changes were not published: %v", err)
 	}
 }

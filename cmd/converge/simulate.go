@@ -52,15 +52,15 @@ and duration, if each deployment and command takes the given time.`,
   converge simulate web v9 --export plan.svg
   converge simulate web --aspect flags
   converge simulate home --plan --channel production --if-fails postgres`,
-		Args: asUsed,
-		RunE: running(o, runF, o.run, func(args []string) error {
-			if o.plan.wanted {
+		Args: argsFromUse,
+		RunE: newRunE(o, runF, o.run, func(args []string) error {
+			if o.plan.enabled {
 				return o.plan.parse(o, args)
 			}
-			if err := o.plan.unused(); err != nil {
+			if err := o.plan.checkUnused(); err != nil {
 				return err
 			}
-			if err := f.readService(args, &o.service, &o.version); err != nil {
+			if err := f.parseServiceArgs(args, &o.service, &o.version); err != nil {
 				return err
 			}
 			if (o.version == "") == (o.aspect == "") {
@@ -82,11 +82,11 @@ and duration, if each deployment and command takes the given time.`,
 }
 
 func (o *simulateOptions) run(ctx context.Context) error {
-	zone, at, err := o.moment()
+	zone, at, err := o.parseAt()
 	if err != nil {
 		return err
 	}
-	if o.plan.wanted {
+	if o.plan.enabled {
 		return o.runPlan(ctx, at.In(zone))
 	}
 	state := &state.State{}
@@ -138,8 +138,8 @@ func (o *simulateOptions) write(svg string) error {
 	return nil
 }
 
-// moment returns the time of the release, and the time zone for the output.
-func (o *simulateOptions) moment() (*time.Location, time.Time, error) {
+// parseAt returns the time of the release, and the time zone for the output.
+func (o *simulateOptions) parseAt() (*time.Location, time.Time, error) {
 	zone := time.Local
 	if o.zone != "" {
 		var err error
@@ -158,20 +158,20 @@ func (o *simulateOptions) moment() (*time.Location, time.Time, error) {
 	return nil, time.Time{}, fmt.Errorf("--at %q: expected a time such as 2026-12-23T16:00, or RFC 3339", o.at)
 }
 
-// offline evaluates checks in virtual time.
-type offline struct {
+// offlineChecks evaluates checks in virtual time.
+type offlineChecks struct {
 	application, service string
 	definitions          map[string]entities.CheckDefinition // by digest
 	assumed              []string
 }
 
 // evaluator reads the definitions of all checks that need no external system.
-func (o *simulateOptions) evaluator(ctx context.Context, s *state.State) (*offline, error) {
-	v := &offline{definitions: map[string]entities.CheckDefinition{}, application: s.Application, service: s.Title()}
+func (o *simulateOptions) evaluator(ctx context.Context, s *state.State) (*offlineChecks, error) {
+	v := &offlineChecks{definitions: map[string]entities.CheckDefinition{}, application: s.Application, service: s.Title()}
 	if s.Spec == nil {
 		return v, nil
 	}
-	at, err := o.f.storeRead(o.store, s.Store)
+	at, err := o.f.readableStore(o.store, s.Store)
 	if err != nil {
 		return nil, err
 	}
@@ -196,13 +196,13 @@ func (o *simulateOptions) evaluator(ctx context.Context, s *state.State) (*offli
 	return v, nil
 }
 
-func (v *offline) reading(e entities.Evaluation, at time.Time) entities.CheckReading {
+func (v *offlineChecks) reading(e entities.Evaluation, at time.Time) entities.CheckReading {
 	definition, known := v.definitions[e.Definition]
 	if !known && e.Kind == entities.CheckSelection {
-		return selection.All(e, at)
+		return selection.SelectAll(e, at)
 	}
 	if !known {
 		return entities.CheckReading{Verdict: entities.Pass, Reason: "assumed to pass", At: at}
 	}
-	return checks.Evaluate(context.Background(), checks.Sources{}, checks.Asked{Definition: definition.Of(v.application, v.service, e.Channel), Evaluation: e, Now: at})
+	return checks.Evaluate(context.Background(), checks.Sources{}, checks.Request{Definition: definition.ForChannel(v.application, v.service, e.Channel), Evaluation: e, Now: at})
 }

@@ -16,7 +16,7 @@ import (
 
 // simulatedPlan are the options of simulate for the simulation of a plan (E8, E16).
 type simulatedPlan struct {
-	wanted  bool
+	enabled bool
 	graph   planGraph
 	dir     string
 	limit   int
@@ -24,7 +24,7 @@ type simulatedPlan struct {
 }
 
 func (p *simulatedPlan) flags(flags *pflag.FlagSet) {
-	flags.BoolVar(&p.wanted, "plan", false, "simulate the plan of an application, or of a directory")
+	flags.BoolVar(&p.enabled, "plan", false, "simulate the plan of an application, or of a directory")
 	flags.StringVar(&p.graph.channel, "channel", "", "with --plan: the release channel, if several have plans")
 	flags.StringSliceVar(&p.graph.changed, "changed", nil, "with --plan: only what a change of these services requires")
 	flags.StringVar(&p.graph.ifFails, "if-fails", "", "with --plan: the deployments of this service fail")
@@ -32,8 +32,8 @@ func (p *simulatedPlan) flags(flags *pflag.FlagSet) {
 	flags.DurationVar(&p.command, "command", 0, "with --plan: duration of a node that runs a command (default 10s)")
 }
 
-// unused refuses flags that are valid only with --plan.
-func (p *simulatedPlan) unused() error {
+// checkUnused refuses flags that are valid only with --plan.
+func (p *simulatedPlan) checkUnused() error {
 	if g := &p.graph; g.channel != "" || len(g.changed) > 0 || g.ifFails != "" || p.limit != 0 || p.command != 0 {
 		return errors.New("--channel, --changed, --if-fails, --max-parallelism and --command require --plan")
 	}
@@ -77,18 +77,18 @@ func (o *simulateOptions) runPlan(ctx context.Context, at time.Time) error {
 		in.Limit = o.plan.limit
 	}
 	if in.Fails != "" && !slices.ContainsFunc(p.Nodes, func(n plan.Node) bool { return n.Kind == plan.Deploy && n.Service == in.Fails }) {
-		return unplanned(work, in.Fails)
+		return notInPlanError(work, in.Fails)
 	}
-	played := simulate.RunPlan(in)
-	if err := o.write(played.SVG(at)); err != nil {
+	timeline := simulate.RunPlan(in)
+	if err := o.write(timeline.SVG(at)); err != nil {
 		return err
 	}
 	if o.f.json() {
 		return o.f.screen().JSON(struct {
 			Schema string `json:"schema"`
 			*simulate.PlanTimeline
-		}{"converge.plan-simulation/v1", played})
+		}{"converge.plan-simulation/v1", timeline})
 	}
-	return o.f.screen().Lines(append(played.Table(),
+	return o.f.screen().Lines(append(timeline.Table(),
 		fmt.Sprintf("assuming that each deployment takes %s, each command takes %s, and every gate passes", o.apply, o.plan.command))...)
 }

@@ -17,20 +17,20 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// perService lengthens the poll interval of --watch: each poll queries every service, which costs a worker about a millisecond.
-const perService = 10 * time.Millisecond
+// delayPerService lengthens the poll interval of --watch: each poll queries every service, which costs a worker about a millisecond.
+const delayPerService = 10 * time.Millisecond
 
 type statusOptions struct {
-	f       *Factory
-	target  target
-	joint   *jointName // instead: the services of a joint release
-	watch   bool
-	objects bool
-	fleets  bool                // list the instances
-	commits bool                // list the commits of releases
-	store   string              // the store of the commits
-	running []protocol.Progress // work in progress, if one service was queried
-	plans   []string            // progress of the running plans
+	f         *Factory
+	target    target
+	joint     *jointName // instead: the services of a joint release
+	watch     bool
+	objects   bool
+	instances bool                // list the instances
+	commits   bool                // list the commits of releases
+	store     string              // the store of the commits
+	running   []protocol.Progress // work in progress, if one service was queried
+	plans     []string            // progress of the running plans
 }
 
 func newCmdStatus(f *Factory, runF func(context.Context, *statusOptions) error) *cobra.Command {
@@ -53,8 +53,8 @@ JSON document per change with --output json.`,
   converge status shop/web --commits
   converge status shop@autumn
   converge status shop/web --output json`,
-		Args: asUsed,
-		RunE: running(o, runF, o.run, func(args []string) (err error) {
+		Args: argsFromUse,
+		RunE: newRunE(o, runF, o.run, func(args []string) (err error) {
 			if o.target = (target{all: true}); len(args) == 0 {
 				return nil
 			}
@@ -67,7 +67,7 @@ JSON document per change with --output json.`,
 		}),
 	}
 	cmd.Flags().BoolVar(&o.objects, "objects", false, "also list the objects of each channel, with versions, replicas, links and events")
-	cmd.Flags().BoolVar(&o.fleets, "instances", false, "also list the instances of each fleet, those that are not as desired first")
+	cmd.Flags().BoolVar(&o.instances, "instances", false, "also list the instances of each fleet, those that are not as desired first")
 	cmd.Flags().BoolVar(&o.commits, "commits", false, "also list the commits that the newest release of each channel brings to it")
 	cmd.Flags().StringVar(&o.store, "store", "", "with --commits: "+storeUsage)
 	cmd.Flags().BoolVar(&o.watch, "watch", false, "update the output until Ctrl-C")
@@ -81,98 +81,98 @@ func (o *statusOptions) run(ctx context.Context) error {
 	if o.watch {
 		return o.follow(ctx)
 	}
-	all, err := o.ask(ctx)
+	all, err := o.query(ctx)
 	if err != nil && len(all) == 0 {
 		return err
 	}
 	if len(all) == 0 {
 		o.f.note("no services yet; declare some with: converge apply DIR")
 	}
-	var brought []withCommits
+	var commits []statusWithCommits
 	if o.commits {
-		var unknown error
-		brought, unknown = o.bring(ctx, all)
-		err = errors.Join(err, unknown)
+		var commitsErr error
+		commits, commitsErr = o.commitsOf(ctx, all)
+		err = errors.Join(err, commitsErr)
 	}
 	if o.f.json() {
-		return errors.Join(o.f.screen().JSON(o.document(all, brought)), err)
+		return errors.Join(o.f.screen().JSON(o.document(all, commits)), err)
 	}
 	screen := o.f.screen()
 	text := o.text(screen, all, o.f.Now())
-	for _, w := range brought {
-		text += lined(w.lines())
+	for _, w := range commits {
+		text += linesText(w.lines())
 	}
-	if e := screen.Laid(text); e != nil {
+	if e := screen.WriteText(text); e != nil {
 		return e
 	}
 	return err
 }
 
-// ask returns the services that answered, and the errors of the others.
-func (o *statusOptions) ask(ctx context.Context) (_ []protocol.Status, err error) {
+// query returns the services that answered, and the errors of the others.
+func (o *statusOptions) query(ctx context.Context) (_ []protocol.Status, err error) {
 	if o.joint != nil {
 		return o.f.statusOfParts(ctx, *o.joint)
 	}
-	if o.target, err = o.f.meant(ctx, o.target); err != nil {
+	if o.target, err = o.f.resolveTarget(ctx, o.target); err != nil {
 		return nil, err
 	}
 	if !o.target.all {
-		return o.askOne(ctx)
+		return o.queryOne(ctx)
 	}
 	names, err := o.f.services(ctx, o.target)
 	if err != nil && (transient(err) || o.target.application == "") {
 		return nil, err
 	}
-	down, e := o.f.unmanaged(ctx, o.target)
-	if e != nil || err != nil && len(down) == 0 {
+	statuses, e := o.f.unmanagedStatuses(ctx, o.target)
+	if e != nil || err != nil && len(statuses) == 0 {
 		return nil, cmp.Or(err, e)
 	}
 	names = slices.DeleteFunc(names, func(n serviceName) bool { // it is ending
-		return slices.ContainsFunc(down, func(s protocol.Status) bool { return nameOf(s) == n })
+		return slices.ContainsFunc(statuses, func(s protocol.Status) bool { return nameOf(s) == n })
 	})
 	all, err := each(ctx, names, o.f.status)
 	for _, s := range all {
 		if s.Service != "" {
-			down = append(down, s)
+			statuses = append(statuses, s)
 		}
 	}
-	sortStatuses(down)
+	sortStatuses(statuses)
 	if !o.f.json() {
 		o.plans = append(o.f.problemOf(ctx, o.target.application), o.f.plansOf(ctx, o.target.application)...)
 	}
-	return down, err
+	return statuses, err
 }
 
-// askOne queries one service, or returns the reason why that is impossible.
-func (o *statusOptions) askOne(ctx context.Context) ([]protocol.Status, error) {
+// queryOne queries one service, or returns the reason why that is impossible.
+func (o *statusOptions) queryOne(ctx context.Context) ([]protocol.Status, error) {
 	api, err := o.f.client(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var s protocol.Status
 	if err = api.Query(ctx, o.target.id(), protocol.QueryStatus, &s); err == nil {
-		o.f.noteName(o.target.serviceName, s)
+		o.f.noteRename(o.target.serviceName, s)
 		o.running = o.f.progress(ctx, o.target.serviceName)
 		return []protocol.Status{s}, nil
 	}
 	if !errors.Is(err, errNotFound) {
 		return nil, err
 	}
-	down, e := o.f.unmanaged(ctx, o.target)
-	if e == nil && len(down) == 0 {
-		e = o.f.missing(ctx, o.target.serviceName)
+	unmanaged, e := o.f.unmanagedStatuses(ctx, o.target)
+	if e == nil && len(unmanaged) == 0 {
+		e = o.f.notFoundError(ctx, o.target.serviceName)
 	}
-	return down, e
+	return unmanaged, e
 }
 
 // document returns one status for one service, and a list for several.
-func (o *statusOptions) document(all []protocol.Status, brought []withCommits) any {
+func (o *statusOptions) document(all []protocol.Status, commits []statusWithCommits) any {
 	one := !o.target.all && o.joint == nil && len(all) == 1
 	switch {
-	case one && len(brought) == 1:
-		return brought[0]
-	case len(brought) > 0:
-		return brought
+	case one && len(commits) == 1:
+		return commits[0]
+	case len(commits) > 0:
+		return commits
 	case one:
 		return all[0]
 	}
@@ -187,9 +187,9 @@ func (o *statusOptions) follow(ctx context.Context) error {
 	screen := o.f.screen()
 	live := show.NewLive(screen)
 	last, lost := "", false
-	rest := resting{}
+	pacer := pollPacer{}
 	for {
-		all, err := o.ask(ctx)
+		all, err := o.query(ctx)
 		if ctx.Err() != nil {
 			return exit(exitInterrupted)
 		}
@@ -205,21 +205,21 @@ func (o *statusOptions) follow(ctx context.Context) error {
 				return err
 			}
 		}
-		if o.f.Sleep(ctx, rest.next(all)) != nil {
+		if o.f.Sleep(ctx, pacer.next(all)) != nil {
 			return exit(exitInterrupted)
 		}
 	}
 }
 
-// resting slows polling while nothing changes, to at most a tenth of the initial rate.
-type resting struct {
-	seen  string
-	times int
+// pollPacer slows polling while nothing changes, to at most a tenth of the initial rate.
+type pollPacer struct {
+	seen      string
+	unchanged int
 }
 
-const restingMost = 10
+const maxSlowdown = 10
 
-func (r *resting) next(all []protocol.Status) time.Duration {
+func (r *pollPacer) next(all []protocol.Status) time.Duration {
 	now := ""
 	for _, s := range all {
 		now += fmt.Sprintln(s.Service, s.Status, s.Version)
@@ -230,11 +230,11 @@ func (r *resting) next(all []protocol.Status) time.Duration {
 			now += fmt.Sprintln(c.Name, c.Status, c.Current, c.Target)
 		}
 	}
-	if r.times = min(r.times+1, restingMost*4); now != r.seen {
-		r.seen, r.times = now, 0
+	if r.unchanged = min(r.unchanged+1, maxSlowdown*4); now != r.seen {
+		r.seen, r.unchanged = now, 0
 	}
-	wait := pollSlow + time.Duration(len(all))*perService
-	return wait * time.Duration(max(4, r.times)) / 4
+	wait := statusPollInterval + time.Duration(len(all))*delayPerService
+	return wait * time.Duration(max(4, r.unchanged)) / 4
 }
 
 // frame shows one status. Without a terminal it omits ages, because they would make every line new.
@@ -259,14 +259,14 @@ func (o *statusOptions) text(screen show.Screen, all []protocol.Status, now time
 	if o.joint != nil {
 		text = entities.VisibleLines(strings.Join(partsText(*o.joint, all), "\n")) + "\n"
 	}
-	text += statusText(screen, all, now) + lined(o.plans)
+	text += statusText(screen, all, now) + linesText(o.plans)
 	if screen.TTY || !o.watch { // otherwise each poll would print new lines
-		text += lined(explain.Running(o.running, "", o.f.Now()))
+		text += linesText(explain.Running(o.running, "", o.f.Now()))
 	}
 	for _, s := range all {
 		for _, c := range s.Channels {
-			if lines := explain.Instances(c); o.fleets && len(lines) > 0 {
-				text += fmt.Sprintf("\n%s/%s %s\n%s", s.Application, s.Service, c.Name, lined(lines))
+			if lines := explain.Instances(c); o.instances && len(lines) > 0 {
+				text += fmt.Sprintf("\n%s/%s %s\n%s", s.Application, s.Service, c.Name, linesText(lines))
 			}
 		}
 	}
@@ -280,14 +280,14 @@ func (o *statusOptions) text(screen show.Screen, all []protocol.Status, now time
 			if len(lines) == 0 {
 				text += ": no objects"
 			}
-			text += "\n" + lined(lines)
+			text += "\n" + linesText(lines)
 		}
 	}
 	return text
 }
 
-// lined joins lines that may contain external text.
-func lined(lines []string) (text string) {
+// linesText joins lines that may contain external text.
+func linesText(lines []string) (text string) {
 	for _, line := range lines {
 		text += entities.Visible(line) + "\n"
 	}
@@ -319,7 +319,7 @@ func statusText(screen show.Screen, all []protocol.Status, now time.Time) string
 	if len(overview.Releases) > 0 && len(overview.Lines) > 0 {
 		text += "\n"
 	}
-	return text + lined(overview.Lines)
+	return text + linesText(overview.Lines)
 }
 
 // releasesText formats releases in flight.

@@ -12,53 +12,53 @@ import (
 // shownCommits is the maximum number of commits per channel in the text output.
 const shownCommits = 20
 
-// withCommits is a status with the commits that releases bring to its channels.
-type withCommits struct {
+// statusWithCommits is a status with the commits that releases bring to its channels.
+type statusWithCommits struct {
 	protocol.Status
-	Commits []protocol.Brought `json:"commits"`
+	Commits []protocol.ReleaseCommits `json:"commits"`
 }
 
-// bring determines the commits that the newest release of each channel brings, or brought.
-func (o *statusOptions) bring(ctx context.Context, all []protocol.Status) ([]withCommits, error) {
-	out := make([]withCommits, 0, len(all))
+// commitsOf determines the commits that the newest release of each channel brings, or brought.
+func (o *statusOptions) commitsOf(ctx context.Context, all []protocol.Status) ([]statusWithCommits, error) {
+	out := make([]statusWithCommits, 0, len(all))
 	for _, s := range all {
-		at, err := o.f.storeRead(o.store, s.Store)
+		at, err := o.f.readableStore(o.store, s.Store)
 		if err != nil {
 			return nil, err
 		}
-		with, err := broughtTo(ctx, at, s)
+		one, err := channelCommits(ctx, at, s)
 		if err != nil {
 			return nil, fmt.Errorf("commits of %s/%s: %w", s.Application, s.Service, err)
 		}
-		out = append(out, with)
+		out = append(out, one)
 	}
 	return out, nil
 }
 
-func broughtTo(ctx context.Context, location string, s protocol.Status) (withCommits, error) {
-	with := withCommits{Status: s, Commits: []protocol.Brought{}}
+func channelCommits(ctx context.Context, location string, s protocol.Status) (statusWithCommits, error) {
+	result := statusWithCommits{Status: s, Commits: []protocol.ReleaseCommits{}}
 	store, err := store.Open(ctx, location)
 	if err != nil {
-		return with, err
+		return result, err
 	}
 	defer store.Close() // only read
 	for _, c := range s.Channels {
-		r, since, ok := enters(s, c)
+		r, since, ok := enteringRelease(s, c)
 		if !ok {
 			continue
 		}
 		b, err := store.Brought(ctx, s.Application, since, r.Incarnation)
 		if err != nil {
-			return with, err
+			return result, err
 		}
 		b.Channel, b.Version = c.Name, r.Version
-		with.Commits = append(with.Commits, b)
+		result.Commits = append(result.Commits, b)
 	}
-	return with, nil
+	return result, nil
 }
 
-// enters returns the newest release of a channel, and the incarnation of the version that it replaces; 0: it replaces nothing.
-func enters(s protocol.Status, c protocol.ChannelStatus) (r protocol.ReleaseStatus, since int64, ok bool) {
+// enteringRelease returns the newest release of a channel, and the incarnation of the version that it replaces; 0: it replaces nothing.
+func enteringRelease(s protocol.Status, c protocol.ChannelStatus) (r protocol.ReleaseStatus, since int64, ok bool) {
 	version := first(c.Desired, c.Target)
 	r, ok = releaseWhere(s, func(r protocol.ReleaseStatus) bool { return r.Version == version })
 	before, known := releaseWhere(s, func(b protocol.ReleaseStatus) bool {
@@ -74,14 +74,14 @@ func enters(s protocol.Status, c protocol.ChannelStatus) (r protocol.ReleaseStat
 }
 
 // lines formats the commits as text.
-func (w withCommits) lines() (lines []string) {
+func (w statusWithCommits) lines() (lines []string) {
 	for _, b := range w.Commits {
 		lines = append(lines, "", fmt.Sprintf("%s/%s %s: %s of %s%s", w.Application, w.Service, b.Channel, count(b.Count(), "commit"), b.Version, sinceIncarnation(b.Since)))
 		shown := b.Bounded(shownCommits)
 		for _, i := range shown.Commits {
 			for _, c := range i.Commits {
 				line := fmt.Sprintf("  %s (incarnation %d", c, i.Incarnation)
-				if c.Elsewhere {
+				if c.OutsideDir {
 					line += ", outside of the configuration"
 				}
 				lines = append(lines, line+")")

@@ -14,23 +14,23 @@ import (
 // This file decides which store a command opens. A workflow states its store, but everyone with write access to the namespace can make
 // it state another one. So the command opens a stated store only if no data leaves this machine (G6).
 
-// ownStore returns the store of a flag or of CONVERGE_STORE, otherwise the one that a workflow states, if that is a directory on this
+// trustedStore returns the store of a flag or of CONVERGE_STORE, otherwise the one that a workflow states, if that is a directory on this
 // machine.
-func (f *Factory) ownStore(flag, stated string) (string, error) {
-	if own := first(flag, f.Env("CONVERGE_STORE")); own != "" {
-		return own, nil
+func (f *Factory) trustedStore(flag, reported string) (string, error) {
+	if configured := first(flag, f.Env("CONVERGE_STORE")); configured != "" {
+		return configured, nil
 	}
-	path, isURL := strings.CutPrefix(stated, "file://")
-	if !isURL && strings.Contains(stated, "://") || strings.ContainsAny(path, "?#\n") {
-		return "", fmt.Errorf("the workflow reports the store %q; confirm it with --store URL, or CONVERGE_STORE [stated-store]", stated)
+	path, isURL := strings.CutPrefix(reported, "file://")
+	if !isURL && strings.Contains(reported, "://") || strings.ContainsAny(path, "?#\n") {
+		return "", fmt.Errorf("the workflow reports the store %q; confirm it with --store URL, or CONVERGE_STORE [stated-store]", reported)
 	}
-	return stated, nil
+	return reported, nil
 }
 
-// storeRead is ownStore for reading only. If a stated directory does not exist here, it belongs to another machine: opening it would
+// readableStore is trustedStore for reading only. If a stated directory does not exist here, it belongs to another machine: opening it would
 // create an empty store.
-func (f *Factory) storeRead(flag, stated string) (string, error) {
-	at, err := f.ownStore(flag, stated)
+func (f *Factory) readableStore(flag, reported string) (string, error) {
+	at, err := f.trustedStore(flag, reported)
 	if err != nil || first(flag, f.Env("CONVERGE_STORE")) != "" || at == "" {
 		return at, err
 	}
@@ -65,7 +65,7 @@ func (f *Factory) storeOf(ctx context.Context, application, dir, flag string) (s
 			return "", err
 		}
 		if status.Store != "" {
-			return f.ownStore("", status.Store)
+			return f.trustedStore("", status.Store)
 		}
 	}
 	return storeIn(dir), nil

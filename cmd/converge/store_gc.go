@@ -28,7 +28,7 @@ func newCmdStore(f *Factory) *cobra.Command {
 type collectOptions struct {
 	f           *Factory
 	store       string
-	dry         bool
+	dryRun      bool
 	grace, keep time.Duration
 }
 
@@ -36,7 +36,7 @@ type collectOptions struct {
 const (
 	defaultGrace = 24 * time.Hour
 	defaultKeep  = 90 * 24 * time.Hour
-	leastGrace   = time.Hour
+	minGrace     = time.Hour
 )
 
 func newCmdCollect(f *Factory, runF func(context.Context, *collectOptions) error) *cobra.Command {
@@ -54,16 +54,16 @@ It can run while workers run, and can be interrupted. If something cannot be rea
 is removed.`,
 		Example: `  converge store gc --dry-run
   converge store gc --store s3://releases --keep 720h`,
-		Args: asUsed,
-		RunE: running(o, runF, o.run, func([]string) error {
-			if o.grace < leastGrace || o.keep < 0 {
-				return fmt.Errorf("store gc: --older-than is %s and --keep is %s; expected at least %s, and 0", o.grace, o.keep, leastGrace)
+		Args: argsFromUse,
+		RunE: newRunE(o, runF, o.run, func([]string) error {
+			if o.grace < minGrace || o.keep < 0 {
+				return fmt.Errorf("store gc: --older-than is %s and --keep is %s; expected at least %s, and 0", o.grace, o.keep, minGrace)
 			}
 			return nil
 		}),
 	}
 	cmd.Flags().StringVar(&o.store, "store", "", "store: a URL or a directory (CONVERGE_STORE; default: the one that an application reports)")
-	cmd.Flags().BoolVar(&o.dry, "dry-run", false, "show what would be removed; change nothing")
+	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "show what would be removed; change nothing")
 	cmd.Flags().DurationVar(&o.grace, "older-than", defaultGrace, "minimum age of content to set aside or remove")
 	cmd.Flags().DurationVar(&o.keep, "keep", defaultKeep, "how long published and released content is kept in any case")
 	return cmd
@@ -80,9 +80,9 @@ func (o *collectOptions) run(ctx context.Context) error {
 		return err
 	}
 	c, namespace := api.Temporal()
-	kinds, err := collect.Collect{
+	kinds, err := collect.Collector{
 		Client: c, Namespace: namespace, Store: s, Payloads: o.f.conn.payloads,
-		Collection: store.Collection{By: o.f.by(), Now: o.f.Now(), Grace: o.grace, Keep: o.keep, DryRun: o.dry},
+		Collection: store.Collection{By: o.f.by(), Now: o.f.Now(), Grace: o.grace, Keep: o.keep, DryRun: o.dryRun},
 	}.Run(ctx)
 	if err != nil {
 		return fmt.Errorf("store gc: %w", err)
@@ -90,42 +90,42 @@ func (o *collectOptions) run(ctx context.Context) error {
 	if o.f.json() {
 		return o.f.screen().JSON(kinds)
 	}
-	if o.dry {
+	if o.dryRun {
 		o.f.note("dry run: nothing was changed")
 	}
-	return o.f.screen().Table(collected(kinds))
+	return o.f.screen().Table(collectedTable(kinds))
 }
 
 func (o *collectOptions) open(ctx context.Context) (*store.Store, error) {
 	return (&libraryOptions{f: o.f, store: o.store}).open(ctx)
 }
 
-// collected returns the table of the removed objects of each kind, and their total.
-func collected(kinds []store.CollectedKind) show.Table {
+// collectedTable returns the table of the removed objects of each kind, and their total.
+func collectedTable(kinds []store.CollectedKind) show.Table {
 	t := show.Table{Header: []string{"KIND", "KEPT", "SET ASIDE", "WAITING", "RESTORED", "REMOVED"}}
 	all := store.CollectedKind{Kind: "all"}
 	for _, k := range kinds {
-		for n, of := range counts(&k) {
-			total := counts(&all)[n]
+		for n, of := range countsOf(&k) {
+			total := countsOf(&all)[n]
 			total.N, total.Bytes = total.N+of.N, total.Bytes+of.Bytes
 		}
 	}
 	for _, k := range append(slices.Clip(kinds), all) {
 		row := []string{k.Kind}
-		for _, of := range counts(&k) {
-			row = append(row, counted(*of))
+		for _, of := range countsOf(&k) {
+			row = append(row, formatCount(*of))
 		}
 		t.Rows = append(t.Rows, row)
 	}
 	return t
 }
 
-func counts(k *store.CollectedKind) [5]*store.Count {
+func countsOf(k *store.CollectedKind) [5]*store.Count {
 	return [...]*store.Count{&k.Kept, &k.SetAside, &k.Waiting, &k.Returned, &k.Removed}
 }
 
-// counted formats a count as 12 (3.4 MB).
-func counted(c store.Count) string {
+// formatCount formats a count as 12 (3.4 MB).
+func formatCount(c store.Count) string {
 	if c.N == 0 {
 		return "-"
 	}

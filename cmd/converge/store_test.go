@@ -10,7 +10,7 @@ import (
 )
 
 // A store that a workflow states is opened if it is a directory on this machine. Any other store is opened only if the user named it.
-func TestStatedStoreIsNotOpened(t *testing.T) {
+func TestReportedStoreIsNotOpened(t *testing.T) {
 	for _, tt := range []struct{ flag, stated, want, refused string }{
 		{"", "/var/lib/converge/store", "/var/lib/converge/store", ""},
 		{"", "file:///var/lib/converge", "file:///var/lib/converge", ""},
@@ -19,7 +19,7 @@ func TestStatedStoreIsNotOpened(t *testing.T) {
 		{"s3://mine", "s3://evil", "s3://mine", ""},
 	} {
 		c := newConsole(t, &fakeAPI{})
-		got, err := c.ownStore(tt.flag, tt.stated)
+		got, err := c.trustedStore(tt.flag, tt.stated)
 		if tt.refused != "" {
 			require.ErrorContains(t, err, tt.refused)
 			continue
@@ -27,17 +27,17 @@ func TestStatedStoreIsNotOpened(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, tt.want, got)
 	}
-	s := moment("prod CONVERGED v9 v9 succeeded")
+	s := webStatus("prod CONVERGED v9 v9 succeeded")
 	s.Store = "s3://evil?endpoint=http://127.0.0.1:1"
 	for _, line := range []string{"history shop/web", "logs shop/web prod"} {
-		_, said := newConsole(t, &fakeAPI{statuses: map[string][]any{"service/shop/web": {s, protocol.HistoryAnswer{}}}}).run(t, line)
-		require.Contains(t, said, "confirm it with --store URL, or CONVERGE_STORE [stated-store]", line)
+		_, output := newConsole(t, &fakeAPI{statuses: map[string][]any{"service/shop/web": {s, protocol.HistoryAnswer{}}}}).run(t, line)
+		require.Contains(t, output, "confirm it with --store URL, or CONVERGE_STORE [stated-store]", line)
 	}
 
 	s.Store = filepath.Join(t.TempDir(), "elsewhere")
 	for _, line := range []string{"history shop/web", "history shop/web --verify", "logs shop/web prod"} {
-		_, said := newConsole(t, &fakeAPI{statuses: map[string][]any{"service/shop/web": {s, protocol.HistoryAnswer{}}}}).run(t, line)
-		require.Contains(t, said, "which is not on this machine; name it with --store URL, or CONVERGE_STORE [store-elsewhere]", line)
+		_, output := newConsole(t, &fakeAPI{statuses: map[string][]any{"service/shop/web": {s, protocol.HistoryAnswer{}}}}).run(t, line)
+		require.Contains(t, output, "which is not on this machine; name it with --store URL, or CONVERGE_STORE [store-elsewhere]", line)
 		require.NoDirExists(t, s.Store, line)
 	}
 }

@@ -36,8 +36,8 @@ history.`,
 		Example: `  converge timeline shop/web
   converge timeline shop --last 3 --svg shop.svg
   converge timeline shop/web --output json`,
-		Args: asUsed,
-		RunE: running(o, runF, o.run, func(args []string) (err error) {
+		Args: argsFromUse,
+		RunE: newRunE(o, runF, o.run, func(args []string) (err error) {
 			o.target, err = f.parseTarget(args[0])
 			return err
 		}),
@@ -48,8 +48,8 @@ history.`,
 	return cmd
 }
 
-// drawn is the part of a timeline for one service.
-type drawn struct {
+// serviceTimeline is the part of a timeline for one service.
+type serviceTimeline struct {
 	Service string           `json:"service"`
 	Entries []timeline.Entry `json:"entries"`
 	Problem string           `json:"problem,omitempty"` // why the current state is unknown
@@ -61,14 +61,14 @@ func (o *timelineOptions) run(ctx context.Context) error {
 		return err
 	}
 	now := o.f.Now()
-	all, wrong := each(ctx, names, func(ctx context.Context, n serviceName) (drawn, error) { return o.entries(ctx, n, now) })
+	all, readErr := each(ctx, names, func(ctx context.Context, n serviceName) (serviceTimeline, error) { return o.entries(ctx, n, now) })
 	if o.svg != "" {
 		if err := o.write(all, now); err != nil {
-			return errors.Join(err, wrong)
+			return errors.Join(err, readErr)
 		}
 	}
 	if o.f.json() {
-		return errors.Join(o.f.screen().JSON(map[string]any{"schema": "converge.timeline/v1", "now": now.UTC(), "services": all}), wrong)
+		return errors.Join(o.f.screen().JSON(map[string]any{"schema": "converge.timeline/v1", "now": now.UTC(), "services": all}), readErr)
 	}
 	for _, d := range all {
 		if d.Service == "" {
@@ -85,11 +85,11 @@ func (o *timelineOptions) run(ctx context.Context) error {
 			return err
 		}
 	}
-	return wrong
+	return readErr
 }
 
 // write writes the chart, with all services one below the other.
-func (o *timelineOptions) write(all []drawn, now time.Time) error {
+func (o *timelineOptions) write(all []serviceTimeline, now time.Time) error {
 	title, zone := o.target.application, now.Location()
 	if !o.target.all {
 		title = o.target.String()
@@ -110,26 +110,26 @@ func (o *timelineOptions) write(all []drawn, now time.Time) error {
 	return writeChart(o.svg, c.SVG(zone))
 }
 
-func (o *timelineOptions) entries(ctx context.Context, n serviceName, now time.Time) (drawn, error) {
-	in, unasked, err := o.f.trail(ctx, n, o.store, now)
+func (o *timelineOptions) entries(ctx context.Context, n serviceName, now time.Time) (serviceTimeline, error) {
+	in, statusProblem, err := o.f.timelineInput(ctx, n, o.store, now)
 	if err != nil {
-		return drawn{}, err
+		return serviceTimeline{}, err
 	}
 	in.Last = o.last
-	return drawn{Service: n.service, Entries: timeline.Of(in), Problem: unasked}, nil
+	return serviceTimeline{Service: n.service, Entries: timeline.Of(in), Problem: statusProblem}, nil
 }
 
-// trail returns the input of a service's timeline: its history and its workflow's status, or, for a removed service, its last
+// timelineInput returns the input of a service's timeline: its history and its workflow's status, or, for a removed service, its last
 // configuration. Unasked is the reason why neither is known, or "" if one is.
-func (f *Factory) trail(ctx context.Context, n serviceName, location string, now time.Time) (in timeline.Input, unasked string, err error) {
+func (f *Factory) timelineInput(ctx context.Context, n serviceName, location string, now time.Time) (in timeline.Input, statusProblem string, err error) {
 	in = timeline.Input{Now: now}
 	history := historyOptions{f: f, service: n, store: location}
-	lines, err := history.lines(ctx)
+	lines, err := history.entries(ctx)
 	if err != nil {
 		return in, "", err
 	}
 	for _, l := range lines {
-		in.Lines = append(in.Lines, l.AuditLine)
+		in.Lines = append(in.Lines, l.AuditEntry)
 	}
 	api, err := f.client(ctx)
 	if err != nil {
@@ -137,25 +137,25 @@ func (f *Factory) trail(ctx context.Context, n serviceName, location string, now
 	}
 	s := state.State{}
 	if err = api.Query(ctx, n.id(), protocol.QueryState, &s); err == nil {
-		in.Needs = needs(s.Spec)
+		in.Needs = channelDependencies(s.Spec)
 		in.Status, err = f.status(ctx, n)
 	} else if errors.Is(err, errNotFound) {
 		var last *entities.Spec
 		if last, err = history.lastSpec(ctx); err == nil {
-			in.Needs = needs(last)
+			in.Needs = channelDependencies(last)
 			for _, name := range last.ChannelNames() {
 				in.Status.Channels = append(in.Status.Channels, protocol.ChannelStatus{Name: name})
 			}
 		}
 	}
 	if err != nil {
-		unasked = fmt.Sprintf("the current state is unknown: %s", err)
+		statusProblem = fmt.Sprintf("the current state is unknown: %s", err)
 	}
-	return in, unasked, nil
+	return in, statusProblem, nil
 }
 
-// needs returns, by channel, the channels in which a release must have succeeded first.
-func needs(spec *entities.Spec) map[string][]string {
+// channelDependencies returns, by channel, the channels in which a release must have succeeded first.
+func channelDependencies(spec *entities.Spec) map[string][]string {
 	all := map[string][]string{}
 	if spec == nil {
 		return all

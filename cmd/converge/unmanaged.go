@@ -10,17 +10,17 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// broughtBack is the message for a service whose workflow ended without a request to end it.
-const broughtBack = "its workflow has ended; while it is declared, it is restarted within a minute"
+// restartedText is the message for a service whose workflow ended without a request to end it.
+const restartedText = "its workflow has ended; while it is declared, it is restarted within a minute"
 
-// unmanaged returns the services of a target that are not managed, with the reason: services that were unmanaged (converge unmanage),
+// unmanagedStatuses returns the services of a target that are not managed, with the reason: services that were unmanaged (converge unmanage),
 // and services whose workflow has ended and was not restarted yet. Neither has a workflow to query.
-func (f *Factory) unmanaged(ctx context.Context, t target) ([]protocol.Status, error) {
+func (f *Factory) unmanagedStatuses(ctx context.Context, t target) ([]protocol.Status, error) {
 	api, err := f.client(ctx)
 	if err != nil {
 		return nil, err
 	}
-	gone, err := f.gone(ctx, t.application)
+	stopped, err := f.stoppedServices(ctx, t.application)
 	if err != nil {
 		return nil, err
 	}
@@ -30,35 +30,35 @@ func (f *Factory) unmanaged(ctx context.Context, t target) ([]protocol.Status, e
 			return nil, err
 		}
 	}
-	why := map[serviceName]string{}
-	expected := broughtBack
-	if len(gone) > 0 {
-		if reason, err := api.Ended(ctx, protocol.InstallationID()); err != nil {
+	reasons := map[serviceName]string{}
+	expected := restartedText
+	if len(stopped) > 0 {
+		if reason, err := api.TerminationReason(ctx, protocol.InstallationID()); err != nil {
 			return nil, err
 		} else if strings.Contains(reason, protocol.ExportedBy) {
 			expected = reason + ", to continue elsewhere; nothing is managed here any more"
 		}
 	}
-	for _, n := range gone {
-		why[n] = expected
+	for _, n := range stopped {
+		reasons[n] = expected
 	}
 	for _, application := range applications {
-		down, err := f.keptDown(ctx, application)
+		unmanaged, err := f.unmanagedServices(ctx, application)
 		if err != nil {
 			return nil, err
 		}
-		explainDown(why, application, down)
+		addReasons(reasons, application, unmanaged)
 	}
-	return statusesOf(why, t), nil
+	return statusesOf(reasons, t), nil
 }
 
-// gone returns the services whose workflow has ended.
-func (f *Factory) gone(ctx context.Context, application string) ([]serviceName, error) {
+// stoppedServices returns the services whose workflow has ended.
+func (f *Factory) stoppedServices(ctx context.Context, application string) ([]serviceName, error) {
 	api, err := f.client(ctx)
 	if err != nil {
 		return nil, err
 	}
-	ended, err := api.Gone(ctx, application)
+	ended, err := api.EndedServices(ctx, application)
 	if err != nil || len(ended) == 0 {
 		return nil, err
 	}
@@ -66,17 +66,17 @@ func (f *Factory) gone(ctx context.Context, application string) ([]serviceName, 
 	return slices.DeleteFunc(ended, func(n serviceName) bool { return slices.Contains(running, n) }), err
 }
 
-// keptDown returns the unmanaged services of an application.
-func (f *Factory) keptDown(ctx context.Context, application string) (protocol.UnmanagedServices, error) {
+// unmanagedServices returns the unmanaged services of an application.
+func (f *Factory) unmanagedServices(ctx context.Context, application string) (protocol.UnmanagedServices, error) {
 	s, err := f.applicationStatus(ctx, application)
 	if errors.Is(err, errNotFound) {
 		err = nil
 	}
-	down := protocol.UnmanagedServices{}
+	unmanaged := protocol.UnmanagedServices{}
 	for service, u := range s.Unmanaged {
-		down[s.Names.Title(service)] = u
+		unmanaged[s.Names.Title(service)] = u
 	}
-	return down, err
+	return unmanaged, err
 }
 
 func (f *Factory) applicationStatus(ctx context.Context, application string) (s protocol.ApplicationStatus, err error) {
@@ -88,35 +88,35 @@ func (f *Factory) applicationStatus(ctx context.Context, application string) (s 
 	return s, err
 }
 
-// explainDown adds the reasons that an application states. "*" means all services if all are unmanaged for so long that the
+// addReasons adds the reasons that an application states. "*" means all services if all are unmanaged for so long that the
 // application no longer knows their names.
-func explainDown(why map[serviceName]string, application string, down protocol.UnmanagedServices) {
+func addReasons(reasons map[serviceName]string, application string, unmanaged protocol.UnmanagedServices) {
 	named := false
-	for n := range why {
+	for n := range reasons {
 		if n.application != application {
 			continue
 		}
 		named = true
-		if _, itself := down[n.service]; itself {
+		if _, own := unmanaged[n.service]; own {
 			continue // below
 		}
-		if u, ok := down.Of(n.service); ok {
-			why[n] = untilManaged(u, application)
+		if u, ok := unmanaged.Of(n.service); ok {
+			reasons[n] = unmanagedText(u, application)
 		}
 	}
-	for service, u := range down {
+	for service, u := range unmanaged {
 		n := serviceName{application, service}
 		switch {
 		case service != protocol.AllServices:
-			why[n] = untilManaged(u, n.String())
+			reasons[n] = unmanagedText(u, n.String())
 		case !named:
-			why[n] = untilManaged(u, application)
+			reasons[n] = unmanagedText(u, application)
 		}
 	}
 }
 
-// untilManaged returns the reason, the start and the end of an unmanaged period.
-func untilManaged(u protocol.Unmanaged, what string) string {
+// unmanagedText returns the reason, the start and the end of an unmanaged period.
+func unmanagedText(u protocol.Unmanaged, what string) string {
 	text := u.Text()
 	if !u.At.IsZero() {
 		text += u.At.UTC().Format("; since 2006-01-02 15:04 MST")
@@ -125,9 +125,9 @@ func untilManaged(u protocol.Unmanaged, what string) string {
 }
 
 // statusesOf makes a status for each service of a target, sorted by name.
-func statusesOf(why map[serviceName]string, t target) []protocol.Status {
+func statusesOf(reasons map[serviceName]string, t target) []protocol.Status {
 	var out []protocol.Status
-	for n, text := range why {
+	for n, text := range reasons {
 		if t.all || n == t.serviceName {
 			out = append(out, protocol.Status{
 				Schema: protocol.StatusSchema, Application: n.application, Service: n.service,

@@ -24,7 +24,7 @@ type sourceOptions struct {
 }
 
 func newCmdValidate(f *Factory, runF func(context.Context, *sourceOptions) error) *cobra.Command {
-	return newDirCmd(f, runF, (*sourceOptions).validate, cobra.Command{
+	return newSourceCmd(f, runF, (*sourceOptions).validate, cobra.Command{
 		Use:   "validate [SOURCE]",
 		Short: "Validate a configuration",
 		Long: `Validate a configuration and print all errors at once: file, line, column, and what was
@@ -37,7 +37,7 @@ expected. No server is needed.
 }
 
 func newCmdCompile(f *Factory, runF func(context.Context, *sourceOptions) error) *cobra.Command {
-	return newDirCmd(f, runF, (*sourceOptions).compile, cobra.Command{
+	return newSourceCmd(f, runF, (*sourceOptions).compile, cobra.Command{
 		Use:   "compile [SOURCE]",
 		Short: "Compile a configuration and print its hash",
 		Long: `Compile a configuration into an incarnation, without publishing it, and print its hash:
@@ -49,11 +49,11 @@ the same sources give the same hash. --output json exports it.
 	})
 }
 
-func newDirCmd(f *Factory, runF func(context.Context, *sourceOptions) error, run func(*sourceOptions, context.Context) error, texts cobra.Command) *cobra.Command {
+func newSourceCmd(f *Factory, runF func(context.Context, *sourceOptions) error, run func(*sourceOptions, context.Context) error, texts cobra.Command) *cobra.Command {
 	o := &sourceOptions{f: f}
 	cmd := &texts
-	cmd.Args = asUsed
-	cmd.RunE = running(o, runF, func(ctx context.Context) error { return run(o, ctx) }, readDir(&o.source))
+	cmd.Args = argsFromUse
+	cmd.RunE = newRunE(o, runF, func(ctx context.Context) error { return run(o, ctx) }, parseDirArg(&o.source))
 	cmd.Flags().StringVar(&o.store, "store", "", "store with the runtimes that other applications define (CONVERGE_STORE)")
 	cmd.Flags().BoolVar(&o.allowCommands, "allow-commands", false, allowCommandsUsage)
 	return cmd
@@ -102,8 +102,8 @@ func (o *sourceOptions) compiled(ctx context.Context, consequence string) (*comp
 		return compiled, nil
 	}
 	var found config.Problems
-	elsewhere := func(p config.Problem) bool { return p.Code == compile.UnknownRuntime }
-	if errors.As(err, &found) && slices.ContainsFunc(found, elsewhere) && first(o.store, o.f.Env("CONVERGE_STORE")) == "" {
+	foreignRuntime := func(p config.Problem) bool { return p.Code == compile.UnknownRuntime }
+	if errors.As(err, &found) && slices.ContainsFunc(found, foreignRuntime) && first(o.store, o.f.Env("CONVERGE_STORE")) == "" {
 		consequence += "; to use runtimes that other applications define, name the store of those applications: --store URL"
 	}
 	return nil, o.f.problems(err, consequence)
@@ -118,7 +118,7 @@ Name it in the first line of a file:
 
   # yaml-language-server: $schema=./converge.schema.json`,
 		Example: `  converge schema > converge.schema.json`,
-		Args:    asUsed,
+		Args:    argsFromUse,
 		RunE: func(*cobra.Command, []string) error {
 			_, err := f.Out.Write(config.JSONSchema())
 			return err
@@ -140,7 +140,7 @@ func (f *Factory) compileTree(ctx context.Context, tree origin.Tree, location st
 
 // withSources reads a tree with data from a store, if one is named.
 func (f *Factory) withSources(ctx context.Context, tree origin.Tree, location string, allowCommands bool, read func(config.Options) error) error {
-	options := config.Options{Within: tree.Root, Run: publish.Commands(ctx, allowCommands)}
+	options := config.Options{Within: tree.Root, RunCommand: publish.Commands(ctx, allowCommands)}
 	if location = first(location, f.Env("CONVERGE_STORE")); location != "" {
 		store, err := store.Open(ctx, location)
 		if err != nil {

@@ -17,9 +17,9 @@ func at(seconds int) time.Time {
 	return time.Date(2026, 11, 20, 10, 50, 0, 0, time.UTC).Add(time.Duration(seconds) * time.Second)
 }
 
-// moment returns the status of shop/web with v9 as release 19: channels as "name STATUS current desired phase", and journal lines
+// webStatus returns the status of shop/web with v9 as release 19: channels as "name STATUS current desired phase", and journal lines
 // "seconds channel text".
-func moment(channels string, journal ...string) protocol.Status {
+func webStatus(channels string, journal ...string) protocol.Status {
 	s := protocol.Status{Application: "shop", Service: "web", Store: "/store"}
 	r := protocol.ReleaseStatus{ID: "19", Version: "v9", At: at(2), Phases: map[string]string{}}
 	for _, text := range strings.Split(channels, ", ") {
@@ -35,7 +35,7 @@ func moment(channels string, journal ...string) protocol.Status {
 		w := strings.SplitN(text, " ", 3)
 		var seconds int
 		_, _ = fmt.Sscan(w[0], &seconds)
-		line := entities.JournalLine{N: int64(i + 1), At: at(seconds), Channel: w[1], Text: w[2]}
+		line := entities.JournalEntry{N: int64(i + 1), At: at(seconds), Channel: w[1], Text: w[2]}
 		if w[1] == "-" {
 			line.Channel = ""
 		}
@@ -59,14 +59,14 @@ var lines = []string{
 	"93 canary ROLLED_BACK; v9 barred here",
 }
 
-func failing() []any {
+func failingStatuses() []any {
 	return []any{
-		moment("staging CONVERGING v8 v9 in progress, canary CONVERGED v8 v8 pending, prod WAITING_PRECONDITIONS v8 v9 pending", lines[:3]...),
+		webStatus("staging CONVERGING v8 v9 in progress, canary CONVERGED v8 v8 pending, prod WAITING_PRECONDITIONS v8 v9 pending", lines[:3]...),
 		fmt.Errorf("%w: it went away", errLost),
 		fmt.Errorf("%w: it went away", errLost),
-		moment("staging CONVERGED v9 v9 succeeded, canary CONVERGING v8 v9 in progress, prod WAITING_PRECONDITIONS v8 v9 pending", lines[:5]...),
-		moment("staging CONVERGED v9 v9 succeeded, canary ROLLING_BACK v9 v8 failed, prod BLOCKED v8 v9 pending", lines[:6]...),
-		moment("staging CONVERGED v9 v9 succeeded, canary ROLLED_BACK v8 v8 rolled back, prod BLOCKED v8 v9 pending", lines...),
+		webStatus("staging CONVERGED v9 v9 succeeded, canary CONVERGING v8 v9 in progress, prod WAITING_PRECONDITIONS v8 v9 pending", lines[:5]...),
+		webStatus("staging CONVERGED v9 v9 succeeded, canary ROLLING_BACK v9 v8 failed, prod BLOCKED v8 v9 pending", lines[:6]...),
+		webStatus("staging CONVERGED v9 v9 succeeded, canary ROLLED_BACK v8 v8 rolled back, prod BLOCKED v8 v9 pending", lines...),
 	}
 }
 
@@ -80,7 +80,7 @@ func TestReleaseWait(t *testing.T) {
 		code       int
 		want       string
 	}{
-		{"failed, rolled back, through a lost connection", "release shop/web v9 --wait", failing(), 0, exitFailed, `release 19: web v9 from incarnation 42
+		{"failed, rolled back, through a lost connection", "release shop/web v9 --wait", failingStatuses(), 0, exitFailed, `release 19: web v9 from incarnation 42
 10:50:02 UTC staging  target v8 → v9
 10:50:41 UTC staging  CONVERGED at v9 (39s)
 10:50:41 UTC canary   target v8 → v9
@@ -90,22 +90,22 @@ web v9 was rolled back in canary; prod blocked by that. Next: retry, cancel, or 
 ! connection lost: it went away; retrying
 ! reconnected
 `},
-		{"Ctrl-C stops watching", "release shop/web v9 --wait", failing()[:1], 5 * time.Second, exitInterrupted, `release 19: web v9 from incarnation 42
+		{"Ctrl-C stops watching", "release shop/web v9 --wait", failingStatuses()[:1], 5 * time.Second, exitInterrupted, `release 19: web v9 from incarnation 42
 10:50:02 UTC staging  target v8 → v9
 ! stopped watching; web continues. See: converge status shop/web
 `},
-		{"timed out", "release shop/web v9 --wait --timeout 5ms", failing()[:1], 0, exitTimeout, `release 19: web v9 from incarnation 42
+		{"timed out", "release shop/web v9 --wait --timeout 5ms", failingStatuses()[:1], 0, exitTimeout, `release 19: web v9 from incarnation 42
 10:50:02 UTC staging  target v8 → v9
 ! converge: timed out after 5ms: web v9 is in progress in staging
 `},
-		{"stop at approval", "release shop/web v9 --wait --stop-at-approval", []any{moment("staging WAITING_MANUAL_APPROVAL v8 v9 pending")}, 0, exitPerson, `release 19: web v9 from incarnation 42
+		{"stop at approval", "release shop/web v9 --wait --stop-at-approval", []any{webStatus("staging WAITING_MANUAL_APPROVAL v8 v9 pending")}, 0, exitPerson, `release 19: web v9 from incarnation 42
 web v9 waits for an approval in staging. See: converge explain shop/web
 `},
-		{"converged", "release shop/web v9 --wait", []any{moment("staging CONVERGED v9 v9 succeeded")}, 0, exitDone, `release 19: web v9 from incarnation 42
+		{"converged", "release shop/web v9 --wait", []any{webStatus("staging CONVERGED v9 v9 succeeded")}, 0, exitDone, `release 19: web v9 from incarnation 42
 web v9 converged in staging.
 `},
-		{"without waiting", "release shop/web v9", []any{moment("staging CONVERGED v8 v8 pending")}, 0, exitDone, "release 19: web v9 from incarnation 42\n"},
-		{"json", "release shop/web v9 -o json", []any{moment("staging CONVERGED v8 v8 pending")}, 0, exitDone, `{
+		{"without waiting", "release shop/web v9", []any{webStatus("staging CONVERGED v8 v8 pending")}, 0, exitDone, "release 19: web v9 from incarnation 42\n"},
+		{"json", "release shop/web v9 -o json", []any{webStatus("staging CONVERGED v8 v8 pending")}, 0, exitDone, `{
   "id": "19",
   "version": "v9",
   "incarnation": 42
@@ -115,8 +115,8 @@ web v9 converged in staging.
 		t.Run(tt.name, func(t *testing.T) {
 			c := newConsole(t, &fakeAPI{statuses: map[string][]any{"service/shop/web": tt.statuses}, answer: accepted})
 			c.stopAt = tt.stopAt
-			code, said := c.run(t, tt.line)
-			require.Equal(t, tt.want, said)
+			code, output := c.run(t, tt.line)
+			require.Equal(t, tt.want, output)
 			require.Equal(t, tt.code, code)
 			require.Equal(t, []string{`service/shop/web release {"by":"alice","requestId":"ID","version":"v9"}`}, c.api.updates)
 		})
@@ -126,18 +126,18 @@ web v9 converged in staging.
 // A lost call is retried with the same request id: there is one release.
 func TestReleaseIsRetriedUnderOneRequestID(t *testing.T) {
 	c := newConsole(t, &fakeAPI{
-		statuses: map[string][]any{"service/shop/web": {moment("staging CONVERGED v8 v8 pending")}}, answer: accepted,
+		statuses: map[string][]any{"service/shop/web": {webStatus("staging CONVERGED v8 v8 pending")}}, answer: accepted,
 		refuse: []error{fmt.Errorf("%w: reset", errLost), fmt.Errorf("%w: reset", errLost)},
 	})
-	code, said := c.run(t, "release shop/web v9 --request-id ci-811 -p replicas=3 -p canary:replicas=1")
-	require.Equal(t, "release 19: web v9 from incarnation 42\n! connection lost: reset; retrying\n! connection lost: reset; retrying\n", said)
+	code, output := c.run(t, "release shop/web v9 --request-id ci-811 -p replicas=3 -p canary:replicas=1")
+	require.Equal(t, "release 19: web v9 from incarnation 42\n! connection lost: reset; retrying\n! connection lost: reset; retrying\n", output)
 	require.Equal(t, exitDone, code)
 	want := `service/shop/web release {"by":"alice","requestId":"ID","version":"v9","parameters":{"replicas":3},"channelParameters":{"canary":{"replicas":1}}}`
 	require.Equal(t, []string{want, want, want}, c.api.updates)
 }
 
-func TestVerbsSay(t *testing.T) {
-	web := []any{moment("staging CONVERGED v9 v9 succeeded, prod PAUSED v8 v9 pending")}
+func TestVerbMessages(t *testing.T) {
+	web := []any{webStatus("staging CONVERGED v9 v9 succeeded, prod PAUSED v8 v9 pending")}
 	two := map[string][]any{"application/shop": web, "service/shop/web": web, "service/shop/api": web, "service/blog/site": web}
 	lost := fmt.Errorf("%w: reset", errLost)
 	for _, tt := range []struct {
@@ -176,10 +176,10 @@ func TestVerbsSay(t *testing.T) {
 		t.Run(tt.line, func(t *testing.T) {
 			c := newConsole(t, &fakeAPI{statuses: two, answer: tt.answer, refuse: tt.refuse})
 			if tt.input != "" {
-				c.AskTTY, c.In = true, strings.NewReader(tt.input)
+				c.CanPrompt, c.In = true, strings.NewReader(tt.input)
 			}
-			code, said := c.run(t, tt.line)
-			require.Equal(t, tt.want, said)
+			code, output := c.run(t, tt.line)
+			require.Equal(t, tt.want, output)
 			require.Equal(t, tt.code, code)
 		})
 	}
@@ -189,20 +189,20 @@ func TestVerbsSay(t *testing.T) {
 const header = "SERVICE\tCHANNEL\tSTATUS\tCURRENT\tTARGET\tSINCE\tWAITS FOR\n"
 
 // A service that does not answer hides no other service.
-func TestStatusShowsWhoAnswered(t *testing.T) {
-	web := moment("staging CONVERGED v9 v9 succeeded, prod CONVERGED v9 v9 succeeded")
+func TestStatusShowsTheServicesThatAnswered(t *testing.T) {
+	web := webStatus("staging CONVERGED v9 v9 succeeded, prod CONVERGED v9 v9 succeeded")
 	c := newConsole(t, &fakeAPI{statuses: map[string][]any{
 		"service/shop/api": {fmt.Errorf("%w for service/shop/api", errNoWorker)}, "service/shop/web": {web},
 	}})
-	code, said := c.run(t, "status shop")
-	require.Equal(t, header+"web\tstaging\tCONVERGED\tv9\tv9\t20s\t\nweb\tprod\tCONVERGED\tv9\tv9\t20s\t\n! converge: no worker answers for service/shop/api\n", said)
+	code, output := c.run(t, "status shop")
+	require.Equal(t, header+"web\tstaging\tCONVERGED\tv9\tv9\t20s\t\nweb\tprod\tCONVERGED\tv9\tv9\t20s\t\n! converge: no worker answers for service/shop/api\n", output)
 	require.Equal(t, exitError, code)
 }
 
 // Every running object, healthy or not, is listed with a useful reference for the user, and its text contains no control characters
 // (C9).
 func TestStatusListsObjects_C9_G6(t *testing.T) {
-	s := moment("staging CONVERGED v9 v9 succeeded, prod CONVERGED v9 v9 succeeded")
+	s := webStatus("staging CONVERGED v9 v9 succeeded, prod CONVERGED v9 v9 succeeded")
 	s.Channels[0].Objects = []entities.Object{{
 		Name: "web", Type: "Function", Status: entities.ObjectSucceeded, Message: "fine\x1b[2J",
 		Versions: []entities.ObjectVersion{{Version: "v9", Active: true, Replicas: 2, AvailableReplicas: 2}},
@@ -215,8 +215,8 @@ func TestStatusListsObjects_C9_G6(t *testing.T) {
       web (details): https://console.shop.dev/web
       web (log): https://logs.shop.dev/web
 `
-	_, said := newConsole(t, api()).run(t, "status shop/web --objects")
-	require.Equal(t, header+"web\tstaging\tCONVERGED\tv9\tv9\t20s\t\nweb\tprod\tCONVERGED\tv9\tv9\t20s\t\n\nshop/web staging\n"+objects+"\nshop/web prod: no objects\n", said)
+	_, output := newConsole(t, api()).run(t, "status shop/web --objects")
+	require.Equal(t, header+"web\tstaging\tCONVERGED\tv9\tv9\t20s\t\nweb\tprod\tCONVERGED\tv9\tv9\t20s\t\n\nshop/web staging\n"+objects+"\nshop/web prod: no objects\n", output)
 }
 
 // An error that all services share is not printed a thousand times.
@@ -225,50 +225,50 @@ func TestErrorsOfManyAreCounted(t *testing.T) {
 	for i := range 6 {
 		statuses[fmt.Sprintf("service/shop/s%d", i)] = []any{fmt.Errorf("%w for s%d", errNoWorker, i)}
 	}
-	code, said := newConsole(t, &fakeAPI{statuses: statuses}).run(t, "status shop")
+	code, output := newConsole(t, &fakeAPI{statuses: statuses}).run(t, "status shop")
 	require.Equal(t, `! converge: no worker answers for s0
 ! converge: no worker answers for s1
 ! converge: no worker answers for s2
 ! converge: and 3 more
-`, said)
+`, output)
 	require.Equal(t, exitError, code)
 }
 
 // When piped, watching appends only the changes.
 func TestStatusWatchPiped(t *testing.T) {
-	moving := moment("staging CONVERGING v8 v9 in progress")
+	moving := webStatus("staging CONVERGING v8 v9 in progress")
 	moving.Channels[0].Reasons = []protocol.Reason{{Text: "1 of 2 replicas"}}
-	done := moment("staging CONVERGED v9 v9 succeeded")
+	done := webStatus("staging CONVERGED v9 v9 succeeded")
 	c := newConsole(t, &fakeAPI{statuses: map[string][]any{"service/shop/web": {moving, moving, fmt.Errorf("%w: reset", errLost), done}}})
 	c.stopAt = 10 * time.Second
-	code, said := c.run(t, "status shop/web --watch")
+	code, output := c.run(t, "status shop/web --watch")
 	require.Equal(t, header+`web	staging	CONVERGING	v8	v9		1 of 2 replicas
 RELEASE	staging	WAITS FOR
 web v9	in progress	
 web	staging	CONVERGED	v9	v9		
 ! connection lost: reset; retrying
-`, said)
+`, output)
 	require.Equal(t, exitInterrupted, code)
 }
 
 // Times are shown in the time zone of the user.
 func TestExplainInLocalTime(t *testing.T) {
-	s := moment("staging CONVERGED v9 v9 succeeded", "2 staging CONVERGED at v9")
+	s := webStatus("staging CONVERGED v9 v9 succeeded", "2 staging CONVERGED at v9")
 	s.Channels[0].Objects = []entities.Object{{Name: "web", Type: "process", Status: entities.ObjectSucceeded}}
 	s.Channels[0].ObservedAt = at(10)
 	c := newConsole(t, &fakeAPI{statuses: map[string][]any{"service/shop/web": {s}}})
 	c.Now = func() time.Time { return now.In(time.FixedZone("CET", 3600)) }
-	_, said := c.run(t, "explain shop/web staging")
+	_, output := c.run(t, "explain shop/web staging")
 	require.Equal(t, `shop/web staging runs v9, as desired, since 11:50 CET (20s ago).
  SUCCEEDED process/web
 What happened (times are CET):
  11:50:02 staging  CONVERGED at v9
 Last reading from the runtime 11:50:10 CET (10s ago).
-`, said)
+`, output)
 }
 
 // A command that timed out is reported as such, not with an unusual exit code.
-func TestLogsOfWhatTimedOut_C6(t *testing.T) {
+func TestLogsOfATimedOutCommand_C6(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)
 	head := func(e store.LogEntry) string {

@@ -34,13 +34,13 @@ nothing to the workflow's history. Ctrl-C stops waiting and nothing else.`,
 		Example: `  converge wait shop/web
   converge wait shop/web v9 --channel staging --timeout 10m
   converge wait shop@autumn`,
-		Args: asUsed,
-		RunE: running(o, runF, o.run, func(args []string) error {
+		Args: argsFromUse,
+		RunE: newRunE(o, runF, o.run, func(args []string) error {
 			if j, joint, err := parseJoint(args[0]); joint {
 				o.joint = &j
 				return err
 			}
-			return f.readService(args, &o.service, &o.version)
+			return f.parseServiceArgs(args, &o.service, &o.version)
 		}),
 	}
 	cmd.Flags().StringVarP(&o.channel, "channel", "c", "", "wait for this release channel only")
@@ -54,7 +54,7 @@ func (o *waitOptions) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return o.f.concludeAll(ctx, names, goal{release: o.joint.id, channel: o.channel}, o.timeout)
+		return o.f.waitAll(ctx, names, goal{release: o.joint.id, channel: o.channel}, o.timeout)
 	}
 	s, err := o.f.status(ctx, o.service)
 	if err != nil && (o.version != "" || !errors.Is(err, errNoWorker)) {
@@ -68,8 +68,8 @@ func (o *waitOptions) run(ctx context.Context) error {
 		}
 		g.release = r.ID
 	}
-	w := follower{f: o.f, api: o.f.api, name: o.service, goal: g, timeout: o.timeout, saw: func(protocol.Status) error { return nil }}
-	return w.conclude(ctx)
+	w := follower{f: o.f, api: o.f.api, name: o.service, goal: g, timeout: o.timeout, onStatus: func(protocol.Status) error { return nil }}
+	return w.run(ctx)
 }
 
 func versions(s protocol.Status) string {
@@ -82,20 +82,20 @@ func versions(s protocol.Status) string {
 			out = append(out, r.Version)
 		}
 	}
-	if more := len(out) - listed; more > 0 {
-		out = append(out[:listed], fmt.Sprintf("%d older ones", more))
+	if more := len(out) - maxListedVersions; more > 0 {
+		out = append(out[:maxListedVersions], fmt.Sprintf("%d older ones", more))
 	}
 	return strings.Join(out, ", ")
 }
 
-// listed is the maximum number of versions in the error for an unknown version.
-const listed = 20
+// maxListedVersions is the maximum number of versions in the error for an unknown version.
+const maxListedVersions = 20
 
 // Intervals between two queries while waiting. Queries cost no history.
 const (
-	pollSoon = 250 * time.Millisecond
-	pollSlow = time.Second
-	pollIdle = 5 * time.Second // when nothing has happened for a long time
+	minPollInterval    = 250 * time.Millisecond
+	statusPollInterval = time.Second
+	maxPollInterval    = 5 * time.Second // when nothing has happened for a long time
 )
 
 // follower queries a service until the goal of the wait is decided.
@@ -106,10 +106,10 @@ type follower struct {
 	goal    goal
 	timeout time.Duration // 0: none
 	// saw receives every status, newest last.
-	saw func(protocol.Status) error
+	onStatus func(protocol.Status) error
 }
 
-// follow polls until exitFor says that the wait is over. It survives lost connections and unavailable workers. The timeout and Ctrl-C
+// follow polls until outcomeFor says that the wait is over. It survives lost connections and unavailable workers. The timeout and Ctrl-C
 // end only the wait, never the release.
 func (w *follower) follow(ctx context.Context) (protocol.Status, outcome, error) {
 	parent := ctx
@@ -119,13 +119,13 @@ func (w *follower) follow(ctx context.Context) (protocol.Status, outcome, error)
 		defer cancel()
 	}
 	var last outcome
-	p := pace{}
+	p := pollPace{}
 	for lost := false; ; {
 		var s protocol.Status
 		err := w.api.Query(ctx, w.name.id(), protocol.QueryStatus, &s)
 		switch {
 		case ctx.Err() != nil:
-			return s, last, w.ended(parent, last)
+			return s, last, w.endedError(parent, last)
 		case err != nil && !transient(err):
 			return s, last, err
 		case err != nil:
@@ -138,21 +138,21 @@ func (w *follower) follow(ctx context.Context) (protocol.Status, outcome, error)
 				w.f.note("reconnected")
 			}
 			lost = false
-			if err := w.saw(s); err != nil {
+			if err := w.onStatus(s); err != nil {
 				return s, last, err
 			}
-			if last = exitFor(s, w.goal); last.over {
+			if last = outcomeFor(s, w.goal); last.final {
 				return s, last, nil
 			}
 		}
 		if w.f.Sleep(ctx, p.next(s)) != nil {
-			return s, last, w.ended(parent, last)
+			return s, last, w.endedError(parent, last)
 		}
 	}
 }
 
-// ended distinguishes a timeout from Ctrl-C.
-func (w *follower) ended(parent context.Context, last outcome) error {
+// endedError distinguishes a timeout from Ctrl-C.
+func (w *follower) endedError(parent context.Context, last outcome) error {
 	if errors.Is(context.Cause(parent), errInterrupted) {
 		w.f.note("stopped watching; %s continues. See: converge status %s", w.name.service, w.name)
 		return exit(exitInterrupted)
@@ -167,22 +167,22 @@ func (w *follower) ended(parent context.Context, last outcome) error {
 	return &exitErr{exitTimeout, text}
 }
 
-// pace polls often while something changes, and less often otherwise: the interval is a fifth of the time since the last change, at
+// pollPace polls often while something changes, and less often otherwise: the interval is a fifth of the time since the last change, at
 // most five seconds.
-type pace struct {
-	wait time.Duration
-	line int64
+type pollPace struct {
+	wait      time.Duration
+	lastEntry int64
 }
 
-func (p *pace) next(s protocol.Status) time.Duration {
-	newest := p.line
+func (p *pollPace) next(s protocol.Status) time.Duration {
+	newest := p.lastEntry
 	if n := len(s.Journal); n > 0 {
 		newest = s.Journal[n-1].N
 	}
-	if newest != p.line || p.wait == 0 {
-		p.line, p.wait = newest, pollSoon
+	if newest != p.lastEntry || p.wait == 0 {
+		p.lastEntry, p.wait = newest, minPollInterval
 		return p.wait
 	}
-	p.wait = min(p.wait*5/4, pollIdle)
+	p.wait = min(p.wait*5/4, maxPollInterval)
 	return p.wait
 }

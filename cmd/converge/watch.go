@@ -23,14 +23,14 @@ type watchOptions struct {
 	store         string
 	interval      time.Duration
 	quiet         time.Duration
-	most          time.Duration
+	maxDelay      time.Duration
 	allowCommands bool
 
-	login sync.Mutex // the login is renewed when it is used
+	loginMu sync.Mutex // the login is renewed when it is used
 }
 
-// leastInterval is the minimum poll interval for a server.
-const leastInterval = time.Second
+// minInterval is the minimum poll interval for a server.
+const minInterval = time.Second
 
 func newCmdWatch(f *Factory, runF func(context.Context, *watchOptions) error) *cobra.Command {
 	o := &watchOptions{f: f}
@@ -52,37 +52,37 @@ A repository is only polled for its refs, until one of them changes.`,
 			}
 			return nil
 		},
-		RunE: running(o, runF, o.run, func(args []string) error { o.sources = args; return nil }),
+		RunE: newRunE(o, runF, o.run, func(args []string) error { o.sources = args; return nil }),
 	}
 	cmd.Flags().StringVar(&o.store, "store", "", storeUsage)
 	cmd.Flags().BoolVar(&o.allowCommands, "allow-commands", false, allowCommandsUsage)
 	cmd.Flags().DurationVar(&o.interval, "interval", 30*time.Second, "time between two polls of a source")
 	cmd.Flags().DurationVar(&o.quiet, "quiet", 3*time.Second, "publish once nothing changed for this time")
-	cmd.Flags().DurationVar(&o.most, "within", 30*time.Second, "publish at the latest this long after the first change")
+	cmd.Flags().DurationVar(&o.maxDelay, "within", 30*time.Second, "publish at the latest this long after the first change")
 	return cmd
 }
 
 func (o *watchOptions) run(ctx context.Context) error {
-	if o.interval < leastInterval {
-		return fmt.Errorf("--interval %v: expected at least %v", o.interval, leastInterval)
+	if o.interval < minInterval {
+		return fmt.Errorf("--interval %v: expected at least %v", o.interval, minInterval)
 	}
-	if o.quiet < 0 || o.most < o.quiet {
-		return fmt.Errorf("--quiet %v --within %v: expected --quiet not longer than --within", o.quiet, o.most)
+	if o.quiet < 0 || o.maxDelay < o.quiet {
+		return fmt.Errorf("--quiet %v --within %v: expected --quiet not longer than --within", o.quiet, o.maxDelay)
 	}
-	o.f.Out, o.f.Err = &oneByOne{Writer: o.f.Out}, &oneByOne{Writer: o.f.Err}
+	o.f.Out, o.f.Err = &lockedWriter{Writer: o.f.Out}, &lockedWriter{Writer: o.f.Err}
 	api, err := o.f.client(ctx)
 	if err != nil {
 		return err
 	}
 	c, _ := api.Temporal()
-	var all []watch.Watch
+	var all []watch.Publisher
 	for _, name := range o.sources {
 		source, err := origin.Parse(name)
 		if err != nil {
 			return err
 		}
-		all = append(all, watch.Watch{
-			Source: source, Interval: o.interval, Quiet: o.quiet, Most: o.most, Since: publish.Since(ctx, c),
+		all = append(all, watch.Publisher{
+			Source: source, Interval: o.interval, Quiet: o.quiet, MaxDelay: o.maxDelay, Since: publish.Since(ctx, c),
 			Publish: func(ctx context.Context, tree origin.Tree) error { return o.publish(ctx, c, name, tree) },
 			Report:  func(err error) { o.report(name, err) },
 		})
@@ -101,15 +101,15 @@ func (o *watchOptions) publish(ctx context.Context, c client.Client, name string
 	if err != nil {
 		return err
 	}
-	o.login.Lock()
-	token, unproven := o.f.proof(), o.f.unproven
-	o.login.Unlock()
+	o.loginMu.Lock()
+	token, unproven := o.f.authToken(), o.f.tokenErr
+	o.loginMu.Unlock()
 	if unproven != nil {
 		return unproven
 	}
 	result, err := o.f.publish(ctx, publish.Options{
 		Client: c, StoreURL: store, By: o.f.by(), Token: token, AllowCommands: o.allowCommands,
-		Before: func(r publish.Result) error { o.f.loosened(r); return nil },
+		Before: func(r publish.Result) error { o.f.noteWarnings(r); return nil },
 	}.Of(tree))
 	if err != nil || result.Unchanged && len(result.Started) == 0 {
 		return err
@@ -131,13 +131,13 @@ func (o *watchOptions) report(name string, err error) {
 	o.f.note("%s: %v", name, err)
 }
 
-// oneByOne is a writer that serializes whole texts of concurrent callers.
-type oneByOne struct {
+// lockedWriter is a writer that serializes whole texts of concurrent callers.
+type lockedWriter struct {
 	io.Writer
 	mu sync.Mutex
 }
 
-func (o *oneByOne) Write(data []byte) (int, error) {
+func (o *lockedWriter) Write(data []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.Writer.Write(data)

@@ -32,15 +32,15 @@ type workerOptions struct {
 	// roots are the unparsed arguments: DIR or APPLICATION=DIR.
 	roots []string
 	// takeOver moves an installation to this namespace, or continues with a lost store.
-	takeOver bool
-	stop     time.Duration
-	allowEnv []string
-	allow    []string // secrets
-	ageKeys  []string // FILE or APPLICATION=FILE
-	version  worker.Deployment
-	metrics  string // address to serve metrics on: PORT or HOST:PORT; empty: none
-	format   string // of the log
-	level    string
+	takeOver    bool
+	stopTimeout time.Duration
+	allowEnv    []string
+	allowSecret []string // secrets
+	ageKeys     []string // FILE or APPLICATION=FILE
+	version     worker.Deployment
+	metrics     string // address to serve metrics on: PORT or HOST:PORT; empty: none
+	format      string // of the log
+	level       string
 }
 
 func newCmdWorker(f *Factory, runF func(context.Context, *workerOptions) error) *cobra.Command {
@@ -65,17 +65,17 @@ current before and was replaced.`,
   converge worker --runtime edge --store s3://releases?region=eu-west-1
   converge worker --metrics 9464
   converge worker --deployment converge --build v1.5.0 --set-current`,
-		Args: asUsed,
-		RunE: running(o, runF, o.run, func([]string) error { return o.check() }),
+		Args: argsFromUse,
+		RunE: newRunE(o, runF, o.run, func([]string) error { return o.check() }),
 	}
 	cmd.Flags().StringVar(&o.store, "store", "", "incarnation store: a URL or a directory (CONVERGE_STORE; default: .converge/store of the directory's application)")
 	cmd.Flags().StringVar(&o.runtime, "runtime", "", "serve this remote runtime only")
 	cmd.Flags().StringArrayVar(&o.roots, "root", nil, "working directory of the commands of an application: DIR for all, or APPLICATION=DIR; repeatable (default: the directory that it was published from)")
 	cmd.Flags().BoolVar(&o.takeOver, "take-over", false, "move the installation of the store to this namespace, from one that no longer exists; or resume with a store that was lost")
 	cmd.Flags().StringSliceVar(&o.allowEnv, "allow-env", nil, "environment variables that a configuration may reference with workerEnv, as NAME or PREFIX* (CONVERGE_ALLOW_ENV)")
-	cmd.Flags().StringSliceVar(&o.allow, "allow-secret", nil, "secrets that a configuration may reference: kubernetes:[CONTEXT/]NAMESPACE/NAME, aws:[REGION:]NAME or aws:ARN; a trailing * matches any suffix (CONVERGE_ALLOW_SECRET)")
+	cmd.Flags().StringSliceVar(&o.allowSecret, "allow-secret", nil, "secrets that a configuration may reference: kubernetes:[CONTEXT/]NAMESPACE/NAME, aws:[REGION:]NAME or aws:ARN; a trailing * matches any suffix (CONVERGE_ALLOW_SECRET)")
 	cmd.Flags().StringArrayVar(&o.ageKeys, "sops-age-key-file", nil, "file of age identities that decrypt SOPS files: FILE for all applications, or APPLICATION=FILE; repeatable (default: SOPS_AGE_KEY_FILE and SOPS_AGE_KEY)")
-	cmd.Flags().DurationVar(&o.stop, "stop-timeout", worker.DefaultStopTimeout, "how long applies may take to finish when the worker stops")
+	cmd.Flags().DurationVar(&o.stopTimeout, "stop-timeout", worker.DefaultStopTimeout, "how long applies may take to finish when the worker stops")
 	cmd.Flags().StringVar(&o.metrics, "metrics", "", "serve /metrics, /healthz and /readyz at PORT, on the loopback address only, or at HOST:PORT (CONVERGE_METRICS)")
 	cmd.Flags().StringVar(&o.format, "log-format", "text", "format of the log on stderr: text or json")
 	cmd.Flags().StringVar(&o.level, "log-level", "warn", "debug, info, warn or error; info logs each apply")
@@ -86,8 +86,8 @@ current before and was replaced.`,
 }
 
 func (o *workerOptions) check() error {
-	if o.stop < 0 {
-		return fmt.Errorf("worker: --stop-timeout %s must not be negative", o.stop)
+	if o.stopTimeout < 0 {
+		return fmt.Errorf("worker: --stop-timeout %s must not be negative", o.stopTimeout)
 	}
 	if _, err := logs.New(io.Discard, o.format, o.level); err != nil {
 		return fmt.Errorf("worker: %w", err)
@@ -98,7 +98,7 @@ func (o *workerOptions) check() error {
 	if _, err := secret.ParseAllowed(o.allowEnv...); err != nil {
 		return fmt.Errorf("worker: --allow-env: %w", err)
 	}
-	if _, err := secret.ParseElsewhere(o.allow...); err != nil {
+	if _, err := secret.ParseExternal(o.allowSecret...); err != nil {
 		return fmt.Errorf("worker: --allow-secret: %w", err)
 	}
 	_, err := rootsOf(o.roots)
@@ -106,15 +106,15 @@ func (o *workerOptions) check() error {
 }
 
 // rootsOf parses the directories of applications. The entry "" is for all applications that are not named.
-func rootsOf(given []string) (map[string]string, error) {
+func rootsOf(values []string) (map[string]string, error) {
 	roots := map[string]string{}
-	for _, text := range given {
+	for _, text := range values {
 		application, dir, named := strings.Cut(text, "=")
 		if !named {
 			application, dir = "", text
 		}
 		absolute, err := filepath.Abs(dir)
-		if info, there := os.Stat(absolute); dir == "" || err != nil || there != nil || !info.IsDir() {
+		if info, statErr := os.Stat(absolute); dir == "" || err != nil || statErr != nil || !info.IsDir() {
 			return nil, fmt.Errorf("worker: --root %s: expected a directory, or APPLICATION=DIR", text)
 		}
 		if roots[application] != "" {
@@ -146,7 +146,7 @@ func (o *workerOptions) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("worker: CONVERGE_ALLOW_ENV: %w", err)
 	}
-	elsewhere, err := secret.ParseElsewhere(first(strings.Join(o.allow, ","), o.f.Env("CONVERGE_ALLOW_SECRET")))
+	allowedSecrets, err := secret.ParseExternal(first(strings.Join(o.allowSecret, ","), o.f.Env("CONVERGE_ALLOW_SECRET")))
 	if err != nil {
 		return fmt.Errorf("worker: CONVERGE_ALLOW_SECRET: %w", err)
 	}
@@ -154,11 +154,11 @@ func (o *workerOptions) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("worker: %w", err)
 	}
-	shown, hide, err := o.f.monitor(ctx, o.metrics)
+	mon, stopMonitor, err := o.f.monitor(ctx, o.metrics)
 	if err != nil {
 		return fmt.Errorf("worker: %w", err)
 	}
-	defer hide()
+	defer stopMonitor()
 	traced, err := o.f.traceWorker(ctx)
 	if err != nil {
 		return fmt.Errorf("worker: %w", err)
@@ -169,10 +169,10 @@ func (o *workerOptions) run(ctx context.Context) error {
 		return fmt.Errorf("worker: %w", err)
 	}
 	slog.SetDefault(log)
-	o.f.conn.own, o.f.conn.log, o.f.conn.identity = true, log, deployment.Identity(first(o.version.Build, programVersion()))
+	o.f.conn.ownKeys, o.f.conn.log, o.f.conn.identity = true, log, deployment.Identity(first(o.version.Build, programVersion()))
 	polls := &monitor.Polls{}
-	if shown != nil {
-		polls = shown.Polls()
+	if mon != nil {
+		polls = mon.Polls()
 	}
 	o.f.conn.dial = []grpc.DialOption{eager.DialOption(), worker.Bounded(), polls.DialOption()}
 	api, err := o.f.client(ctx)
@@ -181,8 +181,8 @@ func (o *workerOptions) run(ctx context.Context) error {
 	}
 	o.f.note("serving; store %s. Ctrl-C stops the worker, not the services.", store)
 	c, namespace := api.Temporal()
-	context.AfterFunc(ctx, func() { o.f.note("stopping; applies have %s to finish. Ctrl-C again stops at once.", o.stop) })
-	return worker.Run(ctx, c, worker.Options{Store: store, Runtime: o.runtime, Namespace: namespace, StopTimeout: o.stop, TakeOver: o.takeOver, Deployment: o.version, Eager: eager, Roots: roots, AllowEnv: allowed, AllowSecret: elsewhere, Sops: keys, Payloads: o.f.conn.payloads, Monitor: shown, Polls: polls, Interceptors: traced})
+	context.AfterFunc(ctx, func() { o.f.note("stopping; applies have %s to finish. Ctrl-C again stops at once.", o.stopTimeout) })
+	return worker.Run(ctx, c, worker.Options{Store: store, Runtime: o.runtime, Namespace: namespace, StopTimeout: o.stopTimeout, TakeOver: o.takeOver, Deployment: o.version, Eager: eager, Roots: roots, AllowEnv: allowed, AllowSecret: allowedSecrets, Sops: keys, Payloads: o.f.conn.payloads, Monitor: mon, Polls: polls, Interceptors: traced})
 }
 
 // traceWorker returns the tracing interceptors of a worker, if a collector is configured.
@@ -195,7 +195,7 @@ func (f *Factory) traceWorker(ctx context.Context) (traced []interceptor.WorkerI
 
 // monitor serves the metrics and health of a worker at an address, or at the one of CONVERGE_METRICS, and measures the connection.
 // Without an address it does nothing.
-func (f *Factory) monitor(ctx context.Context, address string) (m *monitor.Monitor, hide func(), err error) {
+func (f *Factory) monitor(ctx context.Context, address string) (m *monitor.Monitor, stop func(), err error) {
 	if address = first(address, f.Env("CONVERGE_METRICS")); address == "" {
 		return nil, func() {}, nil
 	}
@@ -203,11 +203,11 @@ func (f *Factory) monitor(ctx context.Context, address string) (m *monitor.Monit
 	if err != nil {
 		return nil, nil, err
 	}
-	at, hide, err := m.Serve(ctx, address)
+	addr, stop, err := m.Serve(ctx, address)
 	if err != nil {
 		return nil, nil, err
 	}
-	f.note("metrics at http://%s/metrics, readiness at /readyz", at)
+	f.note("metrics at http://%s/metrics, readiness at /readyz", addr)
 	f.conn.metrics = m.Handler()
-	return m, hide, nil
+	return m, stop, nil
 }

@@ -52,14 +52,14 @@ type Chart struct {
 
 // Sizes in pixels.
 const (
-	chartWidth = 900 // width of the time axis
-	rowHeight  = 34
-	barHeight  = 20
-	noteHeight = 16
-	chartTop   = 64
-	rightSpace = 44
-	perLetter  = 7
-	leftMost   = 320 // maximum width of names
+	chartWidth   = 900 // width of the time axis
+	rowHeight    = 34
+	barHeight    = 20
+	noteHeight   = 16
+	chartTop     = 64
+	rightSpace   = 44
+	letterWidth  = 7
+	maxNameWidth = 320 // maximum width of names
 )
 
 // style follows the reader's preference for a light or dark page.
@@ -78,7 +78,7 @@ const style = `<style>
 func (c *Chart) SVG(zone *time.Location) string {
 	d := drawing{Chart: c, zone: zone, left: 40}
 	for _, r := range c.Rows {
-		d.left = max(d.left, min(len([]rune(r.Name))*perLetter+28, leftMost))
+		d.left = max(d.left, min(len([]rune(r.Name))*letterWidth+28, maxNameWidth))
 	}
 	bottom := chartTop
 	for _, r := range c.Rows {
@@ -93,8 +93,8 @@ func (c *Chart) SVG(zone *time.Location) string {
 	d.axis(bottom)
 	y := chartTop
 	for _, r := range c.Rows {
-		d.text(12, y+15, "start", "", fit(r.Name, (d.left-20)/perLetter))
-		for _, n := range shortLast(r.Spans) {
+		d.text(12, y+15, "start", "", fit(r.Name, (d.left-20)/letterWidth))
+		for _, n := range longestFirst(r.Spans) {
 			d.bar(r.Spans, n, y)
 		}
 		if r.Note != "" {
@@ -122,8 +122,8 @@ type drawing struct {
 	left int // start of the axis
 }
 
-// shortLast orders spans by length. A short span is drawn over adjacent long ones, so it stays visible.
-func shortLast(spans []Span) []int {
+// longestFirst orders spans by length. A short span is drawn over adjacent long ones, so it stays visible.
+func longestFirst(spans []Span) []int {
 	length := func(s Span) time.Duration {
 		if s.To.IsZero() {
 			return math.MaxInt64
@@ -156,17 +156,17 @@ func (d *drawing) bar(spans []Span, n, y int) {
 	title += entities.Because(strings.Join(s.Reasons, "; "))
 	fmt.Fprintf(&d.b, `<rect class="%s" x="%d" y="%d" width="%d" height="%d" rx="3"><title>%s</title></rect>`+"\n",
 		s.Kind, from, y, width, barHeight, escape(title))
-	label, class := cmp.Or(longest(spans, n), string(s.Kind)), "on"
+	label, class := cmp.Or(longestReason(spans, n), string(s.Kind)), "on"
 	if s.Kind == Waits {
 		class = "on-waits"
 	}
-	if label = fit(label, width/perLetter-1); label != "" {
+	if label = fit(label, width/letterWidth-1); label != "" {
 		d.text(from+5, y+14, "start", class, label)
 	}
 }
 
-// longest returns the reason that holds a span for the longest total time: a day of freeze says more than the second before it.
-func longest(spans []Span, n int) string {
+// longestReason returns the reason that holds a span for the longest total time: a day of freeze says more than the second before it.
+func longestReason(spans []Span, n int) string {
 	best, most := "", -1
 	for _, reason := range spans[n].Reasons {
 		last := n
@@ -253,11 +253,11 @@ func (c *Chart) moment(at time.Time, zone *time.Location) string { return Moment
 func (d *drawing) moment(at time.Time) string { return d.Chart.moment(at, d.zone) }
 
 // Moment formats a time in a zone. It includes the year if it differs from the year of another time that is shown with it.
-func Moment(at, beside time.Time, zone *time.Location) string {
+func Moment(at, reference time.Time, zone *time.Location) string {
 	switch at = at.In(zone); {
 	case at.IsZero():
 		return "-"
-	case at.Year() != beside.In(zone).Year():
+	case at.Year() != reference.In(zone).Year():
 		return at.Format("Mon 2 Jan 2006 15:04 MST")
 	}
 	return at.Format("Mon 2 Jan 15:04 MST")
@@ -269,13 +269,13 @@ var blocks = map[Kind]rune{Waits: '░', Deploys: '▒', Soaks: '▓', Runs: '�
 // Legend explains the characters of a Line.
 const Legend = "░ waits  ▒ deploys  ▓ soaks  █ runs  × fails"
 
-// Line draws a row as text with a number of columns. In a shared column the shortest span wins.
-func (c *Chart) Line(r Row, columns int) string {
+// TextRow draws a row as text with a number of columns. In a shared column the shortest span wins.
+func (c *Chart) TextRow(r Row, columns int) string {
 	line := []rune(strings.Repeat("·", columns))
 	column := func(at time.Time) int {
 		return int(float64(at.Sub(c.From)) / float64(max(c.End.Sub(c.From), 1)) * float64(columns))
 	}
-	for _, n := range shortLast(r.Spans) {
+	for _, n := range longestFirst(r.Spans) {
 		s := r.Spans[n]
 		to := columns
 		if !s.To.IsZero() {

@@ -12,15 +12,15 @@ var start = time.Date(2026, 12, 30, 9, 0, 0, 0, time.UTC)
 func at(h int) time.Time { return start.Add(time.Duration(h) * time.Hour) }
 
 // A wait is labelled by what holds longest from there on, not by what is named first.
-func TestLabelIsWhatHoldsLongest(t *testing.T) {
+func TestLabelIsTheLongestReason(t *testing.T) {
 	spans := []Span{
 		{Kind: Waits, From: at(0), To: at(1), Reasons: []string{"behind v1", "freeze"}},
 		{Kind: Waits, From: at(1), To: at(24), Reasons: []string{"freeze"}},
 		{Kind: Runs, From: at(24)},
 	}
-	require.Equal(t, "freeze", longest(spans, 0))
-	require.Equal(t, "", longest(spans, 2))
-	require.Equal(t, "a", longest([]Span{{Reasons: []string{"a", "b"}}}, 0), "of the same length the first")
+	require.Equal(t, "freeze", longestReason(spans, 0))
+	require.Equal(t, "", longestReason(spans, 2))
+	require.Equal(t, "a", longestReason([]Span{{Reasons: []string{"a", "b"}}}, 0), "of the same length the first")
 }
 
 func TestMomentsHaveZoneAndYear(t *testing.T) {
@@ -30,7 +30,7 @@ func TestMomentsHaveZoneAndYear(t *testing.T) {
 }
 
 // What is short is seen in a line, and what began before it is cut off.
-func TestLine(t *testing.T) {
+func TestTextRow(t *testing.T) {
 	c := Chart{From: at(0), To: at(10), End: at(10)}
 	spans := []Span{
 		{Kind: Waits, From: at(-5), To: at(1)},
@@ -38,5 +38,5 @@ func TestLine(t *testing.T) {
 		{Kind: Runs, From: at(1), To: at(6)},
 		{Kind: Fails, From: at(6), To: at(7)},
 	}
-	require.Equal(t, "░▒████×···", c.Line(Row{Spans: spans}, 10))
+	require.Equal(t, "░▒████×···", c.TextRow(Row{Spans: spans}, 10))
 }

@@ -42,10 +42,10 @@ func newWorld(t *testing.T, services int) *world {
 func id(name string) string { return protocol.ServiceID("shop", name) }
 
 func (w *world) add(name string) {
-	w.all = append(w.all, protocol.Configured{Service: id(name), Release: "r-" + name, Waits: true})
+	w.all = append(w.all, protocol.Configured{Service: id(name), Release: "r-" + name, Waiting: true})
 }
 
-func (w *world) of(name string) *protocol.Configured {
+func (w *world) service(name string) *protocol.Configured {
 	for n := range w.all {
 		if w.all[n].Service == id(name) {
 			return &w.all[n]
@@ -55,7 +55,7 @@ func (w *world) of(name string) *protocol.Configured {
 	return nil
 }
 
-func (w *world) turn(name string) configured.Turn {
+func (w *world) admission(name string) configured.Admission {
 	return configured.Next(steps, 12, w.all, id(name), "r-"+name, w.now)
 }
 
@@ -63,7 +63,7 @@ func (w *world) turn(name string) configured.Turn {
 func (w *world) next() (out string) {
 	for _, c := range w.all {
 		_, name, _ := protocol.ParseServiceID(c.Service)
-		if c.Waits && w.turn(name).Go {
+		if c.Waiting && w.admission(name).Allowed {
 			out += name
 		}
 	}
@@ -73,15 +73,15 @@ func (w *world) next() (out string) {
 // enter has these enter; then they succeed or fail.
 func (w *world) enter(names string) {
 	for _, name := range names {
-		c := w.of(string(name))
-		c.Entered, c.Waits = true, false
+		c := w.service(string(name))
+		c.Entered, c.Waiting = true, false
 	}
 }
 
 func (w *world) succeed(names string) {
 	w.enter(names)
 	for _, name := range names {
-		c := w.of(string(name))
+		c := w.service(string(name))
 		c.Succeeded, c.Failed, c.Since = true, false, w.now
 	}
 }
@@ -89,7 +89,7 @@ func (w *world) succeed(names string) {
 func (w *world) fail(names string) {
 	w.enter(names)
 	for _, name := range names {
-		c := w.of(string(name))
+		c := w.service(string(name))
 		c.Failed, c.Since = true, w.now
 	}
 }
@@ -99,14 +99,14 @@ func TestServicesInSteps_D24(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 6)
 	require.Equal(t, "a", w.next())
-	require.Equal(t, "0 of 6 services have incarnation 12; next shop/a", w.turn("b").Reason)
+	require.Equal(t, "0 of 6 services have incarnation 12; next shop/a", w.admission("b").Reason)
 	w.enter("a")
 	require.Empty(t, w.next())
-	require.Equal(t, "1 of 6 services have incarnation 12; next 2 once shop/a has succeeded", w.turn("b").Reason)
-	require.Equal(t, "it already has incarnation 12", w.turn("a").Reason)
+	require.Equal(t, "1 of 6 services have incarnation 12; next 2 once shop/a has succeeded", w.admission("b").Reason)
+	require.Equal(t, "it already has incarnation 12", w.admission("a").Reason)
 	w.succeed("a")
-	require.Equal(t, "1 of 6 services have incarnation 12; next 2 at 12:10:00 UTC", w.turn("b").Reason)
-	require.Equal(t, noon.Add(10*time.Minute), w.turn("b").At)
+	require.Equal(t, "1 of 6 services have incarnation 12; next 2 at 12:10:00 UTC", w.admission("b").Reason)
+	require.Equal(t, noon.Add(10*time.Minute), w.admission("b").At)
 	w.now = noon.Add(10*time.Minute - 1)
 	require.Empty(t, w.next())
 	w.now = noon.Add(10 * time.Minute)
@@ -131,36 +131,36 @@ func TestFailuresStopServices_D24(t *testing.T) {
 	w.fail("c")
 	w.now = w.now.Add(time.Hour)
 	require.Empty(t, w.next())
-	require.Equal(t, configured.Turn{
+	require.Equal(t, configured.Admission{
 		Halted: true, Reason: "2 of 6 services failed with incarnation 12: shop/a, shop/c; held until they are fixed or a newer configuration is published",
-	}, w.turn("f"))
+	}, w.admission("f"))
 	w.succeed("c")
 	w.now = w.now.Add(5 * time.Minute)
 	require.Equal(t, "def", w.next())
 }
 
 // One that people hold, or that waits for others itself, holds nobody; another one takes its place, and it follows.
-func TestHeldServiceHoldsNobody_D24_A16(t *testing.T) {
+func TestHeldServiceBlocksNoOther_D24_A16(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 4)
-	w.of("a").Held = "staging is paused by carol"
+	w.service("a").HoldReason = "staging is paused by carol"
 	require.Equal(t, "b", w.next())
-	require.Equal(t, "0 of 4 services have incarnation 12; next others, because this one is held: staging is paused by carol", w.turn("a").Reason)
+	require.Equal(t, "0 of 4 services have incarnation 12; next others, because this one is held: staging is paused by carol", w.admission("a").Reason)
 	w.succeed("b")
-	w.of("a").Held = ""
+	w.service("a").HoldReason = ""
 	w.now = w.now.Add(10 * time.Minute)
 	require.Equal(t, "a", w.next())
-	w.of("a").Held = "staging is paused by carol"
+	w.service("a").HoldReason = "staging is paused by carol"
 	w.succeed("c")
 	w.now = w.now.Add(5 * time.Minute)
 	require.Equal(t, "d", w.next())
 	w.succeed("d")
-	w.of("a").Held = ""
+	w.service("a").HoldReason = ""
 	require.Equal(t, "a", w.next())
 }
 
 // A service that comes or goes midway, or that releases nothing, needs no care: what is next follows from those that are there.
-func TestServicesComeAndGo_D23(t *testing.T) {
+func TestAddedAndRemovedServices_D23(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 6)
 	w.all = append(w.all, protocol.Configured{Service: id("z")}) // nothing of it changed
@@ -177,30 +177,30 @@ func TestServicesComeAndGo_D23(t *testing.T) {
 }
 
 // Before all that is concerned is known, nobody goes: else two could each take themselves for the first.
-func TestServicesThatAreNotKnownYet_D23(t *testing.T) {
+func TestServicesThatDoNotReport_D23(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 3)
-	*w.of("a") = protocol.Configured{Service: id("a"), Behind: true}
-	*w.of("b") = protocol.Configured{Service: id("b"), Opening: true}
-	require.Equal(t, "0 of 1 services have incarnation 12; next once shop/a, shop/b have processed it", w.turn("c").Reason)
-	*w.of("a") = protocol.Configured{Service: id("a"), Err: "no worker"}
-	require.Equal(t, "0 of 1 services have incarnation 12; next once shop/a can be reached", w.turn("c").Reason)
+	*w.service("a") = protocol.Configured{Service: id("a"), Behind: true}
+	*w.service("b") = protocol.Configured{Service: id("b"), Opening: true}
+	require.Equal(t, "0 of 1 services have incarnation 12; next once shop/a, shop/b have processed it", w.admission("c").Reason)
+	*w.service("a") = protocol.Configured{Service: id("a"), Err: "no worker"}
+	require.Equal(t, "0 of 1 services have incarnation 12; next once shop/a can be reached", w.admission("c").Reason)
 	require.Empty(t, w.next())
-	*w.of("c") = protocol.Configured{Service: id("c"), Err: "no worker"}
-	require.Equal(t, "0 of 0 services have incarnation 12; next once shop/c can be reached", w.turn("c").Reason, "also for itself")
-	*w.of("c") = protocol.Configured{Service: id("c"), Release: "r-c", Waits: true}
-	*w.of("a"), *w.of("b") = protocol.Configured{Service: id("a")}, protocol.Configured{Service: id("b")}
+	*w.service("c") = protocol.Configured{Service: id("c"), Err: "no worker"}
+	require.Equal(t, "0 of 0 services have incarnation 12; next once shop/c can be reached", w.admission("c").Reason, "also for itself")
+	*w.service("c") = protocol.Configured{Service: id("c"), Release: "r-c", Waiting: true}
+	*w.service("a"), *w.service("b") = protocol.Configured{Service: id("a")}, protocol.Configured{Service: id("b")}
 	require.Equal(t, "c", w.next())
 }
 
 // What people and CI release by its version goes whatever others do, and so does what a newer configuration released: it counts by its own.
-func TestOnlyItsOwnReleaseIsHeld_B9(t *testing.T) {
+func TestOnlyConfigReleasesAreHeld_B9(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 3)
 	w.fail("ab")
-	require.True(t, w.turn("c").Halted)
-	require.True(t, configured.Next(steps, 12, w.all, id("c"), "r-of-ci", w.now).Go)
-	require.True(t, configured.Next(steps, 12, w.all, id("unknown"), "r", w.now).Go)
+	require.True(t, w.admission("c").Halted)
+	require.True(t, configured.Next(steps, 12, w.all, id("c"), "r-of-ci", w.now).Allowed)
+	require.True(t, configured.Next(steps, 12, w.all, id("unknown"), "r", w.now).Allowed)
 	newer := newWorld(t, 3) // of incarnation 13 nobody has failed
 	require.Equal(t, "a", newer.next())
 }

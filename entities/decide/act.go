@@ -8,37 +8,37 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// act starts an apply if the instance needs one and nothing holds it. Promotion gates do not hold the retries of a started target. A
+// startApply starts an apply if the instance needs one and nothing holds it. Promotion gates do not hold the retries of a started target. A
 // pause does, and so do a lease and an approval if the runtime requires them (C10). A repair waits for the checks that are declared for
 // repairs; a rollback waits only for a lease.
-func (v *view) act(i *instance) {
-	if !v.mayAct(i) {
+func (v *view) startApply(i *instance) {
+	if !v.mayApply(i) {
 		return
 	}
 	target := i.Delivery.Target
 	has, cause := i.HasWork(target, i.current)
 	timeout := v.applyTimeout(i)
-	if !has || timeout <= 0 || v.repairHeld(i) || v.tooEarly(i) || v.applyUnapproved(i) || !v.takeLease(i, *target) {
+	if !has || timeout <= 0 || v.repairHeld(i) || v.mustDelayApply(i) || v.awaitsApplyApproval(i) || !v.acquireLease(i, *target) {
 		return
 	}
-	i.applies = true
+	i.startsApply = true
 	v.d.Applies = append(v.d.Applies, state.ApplyOp{
 		Instance: i.ID, Target: *target, Attempt: i.Delivery.Apply.Attempts + 1, Timeout: timeout, Cause: cause,
 	})
 }
 
-// mayAct reports whether an apply is possible at all.
-func (v *view) mayAct(i *instance) bool {
+// mayApply reports whether an apply is possible at all.
+func (v *view) mayApply(i *instance) bool {
 	d := &i.Delivery
-	return !v.changed && !v.yields && (!i.paused || i.freed) && !i.idle && !v.mode.holds(i.RollingBack()) && d.Target != nil && !d.Apply.Running && d.Failure == "" && !i.stopped() && !i.Unreached() &&
-		i.LeftOn(i.Runtime) == nil // otherwise it is still being taken down
+	return !v.changed && !v.yielding && (!i.paused || i.rollbackWhilePaused) && !i.notApplied && !v.mode.blocks(i.RollingBack()) && d.Target != nil && !d.Apply.Running && d.Failure == "" && !i.applyCancelled() && !i.WaitsForWorker() &&
+		i.PreviousPlacementOn(i.Runtime) == nil // otherwise it is still being taken down
 }
 
 // applyTimeout is the timeout of an apply that starts now. It is not positive after the progress deadline: then the instance only waits
 // for a last reading, and holds no lease.
 func (v *view) applyTimeout(i *instance) time.Duration {
 	d := &i.Delivery
-	timeout, first := i.runtime.Timing.ApplyTimeout, d.Apply.First
+	timeout, first := i.runtime.Timing.ApplyTimeout, d.Apply.FirstStarted
 	switch {
 	case d.Converged:
 		return timeout
@@ -50,14 +50,14 @@ func (v *view) applyTimeout(i *instance) time.Duration {
 	return min(timeout, first.Add(v.spec.ProgressDeadline).Sub(v.now))
 }
 
-// tooEarly delays an apply: for the grace period after a successful one that is not visible yet, for the backoff after a failed one, and,
+// mustDelayApply delays an apply: for the grace period after a successful one that is not visible yet, for the backoff after a failed one, and,
 // for repairs, if drift is only observed.
-func (v *view) tooEarly(i *instance) bool {
+func (v *view) mustDelayApply(i *instance) bool {
 	d := &i.Delivery
 	if d.Converged && (!v.spec.Repairs() || !i.Observed.Fresh) {
 		return true
 	}
-	until := d.Apply.Next
+	until := d.Apply.NotBefore
 	if !d.Converged && d.Apply.OK {
 		until = d.Apply.Ended.Add(i.runtime.Timing.GracePeriod)
 	}
@@ -73,17 +73,17 @@ func (v *view) repairHeld(i *instance) bool {
 	if !i.Delivery.Converged || !v.spec.Repairs() {
 		return false
 	}
-	held, again := false, v.out.Wanted != nil && len(v.out.Wanted.Repairs) > 0 // another instance of the channel requested them already
+	held, requested := false, v.out.NeededChecks != nil && len(v.out.NeededChecks.Repairs) > 0 // another instance of the channel requested them already
 	for n := range v.spec.Checks {
 		c := &v.spec.Checks[n]
 		if !c.Repairs {
 			continue
 		}
-		if !again {
-			v.wanted().Repairs = append(v.wanted().Repairs, c.ID)
+		if !requested {
+			v.neededChecks().Repairs = append(v.neededChecks().Repairs, c.ID)
 		}
 		if j := v.judgeCheck(c, nil); j.Verdict != entities.Pass {
-			if !again {
+			if !requested {
 				v.reason(ReasonProgress, "not repaired yet: "+j.ID+entities.Because(j.Reason))
 			}
 			held = true
@@ -92,9 +92,9 @@ func (v *view) repairHeld(i *instance) bool {
 	return held
 }
 
-// takeLease reports whether leases allow an apply of the target to start. Without a lease it requests one.
-func (v *view) takeLease(i *instance, t entities.Target) bool {
-	name, runtime := v.s.Bound(i.ID, t)
+// acquireLease reports whether leases allow an apply of the target to start. Without a lease it requests one.
+func (v *view) acquireLease(i *instance, t entities.Target) bool {
+	name, runtime := v.s.TargetRuntime(i.ID, t)
 	if runtime.MaxApplies <= 0 {
 		return true
 	}
@@ -102,15 +102,15 @@ func (v *view) takeLease(i *instance, t entities.Target) bool {
 	if l != nil && (l.Used || l.Version != t.FullVersion || l.Runtime != name) {
 		return false // of another apply: it is returned first
 	}
-	i.lease = true
-	if l != nil && !l.Granted.IsZero() {
+	i.needsLease = true
+	if l != nil && !l.GrantedAt.IsZero() {
 		return true
 	}
-	v.askLease(i, t)
-	j := Judgement{Kind: KindLease, ID: string(KindLease), Verdict: entities.Wait, Reason: v.of(i, fmt.Sprintf(
+	v.requestLease(i, t)
+	j := Judgement{Kind: KindLease, ID: string(KindLease), Verdict: entities.Wait, Reason: v.prefixInstance(i, fmt.Sprintf(
 		"waits for a lease on %s (at most %d concurrent applies)", name, runtime.MaxApplies))}
 	if l != nil {
-		j.Since = l.Asked
+		j.Since = l.RequestedAt
 	}
 	switch {
 	case !v.mayExplain():
@@ -122,26 +122,26 @@ func (v *view) takeLease(i *instance, t entities.Target) bool {
 	return false
 }
 
-// askLease requests a lease, and repeats the request while none is granted.
-func (v *view) askLease(i *instance, t entities.Target) {
+// requestLease requests a lease, and repeats the request while none is granted.
+func (v *view) requestLease(i *instance, t entities.Target) {
 	l := i.Delivery.Lease
-	name, runtime := v.s.Bound(i.ID, t)
+	name, runtime := v.s.TargetRuntime(i.ID, t)
 	op := state.LeaseOp{
 		Instance: i.ID, Runtime: name, Version: t.FullVersion,
 		Rollback: i.RollingBack(), Limit: runtime.MaxApplies, Timeout: runtime.Timing.ApplyTimeout,
 	}
 	switch {
-	case v.mode.holds(op.Rollback):
+	case v.mode.blocks(op.Rollback):
 		return
 	case l == nil:
 		v.d.leases++
 		// The id is permanent: no two applies in the life of a service share a lease.
 		op.ID = fmt.Sprintf("service/%s/%s/%s/%s/%d", v.s.Application, v.s.Service, i.ID, t.FullVersion, v.s.LeaseCount+v.d.leases)
-	case v.now.Before(l.AskAgain()):
-		v.due(l.AskAgain())
+	case v.now.Before(l.NextRequest()):
+		v.due(l.NextRequest())
 		return
 	default:
-		op.ID, op.Again = l.ID, true
+		op.ID, op.Repeat = l.ID, true
 	}
 	v.d.Leases = append(v.d.Leases, op)
 }
@@ -151,36 +151,36 @@ func (v *view) returnLeases() {
 	for n := range v.insts {
 		i := &v.insts[n]
 		l := i.Delivery.Lease
-		if l == nil || v.changed || i.Delivery.Apply.Running && l.Used || i.lease || i.applies || v.mode.Drain && !l.Used {
+		if l == nil || v.changed || i.Delivery.Apply.Running && l.Used || i.needsLease || i.startsApply || v.mode.NoNewWork && !l.Used {
 			continue
 		}
-		v.d.giveBack(i.ID, l)
+		v.d.returnLease(i.ID, l)
 	}
 }
 
-func (d *Decision) giveBack(id entities.InstanceID, l *state.Lease) {
-	d.Leases = append(d.Leases, state.LeaseOp{Instance: id, Runtime: l.Runtime, ID: l.ID, Version: l.Version, GiveBack: true})
+func (d *Decision) returnLease(id entities.InstanceID, l *state.Lease) {
+	d.Leases = append(d.Leases, state.LeaseOp{Instance: id, Runtime: l.Runtime, ID: l.ID, Version: l.Version, Return: true})
 }
 
-// applyUnapproved reports whether the required apply waits for an approval. A rollback does not.
-func (v *view) applyUnapproved(i *instance) bool {
+// awaitsApplyApproval reports whether the required apply waits for an approval. A rollback does not.
+func (v *view) awaitsApplyApproval(i *instance) bool {
 	version := i.Delivery.Target.FullVersion
 	d := &i.Delivery
-	back := i.RollingBack() && !d.Restarting && !d.ComesBack // a restart, or a return after a drain, is an apply like any other
-	if !i.runtime.ApproveApplies || back || i.Approves(version) {
+	back := i.RollingBack() && !d.Restarting && !d.ReappliedAfterDrain // a restart, or a return after a drain, is an apply like any other
+	if !i.runtime.ApproveApplies || back || i.ApplyApproved(version) {
 		return false
 	}
 	id := applyApprovalID(v.spec.Name)
-	if r := v.release(v.turn.Holder); r != nil && r.Bypassed(v.spec.Name, id) != nil && i.IsAt(r) {
+	if r := v.release(v.slot.Holder); r != nil && r.BypassOf(v.spec.Name, id) != nil && i.IsAt(r) {
 		return false
 	}
-	i.asks, i.facts.WaitsApproval = true, true
-	if i.Approval.Asked.IsZero() {
-		v.note(state.Change{Kind: state.ChangeAwait, Instances: []entities.InstanceID{i.ID}, Target: i.Delivery.Target, Cause: "every apply here needs an approval"})
+	i.awaitsApproval, i.facts.WaitsApproval = true, true
+	if i.Approval.WaitingSince.IsZero() {
+		v.addChange(state.Change{Kind: state.ChangeAwaitApproval, Instances: []entities.InstanceID{i.ID}, Target: i.Delivery.Target, Cause: "every apply here needs an approval"})
 	}
 	j := Judgement{
-		Kind: KindApproval, ID: id, Subject: state.ApplyTopic + v.spec.Name, Verdict: entities.Wait, Since: i.Approval.Asked,
-		Reason:  v.of(i, "an apply of "+version+" waits for a person's approval"),
+		Kind: KindApproval, ID: id, Subject: state.ApplyTopic + v.spec.Name, Verdict: entities.Wait, Since: i.Approval.WaitingSince,
+		Reason:  v.prefixInstance(i, "an apply of "+version+" waits for a person's approval"),
 		Unblock: fmt.Sprintf("converge approve %s/%s %s %s", v.s.Application, v.s.Title(), version, state.ApplyTopic+v.spec.Name),
 	}
 	if !v.mayExplain() {
@@ -193,13 +193,13 @@ func (v *view) applyUnapproved(i *instance) bool {
 	return true
 }
 
-// stopAsking withdraws requests for approval of applies that are not needed any more.
-func (v *view) stopAsking() {
+// withdrawApprovalRequests withdraws requests for approval of applies that are not needed any more.
+func (v *view) withdrawApprovalRequests() {
 	for n := range v.insts {
 		i := &v.insts[n]
-		if v.changed || i.paused || v.mode.Drain || i.asks || i.Approval.Asked.IsZero() {
+		if v.changed || i.paused || v.mode.NoNewWork || i.awaitsApproval || i.Approval.WaitingSince.IsZero() {
 			continue
 		}
-		v.note(state.Change{Kind: state.ChangeAwait, Instances: []entities.InstanceID{i.ID}, Cause: "no apply waits for approval any more"})
+		v.addChange(state.Change{Kind: state.ChangeAwaitApproval, Instances: []entities.InstanceID{i.ID}, Cause: "no apply waits for approval any more"})
 	}
 }

@@ -11,8 +11,8 @@ import (
 
 // This file ends running work of cancelled releases, and reports what remains of them (A18, I2).
 
-// stopped reports whether the target was cancelled before it had converged. It is not applied any more, unless a person restarts it.
-func (i *instance) stopped() bool {
+// applyCancelled reports whether the target was cancelled before it had converged. It is not applied any more, unless a person restarts it.
+func (i *instance) applyCancelled() bool {
 	return i.Delivery.Cancelled != "" && !i.Delivery.Converged && !i.Delivery.Restarting
 }
 
@@ -21,7 +21,7 @@ func (v *view) endCancelled() {
 	for n := range v.insts {
 		i := &v.insts[n]
 		a := &i.Delivery.Apply
-		if !i.stopped() || !a.Running || !a.Ending.IsZero() || a.Of != i.Delivery.Target.FullVersion {
+		if !i.applyCancelled() || !a.Running || !a.EndRequested.IsZero() || a.RunningVersion != i.Delivery.Target.FullVersion {
 			continue
 		}
 		if op := (state.EndOp{Instance: i.ID}); !slices.Contains(v.d.Ends, op) {
@@ -34,15 +34,15 @@ func (v *view) endCancelled() {
 func (d *Decision) endExtensions(s *state.State) {
 	for _, r := range s.Releases {
 		for _, key := range entities.SortedKeys(r.Extensions) {
-			if e := r.Extensions[key]; e.Running && e.Cancelled && e.Ending.IsZero() {
+			if e := r.Extensions[key]; e.Running && e.Cancelled && e.EndRequested.IsZero() {
 				d.Ends = append(d.Ends, state.EndOp{Release: r.ID, Extension: key})
 			}
 		}
 	}
 }
 
-// ending is another release whose run of an extension was cancelled and has not ended yet, or nil. Two runs never overlap.
-func (v *view) ending(r *state.Release, key string) *state.Release {
+// endingRun is another release whose run of an extension was cancelled and has not ended yet, or nil. Two runs never overlap.
+func (v *view) endingRun(r *state.Release, key string) *state.Release {
 	for _, other := range v.s.Releases {
 		if e := other.Extensions[key]; other != r && e != nil && e.Running && e.Cancelled {
 			return other
@@ -66,7 +66,7 @@ func (v *view) explainCancelled(i *instance) {
 	default:
 		text += "; it is no longer applied"
 	}
-	v.say(i, ReasonFailure, "%s", text)
+	v.instanceReason(i, ReasonFailure, "%s", text)
 	name := v.s.Application + "/" + v.s.Title()
 	v.reason(ReasonCommand, fmt.Sprintf("converge rollback %s %s, release another version, or: converge retry %s %s", name, version, name, version))
 }

@@ -24,20 +24,20 @@ type Decision struct {
 
 // ChannelDecision is the status of one channel and everything that `explain` shows of it.
 type ChannelDecision struct {
-	Channel   string
-	Status    entities.Status
-	Health    entities.Status    // the health of the current objects alone (Facts.Health)
-	Current   entities.Current   // of all its instances
-	Instances []InstanceDecision // if there are several
-	Step      string             // progress of a release that goes in steps
-	Next      *state.Release     // the release next in line, or nil
-	Held      *state.Release     // the release in progress, if gates hold its next step; or nil
-	Gates     []Judgement        // the gates of Next, then those of Held
-	Reasons   []Reason           // why the status is not CONVERGED
-	Due       time.Time          // when the next decision is due here without an event
-	Wanted    *state.Wanted      // the evaluations that its gates need; nil: none
-	Drained   string             // of its only instance: progress of leaving its drained runtime
-	Left      []LeftBehind       // objects left on runtimes that its instances moved away from
+	Channel      string
+	Status       entities.Status
+	Health       entities.Status     // the health of the current objects alone (Facts.Health)
+	Current      entities.Current    // of all its instances
+	Instances    []InstanceDecision  // if there are several
+	Step         string              // progress of a release that goes in steps
+	Next         *state.Release      // the release next in line, or nil
+	Held         *state.Release      // the release in progress, if gates hold its next step; or nil
+	Gates        []Judgement         // the gates of Next, then those of Held
+	Reasons      []Reason            // why the status is not CONVERGED
+	Due          time.Time           // when the next decision is due here without an event
+	NeededChecks *state.NeededChecks // the evaluations that its gates need; nil: none
+	Drained      string              // of its only instance: progress of leaving its drained runtime
+	Leftovers    []Leftover          // objects left on runtimes that its instances moved away from
 }
 
 // InstanceDecision is the status of one instance of several.
@@ -48,11 +48,11 @@ type InstanceDecision struct {
 	Drained string // progress of leaving its drained runtime; else ""
 }
 
-// LeftBehind describes the objects that an instance left on a runtime that it moved away from, and what happens to them.
-type LeftBehind struct {
-	ID   entities.InstanceID
-	Left *state.Left
-	Text string
+// Leftover describes the objects that an instance left on a runtime that it moved away from, and what happens to them.
+type Leftover struct {
+	ID        entities.InstanceID
+	Placement *state.PreviousPlacement
+	Text      string
 }
 
 // Reason is one line that explains a status. Text is for people; Code is the kind of line.
@@ -107,23 +107,23 @@ func (c *ChannelDecision) Approvals() []Judgement {
 	return out
 }
 
-// Acts reports whether the decision changes or starts anything.
-func (d *Decision) Acts() bool {
+// HasEffects reports whether the decision changes or starts anything.
+func (d *Decision) HasEffects() bool {
 	w := &d.Work
-	return len(d.Changes)+len(w.Applies)+len(w.Asks)+len(w.Preflights)+len(w.Extensions)+len(w.Leases)+len(w.Removes)+len(w.Ends) > 0
+	return len(d.Changes)+len(w.Applies)+len(w.Queries)+len(w.Preflights)+len(w.Extensions)+len(w.Leases)+len(w.Removes)+len(w.Ends) > 0
 }
 
 // Join appends the changes and the work of another pass.
 func (d *Decision) Join(o *Decision) {
 	d.Changes = append(d.Changes, o.Changes...)
-	d.Applies, d.Asks = append(d.Applies, o.Applies...), append(d.Asks, o.Asks...)
+	d.Applies, d.Queries = append(d.Applies, o.Applies...), append(d.Queries, o.Queries...)
 	d.Preflights, d.Extensions = append(d.Preflights, o.Preflights...), append(d.Extensions, o.Extensions...)
 	d.Leases, d.Removes = append(d.Leases, o.Leases...), append(d.Removes, o.Removes...)
 	d.Ends = append(d.Ends, o.Ends...)
 }
 
-// Take replaces changes and work by those of another decision, except for renders and recalls: those reflect the latest pass.
-func (d *Decision) Take(o *Decision) {
+// ReplaceWork replaces changes and work by those of another decision, except for renders and recalls: those reflect the latest pass.
+func (d *Decision) ReplaceWork(o *Decision) {
 	renders, recalls := d.Renders, d.Recalls
 	d.Changes, d.Work = o.Changes, o.Work
 	d.Renders, d.Recalls = renders, recalls
@@ -163,13 +163,13 @@ func (d *Decision) String() string {
 		}
 		fmt.Fprintf(&b, "end the apply of %s\n", o.Instance)
 	}
-	for _, o := range d.Asks {
+	for _, o := range d.Queries {
 		fmt.Fprintf(&b, "query %s %s\n", o.Instance, o.Target.FullVersion)
 	}
 	for _, o := range d.Renders {
 		as := ""
-		if o.As != "" {
-			as = " as=" + o.As
+		if o.FullVersion != "" {
+			as = " as=" + o.FullVersion
 		}
 		fmt.Fprintf(&b, "render %s release=%s under=%s%s\n", o.Instance, o.Release, o.Present, as)
 	}
@@ -218,7 +218,7 @@ func (c *ChannelDecision) write(b *strings.Builder) {
 			fmt.Fprintf(b, "  %s %s\n", i.ID, i.Status)
 		}
 	}
-	for _, l := range c.Left {
+	for _, l := range c.Leftovers {
 		fmt.Fprintf(b, "  %s %s\n", l.ID, l.Text)
 	}
 }
@@ -242,9 +242,9 @@ func (d *Decision) writeGates(b *strings.Builder) {
 	for _, o := range d.Leases {
 		verb := "lease"
 		switch {
-		case o.GiveBack:
+		case o.Return:
 			verb = "return lease"
-		case o.Again:
+		case o.Repeat:
 			verb = "repeat lease"
 		case o.Rollback:
 			verb = "lease first"

@@ -9,17 +9,17 @@ import (
 
 // This file removes the objects of a channel that a person took down. No release enters until a person brings the channel back.
 
-// isDown decides about the channel if it is taken down.
-func (v *view) isDown() bool {
-	down := v.s.DownIn(v.spec.Name)
+// decideDown decides about the channel if it is taken down.
+func (v *view) decideDown() bool {
+	down := v.s.TakedownOf(v.spec.Name)
 	if down == nil {
 		return false
 	}
-	v.insts, v.away = append(v.insts, v.away...), nil
+	v.insts, v.drained = append(v.insts, v.drained...), nil
 	v.skipOvertaken()
-	if v.out.Next = v.release(v.turn.Next); v.out.Next != nil {
+	if v.out.Next = v.release(v.slot.Next); v.out.Next != nil {
 		v.out.Gates = append(v.out.Gates, Judgement{
-			Kind: KindDown, ID: string(KindDown), Verdict: entities.Fail, Reason: down.Text(), Since: down.At, Unblock: v.bringBack(v.spec.Name),
+			Kind: KindDown, ID: string(KindDown), Verdict: entities.Fail, Reason: down.Text(), Since: down.At, Unblock: v.bringBackCommand(v.spec.Name),
 		})
 	}
 	v.reason(ReasonProgress, down.Text())
@@ -27,10 +27,10 @@ func (v *view) isDown() bool {
 	for n := range v.insts {
 		facts[n] = v.takeDown(&v.insts[n])
 	}
-	v.reason(ReasonCommand, "to bring it back: "+v.bringBack(v.spec.Name))
-	v.stopAsking()
+	v.reason(ReasonCommand, "to bring it back: "+v.bringBackCommand(v.spec.Name))
+	v.withdrawApprovalRequests()
 	v.returnLeases()
-	v.clearUp()
+	v.removeLeftovers()
 	all := entities.Facts{}.RollUp(facts)
 	v.out.Status, v.out.Health = entities.StatusOf(all), all.Health()
 	switch {
@@ -46,26 +46,26 @@ func (v *view) isDown() bool {
 // takeDown removes one instance, unless a pause holds the removal, and returns its progress.
 func (v *view) takeDown(i *instance) entities.Facts {
 	a := &i.Delivery.Apply
-	pause, held := v.s.PausedBeside(i.ID) // the drain of its own runtime does not count here
+	pause, held := v.s.PauseBesidesDrain(i.ID) // the drain of its own runtime does not count here
 	switch {
-	case i.Down || i.Delivery.Target == nil:
+	case i.TakenDown || i.Delivery.Target == nil:
 		return entities.Facts{Deleted: true}
 	case held && !a.Running:
-		v.say(i, ReasonPause, "paused by %s%s; it is removed afterwards", pause.By, entities.Because(pause.Reason))
+		v.instanceReason(i, ReasonPause, "paused by %s%s; it is removed afterwards", pause.By, entities.Because(pause.Reason))
 		return entities.Facts{Paused: true}
 	case a.Running:
-		v.say(i, ReasonProgress, "being removed")
-	case v.now.Before(a.Next):
-		v.due(a.Next)
-	case !v.mode.Drain:
+		v.instanceReason(i, ReasonProgress, "being removed")
+	case v.now.Before(a.NotBefore):
+		v.due(a.NotBefore)
+	case !v.mode.NoNewWork:
 		v.d.Removes = append(v.d.Removes, state.RemoveOp{Instance: i.ID, Target: *i.Delivery.Target})
 	}
 	if a.Err != "" && a.Attempts > 0 { // otherwise it is the error of an apply
-		v.say(i, ReasonFailure, "the removal failed %s: %s", entities.Times(a.Attempts), a.Err)
+		v.instanceReason(i, ReasonFailure, "the removal failed %s: %s", entities.Times(a.Attempts), a.Err)
 	}
 	return entities.Facts{Converging: true}
 }
 
-func (v *view) bringBack(channel string) string {
+func (v *view) bringBackCommand(channel string) string {
 	return fmt.Sprintf("converge restart %s/%s %s", v.s.Application, v.s.Title(), channel)
 }

@@ -11,16 +11,16 @@ import (
 // This file removes instances from a drained runtime and restores them afterwards. Until then the rest of the engine treats the channel
 // as if it did not have them: releases neither enter there nor wait for them.
 
-// comeBack restores the instances whose runtime is not drained any more, at the current version of the channel.
-func (v *view) comeBack() {
-	c := state.Change{Kind: state.ChangeBack, Cause: "the runtime is turned up"}
+// restoreAfterDrain restores the instances whose runtime is not drained any more, at the current version of the channel.
+func (v *view) restoreAfterDrain() {
+	c := state.Change{Kind: state.ChangeRestored, Cause: "the runtime is turned up"}
 	for n := range v.insts {
 		i := &v.insts[n]
 		if !i.Drained || i.paused || i.Delivery.Apply.Running {
 			continue
 		}
-		if t := v.s.Missed(i.Instance); t != nil {
-			to, _ := v.s.Bound(i.ID, *t)
+		if t := v.s.MissedTarget(i.Instance); t != nil {
+			to, _ := v.s.TargetRuntime(i.ID, *t)
 			if _, held := v.s.PauseOn(i.ID, to); held { // it moves there
 				continue
 			}
@@ -33,89 +33,89 @@ func (v *view) comeBack() {
 	}
 }
 
-// goesAway reports whether a release concerns an instance on a drained runtime.
-func (v *view) goesAway(r *state.Release) bool {
-	return slices.ContainsFunc(v.away, func(i instance) bool { return r.Concerns(i.ID) })
+// concernsDrained reports whether a release concerns an instance on a drained runtime.
+func (v *view) concernsDrained(r *state.Release) bool {
+	return slices.ContainsFunc(v.drained, func(i instance) bool { return r.HasPayload(i.ID) })
 }
 
-// isEmptied decides about the channel if all its instances are on drained runtimes. Releases wait until one is not.
-func (v *view) isEmptied() bool {
-	if len(v.insts) > 0 || len(v.away) == 0 {
+// decideAllDrained decides about the channel if all its instances are on drained runtimes. Releases wait until one is not.
+func (v *view) decideAllDrained() bool {
+	if len(v.insts) > 0 || len(v.drained) == 0 {
 		return false
 	}
 	v.skipOvertaken()
-	p := v.s.DrainOf(v.away[0].Runtime)
-	if v.out.Next = v.release(v.turn.Next); v.out.Next != nil {
+	p := v.s.DrainOf(v.drained[0].Runtime)
+	if v.out.Next = v.release(v.slot.Next); v.out.Next != nil {
 		v.out.Gates = append(v.out.Gates, Judgement{
-			Kind: KindPaused, ID: string(KindPaused), Verdict: entities.Wait, Since: p.At, Unblock: v.s.ResumeWith(*p),
+			Kind: KindPaused, ID: string(KindPaused), Verdict: entities.Wait, Since: p.At, Unblock: v.s.ResumeCommand(*p),
 			Reason: "all instances are on drained runtimes",
 		})
 	}
-	v.leaveAll()
+	v.drainInstances()
 	v.conclude()
 	v.d.wakeBy(v.out.Due)
 	return true
 }
 
-// leaveAll removes the instances on drained runtimes, and reports the progress of each.
-func (v *view) leaveAll() {
-	c := state.Change{Kind: state.ChangeAway}
-	for n := range v.away {
-		i := &v.away[n]
+// drainInstances removes the instances on drained runtimes, and reports the progress of each.
+func (v *view) drainInstances() {
+	c := state.Change{Kind: state.ChangeDrained}
+	for n := range v.drained {
+		i := &v.drained[n]
 		if !i.Drained {
 			c.Instances = append(c.Instances, i.ID)
 		}
-		if l := i.Delivery.Lease; l != nil && (i.Removed || !i.Delivery.Apply.Running) {
-			v.d.giveBack(i.ID, l)
+		if l := i.Delivery.Lease; l != nil && (i.RemovalStarted || !i.Delivery.Apply.Running) {
+			v.d.returnLease(i.ID, l)
 		}
 		p := v.s.DrainOf(i.Runtime)
-		i.facts, i.drained = v.leave(i, p)
-		i.drained = fmt.Sprintf("%s is drained by %s%s: %s", i.Runtime, p.By, entities.Because(p.Reason), i.drained)
-		v.say(i, ReasonPause, "%s", i.drained)
-		v.out.Drained = i.drained
+		i.facts, i.drainProgress = v.drainInstance(i, p)
+		i.drainProgress = fmt.Sprintf("%s is drained by %s%s: %s", i.Runtime, p.By, entities.Because(p.Reason), i.drainProgress)
+		v.instanceReason(i, ReasonPause, "%s", i.drainProgress)
+		v.out.Drained = i.drainProgress
 	}
 	if len(c.Instances) > 0 {
-		v.note(c)
+		v.addChange(c)
 	}
 }
 
-// leave removes an instance from a drained runtime when it may leave.
-func (v *view) leave(i *instance, p *entities.Pause) (entities.Facts, string) {
-	a, turn := &i.Delivery.Apply, p.Drain.Mine()
-	if stays := unremovable(v, i); stays != "" {
-		return entities.Facts{Paused: true}, stays
+// drainInstance removes an instance from a drained runtime when it may leave.
+func (v *view) drainInstance(i *instance, p *entities.Pause) (entities.Facts, string) {
+	a, permit := &i.Delivery.Apply, p.Drain.OwnPermit()
+	if reason := whyNotRemovable(v, i); reason != "" {
+		return entities.Facts{Paused: true}, reason
 	}
 	switch {
-	case a.Running && i.Removed:
+	case a.Running && i.RemovalStarted:
 		return entities.Facts{Converging: true}, "being removed"
 	case a.Running:
 		return entities.Facts{Converging: true}, "it is removed once the apply has ended"
-	case p.Drain.Up:
-		return entities.Facts{Paused: true}, "it returns " + waitsUntil(turn)
-	case i.Down:
-		return entities.Facts{Paused: true}, "removed until: " + v.s.ResumeWith(*p)
+	case p.Drain.Restoring:
+		return entities.Facts{Paused: true}, "it returns " + permitText(permit)
+	case i.TakenDown:
+		return entities.Facts{Paused: true}, "removed until: " + v.s.ResumeCommand(*p)
 	}
-	if why := v.mayNotLeave(i, p, turn); why != "" {
+	if why := v.drainWaitsFor(i, p, permit); why != "" {
 		return entities.Facts{Paused: true}, "it is removed " + why
 	}
 	switch {
-	case v.now.Before(a.Next):
-		v.due(a.Next)
-	case !v.mode.Drain && !v.changed:
+	case v.now.Before(a.NotBefore):
+		v.due(a.NotBefore)
+	case !v.mode.NoNewWork && !v.changed:
 		v.d.Removes = append(v.d.Removes, state.RemoveOp{Instance: i.ID, Target: *i.Delivery.Target})
 	}
-	if a.Err != "" && i.Removed {
+	if a.Err != "" && i.RemovalStarted {
 		return entities.Facts{Converging: true}, fmt.Sprintf("the removal failed %s: %s", entities.Times(a.Attempts), a.Err)
 	}
 	return entities.Facts{Converging: true}, "being removed"
 }
 
-// unremovable returns why nothing is removed from a drained runtime, or "".
-func unremovable(v *view, i *instance) string {
+// whyNotRemovable returns why nothing is removed from a drained runtime, or "".
+func whyNotRemovable(v *view, i *instance) string {
 	switch {
 	case i.Delivery.Target == nil:
 		return "nothing was released to it yet"
-	case v.reports():
+	case v.isReportOnly():
 		return "it stays: its channel is report-only"
 	case !i.runtime.CanRemove:
 		return "it stays: the runtime cannot remove objects"
@@ -123,37 +123,37 @@ func unremovable(v *view, i *instance) string {
 	return ""
 }
 
-// mayNotLeave returns what an instance waits for before it leaves, or "".
-func (v *view) mayNotLeave(i *instance, p *entities.Pause, turn entities.Turn) string {
-	v.wantCapacity(p)
-	for _, l := range i.Left {
+// drainWaitsFor returns what an instance waits for before it leaves, or "".
+func (v *view) drainWaitsFor(i *instance, p *entities.Pause, permit entities.DrainPermit) string {
+	v.requestCapacityChecks(p)
+	for _, l := range i.PreviousPlacements {
 		if l.Apply.Running { // one removal at a time
 			return "once the objects left on " + l.Runtime + " are removed"
 		}
 	}
-	if pause, held := v.s.PausedBeside(i.ID); held {
+	if pause, held := v.s.PauseBesidesDrain(i.ID); held {
 		return fmt.Sprintf("after the pause by %s%s", pause.By, entities.Because(pause.Reason))
 	}
 	switch {
-	case !turn.Go:
-		return waitsUntil(turn)
-	case p.Drain.Force || i.Removed:
+	case !permit.Allowed:
+		return permitText(permit)
+	case p.Drain.Force || i.RemovalStarted:
 		return ""
 	}
-	return v.restFalters(p)
+	return v.othersNotReady(p)
 }
 
-// waitsUntil returns what the turn of a service waits for.
-func waitsUntil(turn entities.Turn) string {
-	if turn.Waits == "" {
+// permitText returns what the turn of a service waits for.
+func permitText(permit entities.DrainPermit) string {
+	if permit.WaitsFor == "" {
 		return "in the order of the drain"
 	}
-	return turn.Waits
+	return permit.WaitsFor
 }
 
-// restFalters returns why the remaining instances of the channel cannot replace an instance, or "".
-func (v *view) restFalters(p *entities.Pause) string {
-	some := false
+// othersNotReady returns why the remaining instances of the channel cannot replace an instance, or "".
+func (v *view) othersNotReady(p *entities.Pause) string {
+	anyStable := false
 	for n := range v.insts {
 		i := &v.insts[n]
 		switch d := &i.Delivery; {
@@ -161,10 +161,10 @@ func (v *view) restFalters(p *entities.Pause) string {
 		case !d.Converged || !i.current.Stable || i.runtime.Observable && !i.Observed.Fresh:
 			return "once " + i.ID.Name + " is stable"
 		default:
-			some = true
+			anyStable = true
 		}
 	}
-	if !some {
+	if !anyStable {
 		return "only with --force: no other instance is left in " + v.spec.Name
 	}
 	for n := range v.spec.Checks {
@@ -173,7 +173,7 @@ func (v *view) restFalters(p *entities.Pause) string {
 			continue
 		}
 		j := v.judgeCheck(c, nil)
-		st := v.remembered().Reading(v.s.Evaluation(v.spec, c, nil))
+		st := v.channelState().LastReading(v.s.Evaluation(v.spec, c, nil))
 		if j.Verdict != entities.Pass || st.At.Before(p.At) {
 			return "once " + j.ID + " passes without it" + entities.Because(j.Reason)
 		}
@@ -181,14 +181,14 @@ func (v *view) restFalters(p *entities.Pause) string {
 	return ""
 }
 
-// wantCapacity requests an evaluation of the capacity checks while an instance is about to leave.
-func (v *view) wantCapacity(p *entities.Pause) {
+// requestCapacityChecks requests an evaluation of the capacity checks while an instance is about to leave.
+func (v *view) requestCapacityChecks(p *entities.Pause) {
 	if p.Drain.Force {
 		return
 	}
 	for n := range v.spec.Checks {
-		if c := &v.spec.Checks[n]; c.Kind == entities.CheckCapacity && !slices.Contains(v.wanted().Repairs, c.ID) {
-			v.wanted().Repairs = append(v.wanted().Repairs, c.ID)
+		if c := &v.spec.Checks[n]; c.Kind == entities.CheckCapacity && !slices.Contains(v.neededChecks().Repairs, c.ID) {
+			v.neededChecks().Repairs = append(v.neededChecks().Repairs, c.ID)
 		}
 	}
 }

@@ -16,7 +16,7 @@ func approvalID(topic string) string { return string(KindApproval) + "/" + topic
 func applyApprovalID(channel string) string { return approvalID(state.ApplyTopic + channel) }
 
 func judgeApprovals(p *admission, _ entities.Stage) {
-	before, since := p.clear, p.since()
+	before, since := p.clear, p.lastPassed()
 	for _, c := range p.spec.Approvals() {
 		j := p.judgeApproval(c)
 		if j.Verdict == entities.Wait && j.Since.Before(since) {
@@ -32,10 +32,10 @@ func judgeApprovals(p *admission, _ entities.Stage) {
 		i := &p.insts[n]
 		switch {
 		case !i.runtime.ApproveApplies:
-		case !i.ApprovesEntry(p.release):
+		case !i.EntryApproved(p.release):
 			j.Verdict, j.Since, j.Reason = entities.Wait, since, "every apply here needs an approval, by anyone"
 		case j.Verdict == entities.Pass:
-			given := i.Approval.Of(p.release.FullIn(i.ID))
+			given := i.Approval.For(p.release.FullVersionFor(i.ID))
 			j.Since, j.Reason = given.At, "approved by "+given.Who.Name
 		}
 	}
@@ -56,15 +56,15 @@ func (p *admission) addApproval(j Judgement, before bool) {
 
 // judgeApproval passes if enough distinct authorized people approved.
 func (p *admission) judgeApproval(c entities.Condition) Judgement {
-	t := p.release.Tally(p.spec.Name, c)
+	t := p.release.CountApprovals(p.spec.Name, c)
 	j := Judgement{
-		Kind: KindApproval, ID: c.ID, Subject: c.Topic, Verdict: entities.Wait, Since: t.Since, Reason: p.s.TallyText(p.release, p.spec.Name, c),
-		Have: p.s.ShownPeople(p.release, c.Topic, t.Have), Need: t.Need,
+		Kind: KindApproval, ID: c.ID, Subject: c.Topic, Verdict: entities.Wait, Since: t.Since, Reason: p.s.ApprovalText(p.release, p.spec.Name, c),
+		Have: p.s.FormatApprovers(p.release, c.Topic, t.Approvers), Need: t.Required,
 	}
 	switch {
 	case t.Rejected != nil:
 		j.Verdict, j.Code = entities.Fail, CodeRejected
-	case t.Given():
+	case t.Satisfied():
 		j.Verdict = entities.Pass
 	}
 	return j
@@ -74,11 +74,11 @@ func unblockApproval(v *view, j *Judgement, r *state.Release) string {
 	return v.command("approve", r, j.Subject)
 }
 
-func manual(k entities.ConditionKind) bool { return k == entities.ManualApproval }
+func isManualApproval(k entities.ConditionKind) bool { return k == entities.ManualApproval }
 
-// approvals lists those that can be bypassed.
-func approvals(v *view, entered bool) []string {
-	out := conditions(manual)(v, entered)
+// approvalIDs lists those that can be bypassed.
+func approvalIDs(v *view, entered bool) []string {
+	out := conditionIDs(isManualApproval)(v, entered)
 	if v.approvesApplies() {
 		out = append(out, applyApprovalID(v.spec.Name))
 	}

@@ -14,14 +14,14 @@ import (
 // This file holds the gates of the channel itself: no other work is in progress in it, its state is known, and no person holds it.
 
 func judgeInProgress(p *admission, _ entities.Stage) {
-	if p.besides() {
+	if p.holderYields() {
 		return // it yields
 	}
-	holder := p.view.release(p.turn.Holder)
+	holder := p.view.release(p.slot.Holder)
 	if holder == nil {
-		holder = p.aside()
+		holder = p.asideRelease()
 	}
-	if holder != nil && !p.passes(p.release) && !p.supersedes(holder) {
+	if holder != nil && !p.isPassing(p.release) && !p.mayReplace(holder) {
 		p.add(Judgement{
 			Kind: KindInProgress, ID: string(KindInProgress), Verdict: entities.Wait,
 			Reason: holder.FullVersion + " is in progress here", Since: holder.Phases[p.spec.Name].Since,
@@ -31,7 +31,7 @@ func judgeInProgress(p *admission, _ entities.Stage) {
 	if i := p.unfinished(); i != nil {
 		p.add(Judgement{
 			Kind: KindInProgress, ID: string(KindInProgress), Verdict: entities.Wait, Since: i.Delivery.Since,
-			Reason: p.of(i, fmt.Sprintf("%s has not succeeded here and belongs to another aspect: it must be rolled back or replaced first", i.Delivery.Target.FullVersion)),
+			Reason: p.prefixInstance(i, fmt.Sprintf("%s has not succeeded here and belongs to another aspect: it must be rolled back or replaced first", i.Delivery.Target.FullVersion)),
 		})
 		return
 	}
@@ -39,7 +39,7 @@ func judgeInProgress(p *admission, _ entities.Stage) {
 		if i := &p.insts[n]; i.Delivery.Apply.Running {
 			p.add(Judgement{
 				Kind: KindInProgress, ID: string(KindInProgress), Verdict: entities.Wait,
-				Reason: p.of(i, "an apply is still running"), Since: i.Delivery.Apply.Started,
+				Reason: p.prefixInstance(i, "an apply is still running"), Since: i.Delivery.Apply.Started,
 			})
 			return
 		}
@@ -49,32 +49,32 @@ func judgeInProgress(p *admission, _ entities.Stage) {
 // unfinished is an instance where the result of a release of another aspect is neither good nor rolled back; or nil.
 func (p *admission) unfinished() *instance {
 	for n := range p.insts {
-		if i := &p.insts[n]; p.s.Unfinished(i.Instance, p.release) {
+		if i := &p.insts[n]; p.s.HasUnfinishedAspect(i.Instance, p.release) {
 			return i
 		}
 	}
 	return nil
 }
 
-// besides reports whether the release in progress yields to this one.
-func (p *admission) besides() bool {
-	return p.turn.Yields && p.release == p.view.release(p.turn.Next)
+// holderYields reports whether the release in progress yields to this one.
+func (p *admission) holderYields() bool {
+	return p.slot.Yields && p.release == p.view.release(p.slot.Next)
 }
 
 // judgeHeld holds the next release while the channel is kept for the last one that succeeded there (B3). A release that takes another one
 // back is not held.
 func judgeHeld(p *admission, _ entities.Stage) {
-	keeper := p.view.release(p.turn.Keeper)
+	keeper := p.view.release(p.slot.KeptRelease)
 	if keeper == nil || p.release.Return {
 		return
 	}
 	p.add(Judgement{
 		Kind: KindHeld, ID: string(KindHeld), Verdict: entities.Wait, Since: keeper.Phases[p.spec.Name].Since,
-		Reason: fmt.Sprintf("held for %s until it is promoted into %s", keeper.FullVersion, strings.Join(p.turn.KeptFor, ", ")),
+		Reason: fmt.Sprintf("held for %s until it is promoted into %s", keeper.FullVersion, strings.Join(p.slot.KeptUntil, ", ")),
 	})
 }
 
-func whereKept(v *view, entered bool) []string {
+func heldID(v *view, entered bool) []string {
 	if entered || v.s.Spec.Maestro.HoldUntil != entities.HoldPromoted {
 		return nil
 	}
@@ -88,26 +88,26 @@ func judgeReading(p *admission, _ entities.Stage) {
 		if !i.unknown() {
 			continue
 		}
-		j := Judgement{Kind: KindReading, ID: string(KindReading), Verdict: entities.Wait, Reason: p.of(i, "no reading yet")}
+		j := Judgement{Kind: KindReading, ID: string(KindReading), Verdict: entities.Wait, Reason: p.prefixInstance(i, "no reading yet")}
 		if e := i.Observed.Reading.Err; e != nil {
-			j.Verdict, j.Reason, j.Since = entities.Error, p.of(i, e.Message), i.Observed.ErrSince
+			j.Verdict, j.Reason, j.Since = entities.Error, p.prefixInstance(i, e.Message), i.Observed.ErrSince
 		}
 		p.add(j)
 		return
 	}
 }
 
-func whereObservable(v *view, entered bool) []string {
-	return v.kindWhere(KindReading, !entered, func(i instance) bool { return i.runtime.Observable })
+func readingID(v *view, entered bool) []string {
+	return v.kindIDIf(KindReading, !entered, func(i instance) bool { return i.runtime.Observable })
 }
 
-func whereAsked(v *view, entered bool) []string {
-	return v.kindWhere(KindAsked, !entered, func(i instance) bool { return i.runtime.Mode == entities.FetchExitCode })
+func queryID(v *view, entered bool) []string {
+	return v.kindIDIf(KindQuery, !entered, func(i instance) bool { return i.runtime.Mode == entities.FetchExitCode })
 }
 
-// kindWhere is the id of a kind if it may apply and some instance satisfies the predicate.
-func (v *view) kindWhere(kind Kind, may bool, so func(instance) bool) []string {
-	if may && slices.ContainsFunc(v.insts, so) {
+// kindIDIf is the id of a kind if it may apply and some instance satisfies the predicate.
+func (v *view) kindIDIf(kind Kind, may bool, matches func(instance) bool) []string {
+	if may && slices.ContainsFunc(v.insts, matches) {
 		return []string{string(kind)}
 	}
 	return nil
@@ -119,17 +119,17 @@ func judgeRollback(p *admission, _ entities.Stage) {
 	for n := range p.insts {
 		i := &p.insts[n]
 		b := i.Delivery.Rollback
-		if b == nil || i.Delivery.Converged || p.release.PastRollback(p.spec.Name, b) {
+		if b == nil || i.Delivery.Converged || p.release.PassesRollback(p.spec.Name, b) {
 			continue
 		}
 		to := i.Delivery.Target.FullVersion
 		j := Judgement{
 			Kind: KindRollback, ID: string(KindRollback), Subject: to, Verdict: entities.Wait, Since: b.At,
-			Reason: p.of(i, fmt.Sprintf("rolling back from %s to %s", b.From, to)),
+			Reason: p.prefixInstance(i, fmt.Sprintf("rolling back from %s to %s", b.From, to)),
 		}
 		if !b.Failed.IsZero() {
 			j.Verdict, j.Since = entities.Fail, b.Failed
-			j.Reason = p.of(i, fmt.Sprintf("the rollback to %s failed: only a release created since then can enter", to))
+			j.Reason = p.prefixInstance(i, fmt.Sprintf("the rollback to %s failed: only a release created since then can enter", to))
 		}
 		p.add(j)
 		return
@@ -137,11 +137,11 @@ func judgeRollback(p *admission, _ entities.Stage) {
 }
 
 func unblockRollback(v *view, j *Judgement, _ *state.Release) string {
-	return v.retry(j.Subject)
+	return v.retryAdvice(j.Subject)
 }
 
-// giveUp is the command that cancels a waiting rollback.
-func (v *view) giveUp(back *state.Release, channel string) string {
+// cancelCommand is the command that cancels a waiting rollback.
+func (v *view) cancelCommand(back *state.Release, channel string) string {
 	return fmt.Sprintf("converge cancel %s/%s %s --channel %s", v.s.Application, v.s.Title(), back.FullVersion, channel)
 }
 
@@ -152,11 +152,11 @@ func judgeFloor(p *admission, _ entities.Stage) {
 	}
 	for n := range p.insts {
 		i := &p.insts[n]
-		if !p.release.Concerns(i.ID) || i.Delivery.Target == nil || i.IsAt(p.release) {
+		if !p.release.HasPayload(i.ID) || i.Delivery.Target == nil || i.IsAt(p.release) {
 			continue
 		}
 		if why := p.s.Barred(i.Instance, p.release.Target(i.ID)); why != "" {
-			p.add(Judgement{Kind: KindFloor, ID: string(KindFloor), Verdict: entities.Fail, Reason: p.of(i, why), Unblock: p.s.PassFloor(i.Instance) + "; to cancel the rollback: " + p.giveUp(p.release, p.spec.Name)})
+			p.add(Judgement{Kind: KindFloor, ID: string(KindFloor), Verdict: entities.Fail, Reason: p.prefixInstance(i, why), Unblock: p.s.FloorBypassCommand(i.Instance) + "; to cancel the rollback: " + p.cancelCommand(p.release, p.spec.Name)})
 			return
 		}
 	}
@@ -198,10 +198,10 @@ func judgeUnknown(p *admission, _ entities.Stage) {
 }
 
 func knownCondition(k entities.ConditionKind) bool {
-	return k.OnChannels() || manual(k) || k.NoGate()
+	return k.OnChannels() || isManualApproval(k) || k.IsMarker()
 }
 
-func unknownConditions(v *view, entered bool) []string {
+func unknownConditionIDs(v *view, entered bool) []string {
 	var out []string
 	for _, c := range v.spec.Conditions {
 		if !knownCondition(c.Kind) && !entered {
@@ -248,10 +248,10 @@ func later(a, b time.Time) time.Time {
 
 // stableIn judges a release by one other channel.
 func (v *view) stableIn(c entities.Condition, channel string, r *state.Release) Judgement {
-	if down := v.s.DownIn(channel); down != nil {
+	if down := v.s.TakedownOf(channel); down != nil {
 		return Judgement{
 			Verdict: entities.Fail, Since: down.At, Reason: channel + " was " + down.Text(),
-			Unblock: v.bringBack(channel) + ", or: " + v.command("bypass", r, v.spec.Name, c.ID, "--reason …"),
+			Unblock: v.bringBackCommand(channel) + ", or: " + v.command("bypass", r, v.spec.Name, c.ID, "--reason …"),
 		}
 	}
 	j := v.succeededIn(c, channel, r)
@@ -259,13 +259,13 @@ func (v *view) stableIn(c entities.Condition, channel string, r *state.Release) 
 		return j
 	}
 	h := v.healthIn(channel)
-	if h.is == entities.StatusConverged {
-		j.Reason += ", and healthy now at " + h.at
+	if h.status == entities.StatusConverged {
+		j.Reason += ", and healthy now at " + h.version
 		return j
 	}
 	j.Verdict, j.Since = entities.Wait, time.Time{}
-	j.Reason += fmt.Sprintf(", but %s is %s now", channel, h.is)
-	if h.is.Stuck() {
+	j.Reason += fmt.Sprintf(", but %s is %s now", channel, h.status)
+	if h.status.Stuck() {
 		j.Verdict, j.Unblock = entities.Fail, "fix that, or: "+v.command("bypass", r, v.spec.Name, c.ID, "--reason …")
 	}
 	return j
@@ -288,14 +288,14 @@ func (v *view) succeededIn(c entities.Condition, channel string, r *state.Releas
 	j := Judgement{Verdict: entities.Fail, Reason: fmt.Sprintf("%s %s in %s", r.FullVersion, p.Phase, channel), Since: p.Since}
 	switch p.Phase {
 	case maestro.Succeeded:
-		if back := v.s.GoesBack(r, channel); back != nil {
+		if back := v.s.RollbackOf(r, channel); back != nil {
 			j.Reason, j.Since = fmt.Sprintf("%s is being rolled back in %s by %s", r.FullVersion, channel, back.By), back.At
-			j.Unblock = "release a fix, or, to keep it there: " + v.giveUp(back, channel)
+			j.Unblock = "release a fix, or, to keep it there: " + v.cancelCommand(back, channel)
 			return j
 		}
 		j.Verdict, j.Reason = entities.Pass, fmt.Sprintf("%s stable at %s", channel, r.FullVersion)
 		if c.For > 0 {
-			j.waitOut(c.For, v.now)
+			j.requireDuration(c.For, v.now)
 		}
 	case maestro.Pending:
 		j.Verdict, j.Reason = entities.Wait, fmt.Sprintf("%s has not entered %s yet", r.FullVersion, channel)
@@ -305,69 +305,69 @@ func (v *view) succeededIn(c entities.Condition, channel string, r *state.Releas
 	return j
 }
 
-// waitOut lets a passed judgement pass only after it held for that duration.
-func (j *Judgement) waitOut(long time.Duration, now time.Time) {
-	until := j.Since.Add(long)
-	j.Reason += " since " + day(j.Since)
+// requireDuration lets a passed judgement pass only after it held for that duration.
+func (j *Judgement) requireDuration(duration time.Duration, now time.Time) {
+	until := j.Since.Add(duration)
+	j.Reason += " since " + formatDate(j.Since)
 	if now.Before(until) {
 		j.Verdict, j.Next = entities.Wait, until
-		j.Reason += "; " + entities.Length(long) + " pass on " + day(until)
+		j.Reason += "; " + entities.Length(duration) + " pass on " + formatDate(until)
 		return
 	}
 	j.Since = until
-	j.Reason += ", for more than " + entities.Length(long)
+	j.Reason += ", for more than " + entities.Length(duration)
 }
 
-// day formats a moment with its date, for people.
-func day(t time.Time) string { return t.UTC().Format("Mon 2006-01-02 15:04 MST") }
+// formatDate formats a moment with its date, for people.
+func formatDate(t time.Time) string { return t.UTC().Format("Mon 2006-01-02 15:04 MST") }
 
-// healths caches the health of channels during one decision: many releases may wait for one channel.
-type healths map[string]channelHealth
+// healthCache caches the health of channels during one decision: many releases may wait for one channel.
+type healthCache map[string]channelHealth
 
 // channelHealth is the health of a channel and its version; "" is none.
 type channelHealth struct {
-	is entities.Status
-	at string
+	status  entities.Status
+	version string
 }
 
 // healthIn is the health of another channel.
 func (v *view) healthIn(channel string) channelHealth {
 	h, known := (*v.healths)[channel]
 	if !known {
-		if h = v.askHealth(channel); *v.healths == nil {
-			*v.healths = healths{}
+		if h = v.computeHealth(channel); *v.healths == nil {
+			*v.healths = healthCache{}
 		}
 		(*v.healths)[channel] = h
 	}
 	return h
 }
 
-func (v *view) askHealth(channel string) channelHealth {
+func (v *view) computeHealth(channel string) channelHealth {
 	n := slices.IndexFunc(v.s.Spec.Channels, func(c entities.ChannelSpec) bool { return c.Name == channel })
 	if n < 0 {
-		return channelHealth{is: entities.StatusUnknown} // it is not in the compiled spec
+		return channelHealth{status: entities.StatusUnknown} // it is not in the compiled spec
 	}
-	o := &view{tables: v.tables, s: v.s, spec: &v.s.Spec.Channels[n], now: v.now, out: &ChannelDecision{}}
-	o.turn.Holder = slices.IndexFunc(v.s.Releases, func(r *state.Release) bool {
+	other := &view{tables: v.tables, s: v.s, spec: &v.s.Spec.Channels[n], now: v.now, out: &ChannelDecision{}}
+	other.slot.Holder = slices.IndexFunc(v.s.Releases, func(r *state.Release) bool {
 		p, _ := r.PhaseIn(channel)
 		return p == maestro.InProgress
 	})
-	o.gather()
-	h, facts := channelHealth{}, make([]entities.Facts, len(o.insts))
-	for n := range o.insts {
-		facts[n] = o.insts[n].conclude()
-		if t := o.insts[n].Delivery.Target; t != nil {
-			h.at = t.FullVersion
+	other.gather()
+	h, facts := channelHealth{}, make([]entities.Facts, len(other.insts))
+	for n := range other.insts {
+		facts[n] = other.insts[n].computeFacts()
+		if t := other.insts[n].Delivery.Target; t != nil {
+			h.version = t.FullVersion
 		}
 	}
-	h.is = o.health(entities.Facts{}.RollUp(facts))
+	h.status = other.health(entities.Facts{}.RollUp(facts))
 	return h
 }
 
 // health is the health of the channel from the facts of its instances, independent of pauses and of waiting releases: CONVERGED is
 // healthy. While a release is in progress there, it is converging.
 func (v *view) health(f entities.Facts) entities.Status {
-	f.Converging = f.Converging || v.turn.Holder != maestro.None
+	f.Converging = f.Converging || v.slot.Holder != maestro.None
 	return f.Health()
 }
 
@@ -378,9 +378,9 @@ func judgeUpstream(p *admission, _ entities.Stage) {
 			return // that gate states it already
 		}
 	}
-	stuck := p.turn.Stuck
-	if p.release == p.view.release(p.turn.Holder) {
-		stuck = p.turn.Cut
+	stuck := p.slot.Stuck
+	if p.release == p.view.release(p.slot.Holder) {
+		stuck = p.slot.HolderStuck
 	}
 	if stuck != "" {
 		p.add(Judgement{Kind: KindUpstream, ID: string(KindUpstream), Verdict: entities.Fail, Reason: p.release.FullVersion + " " + stuck})
@@ -388,18 +388,18 @@ func judgeUpstream(p *admission, _ entities.Stage) {
 }
 
 func unblockRetry(v *view, _ *Judgement, r *state.Release) string {
-	return v.retry(r.FullVersion)
+	return v.retryAdvice(r.FullVersion)
 }
 
-func whereStuck(v *view, entered bool) []string {
-	if entered || v.turn.Stuck == "" && v.turn.Cut == "" {
+func upstreamID(v *view, entered bool) []string {
+	if entered || v.slot.Stuck == "" && v.slot.HolderStuck == "" {
 		return nil
 	}
 	return []string{string(KindUpstream)}
 }
 
-// conditions lists the declared conditions of some kinds.
-func conditions(of func(entities.ConditionKind) bool) func(*view, bool) []string {
+// conditionIDs lists the declared conditions of some kinds.
+func conditionIDs(of func(entities.ConditionKind) bool) func(*view, bool) []string {
 	return func(v *view, entered bool) []string {
 		var out []string
 		for _, c := range v.spec.Conditions {

@@ -17,40 +17,40 @@ import (
 func (p *admission) checks(stage entities.Stage) {
 	for n := range p.spec.Checks {
 		c := &p.spec.Checks[n]
-		if c.Before() != stage {
+		if c.FirstGateStage() != stage {
 			continue
 		}
-		if !p.asked {
-			p.add(notAsked(KindCheck, c.ID, "evaluated once the earlier gates pass"))
+		if !p.preconditionsMet {
+			p.add(notEvaluated(KindCheck, c.ID, "evaluated once the earlier gates pass"))
 			continue
 		}
-		if p.watched() {
-			p.wanted().Besides = p.release.ID
+		if p.checksUsedByHolder() {
+			p.neededChecks().PreflightFor = p.release.ID
 			p.add(Judgement{Kind: KindCheck, ID: c.ID, Verdict: entities.Pass, Reason: "evaluated right before " + p.release.FullVersion + " enters"})
 			continue
 		}
-		p.want(c, p.release.ID)
+		p.requestCheck(c, p.release.ID)
 		p.add(p.judgeCheck(c, p.release))
 	}
 }
 
-// watched reports whether checks are evaluated for the release in progress, which yields to this one. Only a preflight evaluates them for
+// checksUsedByHolder reports whether checks are evaluated for the release in progress, which yields to this one. Only a preflight evaluates them for
 // this one.
-func (p *admission) watched() bool {
-	w := p.out.Wanted
-	return (p.besides() || p.passes(p.release)) && w != nil && w.Release == p.view.release(p.turn.Holder).ID
+func (p *admission) checksUsedByHolder() bool {
+	w := p.out.NeededChecks
+	return (p.holderYields() || p.isPassing(p.release)) && w != nil && w.Release == p.view.release(p.slot.Holder).ID
 }
 
-// notAsked is the judgement of a gate that is evaluated only after everything before it passes. It makes no statement about the release
+// notEvaluated is the judgement of a gate that is evaluated only after everything before it passes. It makes no statement about the release
 // yet.
-func notAsked(kind Kind, id, reason string) Judgement {
-	return Judgement{Kind: kind, ID: id, Verdict: entities.Wait, Code: CodeNotAsked, Reason: reason}
+func notEvaluated(kind Kind, id, reason string) Judgement {
+	return Judgement{Kind: kind, ID: id, Verdict: entities.Wait, Code: CodeNotEvaluated, Reason: reason}
 }
 
 // judgeCheck returns the verdict of the newest reading of a check, if it is of this release and of the current definition. A nil release
 // means a repair.
 func (v *view) judgeCheck(c *entities.Check, r *state.Release) Judgement {
-	st := v.remembered().Reading(v.s.Evaluation(v.spec, c, r))
+	st := v.channelState().LastReading(v.s.Evaluation(v.spec, c, r))
 	if st == nil {
 		return Judgement{Kind: KindCheck, ID: c.ID, Verdict: entities.Wait, Reason: "not evaluated yet"}
 	}
@@ -69,30 +69,30 @@ func unblockCheck(v *view, j *Judgement, r *state.Release) string {
 	return "release a version that passes, or: " + v.command("bypass", r, v.spec.Name, j.ID, "--reason …")
 }
 
-// wanted is the list of evaluations that the gates of the channel need. It is created at the first use.
-func (v *view) wanted() *state.Wanted {
-	if v.out.Wanted == nil {
-		v.out.Wanted = &state.Wanted{}
+// neededChecks is the list of evaluations that the gates of the channel need. It is created at the first use.
+func (v *view) neededChecks() *state.NeededChecks {
+	if v.out.NeededChecks == nil {
+		v.out.NeededChecks = &state.NeededChecks{}
 	}
-	return v.out.Wanted
+	return v.out.NeededChecks
 }
 
-// want requests the evaluation of a check for a release.
-func (v *view) want(c *entities.Check, release string) {
-	w := v.wanted()
+// requestCheck requests the evaluation of a check for a release.
+func (v *view) requestCheck(c *entities.Check, release string) {
+	w := v.neededChecks()
 	if release != w.Release {
 		w.Checks, w.Release = nil, release
 	}
 	w.Checks = append(w.Checks, c.ID)
 }
 
-// checks lists those that can be bypassed: all of them before the release enters, then those that can still fail it.
-func checks(v *view, entered bool) []string {
+// checkIDs lists those that can be bypassed: all of them before the release enters, then those that can still fail it.
+func checkIDs(v *view, entered bool) []string {
 	var out []string
 	for n := range v.spec.Checks {
 		c := &v.spec.Checks[n]
-		fails := c.Asked(entities.Deployment)
-		if len(c.At) > 0 && (!entered || c.After() || fails != nil && fails.Fails) {
+		fails := c.AtStage(entities.Deployment)
+		if len(c.At) > 0 && (!entered || c.RunsAfterDeployment() || fails != nil && fails.Fails) {
 			out = append(out, c.ID)
 		}
 	}
@@ -102,15 +102,15 @@ func checks(v *view, entered bool) []string {
 func refusedByCheck(r *state.Release, p *state.PhaseState, c *entities.ChannelSpec) bool {
 	for n := range c.Checks {
 		check := &c.Checks[n]
-		if slices.Contains(p.Refused, check.ID) && check.Before() != "" && r.Bypassed(c.Name, check.ID) == nil {
+		if slices.Contains(p.FailedChecks, check.ID) && check.FirstGateStage() != "" && r.BypassOf(c.Name, check.ID) == nil {
 			return true
 		}
 	}
 	return false
 }
 
-// preflightHolds is how long the readings of a preflight are valid: for the decision that follows it, and no later one.
-const preflightHolds = 2 * time.Second
+// preflightValidity is how long the readings of a preflight are valid: for the decision that follows it, and no later one.
+const preflightValidity = 2 * time.Second
 
 // preflight reports whether all external conditions were just evaluated and let the release pass. Otherwise it starts the evaluation:
 // immediately before a target is set all external conditions are evaluated again, to detect an alert that began to fire a moment ago
@@ -119,30 +119,30 @@ func (v *view) preflight(next *state.Release) bool {
 	var all []entities.Evaluation
 	for n := range v.spec.Checks {
 		c := &v.spec.Checks[n]
-		if c.Before() != "" && next.Bypassed(v.spec.Name, c.ID) == nil {
+		if c.FirstGateStage() != "" && next.BypassOf(v.spec.Name, c.ID) == nil {
 			all = append(all, v.s.Evaluation(v.spec, c, next))
 		}
 	}
-	return len(all) == 0 || v.evaluatedAgain(state.PreflightOp{Channel: v.spec.Name, Release: next.ID, Checks: all})
+	return len(all) == 0 || v.preflightPassed(state.PreflightOp{Channel: v.spec.Name, Release: next.ID, Checks: all})
 }
 
-// preflightPaused reports whether the last preflight did not pass and the next one is not due yet. No lease is held until then.
-func (v *view) preflightPaused(next *state.Release) bool {
-	p := v.remembered().Preflight
-	if p == nil || p.Running || p.Release != next.ID || p.Window || !v.now.Before(p.Next) || !v.wanted().Of(next.ID) {
+// preflightBacksOff reports whether the last preflight did not pass and the next one is not due yet. No lease is held until then.
+func (v *view) preflightBacksOff(next *state.Release) bool {
+	p := v.channelState().Preflight
+	if p == nil || p.Running || p.Release != next.ID || p.Window || !v.now.Before(p.Next) || !v.neededChecks().IsFor(next.ID) {
 		return false // the last condition: no check is declared any more
 	}
 	v.due(p.Next)
-	v.wait(KindPreflight, "the last evaluation did not pass")
+	v.addWait(KindPreflight, "the last evaluation did not pass")
 	j := &v.out.Gates[len(v.out.Gates)-1]
 	j.Since, j.Next = p.Done, p.Next
 	return true
 }
 
-// evaluatedAgain reports whether the checks of a preflight were just evaluated. Otherwise it starts that, one preflight at a time per
+// preflightPassed reports whether the checks of a preflight were just evaluated. Otherwise it starts that, one preflight at a time per
 // channel, and adds a judgement. The gates use its readings.
-func (v *view) evaluatedAgain(op state.PreflightOp) bool {
-	p := v.remembered().Preflight
+func (v *view) preflightPassed(op state.PreflightOp) bool {
+	p := v.channelState().Preflight
 	same := p != nil && p.Release == op.Release && !p.Window
 	if same && covers(p, op, v.now) {
 		return true
@@ -151,13 +151,13 @@ func (v *view) evaluatedAgain(op state.PreflightOp) bool {
 	for n, e := range op.Checks {
 		names[n] = e.ID
 	}
-	v.wait(KindPreflight, "re-evaluating "+strings.Join(names, ", "))
+	v.addWait(KindPreflight, "re-evaluating "+strings.Join(names, ", "))
 	switch {
 	case p != nil && p.Running:
 	case same && v.now.Before(p.Next):
 		v.due(p.Next)
 		v.out.Gates[len(v.out.Gates)-1].Next = p.Next
-	case !v.mode.Drain:
+	case !v.mode.NoNewWork:
 		v.d.Preflights = append(v.d.Preflights, op)
 	}
 	return false
@@ -165,11 +165,11 @@ func (v *view) evaluatedAgain(op state.PreflightOp) bool {
 
 // covers reports whether all of these checks were just evaluated, with their current definition, and all passed.
 func covers(p *state.Preflight, op state.PreflightOp, now time.Time) bool {
-	if p.Running || now.Before(p.Done) || now.Sub(p.Done) > preflightHolds || !p.Next.IsZero() {
+	if p.Running || now.Before(p.Done) || now.Sub(p.Done) > preflightValidity || !p.Next.IsZero() {
 		return false
 	}
 	for _, e := range op.Checks {
-		if !slices.Contains(p.Read, e.ID+"@"+e.Definition) {
+		if !slices.Contains(p.Evaluated, e.ID+"@"+e.Definition) {
 			return false
 		}
 	}

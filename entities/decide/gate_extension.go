@@ -29,7 +29,7 @@ func (p *admission) extensions(stage entities.Stage) {
 
 func (v *view) judgeExtension(r *state.Release, e *entities.Extension, ready bool) Judgement {
 	j := Judgement{Kind: KindExtension, ID: extensionID(e.Name), Subject: e.Name, Verdict: entities.Wait}
-	if r.Bypassed(v.spec.Name, j.ID) != nil {
+	if r.BypassOf(v.spec.Name, j.ID) != nil {
 		return j // it need not run
 	}
 	st := r.Extensions[e.RunKey()]
@@ -46,27 +46,27 @@ func (v *view) judgeExtension(r *state.Release, e *entities.Extension, ready boo
 		j.Verdict, j.Reason = entities.Pass, "succeeded"+elsewhere
 	case st != nil && st.Failed:
 		j.Verdict, j.Reason = entities.Fail, "failed "+entities.Times(st.Attempts)+entities.Because(st.Err)+elsewhere
-	case st != nil && (st.Running || !st.Untaken.IsZero() || v.now.Before(st.Next)):
-		v.extensionUnderWay(&j, r, e, ready, elsewhere)
-	case v.reports():
+	case st != nil && (st.Running || !st.NoWorkerSince.IsZero() || v.now.Before(st.Next)):
+		v.describeExtension(&j, r, e, ready, elsewhere)
+	case v.isReportOnly():
 		j.Verdict, j.Reason = entities.Pass, "report only: it would run here"
 	case !ready:
-		return notAsked(KindExtension, j.ID, "runs once the earlier gates pass")
+		return notEvaluated(KindExtension, j.ID, "runs once the earlier gates pass")
 	default:
 		j.Reason = v.startExtension(r, e)
 	}
 	return j
 }
 
-// extensionUnderWay describes the progress of a started extension: it waits for a worker, runs, or waits for a retry.
-func (v *view) extensionUnderWay(j *Judgement, r *state.Release, e *entities.Extension, ready bool, elsewhere string) {
+// describeExtension describes the progress of a started extension: it waits for a worker, runs, or waits for a retry.
+func (v *view) describeExtension(j *Judgement, r *state.Release, e *entities.Extension, ready bool, elsewhere string) {
 	st := r.Extensions[e.RunKey()]
 	switch {
-	case !st.Untaken.IsZero():
+	case !st.NoWorkerSince.IsZero():
 		if !st.Running && ready {
 			v.startExtension(r, e)
 		}
-		j.Reason, j.Since = entities.CodeNoWorker+": "+st.Err, st.Untaken
+		j.Reason, j.Since = entities.CodeNoWorker+": "+st.Err, st.NoWorkerSince
 	case st.Running:
 		where := ""
 		if e.Place != "" {
@@ -92,25 +92,25 @@ func (v *view) startExtension(r *state.Release, e *entities.Extension) string {
 		op.Attempt = st.Attempts + 1
 	}
 	if e.Stage == entities.OnRollback {
-		op.BackTo = v.backTo()
+		op.BackTo = v.rollbackVersion()
 	}
-	switch missing := v.missing(r, e); {
+	switch missing := v.missingExtensions(r, e); {
 	case len(missing) > 0:
 		return "runs after " + strings.Join(missing, ", ")
-	case v.ending(r, e.RunKey()) != nil:
-		return "runs once the cancelled run for " + v.ending(r, e.RunKey()).FullVersion + " has ended"
-	case v.mode.Drain:
+	case v.endingRun(r, e.RunKey()) != nil:
+		return "runs once the cancelled run for " + v.endingRun(r, e.RunKey()).FullVersion + " has ended"
+	case v.mode.NoNewWork:
 		return "runs once the workflow has continued as new"
 	}
-	if by := v.starting(r, e); by != "" { // another channel that shares it starts it in this decision
+	if by := v.startedFor(r, e); by != "" { // another channel that shares it starts it in this decision
 		return "runs for " + by
 	}
 	v.d.Extensions = append(v.d.Extensions, op)
 	return "starts"
 }
 
-// starting is the channel for which this decision starts an extension, or "".
-func (v *view) starting(r *state.Release, e *entities.Extension) string {
+// startedFor is the channel for which this decision starts an extension, or "".
+func (v *view) startedFor(r *state.Release, e *entities.Extension) string {
 	for n := range v.d.Extensions {
 		if o := &v.d.Extensions[n]; o.Release == r.ID && o.Extension.RunKey() == e.RunKey() {
 			return o.Channel
@@ -119,8 +119,8 @@ func (v *view) starting(r *state.Release, e *entities.Extension) string {
 	return ""
 }
 
-// missing are the extensions that must succeed first and have not.
-func (v *view) missing(r *state.Release, e *entities.Extension) []string {
+// missingExtensions are the extensions that must succeed first and have not.
+func (v *view) missingExtensions(r *state.Release, e *entities.Extension) []string {
 	var out []string
 	for n := range v.spec.Extensions {
 		first := &v.spec.Extensions[n]
@@ -128,18 +128,18 @@ func (v *view) missing(r *state.Release, e *entities.Extension) []string {
 			continue
 		}
 		st := r.Extensions[first.RunKey()]
-		if (st == nil || !st.Done || v.starting(r, first) != "") && r.Bypassed(v.spec.Name, extensionID(first.Name)) == nil {
+		if (st == nil || !st.Done || v.startedFor(r, first) != "") && r.BypassOf(v.spec.Name, extensionID(first.Name)) == nil {
 			out = append(out, first.Name)
 		}
 	}
 	return out
 }
 
-// extensions lists those that can be bypassed: all before the release enters, then those that run afterwards.
-func extensions(v *view, entered bool) []string {
+// extensionIDs lists those that can be bypassed: all before the release enters, then those that run afterwards.
+func extensionIDs(v *view, entered bool) []string {
 	var out []string
 	for n := range v.spec.Extensions {
-		if e := &v.spec.Extensions[n]; e.Stage == entities.PostDeployment || !entered && e.Stage.Before() {
+		if e := &v.spec.Extensions[n]; e.Stage == entities.PostDeployment || !entered && e.Stage.BeforeEntry() {
 			out = append(out, extensionID(e.Name))
 		}
 	}
@@ -150,7 +150,7 @@ func refusedByExtension(r *state.Release, c *entities.ChannelSpec) bool {
 	for n := range c.Extensions {
 		e := &c.Extensions[n]
 		st := r.Extensions[e.RunKey()]
-		if e.Stage.Before() && st != nil && st.Failed && r.Bypassed(c.Name, extensionID(e.Name)) == nil {
+		if e.Stage.BeforeEntry() && st != nil && st.Failed && r.BypassOf(c.Name, extensionID(e.Name)) == nil {
 			return true
 		}
 	}

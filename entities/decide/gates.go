@@ -32,7 +32,7 @@ const (
 	KindDown          Kind = "down"                   // the channel is taken down
 	KindDrain         Kind = "drain"                  // the workflow is about to continue as new
 	KindRender        Kind = "render"                 // the result of a config release is being rendered
-	KindAsked         Kind = "asked"                  // an exit-code runtime is queried before (C7)
+	KindQuery         Kind = "asked"                  // an exit-code runtime is queried before (C7)
 	KindPreflight     Kind = "preflight"              // all external conditions are evaluated again (A10)
 	KindRollout       Kind = "rollout"                // the policy of the channel lets no instance move now (D24)
 	KindLease         Kind = "lease"                  // a slot among the concurrent applies of the runtime (C10)
@@ -58,12 +58,12 @@ type gate struct {
 	steps bool
 	// plain: its reason names the subject, so a line about it omits the id.
 	plain bool
-	// bypassed lists the ids of a channel that a release can be let pass; nil: the kind alone, if it applies.
-	bypassed func(v *view, entered bool) []string
+	// bypassIDs lists the ids of a channel that a release can be let pass; nil: the kind alone, if it applies.
+	bypassIDs func(v *view, entered bool) []string
 	// unblock is what a person can do about a judgement with the verdict when, or, if that is empty, about any that does not pass; nil:
 	// no command helps.
-	when    entities.Verdict
-	unblock func(v *view, j *Judgement, r *state.Release) string
+	unblockVerdict entities.Verdict
+	unblock        func(v *view, j *Judgement, r *state.Release) string
 }
 
 // The stages around those at which a check or an extension can be declared.
@@ -80,22 +80,22 @@ var declaredStages = []entities.Stage{entities.PreApproval, entities.PostApprova
 // gates is the table. Within a stage its order is the order of evaluation.
 var gates = [...]gate{
 	{kind: KindInProgress, id: "in-progress", at: []entities.Stage{atEntry}, judge: judgeInProgress, plain: true},
-	{kind: KindReading, id: "reading", at: []entities.Stage{atEntry}, judge: judgeReading, bypassable: true, steps: true, plain: true, bypassed: whereObservable},
-	{kind: KindRollback, id: "rollback", at: []entities.Stage{atEntry}, judge: judgeRollback, plain: true, when: entities.Fail, unblock: unblockRollback},
+	{kind: KindReading, id: "reading", at: []entities.Stage{atEntry}, judge: judgeReading, bypassable: true, steps: true, plain: true, bypassIDs: readingID},
+	{kind: KindRollback, id: "rollback", at: []entities.Stage{atEntry}, judge: judgeRollback, plain: true, unblockVerdict: entities.Fail, unblock: unblockRollback},
 	{kind: KindFloor, id: string(KindFloor), at: []entities.Stage{atEntry}, judge: judgeFloor, bypassable: true, plain: true},
 	{kind: KindPin, id: "pin", at: []entities.Stage{atEntry}, judge: judgePin, plain: true, unblock: unblockPin},
-	{kind: KindHeld, id: "held", at: []entities.Stage{atEntry}, judge: judgeHeld, bypassable: true, plain: true, bypassed: whereKept},
-	{kind: KindChannelStable, id: "channel-stable/CHANNEL", at: []entities.Stage{atEntry}, judge: judgeChannelsStable, bypassable: true, sticky: true, steps: true, plain: true, bypassed: conditions(entities.ConditionKind.OnChannels), when: entities.Fail, unblock: unblockRetry},
-	{kind: KindUnknown, id: "KIND/NAME", at: []entities.Stage{atEntry}, judge: judgeUnknown, bypassable: true, steps: true, bypassed: unknownConditions},
-	{kind: KindUpstream, id: "upstream", at: []entities.Stage{atEntry}, judge: judgeUpstream, bypassable: true, sticky: true, steps: true, plain: true, bypassed: whereStuck, when: entities.Fail, unblock: unblockRetry},
-	{kind: KindCheck, id: "NAME", at: declaredStages, judge: (*admission).checks, bypassable: true, steps: true, repairs: true, bypassed: checks, when: entities.Fail, unblock: unblockCheck},
-	{kind: KindExtension, id: "extension/NAME", at: declaredStages, judge: (*admission).extensions, bypassable: true, sticky: true, bypassed: extensions, when: entities.Fail, unblock: unblockExtension},
-	{kind: KindApproval, id: "approval/TOPIC", at: []entities.Stage{atApproval}, judge: judgeApprovals, bypassable: true, sticky: true, bypassed: approvals, when: entities.Wait, unblock: unblockApproval},
+	{kind: KindHeld, id: "held", at: []entities.Stage{atEntry}, judge: judgeHeld, bypassable: true, plain: true, bypassIDs: heldID},
+	{kind: KindChannelStable, id: "channel-stable/CHANNEL", at: []entities.Stage{atEntry}, judge: judgeChannelsStable, bypassable: true, sticky: true, steps: true, plain: true, bypassIDs: conditionIDs(entities.ConditionKind.OnChannels), unblockVerdict: entities.Fail, unblock: unblockRetry},
+	{kind: KindUnknown, id: "KIND/NAME", at: []entities.Stage{atEntry}, judge: judgeUnknown, bypassable: true, steps: true, bypassIDs: unknownConditionIDs},
+	{kind: KindUpstream, id: "upstream", at: []entities.Stage{atEntry}, judge: judgeUpstream, bypassable: true, sticky: true, steps: true, plain: true, bypassIDs: upstreamID, unblockVerdict: entities.Fail, unblock: unblockRetry},
+	{kind: KindCheck, id: "NAME", at: declaredStages, judge: (*admission).checks, bypassable: true, steps: true, repairs: true, bypassIDs: checkIDs, unblockVerdict: entities.Fail, unblock: unblockCheck},
+	{kind: KindExtension, id: "extension/NAME", at: declaredStages, judge: (*admission).extensions, bypassable: true, sticky: true, bypassIDs: extensionIDs, unblockVerdict: entities.Fail, unblock: unblockExtension},
+	{kind: KindApproval, id: "approval/TOPIC", at: []entities.Stage{atApproval}, judge: judgeApprovals, bypassable: true, sticky: true, bypassIDs: approvalIDs, unblockVerdict: entities.Wait, unblock: unblockApproval},
 	{kind: KindPaused, id: "paused", plain: true},
 	{kind: KindDown, id: "down", plain: true},
 	{kind: KindDrain, id: "drain", plain: true},
 	{kind: KindRender, id: "render", plain: true},
-	{kind: KindAsked, id: "asked", bypassable: true, plain: true, bypassed: whereAsked},
+	{kind: KindQuery, id: "asked", bypassable: true, plain: true, bypassIDs: queryID},
 	{kind: KindPreflight, id: "preflight", plain: true},
 	{kind: KindRollout, id: "rollout", plain: true},
 	{kind: KindLease, id: "lease", plain: true},
@@ -106,9 +106,9 @@ type Code string
 
 // The codes of judgements. Most have none.
 const (
-	CodeNotAsked Code = "not-asked" // an earlier gate does not pass, so this one was not evaluated
-	CodeBypassed Code = "bypassed"  // a person let the release pass it
-	CodeRejected Code = "rejected"  // a person rejected the release
+	CodeNotEvaluated Code = "not-asked" // an earlier gate does not pass, so this one was not evaluated
+	CodeBypassed     Code = "bypassed"  // a person let the release pass it
+	CodeRejected     Code = "rejected"  // a person rejected the release
 )
 
 // Judgement is the verdict on one gate, with its reason and, if known, when it may change.
@@ -141,8 +141,8 @@ func (t *tables) gate(kind Kind) *gate {
 	return &gate{kind: kind, id: string(kind)}
 }
 
-// line formats a judgement, with its id unless the reason names the subject.
-func (v *view) line(j Judgement) string {
+// judgementText formats a judgement, with its id unless the reason names the subject.
+func (v *view) judgementText(j Judgement) string {
 	if v.gate(j.Kind).plain {
 		return j.Reason
 	}
@@ -152,24 +152,24 @@ func (v *view) line(j Judgement) string {
 // admission evaluates the gates of one channel for one release.
 type admission struct {
 	*view
-	row     *gate // the current row
-	release *state.Release
-	gates   []Judgement
-	clear   bool // all judgements so far pass
-	asked   bool // the preconditions hold: expensive gates are evaluated
+	row              *gate // the current row
+	release          *state.Release
+	gates            []Judgement
+	clear            bool // all judgements so far pass
+	preconditionsMet bool // the preconditions hold: expensive gates are evaluated
 }
 
-// pass evaluates all gates that a release must pass before it may enter, in order; of selects the rows, nil selects all. The rest is in
+// evaluateGates evaluates all gates that a release must pass before it may enter, in order; of selects the rows, nil selects all. The rest is in
 // enter: a lease, a preflight, and then the target is set. After that come its objects, and the post-deployment window.
-func (v *view) pass(r *state.Release, of func(*gate) bool) *admission {
+func (v *view) evaluateGates(r *state.Release, filter func(*gate) bool) *admission {
 	most := len(v.spec.Conditions) + len(v.spec.Checks) + len(v.spec.Extensions)
 	p := &admission{view: v, release: r, clear: true, gates: make([]Judgement, 0, most)}
 	entry := true
 	for _, s := range v.steps {
 		if entry && s.stage != atEntry {
-			entry, p.asked = false, p.clear && !v.paused
+			entry, p.preconditionsMet = false, p.clear && !v.paused
 		}
-		if of == nil || of(s.gate) {
+		if filter == nil || filter(s.gate) {
 			p.row = s.gate
 			s.gate.judge(p, s.stage)
 		}
@@ -184,12 +184,12 @@ func (p *admission) add(j Judgement) {
 		g = p.gate(j.Kind)
 	}
 	j.Bypassable, j.Plain = g.bypassable, g.plain
-	if b := p.release.Bypassed(p.spec.Name, j.ID); b != nil && g.bypassable {
+	if b := p.release.BypassOf(p.spec.Name, j.ID); b != nil && g.bypassable {
 		j = bypassed(j.Kind, b)
 	}
 	p.gates = append(p.gates, j)
 	p.clear = p.clear && j.Verdict == entities.Pass
-	if j.Verdict != entities.Pass && (g.when == "" || g.when == j.Verdict) && j.Unblock == "" && g.unblock != nil {
+	if j.Verdict != entities.Pass && (g.unblockVerdict == "" || g.unblockVerdict == j.Verdict) && j.Unblock == "" && g.unblock != nil {
 		last := &p.gates[len(p.gates)-1]
 		last.Unblock = g.unblock(p.view, last, p.release)
 	}
@@ -200,8 +200,8 @@ func bypassed(kind Kind, b *entities.Bypass) Judgement {
 	return Judgement{Kind: kind, ID: b.Condition, Verdict: entities.Pass, Code: CodeBypassed, Reason: b.Text(), Since: b.At, Bypassable: true}
 }
 
-// since is when the last of the judgements so far passed: from then on the release waits for the next gate.
-func (p *admission) since() time.Time {
+// lastPassed is when the last of the judgements so far passed: from then on the release waits for the next gate.
+func (p *admission) lastPassed() time.Time {
 	last := p.release.At
 	for _, j := range p.gates {
 		if j.Verdict == entities.Pass && j.Since.After(last) {
@@ -222,14 +222,14 @@ func (v *view) command(verb string, r *state.Release, more ...string) string {
 func Bypassable(s *state.State, channel string, r *state.Release, now time.Time) []string {
 	v := viewOf(s, channel, r, now)
 	phase := r.Phases[channel].Phase
-	again := phase == maestro.InProgress && v.rolls(r)
+	betweenSteps := phase == maestro.InProgress && v.isRollout(r)
 	var out []string
 	for n := range v.tables.gates {
-		if g := &v.tables.gates[n]; g.bypassable && g.bypassed != nil {
-			out = append(out, g.bypassed(v, phase != maestro.Pending && !(again && g.steps))...)
+		if g := &v.tables.gates[n]; g.bypassable && g.bypassIDs != nil {
+			out = append(out, g.bypassIDs(v, phase != maestro.Pending && !(betweenSteps && g.steps))...)
 		}
 	}
-	if s.KeptByFloor(channel, r) {
+	if s.HeldByFloor(channel, r) {
 		out = append(out, entities.NoRollbackBelow)
 	}
 	return out
@@ -247,7 +247,7 @@ func BypassableKind(id string) bool {
 
 // Gate is the judgement of a gate of a channel on a release now, even if another release is next in line there.
 func Gate(s *state.State, channel, id string, r *state.Release, now time.Time) (Judgement, bool) {
-	c := ChannelDecision{Gates: viewOf(s, channel, r, now).pass(r, nil).gates}
+	c := ChannelDecision{Gates: viewOf(s, channel, r, now).evaluateGates(r, nil).gates}
 	return c.Gate(id)
 }
 
@@ -260,18 +260,18 @@ func viewOf(s *state.State, channel string, r *state.Release, now time.Time) *vi
 			continue
 		}
 		v := &view{
-			tables: standard, s: s, d: &Decision{}, spec: c, now: now, mode: Mode{Drain: true},
-			turn: noTurn, healths: new(healths), out: &ChannelDecision{},
+			tables: standard, s: s, d: &Decision{}, spec: c, now: now, mode: Mode{NoNewWork: true},
+			slot: noSlot, healths: new(healthCache), out: &ChannelDecision{},
 		}
-		if turns := standard.turnsOf(s, now, v.healths, v.mode); turns != nil {
-			v.turn = turns[n]
+		if slots := standard.slots(s, now, v.healths, v.mode); slots != nil {
+			v.slot = slots[n]
 		}
 		v.gather()
-		if next := v.release(v.turn.Next); next != nil && next != r {
-			v.turn.Stuck = ""
+		if next := v.release(v.slot.Next); next != nil && next != r {
+			v.slot.Stuck = ""
 		}
-		if r != v.release(v.turn.Holder) {
-			v.turn.Cut = ""
+		if r != v.release(v.slot.Holder) {
+			v.slot.HolderStuck = ""
 		}
 		return v
 	}
@@ -289,8 +289,8 @@ func Bypass(s *state.State, version string, b entities.Bypass) (state.Effect, er
 	if err := s.CheckBypass(r, b); err != nil {
 		return nil, err
 	}
-	if why := endedOtherwise(s, b); why != nil {
-		return nil, why
+	if reason := whyNotBypassable(s, b); reason != nil {
+		return nil, reason
 	}
 	if known := Bypassable(s, b.Channel, r, b.At); !slices.Contains(known, b.Condition) {
 		if !BypassableKind(b.Condition) {
@@ -298,23 +298,23 @@ func Bypass(s *state.State, version string, b entities.Bypass) (state.Effect, er
 		}
 		return nil, fmt.Errorf("%s has no condition %q%s", b.Channel, b.Condition, entities.Expected(known))
 	}
-	if old := r.Bypassed(b.Channel, b.Condition); old != nil {
-		return says("%s of %s is already %s", b.Condition, b.Channel, old.Text()), nil
+	if old := r.BypassOf(b.Channel, b.Condition); old != nil {
+		return textEffect("%s of %s is already %s", b.Condition, b.Channel, old.Text()), nil
 	}
 	if r.Phases[b.Channel].Phase == maestro.Pending {
 		if j, ok := Gate(s, b.Channel, b.Condition, r, b.At); ok && j.Verdict == entities.Pass {
-			return says("%s passes already%s; nothing is bypassed", b.Condition, entities.Because(j.Reason)), nil
+			return textEffect("%s passes already%s; nothing is bypassed", b.Condition, entities.Because(j.Reason)), nil
 		}
 	}
 	return s.Bypass(r, b), nil
 }
 
-// endedOtherwise returns an error for a bypass of a pause or a pin, with the command that ends it.
-func endedOtherwise(s *state.State, b entities.Bypass) error {
+// whyNotBypassable returns an error for a bypass of a pause or a pin, with the command that ends it.
+func whyNotBypassable(s *state.State, b entities.Bypass) error {
 	switch b.Condition {
 	case "pause", string(KindPaused):
 		if p, ok := pauseOf(s, b.Channel); ok {
-			return fmt.Errorf("a pause cannot be bypassed; end it: %s", s.ResumeWith(p))
+			return fmt.Errorf("a pause cannot be bypassed; end it: %s", s.ResumeCommand(p))
 		}
 		return fmt.Errorf("%s is not paused", b.Channel)
 	case string(KindPin):
@@ -334,7 +334,7 @@ func pauseOf(s *state.State, channel string) (entities.Pause, bool) {
 	return s.PauseIn(channel)
 }
 
-// says is an effect that changes nothing and returns a text.
-func says(format string, args ...any) state.Effect {
+// textEffect is an effect that changes nothing and returns a text.
+func textEffect(format string, args ...any) state.Effect {
 	return func() string { return fmt.Sprintf(format, args...) }
 }

@@ -9,35 +9,35 @@ import (
 
 // This file lists the required observations: of instances by runtime, and of checks by evaluator.
 
-// Watch is one required observation: instances of one runtime that are either moving (observed often) or steady (seldom). There are at
+// RequiredObservation is one required observation: instances of one runtime that are either moving (observed often) or steady (seldom). There are at
 // most two per runtime and part of the instances of a service.
-type Watch struct {
-	Runtime string
-	Moving  bool
-	Part    int
-	Place   int       // position of the runtime's first instance in that part, in the spec's order
-	Watched []Watched // in the spec's order
+type RequiredObservation struct {
+	Runtime   string
+	Moving    bool
+	Part      int
+	Position  int                // position of the runtime's first instance in that part, in the spec's order
+	Instances []ObservedInstance // in the spec's order
 }
 
-// partOfInstances is the maximum number of instances of a service, in the spec's order, in one observation: its request fits into a
+// maxPartSize is the maximum number of instances of a service, in the spec's order, in one observation: its request fits into a
 // payload (F8). The position decides, so an instance that begins to move does not shift others to another observation.
-const partOfInstances = 100
+const maxPartSize = 100
 
-// Watched is one instance of a watch.
-type Watched struct {
+// ObservedInstance is one instance of a watch.
+type ObservedInstance struct {
 	Instance entities.InstanceID
 	Target   entities.Target // zero if nothing was applied yet
 	Known    string          // digest of the known reading; empty: any reading is a change
 }
 
-// placed is a runtime in a part of the instances of a service.
-type placed struct {
+// runtimePart is a runtime in a part of the instances of a service.
+type runtimePart struct {
 	runtime string
 	part    int
 }
 
 // Key identifies a watch within a service.
-func (w Watch) Key() string {
+func (w RequiredObservation) Key() string {
 	key := w.Runtime + "/steady"
 	if w.Moving {
 		key = w.Runtime + "/moving"
@@ -48,55 +48,55 @@ func (w Watch) Key() string {
 	return key
 }
 
-// Watches returns the required observations, sorted by key. whole: not split into parts. An instance with a running apply is not
+// RequiredObservations returns the required observations, sorted by key. whole: not split into parts. An instance with a running apply is not
 // observed: the apply ends with a reading of its own.
-func Watches(s *state.State, whole bool) []Watch {
-	byKey := map[string]*Watch{}
+func RequiredObservations(s *state.State, whole bool) []RequiredObservation {
+	byKey := map[string]*RequiredObservation{}
 	if s.Spec == nil {
 		return nil
 	}
-	place, places := -1, map[placed]int{}
+	position, firstPositions := -1, map[runtimePart]int{}
 	for n := range s.Spec.Channels {
 		c := &s.Spec.Channels[n]
 		for _, spec := range c.Instances {
-			place++
+			position++
 			i := s.Instances[c.ID(spec)]
 			if i == nil {
 				continue
 			}
-			at := placed{i.Runtime, place / partOfInstances}
-			first := firstOf(places, at, place)
+			part := runtimePart{i.Runtime, position / maxPartSize}
+			first := firstPosition(firstPositions, part, position)
 			if !observable(s.RuntimeNamed(i.Runtime), i) || i.Delivery.Apply.Running {
 				continue
 			}
-			w := Watch{Runtime: i.Runtime, Moving: moving(i) && (c.Report == "" || i.Observed.Requested || i.Observed.Digest == "")}
+			w := RequiredObservation{Runtime: i.Runtime, Moving: moving(i) && (c.Report == "" || i.Observed.Requested || i.Observed.Digest == "")}
 			if !whole {
-				w.Part, w.Place = at.part, first
+				w.Part, w.Position = part.part, first
 			}
 			if byKey[w.Key()] == nil {
 				byKey[w.Key()] = &w
 			}
-			byKey[w.Key()].Watched = append(byKey[w.Key()].Watched, watchedAs(i))
+			byKey[w.Key()].Instances = append(byKey[w.Key()].Instances, observedInstance(i))
 		}
 	}
-	out := make([]Watch, 0, len(byKey))
+	out := make([]RequiredObservation, 0, len(byKey))
 	for _, key := range entities.SortedKeys(byKey) {
 		out = append(out, *byKey[key])
 	}
 	return out
 }
 
-// firstOf is the first position of a runtime in a part, among the positions visited so far.
-func firstOf(places map[placed]int, at placed, place int) int {
-	if _, known := places[at]; !known {
-		places[at] = place
+// firstPosition is the first position of a runtime in a part, among the positions visited so far.
+func firstPosition(positions map[runtimePart]int, part runtimePart, position int) int {
+	if _, known := positions[part]; !known {
+		positions[part] = position
 	}
-	return places[at]
+	return positions[part]
 }
 
-// watchedAs is an instance with its known digest.
-func watchedAs(i *state.Instance) Watched {
-	one := Watched{Instance: i.ID, Known: i.Observed.Digest}
+// observedInstance is an instance with its known digest.
+func observedInstance(i *state.Instance) ObservedInstance {
+	one := ObservedInstance{Instance: i.ID, Known: i.Observed.Digest}
 	if i.Delivery.Target != nil {
 		one.Target = *i.Delivery.Target
 	}
@@ -117,7 +117,7 @@ func moving(i *state.Instance) bool {
 	switch {
 	case i.Observed.Requested || i.Observed.Digest == "":
 		return true
-	case d.Target == nil || d.Failure != "" || i.Down:
+	case d.Target == nil || d.Failure != "" || i.TakenDown:
 		return false
 	case !d.Converged:
 		return true
@@ -132,7 +132,7 @@ func (d *Decision) Evaluations(s *state.State) []entities.Evaluation {
 	}
 	var out []entities.Evaluation
 	for n := range d.Channels {
-		w := d.Channels[n].Wanted
+		w := d.Channels[n].NeededChecks
 		if w == nil {
 			continue
 		}
@@ -141,14 +141,14 @@ func (d *Decision) Evaluations(s *state.State) []entities.Evaluation {
 			out = appendWanted(out, s, &c, w.Checks, release)
 		}
 		out = appendWanted(out, s, &c, w.Repairs, nil)
-		if release, check := s.ReleaseByID(w.Selects), c.Selection(); release != nil && check != nil {
+		if release, check := s.ReleaseByID(w.SelectionFor), c.Selection(); release != nil && check != nil {
 			e := s.Evaluation(&c, check, release)
 			e.Candidates = w.Candidates
-			out = append(out, s.Known(e))
+			out = append(out, s.WithKnownResult(e))
 		}
 		for k := range out {
 			if out[k].Channel == c.Name && out[k].Release == "" && out[k].Kind == entities.CheckCapacity {
-				out[k].Stay, out[k].Of = s.Staying(c.Name)
+				out[k].Remaining, out[k].Total = s.RemainingInstances(c.Name)
 			}
 		}
 	}
@@ -159,7 +159,7 @@ func appendWanted(out []entities.Evaluation, s *state.State, c *entities.Channel
 	for n := range c.Checks {
 		for _, id := range wanted {
 			if check := &c.Checks[n]; check.ID == id {
-				out = append(out, s.Known(s.Evaluation(c, check, r)))
+				out = append(out, s.WithKnownResult(s.Evaluation(c, check, r)))
 				break
 			}
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// orphans decides about the instances that are not declared any more: of removed channels, or of fleets that shrank.
-func (d *Decision) orphans(s *state.State, now time.Time, mode Mode) {
+// decideOrphans decides about the instances that are not declared any more: of removed channels, or of fleets that shrank.
+func (d *Decision) decideOrphans(s *state.State, now time.Time, mode Mode) {
 	orphaned := false
 	// The order does not affect the result.
 	//workflowcheck:ignore
@@ -27,20 +27,20 @@ func (d *Decision) orphans(s *state.State, now time.Time, mode Mode) {
 		}
 	}
 	for _, channel := range entities.SortedKeys(byChannel) {
-		d.orphanedIn(s, channel, byChannel[channel], now, mode)
+		d.decideOrphansIn(s, channel, byChannel[channel], now, mode)
 	}
 }
 
-// orphanedIn decides about the orphans of one channel, and shows them as a channel of their own. If the channel is still declared, they
+// decideOrphansIn decides about the orphans of one channel, and shows them as a channel of their own. If the channel is still declared, they
 // are listed among its instances.
-func (d *Decision) orphanedIn(s *state.State, channel string, ids []entities.InstanceID, now time.Time, mode Mode) {
+func (d *Decision) decideOrphansIn(s *state.State, channel string, ids []entities.InstanceID, now time.Time, mode Mode) {
 	c := ChannelDecision{Channel: channel}
 	var facts []entities.Facts
 	var parts []entities.Current
 	for _, id := range ids {
 		i := s.Instances[id]
-		first := d.leftOf(&c, s, i, now, mode)
-		f, reason := d.orphan(s, i, first, now, mode)
+		leftoversFirst := d.decideLeftovers(&c, s, i, now, mode)
+		f, reason := d.decideOrphan(s, i, leftoversFirst, now, mode)
 		current := serviceInstance{i}.Fetch(i.Delivery.Target)
 		facts, parts = append(facts, f), append(parts, current)
 		if len(ids) > 1 {
@@ -51,7 +51,7 @@ func (d *Decision) orphanedIn(s *state.State, channel string, ids []entities.Ins
 	}
 	if n := slices.IndexFunc(d.Channels, func(c ChannelDecision) bool { return c.Channel == channel }); n >= 0 {
 		d.Channels[n].Instances = append(d.Channels[n].Instances, c.Instances...)
-		d.Channels[n].Left = append(d.Channels[n].Left, c.Left...)
+		d.Channels[n].Leftovers = append(d.Channels[n].Leftovers, c.Leftovers...)
 		return
 	}
 	c.Status, c.Current = entities.StatusOf(entities.Facts{}.RollUp(facts)), entities.RollUp(parts)
@@ -62,35 +62,35 @@ func (d *Decision) orphanedIn(s *state.State, channel string, ids []entities.Ins
 	d.Channels = append(d.Channels, c)
 }
 
-// orphan decides about one instance that is not declared any more. It is left in place and shown (D10), or taken down if the
+// decideOrphan decides about one instance that is not declared any more. It is left in place and shown (D10), or taken down if the
 // configuration or a person requires that, the last channel first, one after another. first: the objects that it left on other runtimes
 // go before it.
-func (d *Decision) orphan(s *state.State, i *state.Instance, first bool, now time.Time, mode Mode) (entities.Facts, string) {
-	facts := entities.Facts{Orphaned: true, Deleted: s.IsGone(i.ID)}
+func (d *Decision) decideOrphan(s *state.State, i *state.Instance, leftoversFirst bool, now time.Time, mode Mode) (entities.Facts, string) {
+	facts := entities.Facts{Orphaned: true, Deleted: s.IsRemoved(i.ID)}
 	runtime, _ := s.Runtime(i.ID)
 	pause, paused := s.PauseOf(i.ID)
 	running := i.Delivery.Apply.Running
 	if l := i.Delivery.Lease; l != nil && !running {
-		d.giveBack(i.ID, l)
+		d.returnLease(i.ID, l)
 	}
 	switch {
 	case facts.Deleted:
 		return facts, "removed"
-	case !s.Removes(i):
+	case !s.WillRemove(i):
 		return facts, "no longer declared; its objects were left in place"
-	case s.ReportsOnly(i.ID.Channel):
+	case s.IsReportOnly(i.ID.Channel):
 		return facts, "no longer declared; its channel was report-only: its objects were left in place"
 	case i.Delivery.Target == nil:
 		return facts, "no longer declared; nothing is deployed on " + runtime
-	case !s.Removable(i.ID):
+	case !s.CanRemove(i.ID):
 		return facts, "no longer declared; runtime " + runtime + " cannot remove objects: they were left in place"
 	case paused:
 		return entities.Facts{Paused: true}, fmt.Sprintf("paused by %s%s; it is removed afterwards", pause.By, entities.Because(pause.Reason))
-	case running && !i.Removed:
+	case running && !i.RemovalStarted:
 		return facts, "an apply is still running; it is removed afterwards"
 	case running:
 		return facts, "being removed"
-	case first:
+	case leftoversFirst:
 		return facts, "to be removed after its objects on other runtimes"
 	}
 	return facts, d.remove(s, i, now, mode)
@@ -103,9 +103,9 @@ func (d *Decision) remove(s *state.State, i *state.Instance, now time.Time, mode
 	}
 	a := &i.Delivery.Apply
 	switch {
-	case now.Before(a.Next):
-		d.wakeBy(a.Next)
-	case !mode.Drain:
+	case now.Before(a.NotBefore):
+		d.wakeBy(a.NotBefore)
+	case !mode.NoNewWork:
 		d.Removes = append(d.Removes, state.RemoveOp{Instance: i.ID, Target: *i.Delivery.Target})
 	}
 	if a.Err != "" {
@@ -123,10 +123,10 @@ func removedBefore(s *state.State, id entities.InstanceID) entities.InstanceID {
 			continue
 		}
 		a := &s.Instances[other].Delivery.Apply // without a version: a removal, even if the instance was declared again for a while
-		if a.Running && (s.Instances[other].Removed || a.Of == "") {
+		if a.Running && (s.Instances[other].RemovalStarted || a.RunningVersion == "") {
 			return other // even if its channel is declared now
 		}
-		if !s.Removable(other) || s.IsGone(other) || !s.Removes(s.Instances[other]) {
+		if !s.CanRemove(other) || s.IsRemoved(other) || !s.WillRemove(s.Instances[other]) {
 			continue
 		}
 		p, f := position(s, other), position(s, first)

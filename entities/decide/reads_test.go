@@ -18,20 +18,20 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-const stateOf = "github.com/converge-engine/converge/entities/state"
+const statePath = "github.com/converge-engine/converge/entities/state"
 
-// reading lists the methods of State that a decision may call: they write nothing. (Bypass returns an effect, which another package
+// readOnlyMethods lists the methods of State that a decision may call: they write nothing. (Bypass returns an effect, which another package
 // carries out.)
-var reading = namesOf(
-	(*state.State).Barred, (*state.State).Bound, (*state.State).AsideIn, (*state.State).Brought, (*state.State).Carries,
-	(*state.State).WayUnder, (*state.State).Bypass, (*state.State).CheckBypass, (*state.State).Declared, (*state.State).Evaluation,
-	(*state.State).FindOpen, (*state.State).GoesBack, (*state.State).In, (*state.State).IsGone, (*state.State).KeptByFloor,
-	(*state.State).Known, (*state.State).LeavesToRemove, (*state.State).Merged, (*state.State).Unfinished, (*state.State).PauseIn,
-	(*state.State).PauseOf, (*state.State).PassFloor, (*state.State).PauseOn, (*state.State).PinOf, (*state.State).ReleaseByID,
-	(*state.State).Removable, (*state.State).Removes, (*state.State).RemovesLeft, (*state.State).DownIn, (*state.State).HeldFromOutside,
-	(*state.State).ReportsOnly, (*state.State).DrainOf, (*state.State).Missed, (*state.State).PausedBeside, (*state.State).Staying,
-	(*state.State).ResumeWith, (*state.State).ReturnsTo, (*state.State).Runtime, (*state.State).Strategy, (*state.State).RuntimeNamed,
-	(*state.State).ShownPeople, (*state.State).TallyText, (*state.State).Title,
+var readOnlyMethods = namesOf(
+	(*state.State).Barred, (*state.State).TargetRuntime, (*state.State).AsideIn, (*state.State).TargetRelease, (*state.State).HasValuesOnTop,
+	(*state.State).RollbackTargetBelow, (*state.State).Bypass, (*state.State).CheckBypass, (*state.State).Declared, (*state.State).Evaluation,
+	(*state.State).FindOpen, (*state.State).RollbackOf, (*state.State).InstancesIn, (*state.State).IsRemoved, (*state.State).HeldByFloor,
+	(*state.State).WithKnownResult, (*state.State).HasPlacementsToRemove, (*state.State).MergedVersion, (*state.State).HasUnfinishedAspect, (*state.State).PauseIn,
+	(*state.State).PauseOf, (*state.State).FloorBypassCommand, (*state.State).PauseOn, (*state.State).PinOf, (*state.State).ReleaseByID,
+	(*state.State).CanRemove, (*state.State).WillRemove, (*state.State).RemovesPlacement, (*state.State).TakedownOf, (*state.State).HasWiderPause,
+	(*state.State).IsReportOnly, (*state.State).DrainOf, (*state.State).MissedTarget, (*state.State).PauseBesidesDrain, (*state.State).RemainingInstances,
+	(*state.State).ResumeCommand, (*state.State).RollbackTarget, (*state.State).Runtime, (*state.State).Strategy, (*state.State).RuntimeNamed,
+	(*state.State).FormatApprovers, (*state.State).ApprovalText, (*state.State).Title,
 )
 
 // namesOf are the names of methods, given as method expressions.
@@ -65,27 +65,27 @@ func TestDecideWritesNothing(t *testing.T) {
 	called := map[string]bool{}
 	for _, f := range files {
 		ast.Inspect(f, func(n ast.Node) bool {
-			for _, target := range written(n) {
-				if why := remembered(info, target); why != "" {
+			for _, target := range writtenExprs(n) {
+				if why := stateField(info, target); why != "" {
 					t.Errorf("%s writes %s", fset.Position(n.Pos()), why)
 				}
 			}
-			if name := method(info, n); name != "" {
+			if name := stateMethod(info, n); name != "" {
 				called[name] = true
-				if !slices.Contains(reading, name) {
+				if !slices.Contains(readOnlyMethods, name) {
 					t.Errorf("%s calls State.%s, which is not listed as read-only", fset.Position(n.Pos()), name)
 				}
 			}
 			return true
 		})
 	}
-	for _, name := range reading {
+	for _, name := range readOnlyMethods {
 		require.True(t, called[name], "%s is listed but not called", name)
 	}
 }
 
-// written are the expressions that a node writes to.
-func written(n ast.Node) []ast.Expr {
+// writtenExprs are the expressions that a node writes to.
+func writtenExprs(n ast.Node) []ast.Expr {
 	switch n := n.(type) {
 	case *ast.AssignStmt:
 		if n.Tok == token.DEFINE {
@@ -102,9 +102,9 @@ func written(n ast.Node) []ast.Expr {
 	return nil
 }
 
-// work are the types of a decision: values of its own, declared in the package of the state that applies them.
-var work = typesOf(
-	state.Change{}, state.Move{}, state.Work{}, state.ApplyOp{}, state.AskOp{}, state.RenderOp{}, state.PreflightOp{}, state.ExtensionOp{}, state.LeaseOp{}, state.RemoveOp{}, state.Wanted{},
+// decisionTypes are the types of a decision: values of its own, declared in the package of the state that applies them.
+var decisionTypes = typesOf(
+	state.Change{}, state.Move{}, state.Work{}, state.ApplyOp{}, state.QueryOp{}, state.RenderOp{}, state.PreflightOp{}, state.ExtensionOp{}, state.LeaseOp{}, state.RemoveOp{}, state.NeededChecks{},
 )
 
 // typesOf are the names of the types of values.
@@ -115,8 +115,8 @@ func typesOf(values ...any) (names []string) {
 	return names
 }
 
-// remembered is the field of a type of the state that an expression is in, or "".
-func remembered(info *types.Info, e ast.Expr) string {
+// stateField is the field of a type of the state that an expression is in, or "".
+func stateField(info *types.Info, e ast.Expr) string {
 	for {
 		switch x := e.(type) {
 		case *ast.IndexExpr:
@@ -130,7 +130,7 @@ func remembered(info *types.Info, e ast.Expr) string {
 			continue
 		case *ast.SelectorExpr:
 			if s := info.Selections[x]; s != nil {
-				if name := owner(s); name != "" && !slices.Contains(work, name) {
+				if name := owner(s); name != "" && !slices.Contains(decisionTypes, name) {
 					return name + "." + x.Sel.Name
 				}
 			}
@@ -153,7 +153,7 @@ func owner(s *types.Selection) string {
 		if !ok {
 			return ""
 		}
-		if named != nil && named.Obj().Pkg() != nil && named.Obj().Pkg().Path() == stateOf {
+		if named != nil && named.Obj().Pkg() != nil && named.Obj().Pkg().Path() == statePath {
 			return named.Obj().Name()
 		}
 		if n >= fields.NumFields() {
@@ -164,8 +164,8 @@ func owner(s *types.Selection) string {
 	return ""
 }
 
-// method is the method of *state.State that a node calls, or "".
-func method(info *types.Info, n ast.Node) string {
+// stateMethod is the method of *state.State that a node calls, or "".
+func stateMethod(info *types.Info, n ast.Node) string {
 	call, ok := n.(*ast.CallExpr)
 	if !ok {
 		return ""
@@ -179,7 +179,7 @@ func method(info *types.Info, n ast.Node) string {
 		return ""
 	}
 	f, _ := s.Obj().(*types.Func)
-	if f == nil || f.Pkg() == nil || f.Pkg().Path() != stateOf || !strings.HasSuffix(f.Type().(*types.Signature).Recv().Type().String(), ".State") {
+	if f == nil || f.Pkg() == nil || f.Pkg().Path() != statePath || !strings.HasSuffix(f.Type().(*types.Signature).Recv().Type().String(), ".State") {
 		return ""
 	}
 	return f.Name()

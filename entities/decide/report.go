@@ -12,94 +12,94 @@ import (
 // This file is about report-only channels (A25): a release enters there as usual and its target is set, but nothing is applied, removed,
 // rolled back or run. The channel is still observed, so a version that another tool brings there counts.
 
-// reports reports whether the channel is report-only.
-func (v *view) reports() bool { return v.spec.Report != "" }
+// isReportOnly reports whether the channel is report-only.
+func (v *view) isReportOnly() bool { return v.spec.Report != "" }
 
-// waits reports whether the target has not arrived and is not applied.
-func (i *instance) waits() bool {
+// onlyReported reports whether the target has not arrived and is not applied.
+func (i *instance) onlyReported() bool {
 	d := &i.Delivery
-	return i.idle && d.Target != nil && !d.Converged && d.Failure == "" && d.Rollback == nil && !d.Apply.Running &&
-		(d.Reported || !i.current.Stable)
+	return i.notApplied && d.Target != nil && !d.Converged && d.Failure == "" && d.Rollback == nil && !d.Apply.Running &&
+		(d.ReportedOnly || !i.current.Stable)
 }
 
-// supersedes reports whether the release may enter although another one has the channel. No work of that one is in progress; in a
+// mayReplace reports whether the release may enter although another one has the channel. No work of that one is in progress; in a
 // report-only channel another tool brings it, if any, and may bring the next one at once. A halted release yields only to its own aspect
 // (B5).
-func (p *admission) supersedes(holder *state.Release) bool {
+func (p *admission) mayReplace(holder *state.Release) bool {
 	v := p.view
-	return v.halted() && holder.Line() == p.release.Line() || v.reports() && v.remembered().StableSince.IsZero() && slices.ContainsFunc(v.insts, func(i instance) bool { return i.waits() })
+	return v.isHalted() && holder.Track() == p.release.Track() || v.isReportOnly() && v.channelState().StableSince.IsZero() && slices.ContainsFunc(v.insts, func(i instance) bool { return i.onlyReported() })
 }
 
-// supersede ends the release that has the channel, for the one that enters: because it yields (B3), or was only reported.
-func (v *view) supersede(next *state.Release) {
-	if holder := v.release(v.turn.Holder); holder != nil && !v.passes(next) {
-		v.note(state.Change{Kind: state.ChangeSkip, Release: holder.ID, Cause: supersededBy(next)})
+// endHolder ends the release that has the channel, for the one that enters: because it yields (B3), or was only reported.
+func (v *view) endHolder(next *state.Release) {
+	if holder := v.release(v.slot.Holder); holder != nil && !v.isPassing(next) {
+		v.addChange(state.Change{Kind: state.ChangeSkip, Release: holder.ID, Cause: supersededBy(next)})
 	}
 }
 
 // explainReport describes the actions that are only reported, for the first instances that have one.
 func (v *view) explainReport() {
-	said := 0
+	count := 0
 	for n := range v.insts {
 		i := &v.insts[n]
-		what := v.would(i)
-		if what == "" || v.out.Status == entities.StatusPaused {
+		action := v.reportedAction(i)
+		if action == "" || v.out.Status == entities.StatusPaused {
 			continue
 		}
-		if said++; said > explained {
+		if count++; count > maxExplained {
 			return
 		}
-		v.say(i, ReasonReport, "%s", what)
+		v.instanceReason(i, ReasonReport, "%s", action)
 	}
 }
 
-// toCome reports whether a release is still to bring the target.
-func (v *view) toCome(i *instance) bool {
+// isPendingTarget reports whether a release is still to bring the target.
+func (v *view) isPendingTarget(i *instance) bool {
 	return slices.ContainsFunc(v.s.Releases, func(r *state.Release) bool {
 		p := r.Phases[v.spec.Name]
 		return p != nil && !p.Phase.Over() && i.IsAt(r)
 	})
 }
 
-// calledOff reports whether a person cancelled the release of the target here.
-func (v *view) calledOff(i *instance) bool {
-	r := v.s.Brought(i.Instance)
+// wasCancelled reports whether a person cancelled the release of the target here.
+func (v *view) wasCancelled(i *instance) bool {
+	r := v.s.TargetRelease(i.Instance)
 	return v.pin == nil && r != nil && r.Phases[v.spec.Name].Phase == maestro.Cancelled && !i.Delivery.Converged
 }
 
-// would describes the action that is only reported for an instance, since when, and why; "" is none.
-func (v *view) would(i *instance) string {
+// reportedAction describes the action that is only reported for an instance, since when, and why; "" is none.
+func (v *view) reportedAction(i *instance) string {
 	d := &i.Delivery
 	switch {
-	case !i.idle || d.Target == nil:
+	case !i.notApplied || d.Target == nil:
 		return ""
-	case !v.toCome(i) && (!v.reports() || v.calledOff(i)):
+	case !v.isPendingTarget(i) && (!v.isReportOnly() || v.wasCancelled(i)):
 		return d.Target.FullVersion + " was only reported here and then cancelled: it is not applied; release it or another version"
-	case !v.reports():
+	case !v.isReportOnly():
 		return d.Target.FullVersion + " was only reported here; it is applied once its gates pass again"
 	case d.Failure != "":
-		return v.wouldGoBack(i)
+		return v.reportedRollback(i)
 	case d.Converged:
-		return v.wouldRepair(i)
+		return v.reportedRepair(i)
 	case d.Apply.Running:
 		return ""
 	}
 	if has, why := i.HasWork(d.Target, i.current); !has {
 		return ""
 	} else if why != "move to "+d.Target.FullVersion {
-		return fmt.Sprintf("report only: Converge would apply %s since %s: %s", d.Target.FullVersion, clock(d.Since, v.now), why)
+		return fmt.Sprintf("report only: Converge would apply %s since %s: %s", d.Target.FullVersion, formatClock(d.Since, v.now), why)
 	}
-	return fmt.Sprintf("report only: Converge would apply %s since %s", d.Target.FullVersion, clock(d.Since, v.now))
+	return fmt.Sprintf("report only: Converge would apply %s since %s", d.Target.FullVersion, formatClock(d.Since, v.now))
 }
 
-func (v *view) wouldGoBack(i *instance) string {
-	if back, _ := v.s.ReturnsTo(i.Instance); back != nil && !v.spec.NoRollback && v.pin == nil && i.Delivery.Rollback == nil {
+func (v *view) reportedRollback(i *instance) string {
+	if back, _ := v.s.RollbackTarget(i.Instance); back != nil && !v.spec.NoRollback && v.pin == nil && i.Delivery.Rollback == nil {
 		return "report only: Converge would roll back to " + back.FullVersion
 	}
 	return ""
 }
 
-func (v *view) wouldRepair(i *instance) string {
+func (v *view) reportedRepair(i *instance) string {
 	if i.current.Known && !i.current.Stable && v.spec.Repairs() {
 		return "report only: Converge would repair it to " + i.Delivery.Target.FullVersion
 	}

@@ -13,34 +13,34 @@ import (
 // This file judges the time between stable objects and success: the windows of post-deployment checks and the post-deployment extensions
 // (A19, A21). A channel without any of them converges at once.
 
-// deploymentBroken returns which check fails the release during its deployment, or "", and requests the evaluation of those that may
+// failedDeploymentCheck returns which check fails the release during its deployment, or "", and requests the evaluation of those that may
 // (A19).
-func (v *view) deploymentBroken(r *state.Release) string {
-	if r == nil || !v.remembered().StableSince.IsZero() || !v.rolls(r) && !slices.ContainsFunc(v.insts, func(i instance) bool { return !i.Delivery.Converged }) {
+func (v *view) failedDeploymentCheck(r *state.Release) string {
+	if r == nil || !v.channelState().StableSince.IsZero() || !v.isRollout(r) && !slices.ContainsFunc(v.insts, func(i instance) bool { return !i.Delivery.Converged }) {
 		return ""
 	}
-	if calm := r.Phases[v.spec.Name].Doubted.Add(v.spec.ProgressDeadline); v.now.Before(calm) {
-		v.due(calm) // the values that were rolled back may have been the cause
+	if settledAt := r.Phases[v.spec.Name].ResumedAt.Add(v.spec.ProgressDeadline); v.now.Before(settledAt) {
+		v.due(settledAt) // the values that were rolled back may have been the cause
 		return ""
 	}
 	why := ""
 	for n := range v.spec.Checks {
 		c := &v.spec.Checks[n]
-		if at := c.Asked(entities.Deployment); at == nil || !at.Fails || r.Bypassed(v.spec.Name, c.ID) != nil {
+		if at := c.AtStage(entities.Deployment); at == nil || !at.Fails || r.BypassOf(v.spec.Name, c.ID) != nil {
 			continue
 		}
-		v.want(c, r.ID)
-		if j, broken := v.breaks(c, r); broken && why == "" && !v.paused {
+		v.requestCheck(c, r.ID)
+		if j, broken := v.checkFails(c, r); broken && why == "" && !v.paused {
 			why = c.ID + entities.Because(j.Reason)
 		}
 	}
 	return why
 }
 
-// breaks reports whether a check fails a release that is in progress: its verdict is WAIT or FAIL. An ERROR and a check that was not
+// checkFails reports whether a check fails a release that is in progress: its verdict is WAIT or FAIL. An ERROR and a check that was not
 // evaluated yet fail nothing (A19).
-func (v *view) breaks(c *entities.Check, r *state.Release) (Judgement, bool) {
-	st := v.remembered().Reading(v.s.Evaluation(v.spec, c, r))
+func (v *view) checkFails(c *entities.Check, r *state.Release) (Judgement, bool) {
+	st := v.channelState().LastReading(v.s.Evaluation(v.spec, c, r))
 	if st == nil || st.Verdict != entities.Wait && st.Verdict != entities.Fail {
 		return Judgement{}, false
 	}
@@ -50,27 +50,27 @@ func (v *view) breaks(c *entities.Check, r *state.Release) (Judgement, bool) {
 // soak evaluates the post-deployment window of the release in progress. A verdict in its window that is neither PASS nor ERROR fails the
 // channel. At the end a fresh reading must PASS, and every extension must be done.
 func (v *view) soak(r *state.Release, insts []*instance) {
-	if v.remembered().StableSince.IsZero() {
+	if v.channelState().StableSince.IsZero() {
 		v.change(state.Change{Kind: state.ChangeStable, Release: r.ID, Target: insts[0].Delivery.Target})
 		return
 	}
 	if v.paused {
-		v.soaking = append(v.soaking, "its post-deployment window is paused")
+		v.soakTexts = append(v.soakTexts, "its post-deployment window is paused")
 		return
 	}
-	if why := v.extensionFailed(r); why != "" {
+	if why := v.failedExtension(r); why != "" {
 		v.failAll(r, why)
 		return
 	}
-	p := &admission{view: v, release: r, clear: true, asked: true}
+	p := &admission{view: v, release: r, clear: true, preconditionsMet: true}
 	p.extensions(entities.PostDeployment)
 	for _, j := range p.gates {
 		if j.Verdict != entities.Pass {
-			v.soaking = append(v.soaking, j.ID+" "+string(j.Verdict)+entities.Because(j.Reason))
+			v.soakTexts = append(v.soakTexts, j.ID+" "+string(j.Verdict)+entities.Because(j.Reason))
 		}
 	}
-	windows := slices.DeleteFunc(v.spec.Windows(v.remembered().StableSince), func(w entities.Window) bool {
-		return slices.Contains(v.remembered().Soaked, w.Key) || r.Bypassed(v.spec.Name, w.Check.ID) != nil
+	windows := slices.DeleteFunc(v.spec.Windows(v.channelState().StableSince), func(w entities.Window) bool {
+		return slices.Contains(v.channelState().Soaked, w.Key) || r.BypassOf(v.spec.Name, w.Check.ID) != nil
 	})
 	first := slices.IndexFunc(windows, func(w entities.Window) bool { return !w.Until.IsZero() })
 	if first < 0 {
@@ -84,24 +84,24 @@ func (v *view) soak(r *state.Release, insts []*instance) {
 	case failed != "":
 		v.failAll(r, failed)
 	case !open && p.clear && first == len(windows):
-		v.converge(r, insts, false)
+		v.recordConverged(r, insts, false)
 	}
 }
 
 // judgePostconditions returns which postcondition fails the channel, or "". Each may WAIT for a while. At the end all must pass together,
 // with fresh readings.
 func (v *view) judgePostconditions(r *state.Release, all []entities.Window, last bool) (failed string) {
-	var say []string
+	var texts []string
 	var met []entities.Evaluation
 	var until time.Time
 	for _, w := range all {
-		v.want(w.Check, r.ID)
-		j, broken := v.breaks(w.Check, r)
+		v.requestCheck(w.Check, r.ID)
+		j, broken := v.checkFails(w.Check, r)
 		switch late := !v.now.Before(w.Until); {
 		case broken && j.Verdict == entities.Fail:
 			return w.Check.ID + entities.Because(j.Reason)
-		case broken && late && !v.dueAgain(w.Check, r):
-			return w.Check.ID + " did not hold by " + clock(w.Until, v.now) + entities.Because(j.Reason)
+		case broken && late && !v.isOverdue(w.Check, r):
+			return w.Check.ID + " did not hold by " + formatClock(w.Until, v.now) + entities.Because(j.Reason)
 		case !late:
 			v.due(w.Until)
 		}
@@ -111,29 +111,29 @@ func (v *view) judgePostconditions(r *state.Release, all []entities.Window, last
 		if w.Until.After(until) {
 			until = w.Until
 		}
-		say = append(say, j.brief())
+		texts = append(texts, j.brief())
 	}
 	if len(all) > 0 {
-		v.soaking = append(v.soaking, "postconditions until "+clock(until, v.now)+": "+strings.Join(say, ", "))
+		v.soakTexts = append(v.soakTexts, "postconditions until "+formatClock(until, v.now)+": "+strings.Join(texts, ", "))
 	}
 	if last && len(met) == len(all) {
-		v.readAgain(r, met)
+		v.requestFreshReadings(r, met)
 	}
 	return ""
 }
 
-// dueAgain reports whether a check is overdue for its own next evaluation, for example after an outage.
-func (v *view) dueAgain(c *entities.Check, r *state.Release) bool {
-	st := v.remembered().Reading(v.s.Evaluation(v.spec, c, r))
+// isOverdue reports whether a check is overdue for its own next evaluation, for example after an outage.
+func (v *view) isOverdue(c *entities.Check, r *state.Release) bool {
+	st := v.channelState().LastReading(v.s.Evaluation(v.spec, c, r))
 	return st.At.Before(st.Next) && !v.now.Before(st.Next)
 }
 
-// extensionFailed returns which post-deployment extension has used all its attempts, or "".
-func (v *view) extensionFailed(r *state.Release) string {
+// failedExtension returns which post-deployment extension has used all its attempts, or "".
+func (v *view) failedExtension(r *state.Release) string {
 	for n := range v.spec.Extensions {
 		e := &v.spec.Extensions[n]
 		s := r.Extensions[e.RunKey()]
-		if e.Stage == entities.PostDeployment && s != nil && s.Failed && r.Bypassed(v.spec.Name, extensionID(e.Name)) == nil {
+		if e.Stage == entities.PostDeployment && s != nil && s.Failed && r.BypassOf(v.spec.Name, extensionID(e.Name)) == nil {
 			return fmt.Sprintf("extension %s failed %s: %s", e.Name, entities.Times(s.Attempts), s.Err)
 		}
 	}
@@ -142,7 +142,7 @@ func (v *view) extensionFailed(r *state.Release) string {
 
 // judgeWindows reports whether a window is still open, or which check fails the channel.
 func (v *view) judgeWindows(r *state.Release, all []entities.Window) (open bool, failed string) {
-	var say []string
+	var texts []string
 	var ended []entities.Evaluation
 	var until time.Time
 	for _, w := range all {
@@ -152,14 +152,14 @@ func (v *view) judgeWindows(r *state.Release, all []entities.Window) (open bool,
 		}
 		if v.now.Before(w.Begin) {
 			v.due(w.Begin)
-			say = append(say, w.Check.ID+" counts from "+clock(w.Begin, v.now))
+			texts = append(texts, w.Check.ID+" counts from "+formatClock(w.Begin, v.now))
 			continue
 		}
-		v.want(w.Check, r.ID)
-		if j, broken := v.breaks(w.Check, r); broken {
+		v.requestCheck(w.Check, r.ID)
+		if j, broken := v.checkFails(w.Check, r); broken {
 			return true, w.Check.ID + entities.Because(j.Reason)
 		}
-		say = append(say, v.judgeCheck(w.Check, r).brief())
+		texts = append(texts, v.judgeCheck(w.Check, r).brief())
 		if v.now.Before(w.End) {
 			v.due(w.End)
 			continue
@@ -167,9 +167,9 @@ func (v *view) judgeWindows(r *state.Release, all []entities.Window) (open bool,
 		ended = append(ended, v.s.Evaluation(v.spec, w.Check, r))
 	}
 	if open {
-		v.soaking = append(v.soaking, "soaking until "+clock(until, v.now)+": "+strings.Join(say, ", "))
+		v.soakTexts = append(v.soakTexts, "soaking until "+formatClock(until, v.now)+": "+strings.Join(texts, ", "))
 	}
-	v.readAgain(r, ended)
+	v.requestFreshReadings(r, ended)
 	return open, ""
 }
 
@@ -181,12 +181,12 @@ func (j Judgement) brief() string {
 	return j.ID + " " + string(j.Verdict) + entities.Because(j.Reason)
 }
 
-// readAgain requests the fresh reading of checks whose window ended.
-func (v *view) readAgain(r *state.Release, ended []entities.Evaluation) {
-	p := v.remembered().Preflight
-	op := state.PreflightOp{Channel: v.spec.Name, Release: r.ID, Checks: ended, Window: true, StableSince: v.remembered().StableSince}
+// requestFreshReadings requests the fresh reading of checks whose window ended.
+func (v *view) requestFreshReadings(r *state.Release, ended []entities.Evaluation) {
+	p := v.channelState().Preflight
+	op := state.PreflightOp{Channel: v.spec.Name, Release: r.ID, Checks: ended, Window: true, StableSince: v.channelState().StableSince}
 	switch {
-	case len(ended) == 0 || v.mode.Drain || p != nil && p.Running:
+	case len(ended) == 0 || v.mode.NoNewWork || p != nil && p.Running:
 	case p != nil && p.Window && p.Release == r.ID && v.now.Before(p.Next):
 		v.due(p.Next)
 	default:
@@ -194,8 +194,8 @@ func (v *view) readAgain(r *state.Release, ended []entities.Evaluation) {
 	}
 }
 
-// clock formats a time of day for people, with the date if it is not today.
-func clock(t, now time.Time) string {
+// formatClock formats a time of day for people, with the date if it is not today.
+func formatClock(t, now time.Time) string {
 	t, now = t.UTC(), now.UTC()
 	if t.Format(time.DateOnly) == now.Format(time.DateOnly) {
 		return t.Format("15:04") + " UTC"

@@ -14,82 +14,82 @@ import (
 // This file moves a release through the instances of a channel in steps (D23–D25). Instances that are not selected yet keep their
 // target, and are repaired to it. The gates before the entry are evaluated again before each step.
 
-// rolls reports whether a release goes through the channel in steps. A release that takes another one back goes everywhere at once.
-func (v *view) rolls(r *state.Release) bool { return v.inSteps(r) && v.fleet() }
+// isRollout reports whether a release goes through the channel in steps. A release that takes another one back goes everywhere at once.
+func (v *view) isRollout(r *state.Release) bool { return v.inSteps(r) && v.fleet() }
 
 // inSteps is the same for a channel that may have one instance left: that one, too, gets the release as a step. A release that began in
 // steps ends in steps: without a policy the rest is one step, with the gates before it as before any step.
 func (v *view) inSteps(r *state.Release) bool {
-	return r != nil && !r.Return && !v.reports() && (v.spec.Rollout != nil || r == v.release(v.turn.Holder) && v.begun())
+	return r != nil && !r.Return && !v.isReportOnly() && (v.spec.Rollout != nil || r == v.release(v.slot.Holder) && v.rolloutBegun())
 }
 
-// begun reports whether the release in progress has arrived in any instance while there was a policy.
-func (v *view) begun() bool {
-	if v.stepped == nil {
-		r := v.release(v.turn.Holder)
-		has := slices.ContainsFunc(v.insts, func(i instance) bool { return !i.Delivery.Arrived.IsZero() && i.broughtBy(r) })
-		v.stepped = &has
+// rolloutBegun reports whether the release in progress has arrived in any instance while there was a policy.
+func (v *view) rolloutBegun() bool {
+	if v.rolloutBegunCache == nil {
+		r := v.release(v.slot.Holder)
+		has := slices.ContainsFunc(v.insts, func(i instance) bool { return !i.Delivery.ConvergedAt.IsZero() && i.deliveredBy(r) })
+		v.rolloutBegunCache = &has
 	}
-	return *v.stepped
+	return *v.rolloutBegunCache
 }
 
-// choice is the current selection of the policy.
-type choice struct {
+// stepSelection is the current selection of the policy.
+type stepSelection struct {
 	selection.Selection
-	next []*instance
-	why  string // why the instances hold the policy
-	// asked is the judgement of the command, if a command selects; nil if it is not run.
-	asked *Judgement
+	next     []*instance
+	blockers string // why the instances hold the policy
+	// commandGate is the judgement of the command, if a command selects; nil if it is not run.
+	commandGate *Judgement
 }
 
-// selected returns the instances, of those left to move, that a release goes to now.
-func (v *view) selected(r *state.Release, left []*instance) choice {
-	all := v.selectables(r, left)
-	c := choice{Selection: v.atMost(all)}
+// selectStep returns the instances, of those left to move, that a release goes to now.
+func (v *view) selectStep(r *state.Release, remaining []*instance) stepSelection {
+	all := v.selectionInputs(r, remaining)
+	c := stepSelection{Selection: v.policySelection(all)}
 	if v.spec.Rollout.ByCommand() && len(c.Next) > 0 {
-		c = v.chosen(r, all)
+		c = v.selectByCommand(r, all)
 	}
 	for _, n := range c.Next {
 		c.next = append(c.next, &v.insts[n])
 	}
-	c.why = v.holding(r, all, c.Wait)
+	c.blockers = v.blockerTexts(r, all, c.Wait)
 	return c
 }
 
-func (v *view) selectables(r *state.Release, left []*instance) []selection.Instance {
-	all := make([]selection.Instance, len(v.insts))
+func (v *view) selectionInputs(r *state.Release, remaining []*instance) []selection.InstanceState {
+	all := make([]selection.InstanceState, len(v.insts))
 	for n := range v.insts {
-		all[n] = v.selectable(r, &v.insts[n], left)
+		all[n] = v.selectionInput(r, &v.insts[n], remaining)
 	}
 	return all
 }
 
-// atMost is the selection of the policy among these instances, or, with a command, all that it may select.
-func (v *view) atMost(all []selection.Instance) selection.Selection {
+// policySelection is the selection of the policy among these instances, or, with a command, all that it may select.
+func (v *view) policySelection(all []selection.InstanceState) selection.Selection {
 	if v.spec.Rollout.ByCommand() {
-		return selection.Choose(all, v.spec.Rollout, selection.Order(len(all)))
+		return selection.SelectByCommand(all, v.spec.Rollout, selection.Order(len(all)))
 	}
 	return selection.Select(all, v.spec.Rollout, v.now)
 }
 
-// chosen is the selection of the channel's command, as long as the instances are as it received them. The command runs while anything can
+// selectByCommand is the selection of the channel's command, as long as the instances are as it received them. The command runs while anything can
 // be selected. Without an answer, or with an error, nothing is selected.
-func (v *view) chosen(r *state.Release, all []selection.Instance) choice {
-	none := choice{Selection: selection.Choose(all, v.spec.Rollout, nil)}
+func (v *view) selectByCommand(r *state.Release, all []selection.InstanceState) stepSelection {
+	none := stepSelection{Selection: selection.SelectByCommand(all, v.spec.Rollout, nil)}
 	check := v.spec.Selection()
 	if check == nil {
 		return none
 	}
-	w := v.wanted()
-	if w.Selects != "" && w.Selects != r.ID {
+	w := v.neededChecks()
+	if w.SelectionFor != "" && w.SelectionFor != r.ID {
 		return none
 	}
-	w.Selects, w.Candidates = r.ID, v.candidates(all)
+	w.SelectionFor, w.Candidates = r.ID, v.candidatesJSON(all)
 	e := v.s.Evaluation(v.spec, check, r)
 	e.Candidates = w.Candidates
 	j := Judgement{Kind: KindRollout, ID: string(KindRollout), Verdict: entities.Wait, Reason: "running " + v.spec.Rollout.Command[0] + " to select the next instances", Plain: true}
-	none.asked = &j
-	st := v.remembered().Reading(e)
+	none.commandGate = &j
+	st := v.channelState().LastReading(e)
 	if st == nil {
 		return none
 	}
@@ -108,14 +108,14 @@ func (v *view) chosen(r *state.Release, all []selection.Instance) choice {
 			chosen = append(chosen, n)
 		}
 	}
-	return choice{Selection: selection.Choose(all, v.spec.Rollout, chosen), asked: &j}
+	return stepSelection{Selection: selection.SelectByCommand(all, v.spec.Rollout, chosen), commandGate: &j}
 }
 
-// candidates are the instances that a release concerns, in the form that the command receives.
-func (v *view) candidates(all []selection.Instance) string {
+// candidatesJSON are the instances that a release concerns, in the form that the command receives.
+func (v *view) candidatesJSON(all []selection.InstanceState) string {
 	out := make([]selection.Candidate, 0, len(all))
 	for n, in := range all {
-		if in.Apart {
+		if in.Unaffected {
 			continue
 		}
 		i := &v.insts[n]
@@ -132,52 +132,52 @@ func (v *view) candidates(all []selection.Instance) string {
 	return string(raw)
 }
 
-// holding names the instances that keep the policy from selecting more, unless the whole channel is paused, which is reported anyway.
-func (v *view) holding(r *state.Release, all []selection.Instance, wait selection.Wait) string {
+// blockerTexts names the instances that keep the policy from selecting more, unless the whole channel is paused, which is reported anyway.
+func (v *view) blockerTexts(r *state.Release, all []selection.InstanceState, wait selection.WaitReason) string {
 	var why []string
 	for n := range all {
 		in, i := &all[n], &v.insts[n]
 		held := wait == selection.Held && in.Held
-		away := wait == selection.Room && !in.Stable && (!in.Updated || i.Delivery.Converged) // and not in progress
-		if v.paused || !held && !away {
+		unavailable := wait == selection.LimitReached && !in.Stable && (!in.Updated || i.Delivery.Converged) // and not in progress
+		if v.paused || !held && !unavailable {
 			continue
 		}
-		if text := v.stands(r, i); text != "" {
-			why = append(why, v.of(i, text))
+		if text := v.blockerText(r, i); text != "" {
+			why = append(why, v.prefixInstance(i, text))
 		}
 	}
-	return few(why, "; ")
+	return firstFew(why, "; ")
 }
 
-// selectable is an instance as the policy sees it.
-func (v *view) selectable(r *state.Release, i *instance, left []*instance) selection.Instance {
+// selectionInput is an instance as the policy sees it.
+func (v *view) selectionInput(r *state.Release, i *instance, remaining []*instance) selection.InstanceState {
 	d := &i.Delivery
 	// Without a target an instance is not missed. An observable instance without a fresh reading does not count as healthy.
 	fresh := i.Observed.Fresh || !i.runtime.Observable
-	in := selection.Instance{Stable: d.Target == nil || i.current.Stable && fresh}
+	in := selection.InstanceState{Stable: d.Target == nil || i.current.Stable && fresh}
 	switch {
-	case slices.Contains(left, i):
+	case slices.Contains(remaining, i):
 		in.Held = d.Target != nil && !fresh && d.Failure == ""
-	case d.Reported:
+	case d.ReportedOnly:
 		in.Held = true
-	case i.broughtBy(r) && v.updatedBy(i, r):
-		in.Updated, in.Stable, in.Since = true, d.Converged && in.Stable, d.Arrived
-	case !r.Concerns(i.ID) || v.follows(i, r):
-		in.Apart = true
+	case i.deliveredBy(r) && v.wasUpdatedBy(i, r):
+		in.Updated, in.Stable, in.Since = true, d.Converged && in.Stable, d.ConvergedAt
+	case !r.HasPayload(i.ID) || v.isSatisfied(i, r):
+		in.Unaffected = true
 	default:
 		in.Held = true
 	}
 	return in
 }
 
-// stands returns why an instance holds the policy, or cannot move.
-func (v *view) stands(r *state.Release, i *instance) string {
+// blockerText returns why an instance holds the policy, or cannot move.
+func (v *view) blockerText(r *state.Release, i *instance) string {
 	pause, paused := v.s.PauseOf(i.ID)
 	switch e := i.Observed.Reading.Err; {
 	case paused:
 		return "paused by " + pause.By + entities.Because(pause.Reason)
-	case v.heldThere(i, r) != "":
-		return v.heldThere(i, r)
+	case v.destinationPause(i, r) != "":
+		return v.destinationPause(i, r)
 	case i.Delivery.Apply.Running:
 		return "an apply is still running"
 	case e != nil:
@@ -190,109 +190,109 @@ func (v *view) stands(r *state.Release, i *instance) string {
 	return i.current.Reason
 }
 
-// updatedBy reports whether an instance that is at a release was brought there by it, not before it was made.
-func (v *view) updatedBy(i *instance, r *state.Release) bool {
+// wasUpdatedBy reports whether an instance that is at a release was brought there by it, not before it was made.
+func (v *view) wasUpdatedBy(i *instance, r *state.Release) bool {
 	return !i.Delivery.Converged || !i.Delivery.Since.Before(r.At)
 }
 
-// unmoved reports whether the instance was at the version before the release was made and is unstable. It is applied again, in its step.
-func (v *view) unmoved(r *state.Release, i *instance) bool {
-	return v.rolls(r) && !v.updatedBy(i, r) && !i.current.Stable
+// needsReapply reports whether the instance was at the version before the release was made and is unstable. It is applied again, in its step.
+func (v *view) needsReapply(r *state.Release, i *instance) bool {
+	return v.isRollout(r) && !v.wasUpdatedBy(i, r) && !i.current.Stable
 }
 
-// step starts the next step of the release in progress, if it may.
-func (v *view) step(r *state.Release) {
+// startStep starts the next step of the release in progress, if it may.
+func (v *view) startStep(r *state.Release) {
 	if v.pin != nil { // no step follows, so nothing is rendered either
-		v.rolling, v.out.Step = true, "between two steps; pinned by "+v.pin.Who.Name
+		v.rolloutActive, v.out.Step = true, "between two steps; pinned by "+v.pin.Who.Name
 		return
 	}
-	s := v.selected(r, v.behind(r))
-	v.rolling = s.Wait != selection.Held
+	s := v.selectStep(r, v.remainingInstances(r))
+	v.rolloutActive = s.Wait != selection.Held
 	if !s.At.IsZero() {
 		v.due(s.At)
 	}
-	at := fmt.Sprintf("%d of %d at %s", s.Updated, s.Of, r.FullIn(v.insts[0].ID))
+	progress := fmt.Sprintf("%d of %d at %s", s.Updated, s.Total, r.FullVersionFor(v.insts[0].ID))
 	if !v.spec.Rollout.ByCommand() {
-		at = fmt.Sprintf("step %d of %d: ", s.Step, s.Steps) + at
+		progress = fmt.Sprintf("step %d of %d: ", s.Step, s.Steps) + progress
 	}
 	switch {
 	case len(s.next) == 0:
-		v.out.Step = at + v.stepWaits(&s)
-		if s.asked != nil && s.asked.Verdict == entities.Error {
-			v.rolling, v.ofStep = false, []Judgement{*s.asked}
+		v.out.Step = progress + v.stepWaitText(&s)
+		if s.commandGate != nil && s.commandGate.Verdict == entities.Error {
+			v.rolloutActive, v.stepGates = false, []Judgement{*s.commandGate}
 		}
-	case v.yields || v.mode.Drain || v.asksForNext(r):
-		v.out.Step = at
-		if v.out.Next != nil && !v.mode.Drain {
+	case v.yielding || v.mode.NoNewWork || v.evaluatesNext(r):
+		v.out.Step = progress
+		if v.out.Next != nil && !v.mode.NoNewWork {
 			v.out.Step += "; no step while " + v.out.Next.FullVersion + ", which replaces it, is evaluated"
 		}
 	default:
 		ofNext := v.out.Gates // the following gates are those of the step
 		v.out.Gates = nil
-		v.takeStep(r, s.next)
-		v.out.Step = at + fmt.Sprintf("; next %d", len(s.next)) + v.stepHeld()
-		v.ofStep, v.out.Gates = v.out.Gates, ofNext
+		v.enterStep(r, s.next)
+		v.out.Step = progress + fmt.Sprintf("; next %d", len(s.next)) + v.stepGateText()
+		v.stepGates, v.out.Gates = v.out.Gates, ofNext
 	}
 }
 
-// joinGates shows the gates that hold a step like those that hold an entry, unless the next release replaces this one.
-func (v *view) joinGates() {
-	if v.ofStep == nil || v.rolling || v.out.Next != nil && v.halted() {
-		v.ofStep = nil
+// showStepGates shows the gates that hold a step like those that hold an entry, unless the next release replaces this one.
+func (v *view) showStepGates() {
+	if v.stepGates == nil || v.rolloutActive || v.out.Next != nil && v.isHalted() {
+		v.stepGates = nil
 		return
 	}
-	v.out.Held = v.release(v.turn.Holder)
+	v.out.Held = v.release(v.slot.Holder)
 	v.out.Gates = append(slices.DeleteFunc(v.out.Gates, func(j Judgement) bool {
-		return slices.ContainsFunc(v.ofStep, func(of Judgement) bool { return of.ID == j.ID })
-	}), v.ofStep...)
+		return slices.ContainsFunc(v.stepGates, func(step Judgement) bool { return step.ID == j.ID })
+	}), v.stepGates...)
 }
 
-// asksForNext reports whether the current queries and evaluations are for the release that this one yields to.
-func (v *view) asksForNext(r *state.Release) bool {
-	if v.turn.Yields && slices.ContainsFunc(v.insts, func(i instance) bool {
-		a := i.Observed.Asked
+// evaluatesNext reports whether the current queries and evaluations are for the release that this one yields to.
+func (v *view) evaluatesNext(r *state.Release) bool {
+	if v.slot.Yields && slices.ContainsFunc(v.insts, func(i instance) bool {
+		a := i.Observed.Query
 		return a != nil && a.Running && !a.Target.Same(r.Target(i.ID))
 	}) {
 		return true
 	}
-	return v.turn.Yields && v.out.Wanted != nil && v.out.Wanted.Release != "" && v.out.Wanted.Release != r.ID
+	return v.slot.Yields && v.out.NeededChecks != nil && v.out.NeededChecks.Release != "" && v.out.NeededChecks.Release != r.ID
 }
 
-func (v *view) takeStep(r *state.Release, next []*instance) {
-	p := v.pass(r, func(g *gate) bool { return g.steps })
+func (v *view) enterStep(r *state.Release, next []*instance) {
+	p := v.evaluateGates(r, func(g *gate) bool { return g.steps })
 	v.out.Gates = p.gates
-	if v.rolling = p.clear; p.clear {
-		v.depart(r, next, state.ChangeTarget)
+	if v.rolloutActive = p.clear; p.clear {
+		v.setTargets(r, next, state.ChangeTarget)
 	}
 }
 
-// stepWaits describes what the policy waits for.
-func (v *view) stepWaits(s *choice) string {
+// stepWaitText describes what the policy waits for.
+func (v *view) stepWaitText(s *stepSelection) string {
 	next := fmt.Sprintf("; next %d ", s.More)
 	switch s.Wait {
 	case selection.Pause:
-		return next + "at " + clock(s.At, v.now)
+		return next + "at " + formatClock(s.At, v.now)
 	case selection.Stable:
 		return next + "once those are stable"
-	case selection.Room:
-		return next + fmt.Sprintf("once others are available: %d unavailable, at most %d allowed", s.Unavailable, s.Allowed) + entities.Because(s.why)
-	case selection.Choice:
-		if s.asked == nil {
+	case selection.LimitReached:
+		return next + fmt.Sprintf("once others are available: %d unavailable, at most %d allowed", s.Unavailable, s.Allowed) + entities.Because(s.blockers)
+	case selection.NoneSelected:
+		if s.commandGate == nil {
 			return "; no step while another release is evaluated"
 		}
-		return "; " + s.asked.Reason
+		return "; " + s.commandGate.Reason
 	case selection.Held:
-		return fmt.Sprintf("; the other %d cannot move now", s.Of-s.Updated) + entities.Because(s.why)
+		return fmt.Sprintf("; the other %d cannot move now", s.Total-s.Updated) + entities.Because(s.blockers)
 	}
 	return ""
 }
 
-// stepHeld lists the gates that hold the step.
-func (v *view) stepHeld() string {
+// stepGateText lists the gates that hold the step.
+func (v *view) stepGateText() string {
 	var lines []string
 	for _, j := range v.out.Gates {
-		if j.Verdict != entities.Pass && j.Code != CodeNotAsked {
-			lines = append(lines, v.line(j))
+		if j.Verdict != entities.Pass && j.Code != CodeNotEvaluated {
+			lines = append(lines, v.judgementText(j))
 		}
 	}
 	if len(lines) == 0 {
@@ -301,68 +301,68 @@ func (v *view) stepHeld() string {
 	return " after " + strings.Join(lines, "; ")
 }
 
-// fellOver reports whether the release in progress was stable here, and is no longer.
-func (v *view) fellOver(r *state.Release, i *instance) bool {
-	return v.rolls(r) && i.broughtBy(r) && i.Observed.Fresh && i.current.Known && !i.current.Stable && v.updatedBy(i, r)
+// becameUnhealthy reports whether the release in progress was stable here, and is no longer.
+func (v *view) becameUnhealthy(r *state.Release, i *instance) bool {
+	return v.isRollout(r) && i.deliveredBy(r) && i.Observed.Fresh && i.current.Known && !i.current.Stable && v.wasUpdatedBy(i, r)
 }
 
-// lacksRoom reports whether a release cannot take a step to these instances because another instance, which it does not move, is
+// blockedByUnavailable reports whether a release cannot take a step to these instances because another instance, which it does not move, is
 // unavailable and stays so unless something changes it. If one of these instances has no fresh reading yet, the release may still move.
-func (v *view) lacksRoom(r *state.Release, left []*instance) bool {
-	all := v.selectables(r, left)
-	away := false
+func (v *view) blockedByUnavailable(r *state.Release, remaining []*instance) bool {
+	all := v.selectionInputs(r, remaining)
+	blocked := false
 	for n := range v.insts {
 		i := &v.insts[n]
-		moves := slices.ContainsFunc(left, func(m *instance) bool { return m.ID == i.ID })
+		moves := slices.ContainsFunc(remaining, func(m *instance) bool { return m.ID == i.ID })
 		if moves && all[n].Held {
 			return false
 		}
-		away = away || !moves && v.staysAway(i)
+		blocked = blocked || !moves && v.staysUnavailable(i)
 	}
-	return away && v.atMost(all).Wait == selection.Room
+	return blocked && v.policySelection(all).Wait == selection.LimitReached
 }
 
-// crammed reports whether the release in progress lacks room for all instances that it could move now.
-func (v *view) crammed(r *state.Release) bool {
-	left, renders := v.toMove(r)
-	return len(left) > 0 && len(renders) == 0 && v.lacksRoom(r, left)
+// atMaxUnavailable reports whether the release in progress lacks room for all instances that it could move now.
+func (v *view) atMaxUnavailable(r *state.Release) bool {
+	remaining, renders := v.movableInstances(r)
+	return len(remaining) > 0 && len(renders) == 0 && v.blockedByUnavailable(r, remaining)
 }
 
-// staysAway reports whether an unavailable instance stays so until a release changes it: its target failed, is not applied, or is not
+// staysUnavailable reports whether an unavailable instance stays so until a release changes it: its target failed, is not applied, or is not
 // repaired.
-func (v *view) staysAway(i *instance) bool {
+func (v *view) staysUnavailable(i *instance) bool {
 	d := &i.Delivery
-	unapplied := d.Reported && !d.Converged || i.stopped() || d.Converged && !v.spec.Repairs()
+	unapplied := d.ReportedOnly && !d.Converged || i.applyCancelled() || d.Converged && !v.spec.Repairs()
 	return d.Failure != "" || unapplied && !d.Apply.Running && !i.current.Stable
 }
 
-// cameBy reports whether the release in progress arrived in an instance, and was not only reported.
-func (v *view) cameBy(i *instance, r *state.Release) bool {
-	return i.broughtBy(r) && (!i.Delivery.Reported || i.Delivery.Converged)
+// reachedBy reports whether the release in progress arrived in an instance, and was not only reported.
+func (v *view) reachedBy(i *instance, r *state.Release) bool {
+	return i.deliveredBy(r) && (!i.Delivery.ReportedOnly || i.Delivery.Converged)
 }
 
-// halted reports whether the release in progress cannot continue unless a person acts. It has more steps left, no work of it is in
+// isHalted reports whether the release in progress cannot continue unless a person acts. It has more steps left, no work of it is in
 // progress, and it failed in an upstream channel, or an unavailable instance leaves it no room. So a fix need not wait for it (B10).
-func (v *view) halted() bool {
-	r := v.release(v.turn.Holder)
+func (v *view) isHalted() bool {
+	r := v.release(v.slot.Holder)
 	if !v.inSteps(r) {
 		return false
 	}
-	left := false
+	remaining := false
 	for n := range v.insts {
 		i := &v.insts[n]
-		if i.Delivery.Apply.Running || v.cameBy(i, r) && !i.Delivery.Converged {
+		if i.Delivery.Apply.Running || v.reachedBy(i, r) && !i.Delivery.Converged {
 			return false
 		}
-		left = left || r.Concerns(i.ID) && !v.cameBy(i, r)
+		remaining = remaining || r.HasPayload(i.ID) && !v.reachedBy(i, r)
 	}
-	if !left {
+	if !remaining {
 		return false
 	}
-	if v.crammed(r) {
+	if v.atMaxUnavailable(r) {
 		return true
 	}
-	p := v.pass(r, func(g *gate) bool { return g.kind == KindChannelStable || g.kind == KindUpstream })
+	p := v.evaluateGates(r, func(g *gate) bool { return g.kind == KindChannelStable || g.kind == KindUpstream })
 	return slices.ContainsFunc(p.gates, func(j Judgement) bool { return j.Verdict == entities.Fail })
 }
 
@@ -375,8 +375,8 @@ func (v *view) explainStep() {
 	case slices.ContainsFunc(v.insts, func(i instance) bool { return !i.Delivery.Converged }):
 		return // its own reasons state it
 	}
-	for _, text := range v.soaking {
+	for _, text := range v.soakTexts {
 		v.reason(ReasonProgress, text)
 	}
-	v.soaking, v.soaked = nil, false
+	v.soakTexts, v.soakReported = nil, false
 }

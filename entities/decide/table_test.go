@@ -55,7 +55,7 @@ func TestNewKindsByTheTable_A6(t *testing.T) {
 			d = kinds.decide(s, noon, Mode{})
 			s.Commit(d.Changes, &d.Work, noon)
 			all = append(all, d.Applies...)
-			if !d.Acts() {
+			if !d.HasEffects() {
 				return all, d
 			}
 		}
@@ -73,17 +73,17 @@ func TestNewKindsByTheTable_A6(t *testing.T) {
 	require.Equal(t, entities.StatusConverging, d.Channels[0].Status)
 
 	s.ApplyEnded(entities.Only("prod"), applies[0].Target, "", false, noon)
-	s.Observed(entities.Only("prod"), "v1", entities.Reading{At: noon, Objects: []entities.Object{{Name: "checkout", Message: "v1"}}}, true, noon)
+	s.RecordReading(entities.Only("prod"), "v1", entities.Reading{At: noon, Objects: []entities.Object{{Name: "checkout", Message: "v1"}}}, true, noon)
 	_, d = settle()
 	require.Equal(t, entities.StatusConverged, d.Channels[0].Status)
 	require.Equal(t, []string{"v1"}, d.Channels[0].Current.Active)
 }
 
 // The health of a channel is computed once, even if many releases wait for it.
-func TestHealthIsLookedAtOnce_A8(t *testing.T) {
-	looks := 0
+func TestHealthIsComputedOnce_A8(t *testing.T) {
+	computed := 0
 	kinds := newTables(gates[:], []entityKind{{"", func(i *state.Instance) entities.Entity {
-		looks++
+		computed++
 		return serviceInstance{i}
 	}}})
 	of := func(waiting int) int {
@@ -99,9 +99,9 @@ func TestHealthIsLookedAtOnce_A8(t *testing.T) {
 			r := s.OpenRelease(state.NewRelease{Version: version, FullVersion: version, By: "alice", Payloads: map[entities.InstanceID]string{entities.Only("prod"): "p"}}, noon)
 			r.Phases["canary"] = &state.PhaseState{Phase: maestro.Succeeded, Since: noon}
 		}
-		looks = 0
+		computed = 0
 		require.Contains(t, kinds.decide(s, noon, Mode{}).String(), ", but canary is UNKNOWN now")
-		return looks
+		return computed
 	}
 	require.Equal(t, of(2), of(200))
 }
@@ -109,41 +109,41 @@ func TestHealthIsLookedAtOnce_A8(t *testing.T) {
 // serviceOn is a service with one channel on a kind of runtime, with a waiting release.
 func serviceOn(kind entities.RuntimeKind) *state.State {
 	s := state.New("shop", "web")
-	s.TakeSpec(&entities.Spec{
+	s.ApplySpec(&entities.Spec{
 		Application: "shop", Service: "web", Incarnation: 1,
 		Channels: []entities.ChannelSpec{{
 			Name: "prod", ProgressDeadline: time.Hour, Instances: []entities.InstanceSpec{{Name: entities.OnlyInstance, Runtime: "rt"}},
 		}},
 		Runtimes: map[string]*entities.RuntimeSpec{"rt": {Kind: kind, Observable: true, Timing: entities.RuntimeTiming{MaxAttempts: 2, ApplyTimeout: time.Minute}}},
 	}, "d", noon)
-	s.Observed(entities.Only("prod"), "", entities.Reading{At: noon}, true, noon)
+	s.RecordReading(entities.Only("prod"), "", entities.Reading{At: noon}, true, noon)
 	s.OpenRelease(state.NewRelease{Version: "v1", FullVersion: "v1", By: "alice", Payloads: map[entities.InstanceID]string{entities.Only("prod"): "p"}}, noon)
 	return s
 }
 
 // Orphaned objects are shown, and do not affect the status of the declared ones.
 func TestOrphanedObjectsDoNotCount_D10(t *testing.T) {
-	left := entities.Object{Name: "old", Type: "ConfigMap", Status: entities.ObjectPending, Orphaned: true, Versions: []entities.ObjectVersion{{Version: "v1", Active: true, Drifted: true}}}
+	orphaned := entities.Object{Name: "old", Type: "ConfigMap", Status: entities.ObjectPending, Orphaned: true, Versions: []entities.ObjectVersion{{Version: "v1", Active: true, Drifted: true}}}
 	web := entities.Object{Name: "web", Type: "Deployment", Status: entities.ObjectSucceeded, Versions: []entities.ObjectVersion{{Version: "v2", Active: true}}}
 	fetch := func(objects ...entities.Object) entities.Current {
 		i := state.Instance{Observed: state.Observation{Reading: entities.Reading{Objects: objects}, Digest: "seen", Fresh: true}}
 		return serviceInstance{&i}.Fetch(&entities.Target{FullVersion: "v2"})
 	}
-	require.Equal(t, entities.Current{Known: true, Stable: true, Active: []string{"v2"}}, fetch(left, web))
-	require.Equal(t, entities.Current{Known: true, Reason: "nothing is running"}, fetch(left), "an orphaned object is not the target")
-	require.NotEqual(t, entities.Reading{Objects: []entities.Object{left, web}}.Digest(), entities.Reading{Objects: []entities.Object{web}}.Digest(), "an orphaned object changes the digest")
+	require.Equal(t, entities.Current{Known: true, Stable: true, Active: []string{"v2"}}, fetch(orphaned, web))
+	require.Equal(t, entities.Current{Known: true, Reason: "nothing is running"}, fetch(orphaned), "an orphaned object is not the target")
+	require.NotEqual(t, entities.Reading{Objects: []entities.Object{orphaned, web}}.Digest(), entities.Reading{Objects: []entities.Object{web}}.Digest(), "an orphaned object changes the digest")
 }
 
 // A preflight is valid for its moment, for the checks that it read, and only if all of them passed.
-func TestPreflightCounts_A10(t *testing.T) {
+func TestPreflightValidity_A10(t *testing.T) {
 	op := state.PreflightOp{Channel: "prod", Release: "1", Checks: []entities.Evaluation{{ID: "slo", Definition: "d1"}}}
-	passed := state.Preflight{Release: "1", Done: noon, Read: []string{"slo@d1"}}
+	passed := state.Preflight{Release: "1", Done: noon, Evaluated: []string{"slo@d1"}}
 	require.True(t, covers(&passed, op, noon))
 	for name, change := range map[string]func(*state.Preflight){
 		"it runs":         func(p *state.Preflight) { p.Running = true },
 		"it did not pass": func(p *state.Preflight) { p.Next = noon.Add(10 * time.Second) },
 		"it is too old":   func(p *state.Preflight) { p.Done = noon.Add(-time.Minute) },
-		"of other rules":  func(p *state.Preflight) { p.Read = []string{"slo@d0"} },
+		"of other rules":  func(p *state.Preflight) { p.Evaluated = []string{"slo@d0"} },
 	} {
 		p := passed
 		change(&p)

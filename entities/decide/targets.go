@@ -12,8 +12,8 @@ import (
 
 // This file evaluates whether the current targets of a channel are reached or have failed.
 
-// judged is the evaluation of the targets of a channel.
-type judged struct {
+// targetResults is the evaluation of the targets of a channel.
+type targetResults struct {
 	holder    *state.Release // in progress here, or nil
 	converged []*instance
 	unstable  []*instance // no longer stable in the post-deployment window
@@ -21,11 +21,11 @@ type judged struct {
 }
 
 func (v *view) judgeTargets() {
-	j := judged{holder: v.release(v.turn.Holder)}
-	broken := v.deploymentBroken(j.holder)
+	j := targetResults{holder: v.release(v.slot.Holder)}
+	checkFailure := v.failedDeploymentCheck(j.holder)
 	for n := range v.insts {
 		if i := &v.insts[n]; !v.changed && i.Delivery.Target != nil && !i.Delivery.Apply.Running {
-			v.judgeTarget(&j, i, broken)
+			v.judgeTarget(&j, i, checkFailure)
 		}
 	}
 	if v.changed {
@@ -33,139 +33,139 @@ func (v *view) judgeTargets() {
 	}
 	switch {
 	case len(j.unstable) > 0:
-		v.change(state.Change{Kind: state.ChangeUnstable, Release: j.id(), Instances: ids(j.unstable), Cause: v.of(j.unstable[0], j.unstable[0].current.Reason)})
+		v.change(state.Change{Kind: state.ChangeUnstable, Release: j.id(), Instances: ids(j.unstable), Cause: v.prefixInstance(j.unstable[0], j.unstable[0].current.Reason)})
 		return
-	case len(j.ready) > 0 && v.placed(j.holder, j.ready):
+	case len(j.ready) > 0 && v.allPlaced(j.holder, j.ready):
 		v.soak(j.holder, j.ready)
 	case len(j.converged) > 0:
-		v.converge(j.holder, j.converged, v.rolls(j.holder) && v.spec.Soaks())
-	case j.holder != nil && v.allThere(j.holder):
-		v.arrive(j.holder)
+		v.recordConverged(j.holder, j.converged, v.isRollout(j.holder) && v.spec.HasSoak())
+	case j.holder != nil && v.allArrived(j.holder):
+		v.completeRelease(j.holder)
 	}
 	if !v.changed {
-		v.takeBack()
+		v.decideRollbacks()
 	}
 }
 
 // id of the release in progress, or "".
-func (j *judged) id() string {
+func (j *targetResults) id() string {
 	if j.holder == nil {
 		return ""
 	}
 	return j.holder.ID
 }
 
-// of is the release that the result of an instance is attributed to: the one in progress. An instance that it has not reached yet,
+// releaseOf is the release that the result of an instance is attributed to: the one in progress. An instance that it has not reached yet,
 // because it goes in steps or a pause holds the instance, may fail at its previous target.
-func (j *judged) of(i *instance) *state.Release {
-	if j.holder != nil && !i.broughtBy(j.holder) {
+func (j *targetResults) releaseOf(i *instance) *state.Release {
+	if j.holder != nil && !i.deliveredBy(j.holder) {
 		return nil
 	}
 	return j.holder
 }
 
-func (v *view) judgeTarget(j *judged, i *instance, broken string) {
+func (v *view) judgeTarget(j *targetResults, i *instance, checkFailure string) {
 	d := &i.Delivery
-	of := j.of(i)
+	of := j.releaseOf(i)
 	switch {
 	case d.Failure != "" && of != nil:
-		v.change(state.Change{Kind: state.ChangeFail, Release: of.ID, Instances: []entities.InstanceID{i.ID}, Cause: v.of(i, d.Failure), Failure: d.Failure})
-	case d.Failure != "", d.Reported: // a reported target must enter again first
+		v.change(state.Change{Kind: state.ChangeFail, Release: of.ID, Instances: []entities.InstanceID{i.ID}, Cause: v.prefixInstance(i, d.Failure), Failure: d.Failure})
+	case d.Failure != "", d.ReportedOnly: // a reported target must enter again first
 	case !d.Converged:
-		v.judgeMoving(j, i, broken)
+		v.judgeMoving(j, i, checkFailure)
 	default:
-		v.judgeArrived(j, i, broken)
+		v.judgeConverged(j, i, checkFailure)
 	}
 }
 
-// judgeArrived evaluates a converged instance: drift is repaired, and it may still fail while a release is in progress.
-func (v *view) judgeArrived(j *judged, i *instance, broken string) {
+// judgeConverged evaluates a converged instance: drift is repaired, and it may still fail while a release is in progress.
+func (v *view) judgeConverged(j *targetResults, i *instance, checkFailure string) {
 	switch {
-	case broken != "" && v.rolls(j.holder): // between two steps
-		v.failAll(j.holder, broken)
+	case checkFailure != "" && v.isRollout(j.holder): // between two steps
+		v.failAll(j.holder, checkFailure)
 	case i.current.Stable && i.Delivery.Apply.Attempts > 0:
 		v.judgeRepair(i)
-	case i.current.Failed == "" && v.fellOver(j.holder, i), v.fellOver(v.aside(), i):
+	case i.current.Failed == "" && v.becameUnhealthy(j.holder, i), v.becameUnhealthy(v.asideRelease(), i):
 		j.unstable = append(j.unstable, i)
-	case v.fleet() && j.holder != nil && i.broughtBy(j.holder) && i.Observed.Fresh && i.current.Known && i.current.Failed != "":
+	case v.fleet() && j.holder != nil && i.deliveredBy(j.holder) && i.Observed.Fresh && i.current.Known && i.current.Failed != "":
 		v.fail(j.holder, i, i.current.Failed) // it had converged, but the release has not succeeded yet
 	}
 }
 
 // judgeMoving evaluates a target that has not converged: its objects become stable, the post-deployment window passes, or something
 // fails.
-func (v *view) judgeMoving(j *judged, i *instance, broken string) {
-	stable := i.current.Stable && (!i.Delivery.Reapply || i.Delivery.Apply.OK || v.reports())
+func (v *view) judgeMoving(j *targetResults, i *instance, checkFailure string) {
+	stable := i.current.Stable && (!i.Delivery.Reapply || i.Delivery.Apply.OK || v.isReportOnly())
 	switch {
-	case broken != "":
-		v.failAll(j.holder, broken)
-	case stable && j.holder != nil && v.spec.Soaks() && !v.rolls(j.holder):
+	case checkFailure != "":
+		v.failAll(j.holder, checkFailure)
+	case stable && j.holder != nil && v.spec.HasSoak() && !v.isRollout(j.holder):
 		j.ready = append(j.ready, i)
 	case stable:
 		j.converged = append(j.converged, i)
-	case !v.soaks(j, i):
-		v.judgeProgress(j.of(i), i)
+	case !v.inWindow(j, i):
+		v.judgeProgress(j.releaseOf(i), i)
 	case !i.current.Known: // the window continues; it does not end before the state is known
-		v.soaking = append(v.soaking, "soaking")
+		v.soakTexts = append(v.soakTexts, "soaking")
 	case i.Observed.Fresh && i.current.Failed != "":
-		v.fail(j.of(i), i, i.current.Failed)
+		v.fail(j.releaseOf(i), i, i.current.Failed)
 	default:
 		j.unstable = append(j.unstable, i)
 	}
 }
 
-// soaks reports whether an instance is in the post-deployment window of its channel and the release in the window concerns it.
-func (v *view) soaks(j *judged, i *instance) bool {
-	return !v.remembered().StableSince.IsZero() && (j.holder == nil || j.of(i) != nil)
+// inWindow reports whether an instance is in the post-deployment window of its channel and the release in the window concerns it.
+func (v *view) inWindow(j *targetResults, i *instance) bool {
+	return !v.channelState().StableSince.IsZero() && (j.holder == nil || j.releaseOf(i) != nil)
 }
 
-// converge records which instances have converged. With the last of them the release has succeeded in the channel, unless all must soak
+// recordConverged records which instances have converged. With the last of them the release has succeeded in the channel, unless all must soak
 // together then.
-func (v *view) converge(r *state.Release, insts []*instance, toSoak bool) {
+func (v *view) recordConverged(r *state.Release, insts []*instance, toSoak bool) {
 	c := state.Change{Kind: state.ChangeConverged, Instances: ids(insts), Target: insts[0].Delivery.Target}
-	if c.Partial = toSoak || !v.placed(r, insts); !c.Partial && r != nil {
+	if c.Partial = toSoak || !v.allPlaced(r, insts); !c.Partial && r != nil {
 		c.Release, c.Cause = r.ID, v.evidence(r)
 	}
 	v.change(c)
 }
 
-// mostEvidence bounds, in bytes, the stored text of comparisons with a release.
-const mostEvidence = 2000
+// maxEvidence bounds, in bytes, the stored text of comparisons with a release.
+const maxEvidence = 2000
 
 // evidence is the result of comparisons with a control group for a release that succeeds. It stays readable as long as the audit trail
 // (D26).
 func (v *view) evidence(r *state.Release) string {
-	var say []string
+	var texts []string
 	for n := range v.spec.Checks {
 		c := &v.spec.Checks[n]
 		if c.Kind != entities.CheckCompare {
 			continue
 		}
-		if st := v.remembered().Reading(v.s.Evaluation(v.spec, c, r)); st != nil && r.Bypassed(v.spec.Name, c.ID) == nil {
-			say = append(say, c.ID+" "+string(st.Verdict)+entities.Because(st.Reason))
+		if st := v.channelState().LastReading(v.s.Evaluation(v.spec, c, r)); st != nil && r.BypassOf(v.spec.Name, c.ID) == nil {
+			texts = append(texts, c.ID+" "+string(st.Verdict)+entities.Because(st.Reason))
 		}
 	}
-	return entities.Clip(strings.Join(say, "; "), mostEvidence)
+	return entities.Clip(strings.Join(texts, "; "), maxEvidence)
 }
 
-// allThere reports whether a release in progress has nothing left to do: the instances that were still in progress are not declared any
+// allArrived reports whether a release in progress has nothing left to do: the instances that were still in progress are not declared any
 // more, or their configuration was reverted.
-func (v *view) allThere(r *state.Release) bool {
+func (v *view) allArrived(r *state.Release) bool {
 	for n := range v.insts {
 		i := &v.insts[n]
 		d := &i.Delivery
-		if v.rolls(r) && i.IsAt(r) && !i.current.Stable {
+		if v.isRollout(r) && i.IsAt(r) && !i.current.Stable {
 			return false
 		}
-		if d.Apply.Running || i.comes(r) || r.Concerns(i.ID) && !v.follows(i, r) {
+		if d.Apply.Running || i.isPending(r) || r.HasPayload(i.ID) && !v.isSatisfied(i, r) {
 			return false
 		}
 	}
 	return true
 }
 
-// arrive completes a release that is in all instances of the channel that it concerns.
-func (v *view) arrive(r *state.Release) {
+// completeRelease completes a release that is in all instances of the channel that it concerns.
+func (v *view) completeRelease(r *state.Release) {
 	var at []*instance
 	for n := range v.insts {
 		if i := &v.insts[n]; i.IsAt(r) && i.Delivery.Rollback == nil { // an instance that went back has arrived as a rollback
@@ -173,19 +173,19 @@ func (v *view) arrive(r *state.Release) {
 		}
 	}
 	switch {
-	case len(at) == 0 && v.goesAway(r): // it has run nowhere here: it continues when the instances are back
+	case len(at) == 0 && v.concernsDrained(r): // it has run nowhere here: it continues when the instances are back
 	case len(at) == 0:
 		v.change(state.Change{Kind: state.ChangeUnchanged, Release: r.ID, Cause: "its changes are no longer declared here"})
-	case v.spec.Soaks():
+	case v.spec.HasSoak():
 		v.soak(r, at)
 	default:
-		v.converge(r, at, false)
+		v.recordConverged(r, at, false)
 	}
 }
 
-// placed reports whether all instances of the channel have converged or are among the given ones, each where the release in progress, if
+// allPlaced reports whether all instances of the channel have converged or are among the given ones, each where the release in progress, if
 // any, wants it.
-func (v *view) placed(r *state.Release, insts []*instance) bool {
+func (v *view) allPlaced(r *state.Release, insts []*instance) bool {
 	now := map[entities.InstanceID]bool{}
 	for _, i := range insts {
 		now[i.ID] = true
@@ -193,26 +193,26 @@ func (v *view) placed(r *state.Release, insts []*instance) bool {
 	for n := range v.insts {
 		i := &v.insts[n]
 		switch {
-		case r != nil && r.Concerns(i.ID) && !v.follows(i, r):
+		case r != nil && r.HasPayload(i.ID) && !v.isSatisfied(i, r):
 			return false
-		case i.comes(r) && !now[i.ID]:
+		case i.isPending(r) && !now[i.ID]:
 			return false
 		}
 	}
 	return true
 }
 
-// comes reports whether a target is still to arrive. A cancelled, failed or only reported target is not: a release in progress that has
+// isPending reports whether a target is still to arrive. A cancelled, failed or only reported target is not: a release in progress that has
 // nothing for the instance does not wait for it.
-func (i *instance) comes(r *state.Release) bool {
+func (i *instance) isPending(r *state.Release) bool {
 	d := &i.Delivery
-	held := d.Cancelled != "" || d.Failure != "" || d.Reported
-	return d.Target != nil && !d.Converged && !(held && r != nil && !r.Concerns(i.ID))
+	held := d.Cancelled != "" || d.Failure != "" || d.ReportedOnly
+	return d.Target != nil && !d.Converged && !(held && r != nil && !r.HasPayload(i.ID))
 }
 
 // fail ends the attempts at a target permanently. The release is nil if none is in progress for the target.
 func (v *view) fail(r *state.Release, i *instance, cause string) {
-	c := state.Change{Kind: state.ChangeFail, Instances: []entities.InstanceID{i.ID}, Cause: v.of(i, cause), Failure: cause}
+	c := state.Change{Kind: state.ChangeFail, Instances: []entities.InstanceID{i.ID}, Cause: v.prefixInstance(i, cause), Failure: cause}
 	if r != nil {
 		c.Release = r.ID
 	}
@@ -233,12 +233,12 @@ func (v *view) failAll(r *state.Release, cause string) {
 // judgeRepair resets the repair attempts once the instance has stayed stable for the maximum backoff. Until then each repair waits longer
 // than the one before: if another tool keeps reverting changes, neither side floods the runtime.
 func (v *view) judgeRepair(i *instance) {
-	calm := i.Delivery.Apply.Ended.Add(i.runtime.Timing.RetryMax)
-	if v.now.Before(calm) {
-		v.due(calm)
+	stableUntil := i.Delivery.Apply.Ended.Add(i.runtime.Timing.RetryMax)
+	if v.now.Before(stableUntil) {
+		v.due(stableUntil)
 		return
 	}
-	v.note(state.Change{Kind: state.ChangeRepaired, Instances: []entities.InstanceID{i.ID}, Target: i.Delivery.Target})
+	v.addChange(state.Change{Kind: state.ChangeRepaired, Instances: []entities.InstanceID{i.ID}, Target: i.Delivery.Target})
 	v.changed = v.changed || !v.fleet()
 }
 
@@ -249,16 +249,16 @@ func (v *view) judgeProgress(r *state.Release, i *instance) {
 		v.fail(r, i, i.current.Failed)
 		return
 	}
-	if a.First.IsZero() || i.standsStill() || i.stopped() {
+	if a.FirstStarted.IsZero() || i.deadlineSuspended() || i.applyCancelled() {
 		return
 	}
-	deadline := a.First.Add(v.spec.ProgressDeadline)
+	deadline := a.FirstStarted.Add(v.spec.ProgressDeadline)
 	if v.now.Before(deadline) {
 		v.due(deadline)
 		return
 	}
 	e := i.Observed.Reading.Err
-	if v.lastReading(i, deadline) || e != nil && e.Throttled {
+	if v.awaitsLastReading(i, deadline) || e != nil && e.Throttled {
 		return
 	}
 	why := i.current.Reason
@@ -273,19 +273,19 @@ func (v *view) judgeProgress(r *state.Release, i *instance) {
 	v.fail(r, i, fmt.Sprintf("not stable within %s: %s", v.spec.ProgressDeadline, why))
 }
 
-// lastReading reports whether a last reading is outstanding: nothing was read since the deadline passed (the engine may have been
+// awaitsLastReading reports whether a last reading is outstanding: nothing was read since the deadline passed (the engine may have been
 // stopped), so a reading comes first. A reading that hangs does not delay the deadline further.
-func (v *view) lastReading(i *instance, deadline time.Time) bool {
+func (v *view) awaitsLastReading(i *instance, deadline time.Time) bool {
 	if !i.runtime.Observable || !i.Observed.At.Before(deadline) {
 		return false
 	}
-	asked := i.Delivery.Apply.Overdue
-	if asked.IsZero() {
-		v.note(state.Change{Kind: state.ChangeRead, Instances: []entities.InstanceID{i.ID}, Cause: "the progress deadline has passed"})
+	requested := i.Delivery.Apply.Overdue
+	if requested.IsZero() {
+		v.addChange(state.Change{Kind: state.ChangeRequestReading, Instances: []entities.InstanceID{i.ID}, Cause: "the progress deadline has passed"})
 		v.changed = v.changed || !v.fleet()
 		return true
 	}
-	until := asked.Add(2*i.runtime.Timing.FetchTimeout + time.Minute)
+	until := requested.Add(2*i.runtime.Timing.FetchTimeout + time.Minute)
 	if v.now.Before(until) {
 		v.due(until)
 		return true
@@ -293,10 +293,10 @@ func (v *view) lastReading(i *instance, deadline time.Time) bool {
 	return false
 }
 
-// takeBack decides what follows from targets that failed permanently here: a rollback to the last good ones, unless rollback is disabled,
+// decideRollbacks decides what follows from targets that failed permanently here: a rollback to the last good ones, unless rollback is disabled,
 // there are none, or a pin or a pause holds them (A22). It evaluates the state, not the event: a rollback that a pause held follows when
 // the pause ends. A rollback that fails is FAILED_ROLLBACK, and nothing follows automatically.
-func (v *view) takeBack() {
+func (v *view) decideRollbacks() {
 	for n := range v.insts {
 		d := &v.insts[n].Delivery
 		if d.Failure != "" && d.Rollback != nil && d.Rollback.Failed.IsZero() && !d.Apply.Running {
@@ -304,63 +304,63 @@ func (v *view) takeBack() {
 			return
 		}
 	}
-	if v.pin != nil || v.spec.NoRollback || v.reports() || v.mode.holds(true) {
+	if v.pin != nil || v.spec.NoRollback || v.isReportOnly() || v.mode.blocks(true) {
 		return
 	}
-	if v.giveWay() {
+	if v.yieldToNewer() {
 		return
 	}
 	for n := range v.insts {
 		i := &v.insts[n]
-		r, why := v.failedHere(i)
-		if r != nil && r != v.aside() && v.rollBack(r, why, false) { // the release that passes it is rolled back first
+		r, why := v.failedRelease(i)
+		if r != nil && r != v.asideRelease() && v.rollBack(r, why, false) { // the release that passes it is rolled back first
 			return
 		}
 	}
 }
 
-// failedHere is the release that an instance is to be rolled back from, and why; or nil.
-func (v *view) failedHere(i *instance) (*state.Release, string) {
+// failedRelease is the release that an instance is to be rolled back from, and why; or nil.
+func (v *view) failedRelease(i *instance) (*state.Release, string) {
 	d := &i.Delivery
-	if d.Target == nil || d.Rollback != nil || d.Restarting || d.ComesBack || i.paused {
+	if d.Target == nil || d.Rollback != nil || d.Restarting || d.ReappliedAfterDrain || i.paused {
 		return nil, "" // a failed restart, or a failed return after a drain, is no evidence against the version
 	}
 	if d.Failure != "" && !d.Apply.Running {
-		r := v.s.Brought(i.Instance)
+		r := v.s.TargetRelease(i.Instance)
 		if v.fleet() && r != nil && r.Phases[v.spec.Name].Phase == maestro.Failed {
 			return r, r.Phases[v.spec.Name].Reason // it names the instance, if the failure is of one
 		}
-		return r, v.of(i, d.Failure)
+		return r, v.prefixInstance(i, d.Failure)
 	}
-	if !v.fleet() || v.turn.Holder != maestro.None {
+	if !v.fleet() || v.slot.Holder != maestro.None {
 		return nil, ""
 	}
-	return v.takenElsewhere(i)
+	return v.rolledBackElsewhere(i)
 }
 
-// takenElsewhere is the release of an instance, and why it was rolled back elsewhere in the channel while a pause held this one; or nil.
+// rolledBackElsewhere is the release of an instance, and why it was rolled back elsewhere in the channel while a pause held this one; or nil.
 // If a person rolls back through the gates, the others do not follow.
-func (v *view) takenElsewhere(i *instance) (*state.Release, string) {
-	r := v.s.Brought(i.Instance)
+func (v *view) rolledBackElsewhere(i *instance) (*state.Release, string) {
+	r := v.s.TargetRelease(i.Instance)
 	if r == nil || r.Phases[v.spec.Name].Phase != maestro.RolledBack {
 		return nil, ""
 	}
 	p := r.Phases[v.spec.Name]
-	if p.CalledOff && v.s.Spec.AskGates {
+	if p.Revoked && v.s.Spec.GatedRollback {
 		return nil, ""
 	}
 	return r, p.Reason
 }
 
 // rollBack rolls a release back in all instances where it is the target and a good version precedes it. again: it enters again later.
-func (v *view) rollBack(r *state.Release, cause string, again bool) bool {
-	c := state.Change{Kind: state.ChangeRollback, Release: r.ID, Cause: cause, Again: again}
+func (v *view) rollBack(r *state.Release, cause string, reenters bool) bool {
+	c := state.Change{Kind: state.ChangeRollback, Release: r.ID, Cause: cause, Reenters: reenters}
 	for n := range v.insts {
 		i := &v.insts[n]
 		if i.paused || i.Delivery.Rollback != nil || !i.IsAt(r) {
 			continue
 		}
-		if back, _ := v.s.ReturnsTo(i.Instance); back != nil {
+		if back, _ := v.s.RollbackTarget(i.Instance); back != nil {
 			c.Moves = append(c.Moves, state.Move{Instance: i.ID, Target: *back})
 		}
 	}
@@ -382,10 +382,10 @@ func (v *view) moveToPin() {
 	}
 	for n := range v.insts {
 		i := &v.insts[n]
-		to := v.pinMoves(i)
+		to := v.pinTarget(i)
 		if to != nil {
 			if why := v.s.Barred(i.Instance, *to); why != "" {
-				v.after = append(v.after, v.of(i, why+"; "+v.s.PassFloor(i.Instance)))
+				v.extraReasons = append(v.extraReasons, v.prefixInstance(i, why+"; "+v.s.FloorBypassCommand(i.Instance)))
 				continue
 			}
 		}
@@ -396,14 +396,14 @@ func (v *view) moveToPin() {
 	if len(c.Moves) == 0 {
 		return
 	}
-	if holder := v.release(v.turn.Holder); v.pin != nil && holder != nil {
+	if holder := v.release(v.slot.Holder); v.pin != nil && holder != nil {
 		c.Release = holder.ID
 	}
 	v.change(c)
 }
 
-// pinMoves is the target that the pin, or its end, sets for an instance; nil: it stays.
-func (v *view) pinMoves(i *instance) *entities.Target {
+// pinTarget is the target that the pin, or its end, sets for an instance; nil: it stays.
+func (v *view) pinTarget(i *instance) *entities.Target {
 	d := &i.Delivery
 	switch {
 	case d.Target == nil || i.paused:
@@ -417,8 +417,8 @@ func (v *view) pinMoves(i *instance) *entities.Target {
 	return nil
 }
 
-// of prefixes a cause with its instance, if there are several.
-func (v *view) of(i *instance, cause string) string {
+// prefixInstance prefixes a cause with its instance, if there are several.
+func (v *view) prefixInstance(i *instance, cause string) string {
 	if v.fleet() && cause != "" {
 		return i.ID.Name + ": " + cause
 	}

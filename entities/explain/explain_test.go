@@ -66,15 +66,15 @@ func statuses(t *testing.T, a *txtar.Archive) []protocol.Status {
 	return out
 }
 
-func render(what string, services []protocol.Status, now time.Time) string {
-	kind, channel, _ := strings.Cut(what, " ")
+func render(section string, services []protocol.Status, now time.Time) string {
+	kind, channel, _ := strings.Cut(section, " ")
 	switch kind {
 	case "explain":
-		others := func(application, service string) (protocol.Status, bool) {
+		lookup := func(application, service string) (protocol.Status, bool) {
 			n := slices.IndexFunc(services, func(s protocol.Status) bool { return s.Application == application && s.Service == service })
 			return services[max(n, 0)], n >= 0
 		}
-		return strings.Join(LinesAmong(services[0], channel, others, now), "\n") + "\n"
+		return strings.Join(LinesWithLookup(services[0], channel, lookup, now), "\n") + "\n"
 	case "markdown":
 		return Markdown(services[0])
 	default:

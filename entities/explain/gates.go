@@ -37,19 +37,19 @@ func releaseIn(s protocol.Status, c protocol.ChannelStatus) (protocol.ReleaseSta
 	return protocol.ReleaseStatus{}, false
 }
 
-func (w *writer) concerned(c protocol.ChannelStatus) (protocol.ReleaseStatus, bool) {
+func (w *writer) release(c protocol.ChannelStatus) (protocol.ReleaseStatus, bool) {
 	return releaseIn(w.status, c)
 }
 
-// given lists, under an approval, who gave it and their comments.
-func (w *writer) given(c protocol.ChannelStatus, k protocol.ConditionStatus) {
-	if r, known := w.concerned(c); known && k.Kind == approval {
+// conditionApprovals lists, under an approval, who gave it and their comments.
+func (w *writer) conditionApprovals(c protocol.ChannelStatus, k protocol.ConditionStatus) {
+	if r, known := w.release(c); known && k.Kind == approval {
 		w.approvals(r, k.Subject)
 	}
 }
 
-// givenBefore lists the approvals for a channel of a release that is still queued.
-func (w *writer) givenBefore(c protocol.ChannelStatus, r protocol.ReleaseStatus) {
+// queuedApprovals lists the approvals for a channel of a release that is still queued.
+func (w *writer) queuedApprovals(c protocol.ChannelStatus, r protocol.ReleaseStatus) {
 	for _, k := range c.Conditions {
 		if k.Kind == approval {
 			w.approvals(r, k.Subject)
@@ -66,14 +66,14 @@ func (w *writer) approvals(r protocol.ReleaseStatus, topic string) {
 		if a.Reject {
 			verb = "rejected"
 		}
-		w.line("         %s by %s at %s%s", verb, Who(a.Who), clock(a.At, w.now, false), after(": ", oneLine(a.Comment, textLimit)))
+		w.printf("         %s by %s at %s%s", verb, Who(a.Who), clock(a.At, w.now, false), prefixed(": ", oneLine(a.Comment, textLimit)))
 	}
 }
 
-// printed shows the deadline of an extension, and the end of its output unless it succeeded. A shared extension ran for another channel;
+// extensionOutput shows the deadline of an extension, and the end of its output unless it succeeded. A shared extension ran for another channel;
 // its condition names that channel.
-func (w *writer) printed(c protocol.ChannelStatus, k protocol.ConditionStatus) {
-	r, known := w.concerned(c)
+func (w *writer) extensionOutput(c protocol.ChannelStatus, k protocol.ConditionStatus) {
+	r, known := w.release(c)
 	if k.Kind != extension || !known {
 		return
 	}
@@ -82,10 +82,10 @@ func (w *writer) printed(c protocol.ChannelStatus, k protocol.ConditionStatus) {
 			continue
 		}
 		if !e.Deadline.IsZero() {
-			w.line("         times out %s", at(e.Deadline, w.now))
+			w.printf("         times out %s", at(e.Deadline, w.now))
 		}
 		for _, l := range lastLines(e.Tail, tailLines) {
-			w.line("         | %s", oneLine(l, textLimit))
+			w.printf("         | %s", oneLine(l, textLimit))
 		}
 	}
 }
@@ -101,12 +101,12 @@ func lastLines(text string, n int) []string {
 	return out[max(0, len(out)-n):]
 }
 
-// said returns the reason of a condition. For a bypass it names the user, marked if not proven.
-func (w *writer) said(c protocol.ChannelStatus, k protocol.ConditionStatus) string {
-	if r, ok := w.concerned(c); ok {
+// conditionReason returns the reason of a condition. For a bypass it names the user, marked if not proven.
+func (w *writer) conditionReason(c protocol.ChannelStatus, k protocol.ConditionStatus) string {
+	if r, ok := w.release(c); ok {
 		for _, b := range r.Bypasses {
 			if b.Channel == c.Name && b.Condition == k.ID && k.Code == "bypassed" {
-				return "bypassed by " + Who(b.Who) + after(": ", b.Reason)
+				return "bypassed by " + Who(b.Who) + prefixed(": ", b.Reason)
 			}
 		}
 	}
@@ -121,85 +121,85 @@ func (w *writer) readings(c protocol.ChannelStatus) {
 	default:
 		return
 	}
-	width := judgedWidth(c)
+	width := idWidth(c)
 	for _, k := range c.Checks {
 		text := oneLine(k.Reason, textLimit)
 		if k.Errors > 1 {
 			text += fmt.Sprintf("; failed to evaluate %d times", k.Errors)
 		}
 		if k.Verdict == "ERROR" && !k.Next.IsZero() {
-			text += ", retry in " + Duration(entities.NextTry(k.Interval, k.Errors, k.Next, w.now).Sub(w.now))
+			text += ", retry in " + Duration(entities.NextRetry(k.Interval, k.Errors, k.Next, w.now).Sub(w.now))
 		}
-		w.line(" %-5s %-*s  %s", k.Verdict, width, k.ID, joined("; ", text, since(k.Since, w.now)))
+		w.printf(" %-5s %-*s  %s", k.Verdict, width, k.ID, joined("; ", text, since(k.Since, w.now)))
 	}
 }
 
 // bypasses lists the conditions that users bypassed for the release, unless they are listed above as conditions.
 func (w *writer) bypasses(c protocol.ChannelStatus) {
-	r, ok := w.concerned(c)
+	r, ok := w.release(c)
 	if !ok {
 		return
 	}
 	for _, b := range r.Bypasses {
-		if b.Channel != c.Name || judged(c, b.Condition) {
+		if b.Channel != c.Name || hasCondition(c, b.Condition) {
 			continue
 		}
-		w.line(" - %s passed %s, bypassed by %s at %s: %s", r.Version, b.Condition, Who(b.Who), clock(b.At, w.now, false), oneLine(b.Reason, textLimit))
+		w.printf(" - %s passed %s, bypassed by %s at %s: %s", r.Version, b.Condition, Who(b.Who), clock(b.At, w.now, false), oneLine(b.Reason, textLimit))
 	}
 }
 
-func judged(c protocol.ChannelStatus, id string) bool {
+func hasCondition(c protocol.ChannelStatus, id string) bool {
 	return slices.ContainsFunc(c.Conditions, func(k protocol.ConditionStatus) bool { return k.ID == id })
 }
 
-func judgedKind(c protocol.ChannelStatus, kind string) bool {
+func hasConditionKind(c protocol.ChannelStatus, kind string) bool {
 	return slices.ContainsFunc(c.Conditions, func(k protocol.ConditionStatus) bool { return k.Kind == kind })
 }
 
 // pinned says who pinned the channel, unless a condition of the waiting release says so.
 func (w *writer) pinned(c protocol.ChannelStatus) {
 	for _, p := range w.status.Pins {
-		if p.Channel != c.Name || judgedKind(c, "pin") {
+		if p.Channel != c.Name || hasConditionKind(c, "pin") {
 			continue
 		}
-		w.line(" - pinned to %s by %s, %s%s", p.Version, Who(p.Who), since(p.At, w.now), after(": ", oneLine(p.Reason, textLimit)))
+		w.printf(" - pinned to %s by %s, %s%s", p.Version, Who(p.Who), since(p.At, w.now), prefixed(": ", oneLine(p.Reason, textLimit)))
 		w.command("converge unpin " + name(w.status) + " " + c.Name)
 	}
 }
 
 // lease says that the channel waits for a lease on its runtime, unless a condition says so.
 func (w *writer) lease(c protocol.ChannelStatus) {
-	if c.LeaseAsked.IsZero() || judgedKind(c, "lease") {
+	if c.LeaseRequestedAt.IsZero() || hasConditionKind(c, "lease") {
 		return
 	}
-	w.line(" - waits for a lease on runtime/%s, %s", c.Runtime, since(c.LeaseAsked, w.now))
+	w.printf(" - waits for a lease on runtime/%s, %s", c.Runtime, since(c.LeaseRequestedAt, w.now))
 }
 
-// placesMost limits how many lease holders of a runtime are named.
-const placesMost = 5
+// maxShownLeases limits how many lease holders of a runtime are named.
+const maxShownLeases = 5
 
-// Places says who holds the leases of a runtime that a channel waits for, and how many wait before or behind it.
-func Places(of protocol.RuntimeStatus, now time.Time) []string {
+// LeaseHolders says who holds the leases of a runtime that a channel waits for, and how many wait before or behind it.
+func LeaseHolders(of protocol.RuntimeStatus, now time.Time) []string {
 	if len(of.Held) == 0 {
 		return nil
 	}
 	lines := []string{fmt.Sprintf("Leases on runtime/%s: %d held, %d waiting:", of.Runtime, len(of.Held), len(of.Waiting))}
-	for _, l := range of.Held[:min(len(of.Held), placesMost)] {
+	for _, l := range of.Held[:min(len(of.Held), maxShownLeases)] {
 		lines = append(lines, " "+joined(", ", l.Name(), since(l.Since, now)))
 	}
-	if more := len(of.Held) - placesMost; more > 0 {
+	if more := len(of.Held) - maxShownLeases; more > 0 {
 		lines = append(lines, fmt.Sprintf(" and %d more", more))
 	}
 	return lines
 }
 
-// past shows the command that bypasses the conditions: once, below all of them. It omits approvals, which are given, and conditions that
+// bypassHint shows the command that bypasses the conditions: once, below all of them. It omits approvals, which are given, and conditions that
 // cannot be bypassed.
-func (w *writer) past(c protocol.ChannelStatus) {
+func (w *writer) bypassHint(c protocol.ChannelStatus) {
 	condition := ""
 	for _, k := range c.Conditions {
 		switch {
-		case k.Verdict == "PASS" || notAsked(k) || !passable(k):
+		case k.Verdict == "PASS" || notEvaluated(k) || !offersBypass(k):
 		case k.Kind == check && k.Verdict == "FAIL": // its own line shows the command
 		case condition == "":
 			condition = k.ID
@@ -208,7 +208,7 @@ func (w *writer) past(c protocol.ChannelStatus) {
 		}
 	}
 	if condition != "" {
-		w.line("To bypass it: converge bypass %s %s %s %s --reason …", name(w.status), cmp.Or(c.Desired, c.Target), c.Name, condition)
+		w.printf("To bypass it: converge bypass %s %s %s %s --reason …", name(w.status), cmp.Or(c.Desired, c.Target), c.Name, condition)
 	}
 }
 
@@ -220,40 +220,40 @@ const (
 	check         = "check"
 )
 
-// passable reports whether to offer a bypass of the condition. It is not offered for plain conditions, such as those that wait until the
+// offersBypass reports whether to offer a bypass of the condition. It is not offered for plain conditions, such as those that wait until the
 // channel is free, nor for approvals, which have their own verb, nor for another channel, which is better fixed.
-func passable(k protocol.ConditionStatus) bool {
+func offersBypass(k protocol.ConditionStatus) bool {
 	return k.Bypassable && !k.Plain && k.Kind != approval && k.Kind != channelStable
 }
 
-// notAsked reports whether the condition is not evaluated before others pass, and so has no result.
-func notAsked(k protocol.ConditionStatus) bool { return k.Code == "not-asked" }
+// notEvaluated reports whether the condition is not evaluated before others pass, and so has no result.
+func notEvaluated(k protocol.ConditionStatus) bool { return k.Code == "not-asked" }
 
 // earliest returns the first time at which the release could enter, if a condition gives one, and what else it depends on.
 func earliest(c protocol.ChannelStatus, now time.Time) (time.Time, string) {
 	var first time.Time
-	approved, others := false, false
+	needsApproval, needsOthers := false, false
 	for _, k := range c.Conditions {
 		switch {
-		case k.Verdict == "PASS" || notAsked(k):
+		case k.Verdict == "PASS" || notEvaluated(k):
 		case k.Verdict == "FAIL":
 			return time.Time{}, "" // needs an action
 		case k.Kind == approval:
-			approved = true
+			needsApproval = true
 		case k.Verdict == "WAIT" && k.NextCheck.After(now) && k.Kind != "preflight":
 			if k.NextCheck.After(first) {
 				first = k.NextCheck
 			}
 		default:
-			others = true
+			needsOthers = true
 		}
 	}
 	switch {
-	case approved && others:
+	case needsApproval && needsOthers:
 		return first, ", if approved and the others pass by then"
-	case approved:
+	case needsApproval:
 		return first, ", if approved by then"
-	case others:
+	case needsOthers:
 		return first, ", if the others pass by then"
 	}
 	return first, ""
@@ -267,7 +267,7 @@ func (w *writer) orphaned() {
 		}
 	}
 	if len(w.status.Channels) > 0 && w.status.Deletion == nil {
-		w.line("Next: no automatic change; declare it again, or take it down:")
+		w.printf("Next: no automatic change; declare it again, or take it down:")
 		w.command("converge delete " + name(w.status))
 	}
 }
@@ -278,8 +278,8 @@ func (w *writer) deletion() {
 	if d == nil {
 		return
 	}
-	w.line("It is being taken down by %s, %s%s", Who(d.Who), since(d.At, w.now), after(": ", oneLine(d.Reason, textLimit)))
+	w.printf("It is being taken down by %s, %s%s", Who(d.Who), since(d.At, w.now), prefixed(": ", oneLine(d.Reason, textLimit)))
 	if len(d.Gone) > 0 {
-		w.line("         removed from %s", strings.Join(d.Gone, ", "))
+		w.printf("         removed from %s", strings.Join(d.Gone, ", "))
 	}
 }

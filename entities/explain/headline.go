@@ -11,40 +11,40 @@ import (
 
 // headline is the first line that a user reads: the current version, and the problem if there is one.
 func headline(s protocol.Status, c protocol.ChannelStatus, now time.Time) string {
-	head := name(s) + " " + c.Name + " runs " + cmp.Or(c.Current, "nothing")
+	prefix := name(s) + " " + c.Name + " runs " + cmp.Or(c.Current, "nothing")
 	when := since(c.Since, now)
 	switch entities.Status(c.Status) {
 	case entities.StatusConverged:
 		if c.Target == "" {
-			return head + "; nothing was released here yet."
+			return prefix + "; nothing was released here yet."
 		}
-		if c.Lacks != "" {
-			return joined(", ", head+"; "+c.Lacks, when) + "."
+		if c.MissingConfig != "" {
+			return joined(", ", prefix+"; "+c.MissingConfig, when) + "."
 		}
-		return joined(", ", head+", as desired", when) + "."
+		return joined(", ", prefix+", as desired", when) + "."
 	case entities.StatusPreconditions, entities.StatusManualApproval:
-		if onlyReports(c) {
-			return joined(", ", head+"; "+c.Target+" is only reported here", when) + ":"
+		if reportOnly(c) {
+			return joined(", ", prefix+"; "+c.Target+" is only reported here", when) + ":"
 		}
 		if r, known := releaseIn(s, c); known && r.Phases[c.Name] == inProgress {
-			return head + "; " + c.Desired + " cannot continue yet:"
+			return prefix + "; " + c.Desired + " cannot continue yet:"
 		}
-		return head + "; " + cmp.Or(c.Desired, c.Target) + " may not enter yet:"
+		return prefix + "; " + cmp.Or(c.Desired, c.Target) + " may not enter yet:"
 	case entities.StatusUnknown:
-		seen := fmt.Sprintf("%s %s: the running version is unknown (last seen %s, target %s)", name(s), c.Name, cmp.Or(c.Current, "nothing"), cmp.Or(c.Target, "none"))
-		return joined(", ", seen, when) + ":"
+		text := fmt.Sprintf("%s %s: the running version is unknown (last seen %s, target %s)", name(s), c.Name, cmp.Or(c.Current, "nothing"), cmp.Or(c.Target, "none"))
+		return joined(", ", text, when) + ":"
 	default:
-		return joined(", ", head+"; "+matter(c), when) + ":"
+		return joined(", ", prefix+"; "+problemText(c), when) + ":"
 	}
 }
 
-// onlyReports reports whether a report-only channel waits for nothing.
-func onlyReports(c protocol.ChannelStatus) bool {
+// reportOnly reports whether a report-only channel waits for nothing.
+func reportOnly(c protocol.ChannelStatus) bool {
 	return c.ReportOnly && (c.Desired == "" || c.Desired == c.Target) && len(unmet(c)) == 0
 }
 
-// matter describes the state of a channel that is not as desired. An unknown status is shown unchanged.
-func matter(c protocol.ChannelStatus) string {
+// problemText describes the state of a channel that is not as desired. An unknown status is shown unchanged.
+func problemText(c protocol.ChannelStatus) string {
 	switch entities.Status(c.Status) {
 	case entities.StatusConverging:
 		if !c.StableSince.IsZero() {
@@ -64,7 +64,7 @@ func matter(c protocol.ChannelStatus) string {
 	case entities.StatusCancelled:
 		return c.Target + " was cancelled before it had succeeded here"
 	case entities.StatusPaused:
-		return joined(" ", "paused", after("at ", c.Target), after("while ", unwell(c)))
+		return joined(" ", "paused", prefixed("at ", c.Target), prefixed("while ", pausedHealth(c)))
 	case entities.StatusDegraded:
 		return "it had converged and is now unhealthy or drifted"
 	case entities.StatusProgressing:
@@ -75,8 +75,8 @@ func matter(c protocol.ChannelStatus) string {
 	return c.Status
 }
 
-// unwell describes the health of a paused channel, or returns "" if it is healthy.
-func unwell(c protocol.ChannelStatus) string {
+// pausedHealth describes the health of a paused channel, or returns "" if it is healthy.
+func pausedHealth(c protocol.ChannelStatus) string {
 	if c.Status != string(entities.StatusPaused) || c.Health == converged || c.Health == c.Status {
 		return ""
 	}
@@ -85,9 +85,9 @@ func unwell(c protocol.ChannelStatus) string {
 
 // rollback describes a rollback in progress, or its result.
 func rollback(c protocol.ChannelStatus) string {
-	from, barred := "", "the failed version"
+	from, blocked := "", "the failed version"
 	if c.Rollback != nil {
-		from, barred = " from "+c.Rollback.From, c.Rollback.From
+		from, blocked = " from "+c.Rollback.From, c.Rollback.From
 	}
 	switch entities.Status(c.Status) {
 	case entities.StatusRollingBack:
@@ -95,5 +95,5 @@ func rollback(c protocol.ChannelStatus) string {
 	case entities.StatusFailedRollback:
 		return "the rollback" + from + " to " + c.Target + " failed"
 	}
-	return "rolled back" + from + ", and " + barred + " is barred here"
+	return "rolled back" + from + ", and " + blocked + " is barred here"
 }

@@ -28,29 +28,29 @@ func Markdown(s protocol.Status) string {
 	head := fmt.Sprintf("**%s** · incarnation %d\n", markdownText(cmp.Or(s.Headline, name(s)), 300), s.Incarnation)
 	if rows, ok := markdownRows(s.Channels, ref, MarkdownLimit-len(head)); ok {
 		text := head + rows.String()
-		text += after("\n", markdownReleases(s, ref, min(releasesRoom, MarkdownLimit-len(text)-1)))
-		return text + after("\n", markdownObjects(s.Channels, min(objectsRoom, MarkdownLimit-len(text)-1)))
+		text += prefixed("\n", markdownReleases(s, ref, min(maxReleasesBytes, MarkdownLimit-len(text)-1)))
+		return text + prefixed("\n", markdownObjects(s.Channels, min(maxObjectsBytes, MarkdownLimit-len(text)-1)))
 	}
-	var moving []protocol.ChannelStatus
+	var unconverged []protocol.ChannelStatus
 	for _, c := range s.Channels {
 		if c.Status != converged {
-			moving = append(moving, c)
+			unconverged = append(unconverged, c)
 		}
 	}
-	tail := len(s.Channels) - len(moving)
-	rows, _ := markdownRows(moving, ref, MarkdownLimit-len(head)-markdownFoot)
+	convergedCount := len(s.Channels) - len(unconverged)
+	rows, _ := markdownRows(unconverged, ref, MarkdownLimit-len(head)-footReserve)
 	text := head + rows.String()
-	if tail > 0 {
-		text += fmt.Sprintf("\n%s CONVERGED, not listed\n", plural(tail, "more channel"))
+	if convergedCount > 0 {
+		text += fmt.Sprintf("\n%s CONVERGED, not listed\n", plural(convergedCount, "more channel"))
 	}
-	if cut := len(moving) - rows.listed; cut > 0 {
+	if cut := len(unconverged) - rows.listed; cut > 0 {
 		text += fmt.Sprintf("\n%s not CONVERGED, not listed: see `converge status %s`\n", plural(cut, "more channel"), name(s))
 	}
 	return text
 }
 
-// releasesRoom limits the bytes for releases in flight. Of very many the newest are shown.
-const releasesRoom = 2 << 10
+// maxReleasesBytes limits the bytes for releases in flight. Of very many the newest are shown.
+const maxReleasesBytes = 2 << 10
 
 // markdownReleases is the matrix of releases in flight, as far as it fits.
 func markdownReleases(s protocol.Status, ref time.Time, limit int) string {
@@ -62,8 +62,8 @@ func markdownReleases(s protocol.Status, ref time.Time, limit int) string {
 	text := markdownCells(m.Header) + "|" + strings.Repeat("---|", len(m.Header)) + "\n"
 	for n, row := range m.Rows {
 		line, more := markdownCells(row), ""
-		if left := len(m.Rows) - n; left > 1 {
-			more = fmt.Sprintf("\n%d more not listed: see `converge status %s`\n", left, name(s))
+		if remaining := len(m.Rows) - n; remaining > 1 {
+			more = fmt.Sprintf("\n%d more not listed: see `converge status %s`\n", remaining, name(s))
 		}
 		if len(text)+len(line)+len(more) > limit {
 			if n == 0 {
@@ -85,11 +85,11 @@ func markdownCells(cells []string) string {
 	return "| " + strings.Join(shown, gap+" | ") + " |\n"
 }
 
-// objectsRoom limits the bytes for objects.
-const objectsRoom = 3 << 10
+// maxObjectsBytes limits the bytes for objects.
+const maxObjectsBytes = 3 << 10
 
-// markdownFoot is reserved for the lines that count omitted entries.
-const markdownFoot = 400
+// footReserve is reserved for the lines that count omitted entries.
+const footReserve = 400
 
 // rows is a table, as far as it fits.
 type rows struct {

@@ -24,35 +24,35 @@ const (
 )
 
 const (
-	foldFrom = 3 // rows or columns with the same content, from which on they are merged
-	wide     = 6 // channels that always get their own columns
+	minFold     = 3 // rows or columns with the same content, from which on they are merged
+	maxUnfolded = 6 // channels that always get their own columns
 )
 
-const behind = "behind " // prefix before the release that blocks another one
+const behindPrefix = "behind " // prefix before the release that blocks another one
 
-// line is a row under construction.
-type line struct {
+// matrixRow is a row under construction.
+type matrixRow struct {
 	service  string
 	versions []string // newest first; several with the same content
 	phases   []string // by channel
 	release  protocol.ReleaseStatus
-	waits    string
+	waitsFor string
 }
 
 // matrices returns the services in flight. Services with the same channels share a matrix, in order.
 func matrices(services []protocol.Status, name func(protocol.Status) string, now time.Time) []Matrix {
 	var all []Matrix
-	var of []string
-	rows := map[string][]line{}
+	var keys []string
+	rows := map[string][]matrixRow{}
 	for _, s := range services {
-		lines := inFlight(s, name(s), now)
+		releases := inFlight(s, name(s), now)
 		key := strings.Join(channelNames(s), " ")
-		if len(lines) > 0 && rows[key] == nil {
-			of = append(of, key)
+		if len(releases) > 0 && rows[key] == nil {
+			keys = append(keys, key)
 		}
-		rows[key] = append(rows[key], lines...)
+		rows[key] = append(rows[key], releases...)
 	}
-	for _, key := range of {
+	for _, key := range keys {
 		all = append(all, matrix(strings.Fields(key), rows[key]))
 	}
 	return all
@@ -60,58 +60,58 @@ func matrices(services []protocol.Status, name func(protocol.Status) string, now
 
 // inFlight returns the releases of a service that are in progress, and the newest if it did not succeed. Adjacent waiting releases with the
 // same progress share a line.
-func inFlight(s protocol.Status, name string, now time.Time) []line {
-	var lines []line
+func inFlight(s protocol.Status, name string, now time.Time) []matrixRow {
+	var rows []matrixRow
 	for n, r := range s.Releases {
-		l := line{service: name, versions: []string{r.Version}, release: r}
+		row := matrixRow{service: name, versions: []string{r.Version}, release: r}
 		for _, c := range s.Channels {
-			l.phases = append(l.phases, r.Phases[c.Name])
+			row.phases = append(row.phases, r.Phases[c.Name])
 		}
-		if underWay(l.phases) || n == 0 && slices.ContainsFunc(l.phases, stopped) {
-			lines = append(lines, l)
+		if anyUnfinished(row.phases) || n == 0 && slices.ContainsFunc(row.phases, needsOperator) {
+			rows = append(rows, row)
 		}
 	}
-	return fold(lines, func(r protocol.ReleaseStatus) string { return releaseWaits(s, r, now) })
+	return fold(rows, func(r protocol.ReleaseStatus) string { return releaseWaitsFor(s, r, now) })
 }
 
-func underWay(phases []string) bool {
+func anyUnfinished(phases []string) bool {
 	return slices.ContainsFunc(phases, func(p string) bool { return p == pending || p == inProgress })
 }
 
-// stopped reports whether a phase may need an operator.
-func stopped(phase string) bool { return phase == "failed" || phase == "rolled back" }
+// needsOperator reports whether a phase may need an operator.
+func needsOperator(phase string) bool { return phase == "failed" || phase == "rolled back" }
 
 // fold merges many adjacent lines with the same content. The next release in the queue, or else the oldest, says what blocks them.
-func fold(lines []line, waits func(protocol.ReleaseStatus) string) []line {
-	var out []line
-	for len(lines) > 0 {
+func fold(rows []matrixRow, waits func(protocol.ReleaseStatus) string) []matrixRow {
+	var out []matrixRow
+	for len(rows) > 0 {
 		n := 1
-		for n < len(lines) && slices.Equal(lines[n].phases, lines[0].phases) && !slices.Contains(lines[0].phases, inProgress) {
+		for n < len(rows) && slices.Equal(rows[n].phases, rows[0].phases) && !slices.Contains(rows[0].phases, inProgress) {
 			n++
 		}
-		if n < foldFrom {
-			lines[0].waits = waits(lines[0].release)
-			out, lines = append(out, lines[0]), lines[1:]
+		if n < minFold {
+			rows[0].waitsFor = waits(rows[0].release)
+			out, rows = append(out, rows[0]), rows[1:]
 			continue
 		}
-		one := lines[n-1]
-		held := waits(one.release)
-		for k := n - 1; k >= 0 && strings.HasPrefix(held, behind); k-- {
-			if next := waits(lines[k].release); !strings.HasPrefix(next, behind) {
-				held = next
+		merged := rows[n-1]
+		reason := waits(merged.release)
+		for k := n - 1; k >= 0 && strings.HasPrefix(reason, behindPrefix); k-- {
+			if nextReason := waits(rows[k].release); !strings.HasPrefix(nextReason, behindPrefix) {
+				reason = nextReason
 			}
 		}
-		one.versions, one.waits = nil, fmt.Sprintf("%d wait%s", n, after(": ", held))
-		for _, l := range lines[:n] {
-			one.versions = append(one.versions, l.versions...)
+		merged.versions, merged.waitsFor = nil, fmt.Sprintf("%d wait%s", n, prefixed(": ", reason))
+		for _, row := range rows[:n] {
+			merged.versions = append(merged.versions, row.versions...)
 		}
-		out, lines = append(out, one), lines[n:]
+		out, rows = append(out, merged), rows[n:]
 	}
 	return out
 }
 
-// releaseWaits says what a release waits for in its next channel.
-func releaseWaits(s protocol.Status, r protocol.ReleaseStatus, now time.Time) string {
+// releaseWaitsFor says what a release waits for in its next channel.
+func releaseWaitsFor(s protocol.Status, r protocol.ReleaseStatus, now time.Time) string {
 	for _, c := range s.Channels {
 		if r.Phases[c.Name] == inProgress {
 			return "" // in progress; the channel shows the details
@@ -122,11 +122,11 @@ func releaseWaits(s protocol.Status, r protocol.ReleaseStatus, now time.Time) st
 		if c.Status == string(entities.StatusPaused) {
 			return c.Name + " is paused"
 		}
-		if ahead, ok := releaseIn(s, c); ok && ahead.ID != r.ID && underWay([]string{ahead.Phases[c.Name]}) {
-			return behind + ahead.Version // the channel's conditions do not apply to this release yet
+		if next, ok := releaseIn(s, c); ok && next.ID != r.ID && anyUnfinished([]string{next.Phases[c.Name]}) {
+			return behindPrefix + next.Version // the channel's conditions do not apply to this release yet
 		}
 		if all := unmet(c); len(all) > 0 {
-			return oneLine(inShort(all[0], now), 60)
+			return oneLine(shortText(all[0], now), 60)
 		}
 		return ""
 	}
@@ -134,40 +134,40 @@ func releaseWaits(s protocol.Status, r protocol.ReleaseStatus, now time.Time) st
 }
 
 // matrix builds the table. Of many channels, adjacent ones with the same content for every release share a column.
-func matrix(channels []string, lines []line) Matrix {
+func matrix(channels []string, rows []matrixRow) Matrix {
 	m := Matrix{Header: []string{"RELEASE"}}
-	starts := columns(channels, lines)
+	starts := columns(channels, rows)
 	for n, from := range starts {
 		to := len(channels)
 		if n+1 < len(starts) {
 			to = starts[n+1]
 		}
-		m.Header = append(m.Header, ends(channels[from:to]))
+		m.Header = append(m.Header, firstAndLast(channels[from:to]))
 	}
 	m.Header = append(m.Header, "WAITS FOR")
-	for _, l := range lines {
-		slices.Reverse(l.versions)
-		row := []string{joined(" ", l.service, ends(l.versions))}
+	for _, row := range rows {
+		slices.Reverse(row.versions)
+		cells := []string{joined(" ", row.service, firstAndLast(row.versions))}
 		for _, n := range starts {
-			row = append(row, shownPhase(l.phases[n]))
+			cells = append(cells, shownPhase(row.phases[n]))
 		}
-		m.Rows = append(m.Rows, append(row, l.waits))
+		m.Rows = append(m.Rows, append(cells, row.waitsFor))
 	}
 	return m
 }
 
 // columns returns the channels at which a column begins.
-func columns(channels []string, lines []line) []int {
+func columns(channels []string, rows []matrixRow) []int {
 	same := func(a, b int) bool {
-		return !slices.ContainsFunc(lines, func(l line) bool { return l.phases[a] != l.phases[b] })
+		return !slices.ContainsFunc(rows, func(row matrixRow) bool { return row.phases[a] != row.phases[b] })
 	}
 	var starts []int
 	for n := 0; n < len(channels); {
 		to := n + 1
-		for len(channels) > wide && to < len(channels) && same(n, to) {
+		for len(channels) > maxUnfolded && to < len(channels) && same(n, to) {
 			to++
 		}
-		if to-n < foldFrom {
+		if to-n < minFold {
 			to = n + 1
 		}
 		starts, n = append(starts, n), to
@@ -175,9 +175,9 @@ func columns(channels []string, lines []line) []int {
 	return starts
 }
 
-// ends names the first and the last of a list of names.
-func ends(names []string) string {
-	if len(names) < foldFrom {
+// firstAndLast names the first and the last of a list of names.
+func firstAndLast(names []string) string {
+	if len(names) < minFold {
 		return strings.Join(names, ", ")
 	}
 	return names[0] + " … " + names[len(names)-1]

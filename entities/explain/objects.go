@@ -14,36 +14,36 @@ import (
 
 // This file shows the report of a runtime (C9): objects with their versions, replicas, links and events.
 
-const fineShown = 3 // healthy objects shown per channel
+const maxHealthyShown = 3 // healthy objects shown per channel
 
 // objects lists the reported objects, unhealthy ones first with their latest events.
 func (w *writer) objects(c protocol.ChannelStatus) {
-	var fine []entities.Object
+	var healthy []entities.Object
 	for _, o := range c.Objects {
-		if !o.Orphaned && c.Unread == nil && c.Status != string(entities.StatusUnknown) && objectFine(o, c.Target) {
-			fine = append(fine, o)
+		if !o.Orphaned && c.Unread == nil && c.Status != string(entities.StatusUnknown) && objectHealthy(o, c.Target) {
+			healthy = append(healthy, o)
 			continue
 		}
 		w.object(o)
 	}
-	w.fine(fine, c)
+	w.healthyObjects(healthy, c)
 	if c.Omitted > 0 {
-		w.line(" and %s not shown", plural(c.Omitted, "object"))
+		w.printf(" and %s not shown", plural(c.Omitted, "object"))
 	}
 }
 
-// fine lists some of the healthy objects if the channel is converged. Otherwise it only counts them.
-func (w *writer) fine(fine []entities.Object, c protocol.ChannelStatus) {
-	shown, of := 0, "object"
+// healthyObjects lists some of the healthy objects if the channel is converged. Otherwise it only counts them.
+func (w *writer) healthyObjects(healthy []entities.Object, c protocol.ChannelStatus) {
+	shown, noun := 0, "object"
 	if c.Status == string(entities.StatusConverged) {
-		shown, of = min(len(fine), fineShown), "more object"
+		shown, noun = min(len(healthy), maxHealthyShown), "more object"
 	}
-	for _, o := range fine[:shown] {
+	for _, o := range healthy[:shown] {
 		o.Events = nil // history only
 		w.object(o)
 	}
-	if more := len(fine) - shown; more > 0 {
-		w.line(" %-9s %s at %s", entities.ObjectSucceeded, plural(more, of), cmp.Or(c.Target, "its version"))
+	if more := len(healthy) - shown; more > 0 {
+		w.printf(" %-9s %s at %s", entities.ObjectSucceeded, plural(more, noun), cmp.Or(c.Target, "its version"))
 	}
 }
 
@@ -56,15 +56,15 @@ func (w *writer) object(o entities.Object) {
 	if o.Orphaned {
 		status, message = "ORPHANED", cmp.Or(o.Message, "no longer declared, left in place")
 	}
-	w.line(" %-9s %s", status, joined(": ", oneLine(o.Type+"/"+o.Name, textLimit)+versions(o), oneLine(message, textLimit)))
-	for _, added := range o.Foreign {
-		w.line("      foreign: %s", oneLine(added, textLimit))
+	w.printf(" %-9s %s", status, joined(": ", oneLine(o.Type+"/"+o.Name, textLimit)+versionsText(o), oneLine(message, textLimit)))
+	for _, field := range o.Foreign {
+		w.printf("      foreign: %s", oneLine(field, textLimit))
 	}
 	for _, e := range lastEvents(o.Events) {
-		w.line("      %s %s", clock(e.Timestamp, w.now, true), oneLine(e.Message, textLimit))
+		w.printf("      %s %s", clock(e.Timestamp, w.now, true), oneLine(e.Message, textLimit))
 	}
 	for _, l := range o.Links {
-		w.line("      %s: %s", linkName(l), oneLine(l.URL, urlLimit))
+		w.printf("      %s: %s", linkName(l), oneLine(l.URL, urlLimit))
 	}
 }
 
@@ -87,7 +87,7 @@ func Objects(c protocol.ChannelStatus, now time.Time) []string {
 		w.object(o)
 	}
 	if c.Omitted > 0 {
-		w.line(" and %s not shown", plural(c.Omitted, "object"))
+		w.printf(" and %s not shown", plural(c.Omitted, "object"))
 	}
 	return w.lines
 }
@@ -98,9 +98,9 @@ func markdownObjects(channels []protocol.ChannelStatus, limit int) string {
 	for _, c := range channels {
 		for _, o := range c.Objects {
 			line := fmt.Sprintf("- %s: %s %s%s\n", markdownText(c.Name, 80), cmp.Or(o.Status, entities.ObjectPending),
-				markdownText(o.Type+"/"+o.Name+versions(o), 300), after(": ", markdownText(o.Message, 200)))
+				markdownText(o.Type+"/"+o.Name+versionsText(o), 300), prefixed(": ", markdownText(o.Message, 200)))
 			for _, l := range o.Links {
-				line = strings.TrimSuffix(line, "\n") + after(" ", markdownLink(l)) + "\n"
+				line = strings.TrimSuffix(line, "\n") + prefixed(" ", markdownLink(l)) + "\n"
 			}
 			if b.Len()+len(line) > limit {
 				return b.String()
@@ -113,18 +113,18 @@ func markdownObjects(channels []protocol.ChannelStatus, limit int) string {
 
 // markdownLink formats a link. It omits everything that is not a web address.
 func markdownLink(l entities.Link) string {
-	at, err := url.Parse(l.URL)
-	if err != nil || at.Host == "" || at.Scheme != "http" && at.Scheme != "https" || at.User != nil {
+	target, err := url.Parse(l.URL)
+	if err != nil || target.Host == "" || target.Scheme != "http" && target.Scheme != "https" || target.User != nil {
 		return ""
 	}
-	address := strings.NewReplacer("(", "%28", ")", "%29", "<", "%3C", ">", "%3E", " ", "%20", "\\", "%5C").Replace(at.String())
+	address := strings.NewReplacer("(", "%28", ")", "%29", "<", "%3C", ">", "%3E", " ", "%20", "\\", "%5C").Replace(target.String())
 	if len(address) > 500 || entities.Visible(address) != address {
 		return ""
 	}
 	return fmt.Sprintf("[%s](%s)", markdownText(linkName(l), 100), address)
 }
 
-func objectFine(o entities.Object, target string) bool {
+func objectHealthy(o entities.Object, target string) bool {
 	if o.Status != entities.ObjectSucceeded || len(o.Foreign) > 0 {
 		return false
 	}
@@ -136,8 +136,8 @@ func objectFine(o entities.Object, target string) bool {
 	return true
 }
 
-// versions writes " v9 1/2 drifted, v8 1/1" of an object's versions.
-func versions(o entities.Object) string {
+// versionsText writes " v9 1/2 drifted, v8 1/1" of an object's versions.
+func versionsText(o entities.Object) string {
 	var parts []string
 	for _, v := range o.Versions {
 		text := cmp.Or(v.Version, "version unknown")
@@ -152,7 +152,7 @@ func versions(o entities.Object) string {
 		}
 		parts = append(parts, text)
 	}
-	return after(" ", strings.Join(parts, ", "))
+	return prefixed(" ", strings.Join(parts, ", "))
 }
 
 func lastEvents(events []entities.Event) []entities.Event {

@@ -20,7 +20,7 @@ func Plan(s protocol.PlanStatus) string {
 		}
 	}
 	text := fmt.Sprintf("plan %s of %s in %s: %s", s.Name, s.Application, s.Channel, strings.Join(parts, ", "))
-	for _, why := range []string{s.Ended, strings.TrimSpace(s.Trouble)} {
+	for _, why := range []string{s.Ended, strings.TrimSpace(s.StepError)} {
 		if why != "" {
 			text += "; " + why
 		}
@@ -28,19 +28,19 @@ func Plan(s protocol.PlanStatus) string {
 	return text
 }
 
-// heldMost limits how many held nodes are named.
-const heldMost = 5
+// maxHeldShown limits how many held nodes are named.
+const maxHeldShown = 5
 
-// PlanTroubles lists the failed nodes of a plan and some of the held ones, with reasons.
-func PlanTroubles(s protocol.PlanStatus) (lines []string) {
+// PlanProblems lists the failed nodes of a plan and some of the held ones, with reasons.
+func PlanProblems(s protocol.PlanStatus) (lines []string) {
 	var held []string
 	for _, n := range s.Nodes {
 		switch n.State {
 		case "failed":
 			lines = append(lines, n.Node+" failed: "+n.Text)
 		case "held":
-			held = append(held, n.Node+" held"+after(": ", n.Text))
+			held = append(held, n.Node+" held"+prefixed(": ", n.Text))
 		}
 	}
-	return append(lines, held[:min(len(held), heldMost)]...)
+	return append(lines, held[:min(len(held), maxHeldShown)]...)
 }

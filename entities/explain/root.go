@@ -9,15 +9,15 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// Cause returns the root cause that blocks a channel (A13). It follows the conditions of a release from channel to channel of the service.
+// RootCause returns the root cause that blocks a channel (A13). It follows the conditions of a release from channel to channel of the service.
 // It returns "" if the cause is unknown. With a zero time the text changes only when the cause changes.
-func Cause(s protocol.Status, c protocol.ChannelStatus, now time.Time) string {
-	at, r := root(s, c)
-	return holds(s, at, r, now)
+func RootCause(s protocol.Status, c protocol.ChannelStatus, now time.Time) string {
+	at, r := rootChannel(s, c)
+	return waitReason(s, at, r, now)
 }
 
-// root returns the channel at the start of a chain of waiting channels, and the release that they wait for there.
-func root(s protocol.Status, c protocol.ChannelStatus) (protocol.ChannelStatus, protocol.ReleaseStatus) {
+// rootChannel returns the channel at the start of a chain of waiting channels, and the release that they wait for there.
+func rootChannel(s protocol.Status, c protocol.ChannelStatus) (protocol.ChannelStatus, protocol.ReleaseStatus) {
 	r, _ := releaseIn(s, c)
 	for at := c; ; {
 		next, ok := upstream(s, at, r)
@@ -32,23 +32,23 @@ func root(s protocol.Status, c protocol.ChannelStatus) (protocol.ChannelStatus, 
 	}
 }
 
-// Others returns the status of another service of an application; false if it does not answer.
-type Others func(application, service string) (protocol.Status, bool)
+// StatusLookup returns the status of another service of an application; false if it does not answer.
+type StatusLookup func(application, service string) (protocol.Status, bool)
 
-// mostHops limits how many other services are queried for a root cause.
-const mostHops = 20
+// maxHops limits how many other services are queried for a root cause.
+const maxHops = 20
 
-// rootElsewhere follows dependencies from service to service, as root does from channel to channel, and describes what blocks the last one.
+// dependencyRootCause follows dependencies from service to service, as root does from channel to channel, and describes what blocks the last one.
 // It returns "" if the cause is in the channel itself, or if services wait for each other in a cycle.
-func rootElsewhere(s protocol.Status, c protocol.ChannelStatus, others Others, now time.Time) string {
+func dependencyRootCause(s protocol.Status, c protocol.ChannelStatus, lookup StatusLookup, now time.Time) string {
 	why, seen := "", map[string]bool{name(s) + " " + c.Name: true}
-	for range mostHops {
-		application, service, channel, waits := elsewhere(s, c)
-		if !waits || others == nil {
+	for range maxHops {
+		application, service, channel, waits := dependencyChannel(s, c)
+		if !waits || lookup == nil {
 			return why
 		}
-		next, known := others(application, service)
-		n := slices.IndexFunc(next.Channels, func(of protocol.ChannelStatus) bool { return of.Name == channel })
+		next, known := lookup(application, service)
+		n := slices.IndexFunc(next.Channels, func(c protocol.ChannelStatus) bool { return c.Name == channel })
 		switch {
 		case !known || n < 0:
 			return why
@@ -58,8 +58,8 @@ func rootElsewhere(s protocol.Status, c protocol.ChannelStatus, others Others, n
 			return ""
 		}
 		seen[name(next)+" "+channel] = true
-		at, r := root(next, next.Channels[n])
-		if text := holds(next, at, r, now); text != "" {
+		at, r := rootChannel(next, next.Channels[n])
+		if text := waitReason(next, at, r, now); text != "" {
 			why = name(next) + ": " + text
 		}
 		s, c = next, at
@@ -67,14 +67,14 @@ func rootElsewhere(s protocol.Status, c protocol.ChannelStatus, others Others, n
 	return why
 }
 
-// elsewhere returns the channel of another service that a channel waits for, if that is its first condition.
-func elsewhere(s protocol.Status, c protocol.ChannelStatus) (application, service, channel string, ok bool) {
+// dependencyChannel returns the channel of another service that a channel waits for, if that is its first condition.
+func dependencyChannel(s protocol.Status, c protocol.ChannelStatus) (application, service, channel string, ok bool) {
 	all := unmet(c)
 	if len(all) == 0 {
 		return "", "", "", false
 	}
-	service, channel, ok = entities.DependsOn(all[0].ID)
-	application, service = entities.ServiceIn(s.Application, service)
+	service, channel, ok = entities.DependencyOf(all[0].ID)
+	application, service = entities.ResolveService(s.Application, service)
 	return application, service, cmp.Or(channel, c.Name), ok
 }
 
@@ -90,30 +90,30 @@ func upstream(s protocol.Status, c protocol.ChannelStatus, r protocol.ReleaseSta
 	return c, false
 }
 
-// holds describes what a release waits for in a channel, or its progress there.
-func holds(s protocol.Status, c protocol.ChannelStatus, r protocol.ReleaseStatus, now time.Time) string {
+// waitReason describes what a release waits for in a channel, or its progress there.
+func waitReason(s protocol.Status, c protocol.ChannelStatus, r protocol.ReleaseStatus, now time.Time) string {
 	w := &writer{status: s, now: now}
 	if pauses := w.pausesOf(c); len(pauses) > 0 {
-		return paused(s, pauses[0], now)
+		return pauseText(s, pauses[0], now)
 	}
 	all := unmet(c)
 	switch why := reason(c); {
 	case r.Phases[c.Name] == inProgress && now.IsZero():
 		return r.Version + " is being deployed to " + c.Name
 	case r.Phases[c.Name] == inProgress:
-		return r.Version + " is being deployed to " + c.Name + after(": ", why)
+		return r.Version + " is being deployed to " + c.Name + prefixed(": ", why)
 	case r.Phases[c.Name] != pending || len(all) == 0:
-		return after(c.Name+" is "+c.Status+": ", why)
+		return prefixed(c.Name+" is "+c.Status+": ", why)
 	case all[0].Kind == check && now.IsZero():
 		return "" // the text may name the waiting service, and their texts about each other would grow without end
 	case all[0].Plain:
-		return r.Version + " waits in " + c.Name + after(": ", oneLine(all[0].Reason, textLimit))
+		return r.Version + " waits in " + c.Name + prefixed(": ", oneLine(all[0].Reason, textLimit))
 	}
-	return r.Version + " waits in " + c.Name + " for " + named(all[0], now)
+	return r.Version + " waits in " + c.Name + " for " + conditionText(all[0], now)
 }
 
-// paused says who paused a scope, and since when.
-func paused(s protocol.Status, p entities.Pause, now time.Time) string {
+// pauseText says who paused a scope, and since when.
+func pauseText(s protocol.Status, p entities.Pause, now time.Time) string {
 	scope, _ := pauseScope(s, p)
 	if p.Scope == "" {
 		scope = joined(" in ", s.Service, p.Channel)
@@ -125,9 +125,9 @@ func paused(s protocol.Status, p entities.Pause, now time.Time) string {
 	return joined(" ", scope, "is paused by", cmp.Or(p.By, "someone"), why, since(p.At, now))
 }
 
-// named describes a condition in full.
-func named(k protocol.ConditionStatus, now time.Time) string {
-	text := k.ID + after(": ", oneLine(k.Reason, textLimit))
+// conditionText describes a condition in full.
+func conditionText(k protocol.ConditionStatus, now time.Time) string {
+	text := k.ID + prefixed(": ", oneLine(k.Reason, textLimit))
 	if k.Kind == check { // a check includes the time itself
 		return text
 	}

@@ -15,17 +15,17 @@ func Running(all []protocol.Progress, channel string, now time.Time) []string {
 		if channel != "" && p.Channel != channel {
 			continue
 		}
-		limit, place := "", ""
+		deadline, place := "", ""
 		if !p.Until.IsZero() {
-			limit = ", times out by " + strings.TrimPrefix(at(p.Until, now), "at ")
+			deadline = ", times out by " + strings.TrimPrefix(at(p.Until, now), "at ")
 		}
 		if p.Place != "" {
 			place = ", as " + p.Place
 		}
-		w.line("running in %s: %s, %s%s%s", p.Channel, p.What, since(p.Since, now), limit, place)
-		for _, printed := range strings.Split(p.Tail, "\n") {
-			if printed = strings.TrimSpace(printed); printed != "" {
-				w.line("  | %s", printed)
+		w.printf("running in %s: %s, %s%s%s", p.Channel, p.Description, since(p.Since, now), deadline, place)
+		for _, output := range strings.Split(p.Tail, "\n") {
+			if output = strings.TrimSpace(output); output != "" {
+				w.printf("  | %s", output)
 			}
 		}
 	}

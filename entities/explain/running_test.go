@@ -11,11 +11,11 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-func TestRunningSaysSinceWhenUntilWhenWhereAndWhat_A13(t *testing.T) {
+func TestRunningListsStartDeadlinePlaceAndOutput_A13(t *testing.T) {
 	now := time.Date(2026, 11, 20, 10, 50, 0, 0, time.UTC)
 	all := []protocol.Progress{
-		{Channel: "prod", What: "extension smoke of v2", Place: "Job shop/smoke-1", Tail: "a\n\n b ", Since: now.Add(-time.Minute), Until: now.Add(9 * time.Minute)},
-		{Channel: "staging", What: "removal", Since: now.Add(-time.Second)},
+		{Channel: "prod", Description: "extension smoke of v2", Place: "Job shop/smoke-1", Tail: "a\n\n b ", Since: now.Add(-time.Minute), Until: now.Add(9 * time.Minute)},
+		{Channel: "staging", Description: "removal", Since: now.Add(-time.Second)},
 	}
 	require.Equal(t, strings.TrimSpace(`
 running in prod: extension smoke of v2, since 10:49 UTC (1m ago), times out by 10:59:00 UTC (in 9m), as Job shop/smoke-1
@@ -27,17 +27,17 @@ running in staging: removal, since 10:49 UTC (1s ago)`), strings.Join(Running(al
 }
 
 // Who holds the places that a channel waits for is named, the first of them at least.
-func TestPlaces_C10(t *testing.T) {
+func TestLeaseHolders_C10(t *testing.T) {
 	now := time.Date(2026, 11, 20, 3, 15, 0, 0, time.UTC)
 	lease := func(what string, minutes int) entities.Lease {
-		return entities.Lease{LeaseRequest: entities.LeaseRequest{What: what}, Since: now.Add(-time.Duration(minutes) * time.Minute)}
+		return entities.Lease{LeaseRequest: entities.LeaseRequest{Description: what}, Since: now.Add(-time.Duration(minutes) * time.Minute)}
 	}
-	of := protocol.RuntimeStatus{Runtime: "edge", Held: []entities.Lease{lease("shop/api prod v3", 25)}, Waiting: []entities.Lease{lease("shop/web prod v9", 2)}}
-	require.Equal(t, []string{"Leases on runtime/edge: 1 held, 1 waiting:", " shop/api prod v3, since 02:50 UTC (25m ago)"}, Places(of, now))
+	status := protocol.RuntimeStatus{Runtime: "edge", Held: []entities.Lease{lease("shop/api prod v3", 25)}, Waiting: []entities.Lease{lease("shop/web prod v9", 2)}}
+	require.Equal(t, []string{"Leases on runtime/edge: 1 held, 1 waiting:", " shop/api prod v3, since 02:50 UTC (25m ago)"}, LeaseHolders(status, now))
 	for range 9 {
-		of.Held = append(of.Held, lease("shop/db prod v1", 1))
+		status.Held = append(status.Held, lease("shop/db prod v1", 1))
 	}
-	require.Len(t, Places(of, now), 1+placesMost+1)
-	require.Equal(t, " and 5 more", Places(of, now)[6])
-	require.Empty(t, Places(protocol.RuntimeStatus{Runtime: "edge"}, now))
+	require.Len(t, LeaseHolders(status, now), 1+maxShownLeases+1)
+	require.Equal(t, " and 5 more", LeaseHolders(status, now)[6])
+	require.Empty(t, LeaseHolders(protocol.RuntimeStatus{Runtime: "edge"}, now))
 }

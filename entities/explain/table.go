@@ -35,9 +35,9 @@ type Overview struct {
 // Services of several applications are named application/service. With a zero time it shows absolute times instead of ages, so the text
 // changes only with its content.
 func Table(services []protocol.Status, now time.Time) Overview {
-	t := tabler{now: now, fold: len(services) > 1}
+	t := tableBuilder{now: now, fold: len(services) > 1}
 	for _, s := range services {
-		t.long = t.long || s.Application != services[0].Application
+		t.qualified = t.qualified || s.Application != services[0].Application
 	}
 	for _, s := range services {
 		t.rows(s)
@@ -49,21 +49,21 @@ func Table(services []protocol.Status, now time.Time) Overview {
 	return t.out
 }
 
-type tabler struct {
-	now        time.Time
-	fold, long bool
-	out        Overview
+type tableBuilder struct {
+	now             time.Time
+	fold, qualified bool
+	out             Overview
 }
 
-func (t *tabler) name(s protocol.Status) string {
-	if t.long {
+func (t *tableBuilder) name(s protocol.Status) string {
+	if t.qualified {
 		return name(s)
 	}
 	return s.Service
 }
 
-func (t *tabler) rows(s protocol.Status) {
-	if version, ok := settled(s); ok && t.fold {
+func (t *tableBuilder) rows(s protocol.Status) {
+	if version, ok := convergedVersion(s); ok && t.fold {
 		row := Row{t.name(s), plural(len(s.Channels), "channel"), converged, cmp.Or(version, "-")}
 		row[len(row)-1] = waitsFor(s.Channels[0], t.now)
 		t.out.Rows = append(t.out.Rows, row)
@@ -87,8 +87,8 @@ func (t *tabler) rows(s protocol.Status) {
 	}
 }
 
-// settled reports whether all channels are CONVERGED at one version.
-func settled(s protocol.Status) (version string, ok bool) {
+// convergedVersion reports whether all channels are CONVERGED at one version.
+func convergedVersion(s protocol.Status) (version string, ok bool) {
 	for i, c := range s.Channels {
 		if c.Status != converged || i > 0 && c.Current != version {
 			return "", false
@@ -107,7 +107,7 @@ func waitsFor(c protocol.ChannelStatus, now time.Time) string {
 	case c.Status == converged:
 		return ""
 	}
-	all := waits(c, now)
+	all := waitReasons(c, now)
 	if len(all) == 0 {
 		return ""
 	}
@@ -115,18 +115,18 @@ func waitsFor(c protocol.ChannelStatus, now time.Time) string {
 	if len(all) > 1 {
 		text += fmt.Sprintf(", +%d", len(all)-1)
 	}
-	if !held(entities.Status(c.Status)) && c.NextChange.After(now) && c.NextChange.Sub(now) < time.Hour {
+	if !needsAction(entities.Status(c.Status)) && c.NextChange.After(now) && c.NextChange.Sub(now) < time.Hour {
 		text += " (in " + Duration(c.NextChange.Sub(now)) + ")"
 	}
 	return text
 }
 
-func waits(c protocol.ChannelStatus, now time.Time) []string {
+func waitReasons(c protocol.ChannelStatus, now time.Time) []string {
 	var all []string
 	switch entities.Status(c.Status) {
 	case entities.StatusPreconditions, entities.StatusManualApproval, entities.StatusBlocked:
 		for _, k := range unmet(c) {
-			all = append(all, inShort(k, now))
+			all = append(all, shortText(k, now))
 		}
 	}
 	if len(all) > 0 {
@@ -136,7 +136,7 @@ func waits(c protocol.ChannelStatus, now time.Time) []string {
 		return []string{fleetText(c)}
 	}
 	if b := c.Rollback; b != nil && c.Status == string(entities.StatusRolledBack) {
-		return []string{b.From + " rolled back" + after(": ", b.Reason)}
+		return []string{b.From + " rolled back" + prefixed(": ", b.Reason)}
 	}
 	for _, r := range c.Reasons {
 		if r.Code != "command" {
@@ -144,23 +144,23 @@ func waits(c protocol.ChannelStatus, now time.Time) []string {
 		}
 	}
 	if b := c.Rollback; b != nil && c.Status == string(entities.StatusRollingBack) && len(all) > 0 { // the condition that blocks it says more
-		all = append(all[1:], b.From+" is rolling back"+after(": ", b.Reason))
+		all = append(all[1:], b.From+" is rolling back"+prefixed(": ", b.Reason))
 	}
 	if hiddenUnread(c) {
 		all = slices.Insert(all, 0, c.Unread.Text())
-	} else if health := unwell(c); health != "" {
+	} else if health := pausedHealth(c); health != "" {
 		all = slices.Insert(all, 0, "it is "+health)
 	}
 	return all
 }
 
-// fewInstances limits how many instances of a fleet are named with their status.
-const fewInstances = 3
+// maxNamedInstances limits how many instances of a fleet are named with their status.
+const maxNamedInstances = 3
 
 // fleetText summarizes a fleet: "37 of 50 at v9, 1 FAILED: eu-3, 12 CONVERGING".
 func fleetText(c protocol.ChannelStatus) string {
 	f := c.Fleet
-	text, rest := fmt.Sprintf("%d of %d at %s", f.At, f.Instances, cmp.Or(f.Version, "a first release")), f.Instances-f.At+f.AtPaused
+	text, unchanged := fmt.Sprintf("%d of %d at %s", f.AtVersion, f.Instances, cmp.Or(f.Version, "a first release")), f.Instances-f.AtVersion+f.PausedAtVersion
 	names := map[string][]string{}
 	for _, i := range c.Instances {
 		names[i.Status] = append(names[i.Status], i.Name)
@@ -172,19 +172,19 @@ func fleetText(c protocol.ChannelStatus) string {
 	for _, status := range statuses {
 		count := f.ByStatus[status]
 		text += fmt.Sprintf(", %d %s", count, status)
-		if count <= fewInstances && len(names[status]) == count {
+		if count <= maxNamedInstances && len(names[status]) == count {
 			text += ": " + strings.Join(names[status], " ")
 		}
-		rest -= count
+		unchanged -= count
 	}
-	if rest > 0 {
-		text += fmt.Sprintf(", %d unchanged", rest)
+	if unchanged > 0 {
+		text += fmt.Sprintf(", %d unchanged", unchanged)
 	}
 	return text
 }
 
-// inShort describes a condition briefly: "go-live 1/2 (alice)", "office-hours opens Mon 09:00 CET".
-func inShort(k protocol.ConditionStatus, now time.Time) string {
+// shortText describes a condition briefly: "go-live 1/2 (alice)", "office-hours opens Mon 09:00 CET".
+func shortText(k protocol.ConditionStatus, now time.Time) string {
 	name := cmp.Or(k.Subject, k.ID)
 	switch {
 	case k.Kind == approval && k.Verdict == "WAIT" && k.Need > 0:
@@ -212,7 +212,7 @@ func unmet(c protocol.ChannelStatus) []protocol.ConditionStatus {
 	}
 	var out []protocol.ConditionStatus
 	for _, k := range c.Conditions {
-		if k.Verdict != "PASS" && !notAsked(k) {
+		if k.Verdict != "PASS" && !notEvaluated(k) {
 			out = append(out, k)
 		}
 	}
@@ -220,30 +220,30 @@ func unmet(c protocol.ChannelStatus) []protocol.ConditionStatus {
 	return out
 }
 
-// once adds a line unless it exists: one pause often holds many services.
-func (t *tabler) once(line string) {
+// addLine adds a line unless it exists: one pause often holds many services.
+func (t *tableBuilder) addLine(line string) {
 	if !slices.Contains(t.out.Lines, line) {
 		t.out.Lines = append(t.out.Lines, line)
 	}
 }
 
 // ago says how long ago something happened.
-func (t *tabler) ago(at time.Time) string { return ago(at, t.now) }
+func (t *tableBuilder) ago(at time.Time) string { return ago(at, t.now) }
 
-func (t *tabler) notes(s protocol.Status) {
+func (t *tableBuilder) notes(s protocol.Status) {
 	who := t.name(s)
 	for _, p := range s.Pauses {
 		what := joined(" ", who, p.Channel)
 		if p.Scope != "" {
 			what, _ = pauseScope(s, p)
 		}
-		t.once(fmt.Sprintf("PAUSED %s by %s %s%s", what, cmp.Or(p.By, "someone"), t.ago(p.At), after(": ", p.Reason)))
+		t.addLine(fmt.Sprintf("PAUSED %s by %s %s%s", what, cmp.Or(p.By, "someone"), t.ago(p.At), prefixed(": ", p.Reason)))
 	}
 	for _, p := range s.Pins {
-		t.once(fmt.Sprintf("PINNED %s %s to %s by %s %s%s", who, p.Channel, p.Version, Who(p.Who), t.ago(p.At), after(": ", p.Reason)))
+		t.addLine(fmt.Sprintf("PINNED %s %s to %s by %s %s%s", who, p.Channel, p.Version, Who(p.Who), t.ago(p.At), prefixed(": ", p.Reason)))
 	}
 	if d := s.Deletion; d != nil {
-		t.once(fmt.Sprintf("DELETING %s by %s, started %s%s", who, Who(d.Who), t.ago(d.At), after(": ", d.Reason)))
+		t.addLine(fmt.Sprintf("DELETING %s by %s, started %s%s", who, Who(d.Who), t.ago(d.At), prefixed(": ", d.Reason)))
 	}
 	for _, n := range s.Notes {
 		t.out.Lines = append(t.out.Lines, "NOTE "+who+": "+n)

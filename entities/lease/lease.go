@@ -15,11 +15,11 @@ import (
 const (
 	// MaxWaiting limits the waiting leases. Further requests are refused.
 	MaxWaiting = 10_000
-	// answerWithin is how long a holder has to answer a query whether it still holds a lease.
-	answerWithin = time.Minute
-	// patientAsks is the number of queries at that interval. After that the interval doubles, up to askSeldom.
-	patientAsks = 3
-	askSeldom   = time.Hour
+	// answerTimeout is how long a holder has to answer a query whether it still holds a lease.
+	answerTimeout = time.Minute
+	// fastQueries is the number of queries at that interval. After that the interval doubles, up to maxQueryInterval.
+	fastQueries      = 3
+	maxQueryInterval = time.Hour
 )
 
 // Ledger lists the held and the waiting leases. It never takes a lease from a live holder: the apply of that holder may be running, and
@@ -39,8 +39,8 @@ func (l *Ledger) Check(r entities.LeaseRequest) error {
 	return nil
 }
 
-// Others refuses a request with the id of a lease of another holder.
-func (l *Ledger) Others(r entities.LeaseRequest) error {
+// CheckHolder refuses a request with the id of a lease of another holder.
+func (l *Ledger) CheckHolder(r entities.LeaseRequest) error {
 	for _, of := range [...][]entities.Lease{l.Held, l.Waiting} {
 		if i := Find(of, r.ID); i >= 0 && of[i].Holder != r.Holder {
 			return fmt.Errorf("lease %q belongs to %s, not to %s", r.ID, of[i].Holder, r.Holder)
@@ -55,7 +55,7 @@ func (l *Ledger) Request(r entities.LeaseRequest, now time.Time) (held *entities
 	l.Limit = r.Limit
 	if i := Find(l.Held, r.ID); i >= 0 {
 		l.Held[i].LeaseRequest = r
-		kept(&l.Held[i], now)
+		confirm(&l.Held[i], now)
 		return &l.Held[i]
 	}
 	if i := Find(l.Waiting, r.ID); i >= 0 {
@@ -63,12 +63,12 @@ func (l *Ledger) Request(r entities.LeaseRequest, now time.Time) (held *entities
 	} else {
 		l.Waiting = append(l.Waiting, entities.Lease{LeaseRequest: r, Since: now})
 	}
-	slices.SortStableFunc(l.Waiting, func(a, b entities.Lease) int { return cmp.Compare(turn(a), turn(b)) })
+	slices.SortStableFunc(l.Waiting, func(a, b entities.Lease) int { return cmp.Compare(priority(a), priority(b)) })
 	return nil
 }
 
-// turn is the sort key of waiting leases: rollbacks first.
-func turn(l entities.Lease) int {
+// priority is the sort key of waiting leases: rollbacks first.
+func priority(l entities.Lease) int {
 	if l.Rollback {
 		return 0
 	}
@@ -86,23 +86,23 @@ func (l *Ledger) Grantable() int {
 // Grant moves up to most leases from waiting to held, within the limit. It returns them; the caller notifies their holders.
 func (l *Ledger) Grant(now time.Time, most int) (granted []entities.Lease) {
 	for range min(most, l.Grantable()) {
-		granted = append(granted, l.Admit(0, now))
+		granted = append(granted, l.GrantAt(0, now))
 	}
 	return granted
 }
 
-// Admit grants the waiting lease at a position, whether or not the limit allows it.
-func (l *Ledger) Admit(place int, now time.Time) entities.Lease {
-	h := l.Waiting[place]
-	l.Waiting = slices.Delete(l.Waiting, place, place+1)
+// GrantAt grants the waiting lease at a position, whether or not the limit allows it.
+func (l *Ledger) GrantAt(index int, now time.Time) entities.Lease {
+	h := l.Waiting[index]
+	l.Waiting = slices.Delete(l.Waiting, index, index+1)
 	h.Since = now
-	kept(&h, now)
+	confirm(&h, now)
 	l.Held = append(l.Held, h)
 	return h
 }
 
-// Give ends a held or waiting lease.
-func (l *Ledger) Give(id string) (was entities.Lease, known bool) {
+// End ends a held or waiting lease.
+func (l *Ledger) End(id string) (was entities.Lease, known bool) {
 	for _, list := range []*[]entities.Lease{&l.Held, &l.Waiting} {
 		if i := Find(*list, id); i >= 0 {
 			was = (*list)[i]
@@ -113,43 +113,43 @@ func (l *Ledger) Give(id string) (was entities.Lease, known bool) {
 	return was, false
 }
 
-// Keep records that a holder still holds its lease. The next query is due after the timeout of an apply.
-func (l *Ledger) Keep(id string, now time.Time) {
+// Confirm records that a holder still holds its lease. The next query is due after the timeout of an apply.
+func (l *Ledger) Confirm(id string, now time.Time) {
 	if i := Find(l.Held, id); i >= 0 {
-		kept(&l.Held[i], now)
+		confirm(&l.Held[i], now)
 	}
 }
 
-func kept(h *entities.Lease, now time.Time) {
-	h.Asked, h.Asks, h.Due = time.Time{}, 0, now.Add(h.Timeout)
+func confirm(h *entities.Lease, now time.Time) {
+	h.QueriedAt, h.UnansweredQueries, h.NextQuery = time.Time{}, 0, now.Add(h.Timeout)
 }
 
-// Asking returns how many holders are to be queried or notified again now.
-func (l *Ledger) Asking(now time.Time) (n int) {
+// QueriesDue returns how many holders are to be queried or notified again now.
+func (l *Ledger) QueriesDue(now time.Time) (n int) {
 	for i := range l.Held {
-		if !l.Held[i].Due.After(now) {
+		if !l.Held[i].NextQuery.After(now) {
 			n++
 		}
 	}
 	return n
 }
 
-// Overdue returns up to most leases whose holders are to be queried or notified again now, and records the query.
-func (l *Ledger) Overdue(now time.Time, most int) (ask []entities.Lease) {
+// TakeOverdue returns up to most leases whose holders are to be queried or notified again now, and records the query.
+func (l *Ledger) TakeOverdue(now time.Time, most int) (overdue []entities.Lease) {
 	for i := range l.Held {
 		h := &l.Held[i]
-		if len(ask) >= most || h.Due.After(now) {
+		if len(overdue) >= most || h.NextQuery.After(now) {
 			continue
 		}
-		wait := answerWithin
+		wait := answerTimeout
 		if !h.Undelivered {
-			h.Asked, h.Asks = now, h.Asks+1
-			wait = min(answerWithin<<min(max(0, h.Asks-patientAsks), 10), askSeldom)
+			h.QueriedAt, h.UnansweredQueries = now, h.UnansweredQueries+1
+			wait = min(answerTimeout<<min(max(0, h.UnansweredQueries-fastQueries), 10), maxQueryInterval)
 		}
-		h.Due = now.Add(wait)
-		ask = append(ask, *h)
+		h.NextQuery = now.Add(wait)
+		overdue = append(overdue, *h)
 	}
-	return ask
+	return overdue
 }
 
 // Delivered records whether the grant of a lease reached its holder.
@@ -158,15 +158,15 @@ func (l *Ledger) Delivered(id string, ok bool, now time.Time) {
 	switch {
 	case i < 0:
 	case !ok:
-		l.Held[i].Undelivered, l.Held[i].Due = true, now.Add(answerWithin)
+		l.Held[i].Undelivered, l.Held[i].NextQuery = true, now.Add(answerTimeout)
 	case l.Held[i].Undelivered:
 		l.Held[i].Undelivered = false
-		kept(&l.Held[i], now)
+		confirm(&l.Held[i], now)
 	}
 }
 
-// Lose ends all leases of a holder that no longer exists.
-func (l *Ledger) Lose(holder string) (lost []entities.Lease) {
+// EndAll ends all leases of a holder that no longer exists.
+func (l *Ledger) EndAll(holder string) (lost []entities.Lease) {
 	for _, list := range []*[]entities.Lease{&l.Held, &l.Waiting} {
 		*list = slices.DeleteFunc(*list, func(h entities.Lease) bool {
 			if h.Holder == holder {
@@ -178,11 +178,11 @@ func (l *Ledger) Lose(holder string) (lost []entities.Lease) {
 	return lost
 }
 
-// Due returns when the next holder is to be queried. Zero means that there is none.
-func (l *Ledger) Due() (at time.Time) {
+// NextQuery returns when the next holder is to be queried. Zero means that there is none.
+func (l *Ledger) NextQuery() (at time.Time) {
 	for _, h := range l.Held {
-		if at.IsZero() || h.Due.Before(at) {
-			at = h.Due
+		if at.IsZero() || h.NextQuery.Before(at) {
+			at = h.NextQuery
 		}
 	}
 	return at

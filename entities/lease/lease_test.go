@@ -13,8 +13,8 @@ import (
 
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-func wanted(id string, limit int) entities.LeaseRequest {
-	return entities.LeaseRequest{ID: id, Holder: "service/shop/web", What: "shop/web", Limit: limit, Timeout: 10 * time.Minute}
+func request(id string, limit int) entities.LeaseRequest {
+	return entities.LeaseRequest{ID: id, Holder: "service/shop/web", Description: "shop/web", Limit: limit, Timeout: 10 * time.Minute}
 }
 
 // Whatever comes in whatever order: no lease is held and waited for at once, or twice; none is granted
@@ -27,16 +27,16 @@ func TestLedgerProperty_C10(t *testing.T) {
 		want := map[string]bool{}
 		id := rapid.Custom(func(t *rapid.T) string { return fmt.Sprint(rapid.IntRange(1, 9).Draw(t, "id")) })
 		granted := func() {
-			before, line := len(l.Held), append([]entities.Lease(nil), l.Waiting...)
+			before, waiting := len(l.Held), append([]entities.Lease(nil), l.Waiting...)
 			for i, h := range l.Grant(now, l.Grantable()) {
 				require.False(t, l.Paused)
-				require.Equal(t, line[i].ID, h.ID, "not in order")
+				require.Equal(t, waiting[i].ID, h.ID, "not in order")
 				require.LessOrEqual(t, before+i+1, l.Limit)
 			}
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"request": func(t *rapid.T) {
-				r := wanted(id.Draw(t, "lease"), rapid.IntRange(1, 4).Draw(t, "limit"))
+				r := request(id.Draw(t, "lease"), rapid.IntRange(1, 4).Draw(t, "limit"))
 				r.Rollback = rapid.Bool().Draw(t, "rollback")
 				wasHeld := Find(l.Held, r.ID) >= 0
 				require.NoError(t, l.Check(r))
@@ -46,7 +46,7 @@ func TestLedgerProperty_C10(t *testing.T) {
 			},
 			"give": func(t *rapid.T) {
 				lease := id.Draw(t, "lease")
-				_, known := l.Give(lease)
+				_, known := l.End(lease)
 				require.Equal(t, want[lease], known)
 				delete(want, lease)
 				granted()
@@ -58,9 +58,9 @@ func TestLedgerProperty_C10(t *testing.T) {
 			},
 			"ask": func(*rapid.T) {
 				now = now.Add(11 * time.Minute)
-				l.Overdue(now, 100)
+				l.TakeOverdue(now, 100)
 				for _, h := range l.Held {
-					require.True(t, h.Due.After(now), "queried without a delay")
+					require.True(t, h.NextQuery.After(now), "queried without a delay")
 				}
 			},
 			"": func(t *rapid.T) {
@@ -82,46 +82,46 @@ func TestLedgerProperty_C10(t *testing.T) {
 			granted()
 			require.NotEmpty(t, l.Held, "no lease is held and none is granted")
 			delete(want, l.Held[0].ID)
-			l.Give(l.Held[0].ID)
+			l.End(l.Held[0].ID)
 		}
 	})
 }
 
 // A holder that is silent is asked at first every minute, then ever more seldom; its answer ends that.
-func TestSilentHolderIsAskedEverMoreSeldom_C10(t *testing.T) {
+func TestSilentHolderIsQueriedWithBackoff_C10(t *testing.T) {
 	l := &Ledger{}
-	l.Request(wanted("a", 1), noon)
+	l.Request(request("a", 1), noon)
 	require.Len(t, l.Grant(noon, 100), 1)
-	require.Empty(t, l.Overdue(noon.Add(10*time.Minute-1), 100))
+	require.Empty(t, l.TakeOverdue(noon.Add(10*time.Minute-1), 100))
 	var waits []time.Duration
-	at := l.Due()
+	at := l.NextQuery()
 	for range 12 {
-		require.Len(t, l.Overdue(at, 100), 1)
-		waits = append(waits, l.Due().Sub(at))
-		at = l.Due()
+		require.Len(t, l.TakeOverdue(at, 100), 1)
+		waits = append(waits, l.NextQuery().Sub(at))
+		at = l.NextQuery()
 	}
 	m := time.Minute
 	require.Equal(t, []time.Duration{m, m, m, 2 * m, 4 * m, 8 * m, 16 * m, 32 * m, 60 * m, 60 * m, 60 * m, 60 * m}, waits)
-	l.Keep("a", at)
-	require.Equal(t, at.Add(10*m), l.Due())
-	require.Zero(t, l.Held[0].Asks)
+	l.Confirm("a", at)
+	require.Equal(t, at.Add(10*m), l.NextQuery())
+	require.Zero(t, l.Held[0].UnansweredQueries)
 }
 
 // A grant that was not delivered is delivered again after a minute, and is no question.
 func TestUndeliveredGrantIsRepeated_C10(t *testing.T) {
 	l := &Ledger{}
-	l.Request(wanted("a", 1), noon)
+	l.Request(request("a", 1), noon)
 	l.Grant(noon, 100)
 	l.Delivered("a", true, noon.Add(time.Minute))
-	require.Equal(t, noon.Add(10*time.Minute), l.Due(), "as expected")
+	require.Equal(t, noon.Add(10*time.Minute), l.NextQuery(), "as expected")
 	l.Delivered("a", false, noon)
-	require.Equal(t, noon.Add(time.Minute), l.Due())
-	again := l.Overdue(noon.Add(time.Minute), 100)
+	require.Equal(t, noon.Add(time.Minute), l.NextQuery())
+	again := l.TakeOverdue(noon.Add(time.Minute), 100)
 	require.Len(t, again, 1)
 	require.True(t, again[0].Undelivered)
-	require.Zero(t, again[0].Asks)
+	require.Zero(t, again[0].UnansweredQueries)
 	l.Delivered("a", true, noon.Add(time.Minute))
-	require.Equal(t, noon.Add(11*time.Minute), l.Due())
+	require.Equal(t, noon.Add(11*time.Minute), l.NextQuery())
 	l.Delivered("gone", true, noon)
 }
 
@@ -129,42 +129,42 @@ func TestUndeliveredGrantIsRepeated_C10(t *testing.T) {
 func TestLostHolder(t *testing.T) {
 	l := &Ledger{}
 	for _, id := range []string{"a", "b", "c"} {
-		r := wanted(id, 1)
+		r := request(id, 1)
 		if id != "b" {
 			r.Holder = "service/shop/ghost"
 		}
 		l.Request(r, noon)
 	}
 	l.Grant(noon, 100)
-	lost := l.Lose("service/shop/ghost")
+	lost := l.EndAll("service/shop/ghost")
 	require.Equal(t, `"a", "c"`, IDs(lost))
 	require.Equal(t, "none", IDs(l.Held))
 	require.Equal(t, `"b"`, IDs(l.Waiting))
-	require.Zero(t, l.Due())
+	require.Zero(t, l.NextQuery())
 }
 
 // A lease is of who asked for it first: nobody takes over its id.
-func TestLeaseIsOfItsHolder(t *testing.T) {
+func TestLeaseIDBelongsToItsHolder(t *testing.T) {
 	l := &Ledger{Limit: 1}
 	l.Request(entities.LeaseRequest{ID: "1", Holder: "a", Limit: 1}, time.Time{})
-	require.NoError(t, l.Others(entities.LeaseRequest{ID: "1", Holder: "a"}))
-	require.NoError(t, l.Others(entities.LeaseRequest{ID: "2", Holder: "b"}))
-	require.EqualError(t, l.Others(entities.LeaseRequest{ID: "1", Holder: "b"}), `lease "1" belongs to a, not to b`)
+	require.NoError(t, l.CheckHolder(entities.LeaseRequest{ID: "1", Holder: "a"}))
+	require.NoError(t, l.CheckHolder(entities.LeaseRequest{ID: "2", Holder: "b"}))
+	require.EqualError(t, l.CheckHolder(entities.LeaseRequest{ID: "1", Holder: "b"}), `lease "1" belongs to a, not to b`)
 	l.Grant(time.Time{}, 1)
-	require.Error(t, l.Others(entities.LeaseRequest{ID: "1", Holder: "b"}))
+	require.Error(t, l.CheckHolder(entities.LeaseRequest{ID: "1", Holder: "b"}))
 }
 
 // Those who wait are bounded; who has a place keeps it.
-func TestLineIsBounded(t *testing.T) {
+func TestWaitingLeasesAreBounded(t *testing.T) {
 	l := &Ledger{Limit: 1, Waiting: make([]entities.Lease, MaxWaiting)}
 	l.Waiting[7].ID = "seventh"
-	require.EqualError(t, l.Check(wanted("late", 1)), "10000 leases are already waiting; try again later")
-	require.NoError(t, l.Check(wanted("seventh", 1)))
+	require.EqualError(t, l.Check(request("late", 1)), "10000 leases are already waiting; try again later")
+	require.NoError(t, l.Check(request("seventh", 1)))
 	require.Equal(t, `"seventh"`, IDs(l.Waiting[7:8]))
 	require.Contains(t, IDs(l.Waiting), "9992 more")
 }
 
-func TestNameOfALease(t *testing.T) {
-	require.Equal(t, "shop/web", wanted("a", 2).Name())
+func TestLeaseName(t *testing.T) {
+	require.Equal(t, "shop/web", request("a", 2).Name())
 	require.Equal(t, "a", entities.LeaseRequest{ID: "a"}.Name())
 }

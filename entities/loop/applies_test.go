@@ -11,8 +11,8 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// applied is a channel on a runtime where every apply is approved, with two waiting releases of one version.
-func applied(t *testing.T) *world {
+// applyApprovalWorld is a channel on a runtime where every apply is approved, with two waiting releases of one version.
+func applyApprovalWorld(t *testing.T) *world {
 	t.Helper()
 	w := newWorld()
 	w.channel("prod", func(*entities.ChannelSpec) {})
@@ -26,30 +26,30 @@ func applied(t *testing.T) *world {
 	return w
 }
 
-func (w *world) says(reject bool, who string) (string, error) {
-	return done(w.s.Approve("v1", entities.Approval{Topic: "apply/prod", Who: entities.Who{Name: who}, At: w.now, Reject: reject}))
+func (w *world) voteOnApply(reject bool, who string) (string, error) {
+	return perform(w.s.Approve("v1", entities.Approval{Topic: "apply/prod", Who: entities.Who{Name: who}, At: w.now, Reject: reject}))
 }
 
 // The approval of an apply is for one release: after its cancellation, another release of the same version needs its own.
-func TestApprovalOfAnApplyIsOfItsRelease_C10(t *testing.T) {
+func TestApprovalOfAnApplyIsForOneRelease_C10(t *testing.T) {
 	t.Parallel()
-	w := applied(t)
-	_, err := w.says(false, "alice")
+	w := applyApprovalWorld(t)
+	_, err := w.voteOnApply(false, "alice")
 	require.NoError(t, err)
-	_, err = done(w.s.Cancel(state.Cancelling{Version: "v1", Who: entities.Who{Name: "alice"}, Reason: "not this one"}, w.now))
+	_, err = perform(w.s.Cancel(state.Cancellation{Version: "v1", Who: entities.Who{Name: "alice"}, Reason: "not this one"}, w.now))
 	require.NoError(t, err)
 	w.decide(decide.Mode{})
-	w.obey()
+	w.applyAll()
 	require.Equal(t, maestro.Pending, w.s.ReleaseByID("second").Phases["prod"].Phase)
 }
 
 // An approved apply can be rejected until it starts.
 func TestApprovedApplyCanBeRejected_C10(t *testing.T) {
 	t.Parallel()
-	w := applied(t)
-	_, err := w.says(false, "alice")
+	w := applyApprovalWorld(t)
+	_, err := w.voteOnApply(false, "alice")
 	require.NoError(t, err)
-	_, err = w.says(true, "bob")
+	_, err = w.voteOnApply(true, "bob")
 	require.NoError(t, err)
 	require.Equal(t, maestro.Cancelled, w.s.ReleaseByID("first").Phases["prod"].Phase)
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// aspectPlay is a world in which versions, configurations and values of two aspects are released in any order, and fail, are cancelled,
+// aspectWorld is a world in which versions, configurations and values of two aspects are released in any order, and fail, are cancelled,
 // rolled back and held. It checks for each change of a target what it changes.
-type aspectPlay struct {
+type aspectWorld struct {
 	*world
 	t     *rapid.T
 	order map[string]int // of releases, by id
@@ -28,7 +28,7 @@ type aspectPlay struct {
 // one aspect, and with everything healthy every release ends.
 func TestAspectsAtRandom_B5(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		p := &aspectPlay{world: newWorld(), t: t, order: map[string]int{}}
+		p := &aspectWorld{world: newWorld(), t: t, order: map[string]int{}}
 		p.next.Maestro.Strategy = rapid.SampledFrom([]string{"latest", "train", "immediate"}).Draw(t, "strategy")
 		for _, name := range []string{"flags", "size"} {
 			p.next.Aspects = append(p.next.Aspects, entities.Aspect{Name: name, Parameters: []string{name}})
@@ -56,26 +56,26 @@ func TestAspectsAtRandom_B5(t *testing.T) {
 			})
 		}
 		p.publish()
-		p.note()
+		p.numberReleases()
 		if steps := slices.ContainsFunc(p.next.Channels, func(c entities.ChannelSpec) bool { return c.Rollout != nil }); steps && rapid.Bool().Draw(t, "midway") {
-			p.midway()
+			p.startMidway()
 		}
 		t.Repeat(p.events())
-		p.comeToEnd()
+		p.finishReleases()
 	})
 }
 
-// midway releases a version to all channels, and, if there are steps, starts another one, with values that pass it.
-func (p *aspectPlay) midway() {
+// startMidway releases a version to all channels, and, if there are steps, starts another one, with values that pass it.
+func (p *aspectWorld) startMidway() {
 	for _, version := range []string{"v1", "v2"} {
 		for range 5 {
-			p.rest()
+			p.finishWork()
 			p.now = p.now.Add(time.Hour)
 		}
 		_, _ = p.release(version, "")
-		p.note()
+		p.numberReleases()
 	}
-	p.rest()
+	p.finishWork()
 	_ = p.releaseAspect("flags", "flags=a", "")
 	for range 3 {
 		p.start(p.settle())
@@ -83,8 +83,8 @@ func (p *aspectPlay) midway() {
 	}
 }
 
-// note numbers releases in the order of their creation.
-func (p *aspectPlay) note() {
+// numberReleases numbers releases in the order of their creation.
+func (p *aspectWorld) numberReleases() {
 	for _, r := range p.s.Releases {
 		if _, known := p.order[r.ID]; !known {
 			p.n++
@@ -93,14 +93,14 @@ func (p *aspectPlay) note() {
 	}
 }
 
-func (p *aspectPlay) events() map[string]func(*rapid.T) {
+func (p *aspectWorld) events() map[string]func(*rapid.T) {
 	value := func() string { return rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(p.t, "value") }
 	channel := func() string { return rapid.SampledFrom([]string{"c0", "c1"}).Draw(p.t, "channel") }
 	release := func() string {
 		if len(p.s.Releases) == 0 {
 			return "none"
 		}
-		return entities.ByID + rapid.SampledFrom(p.s.Releases).Draw(p.t, "release").ID
+		return entities.IDPrefix + rapid.SampledFrom(p.s.Releases).Draw(p.t, "release").ID
 	}
 	all := map[string]func(*rapid.T){
 		"version": func(*rapid.T) { _, _ = p.release(fmt.Sprint("v", p.n+1), "") },
@@ -114,25 +114,25 @@ func (p *aspectPlay) events() map[string]func(*rapid.T) {
 			p.publish()
 		},
 		"approve": func(*rapid.T) {
-			_, _ = done(p.s.Approve(release(), entities.Approval{Topic: "go", Who: bob, At: p.now}))
+			_, _ = perform(p.s.Approve(release(), entities.Approval{Topic: "go", Who: bob, At: p.now}))
 		},
-		"cancel": func(*rapid.T) { _, _ = done(p.s.Cancel(state.Cancelling{Version: release(), Who: bob}, p.now)) },
+		"cancel": func(*rapid.T) { _, _ = perform(p.s.Cancel(state.Cancellation{Version: release(), Who: bob}, p.now)) },
 		"rollback": func(*rapid.T) {
-			p.goesBack(func() { _, _ = p.rollBack(state.RollingBack{Version: release(), Who: bob}) })
+			p.checkRollback(func() { _, _ = p.rollBack(state.RollbackRequest{Version: release(), Who: bob}) })
 		},
-		"retry":  func(*rapid.T) { _, _ = done(p.s.Retry(release(), channel(), bob, p.now)) },
-		"pause":  func(*rapid.T) { _, _ = done(p.s.Pause(channel(), bob, "", p.now)) },
-		"resume": func(*rapid.T) { _, _ = done(p.s.Resume(channel(), bob, p.now)) },
+		"retry":  func(*rapid.T) { _, _ = perform(p.s.Retry(release(), channel(), bob, p.now)) },
+		"pause":  func(*rapid.T) { _, _ = perform(p.s.Pause(channel(), bob, "", p.now)) },
+		"resume": func(*rapid.T) { _, _ = perform(p.s.Resume(channel(), bob, p.now)) },
 		"falls over": func(*rapid.T) {
-			p.fallsOver(rapid.SampledFrom([]entities.ObjectStatus{entities.ObjectPending, entities.ObjectFailed}).Draw(p.t, "status"))
+			p.makeUnhealthy(rapid.SampledFrom([]entities.ObjectStatus{entities.ObjectPending, entities.ObjectFailed}).Draw(p.t, "status"))
 		},
 		"render": func(*rapid.T) { p.render() },
 		"unrendered": func(*rapid.T) {
 			if len(p.renders) > 0 {
-				p.renderBut("no such template", rapid.SampledFrom(p.renders).Draw(p.t, "render").Instance)
+				p.renderExcept("no such template", rapid.SampledFrom(p.renders).Draw(p.t, "render").Instance)
 			}
 		},
-		"rest": func(*rapid.T) { p.carryOver() },
+		"rest": func(*rapid.T) { p.continueAsNew() },
 		"time": func(*rapid.T) { p.now = p.now.Add(time.Minute) },
 		"end":  func(*rapid.T) { p.endOne(rapid.SampledFrom([]string{"", "", "", "broken"}).Draw(p.t, "end")) },
 		"end2": func(*rapid.T) { p.endOne("") },
@@ -141,7 +141,7 @@ func (p *aspectPlay) events() map[string]func(*rapid.T) {
 		all[name] = func(t *rapid.T) {
 			p.now = p.now.Add(time.Second)
 			event(t)
-			p.note()
+			p.numberReleases()
 			p.firstReadings()
 			p.start(p.settle())
 		}
@@ -149,37 +149,37 @@ func (p *aspectPlay) events() map[string]func(*rapid.T) {
 	return all
 }
 
-func (p *aspectPlay) endOne(err string) {
+func (p *aspectWorld) endOne(err string) {
 	ids := entities.SortedIDs(p.applies)
 	if len(ids) == 0 {
 		return
 	}
 	id := ids[0]
 	if b := p.s.Instances[id].Delivery.Rollback; err == "" || b != nil && b.Who != nil { // the target of a manual rollback is healthy
-		p.obeyApply(id)
+		p.succeedApply(id)
 		return
 	}
 	p.applyEnded(id, err, true)
 	p.observe(id, p.s.Instances[id].Observed.Reading, true) // unchanged
 }
 
-// fallsOver makes a healthy instance unhealthy, until an apply of it succeeds.
-func (p *aspectPlay) fallsOver(status entities.ObjectStatus) {
+// makeUnhealthy makes a healthy instance unhealthy, until an apply of it succeeds.
+func (p *aspectWorld) makeUnhealthy(status entities.ObjectStatus) {
 	ids := slices.DeleteFunc(entities.SortedIDs(p.s.Instances), func(id entities.InstanceID) bool {
 		d := &p.s.Instances[id].Delivery
 		return !d.Converged || d.Apply.Running
 	})
 	if len(ids) > 0 {
 		id := rapid.SampledFrom(ids).Draw(p.t, "instance")
-		p.observe(id, running(p.present(id), status), true)
+		p.observe(id, running(p.targetVersion(id), status), true)
 	}
 }
 
 // components are the version ("") and the values of each aspect at each instance.
-func (p *aspectPlay) components() map[entities.InstanceID]map[string]string {
+func (p *aspectWorld) components() map[entities.InstanceID]map[string]string {
 	out := map[entities.InstanceID]map[string]string{}
 	for _, id := range entities.SortedIDs(p.s.Instances) {
-		if full := p.present(id); full != "" {
+		if full := p.targetVersion(id); full != "" {
 			out[id] = componentsOf(full)
 		}
 	}
@@ -195,37 +195,37 @@ func componentsOf(full string) map[string]string {
 	return out
 }
 
-// differ names the aspects in which two full versions differ.
-func differ(a, b map[string]string) (lines []string) {
-	for _, line := range []string{"", "flags", "size"} {
-		if a[line] != b[line] {
-			lines = append(lines, line)
+// differingAspects names the aspects in which two full versions differ.
+func differingAspects(a, b map[string]string) (aspects []string) {
+	for _, aspect := range []string{"", "flags", "size"} {
+		if a[aspect] != b[aspect] {
+			aspects = append(aspects, aspect)
 		}
 	}
-	return lines
+	return aspects
 }
 
-// goesBack checks a manual rollback.
-func (p *aspectPlay) goesBack(act func()) {
+// checkRollback checks a manual rollback.
+func (p *aspectWorld) checkRollback(act func()) {
 	before := p.components()
 	act()
 	for id, now := range p.components() {
-		if lines := differ(before[id], now); len(lines) > 1 {
-			p.t.Fatalf("the rollback of %s changes more than one aspect, %q: %v, before %v\n%s%s", id, lines, now, before[id], p.phases(), p.journal())
+		if aspects := differingAspects(before[id], now); len(aspects) > 1 {
+			p.t.Fatalf("the rollback of %s changes more than one aspect, %q: %v, before %v\n%s%s", id, aspects, now, before[id], p.phases(), p.journal())
 		}
 	}
 }
 
-func (p *aspectPlay) journal() string {
-	var lines []string
-	for _, line := range p.s.Journal {
-		lines = append(lines, line.Channel+" "+line.Text)
+func (p *aspectWorld) journal() string {
+	var texts []string
+	for _, entry := range p.s.Journal {
+		texts = append(texts, entry.Channel+" "+entry.Text)
 	}
-	return strings.Join(lines, "\n")
+	return strings.Join(texts, "\n")
 }
 
 // settle decides pass by pass, and checks each pass.
-func (p *aspectPlay) settle() *decide.Decision {
+func (p *aspectWorld) settle() *decide.Decision {
 	all := &decide.Decision{}
 	for range 100 {
 		d := decide.Decide(p.s, p.now, decide.Mode{})
@@ -235,7 +235,7 @@ func (p *aspectPlay) settle() *decide.Decision {
 		p.s.Commit(d.Changes, &d.Work, p.now)
 		all.Join(d)
 		p.renders, p.recalls, p.decision = d.Renders, d.Recalls, d
-		if !d.Acts() {
+		if !d.HasEffects() {
 			return all
 		}
 	}
@@ -243,7 +243,7 @@ func (p *aspectPlay) settle() *decide.Decision {
 	return nil
 }
 
-func (p *aspectPlay) judge(c state.Change, d *decide.Decision) {
+func (p *aspectWorld) judge(c state.Change, d *decide.Decision) {
 	r := p.s.ReleaseByID(c.Release)
 	fail := func(format string, args ...any) {
 		p.t.Fatalf("%s\n%s\n%s%s", fmt.Sprintf(format, args...), d, p.phases(), p.targets())
@@ -252,17 +252,17 @@ func (p *aspectPlay) judge(c state.Change, d *decide.Decision) {
 		fail("%s continues although it is set aside", r.FullVersion)
 	}
 	for _, m := range c.Moves {
-		was := p.components()[m.Instance]
-		lines := differ(was, componentsOf(m.Target.FullVersion))
-		own := r == nil || len(lines) == 0 || len(lines) == 1 && lines[0] == r.Line()
-		if was != nil && !own {
-			fail("%s of %s changes %q of %s", c.Kind, r.FullVersion, lines, m.Instance)
+		before := p.components()[m.Instance]
+		aspects := differingAspects(before, componentsOf(m.Target.FullVersion))
+		own := r == nil || len(aspects) == 0 || len(aspects) == 1 && aspects[0] == r.Track()
+		if before != nil && !own {
+			fail("%s of %s changes %q of %s", c.Kind, r.FullVersion, aspects, m.Instance)
 		}
 		if c.Kind != state.ChangePromote && c.Kind != state.ChangeTarget || r.Return {
 			continue
 		}
 		i := p.s.Instances[m.Instance]
-		if by := p.s.Brought(i); by != nil && i.Delivery.Rollback == nil && !i.Delivery.Converged && by.Line() != r.Line() {
+		if by := p.s.TargetRelease(i); by != nil && i.Delivery.Rollback == nil && !i.Delivery.Converged && by.Track() != r.Track() {
 			fail("%s is deployed to %s on top of %s, which has not succeeded yet", r.FullVersion, m.Instance, by.FullVersion)
 		}
 	}
@@ -271,11 +271,11 @@ func (p *aspectPlay) judge(c state.Change, d *decide.Decision) {
 			also := func(k state.ChangeKind) bool {
 				return slices.ContainsFunc(d.Changes, func(x state.Change) bool { return x.Kind == k && x.Release == o.ID })
 			}
-			may := o.Line() == r.Line() && also(state.ChangeSkip) || o.Line() != r.Line() && r.OfAspect() && (o.Aside(c.Channel) || also(state.ChangeAside))
+			may := o.Track() == r.Track() && also(state.ChangeSkip) || o.Track() != r.Track() && r.IsAspect() && (o.Aside(c.Channel) || also(state.ChangeAside))
 			if ph, _ := o.PhaseIn(c.Channel); o != r && ph == maestro.InProgress && !may {
 				fail("%s enters while %s is in progress", r.FullVersion, o.FullVersion)
 			}
-			if ph, _ := o.PhaseIn(c.Channel); o.Line() == r.Line() && ph.Entered() && p.order[o.ID] > p.order[r.ID] && !r.Return && !r.Reopened(c.Channel) {
+			if ph, _ := o.PhaseIn(c.Channel); o.Track() == r.Track() && ph.Entered() && p.order[o.ID] > p.order[r.ID] && !r.Return && !r.Reopened(c.Channel) {
 				fail("%s enters after %s", r.FullVersion, o.FullVersion)
 			}
 		}
@@ -283,15 +283,15 @@ func (p *aspectPlay) judge(c state.Change, d *decide.Decision) {
 	if c.Kind == state.ChangeSkip {
 		if newest := slices.IndexFunc(p.s.Releases, func(o *state.Release) bool {
 			ph, _ := o.PhaseIn(c.Channel)
-			return o.Line() == r.Line() && p.order[o.ID] > p.order[r.ID] && (ph.Entered() || slices.ContainsFunc(d.Changes, func(x state.Change) bool { return x.Release == o.ID }))
+			return o.Track() == r.Track() && p.order[o.ID] > p.order[r.ID] && (ph.Entered() || slices.ContainsFunc(d.Changes, func(x state.Change) bool { return x.Release == o.ID }))
 		}); newest < 0 {
 			fail("%s is skipped in %s although nothing of its aspect overtook it", r.FullVersion, c.Channel)
 		}
 	}
 }
 
-// rest lets runtimes carry out all work until nothing is left to do.
-func (p *aspectPlay) rest() {
+// finishWork lets runtimes carry out all work until nothing is left to do.
+func (p *aspectWorld) finishWork() {
 	for range 200 {
 		p.start(p.settle())
 		if len(p.applies)+len(p.renders)+len(p.recalls) == 0 && !p.firstReadings() {
@@ -299,20 +299,20 @@ func (p *aspectPlay) rest() {
 		}
 		p.render()
 		for _, id := range entities.SortedIDs(p.applies) {
-			p.obeyApply(id)
+			p.succeedApply(id)
 		}
 	}
 	p.t.Fatalf("the work does not end:\n%s\n%s%s", p.decision, p.phases(), p.targets())
 }
 
-// comeToEnd: with everything healthy, approved and resumed, every release ends, unless it failed before.
-func (p *aspectPlay) comeToEnd() {
+// finishReleases: with everything healthy, approved and resumed, every release ends, unless it failed before.
+func (p *aspectWorld) finishReleases() {
 	for _, channel := range []string{"", "c0", "c1"} {
-		_, _ = done(p.s.Resume(channel, bob, p.now))
+		_, _ = perform(p.s.Resume(channel, bob, p.now))
 	}
 	for _, id := range entities.SortedIDs(p.s.Instances) {
 		if d := &p.s.Instances[id].Delivery; d.Target != nil && !d.Apply.Running && !d.Apply.Ended.IsZero() {
-			p.observe(id, running(p.present(id), entities.ObjectSucceeded), true)
+			p.observe(id, running(p.targetVersion(id), entities.ObjectSucceeded), true)
 		}
 	}
 	if _, err := p.release("last", ""); err != nil {
@@ -323,20 +323,20 @@ func (p *aspectPlay) comeToEnd() {
 			p.t.Fatal(err)
 		}
 	}
-	p.note()
+	p.numberReleases()
 	for _, id := range entities.SortedIDs(p.s.Instances) { // a person fixes simultaneous failures of two aspects in a fleet
-		if by := p.s.Brought(p.s.Instances[id]); by != nil && p.s.Instances[id].Delivery.Cancelled != "" && p.s.AsideIn(id.Channel) != nil {
-			_, _ = p.rollBack(state.RollingBack{Version: entities.ByID + by.ID, Channel: id.Channel, Who: bob})
+		if by := p.s.TargetRelease(p.s.Instances[id]); by != nil && p.s.Instances[id].Delivery.Cancelled != "" && p.s.AsideIn(id.Channel) != nil {
+			_, _ = p.rollBack(state.RollbackRequest{Version: entities.IDPrefix + by.ID, Channel: id.Channel, Who: bob})
 		}
 		if p.s.Instances[id].Delivery.Failure != "" {
-			_, _ = done(p.s.Retry(p.present(id), id.Channel, bob, p.now))
+			_, _ = perform(p.s.Retry(p.targetVersion(id), id.Channel, bob, p.now))
 		}
 	}
 	for range 8 + 3*len(p.s.Releases) { // each may pause between its steps
 		for _, r := range p.s.Releases {
-			_, _ = done(p.s.Approve(entities.ByID+r.ID, entities.Approval{Topic: "go", Who: bob, At: p.now}))
+			_, _ = perform(p.s.Approve(entities.IDPrefix+r.ID, entities.Approval{Topic: "go", Who: bob, At: p.now}))
 		}
-		p.rest()
+		p.finishWork()
 		p.now = p.now.Add(time.Hour)
 	}
 	for _, r := range p.s.Releases {

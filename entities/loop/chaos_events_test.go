@@ -19,35 +19,35 @@ import (
 func (c *chaos) plainEvents() map[string]func() {
 	any := func() string { return c.pick(append(c.s.Spec.ChannelNames(), "")...) }
 	end := func() { c.endApply(c.pick("ok", "ok", "ok", "fails", "for good", "lost", "PENDING", "FAILED")) }
-	seen := func() { c.look(c.anyID()) }
-	pause := func() { _, _ = done(c.s.Pause(any(), bob, "", c.now)) }
-	resume := func() { _, _ = done(c.s.Resume(any(), bob, c.now)) }
+	seen := func() { c.observeNow(c.anyID()) }
+	pause := func() { _, _ = perform(c.s.Pause(any(), bob, "", c.now)) }
+	resume := func() { _, _ = perform(c.s.Resume(any(), bob, c.now)) }
 	return map[string]func(){
-		"release": c.newRelease, "release2": c.newRelease, "release again": c.sameRelease,
-		"config": c.changeConfig, "rules": c.changeRules, "enforcement": c.reportOnly, "channels": c.comeAndGo, "instances": c.growAndShrink, "moves": c.moveInstance,
-		"pause": pause, "resume": resume, "resume2": resume, "refresh": func() { _, _ = done(c.s.Refresh(any())) },
+		"release": c.newRelease, "release2": c.newRelease, "release again": c.repeatRelease,
+		"config": c.changeConfig, "rules": c.changeRules, "enforcement": c.reportOnly, "channels": c.toggleChannel, "instances": c.toggleInstance, "moves": c.moveInstance,
+		"pause": pause, "resume": resume, "resume2": resume, "refresh": func() { _, _ = perform(c.s.Refresh(any())) },
 		"pause scope": func() { c.s.SetPause(c.anyScope(), &entities.Pause{By: "carol", At: c.now}, c.now) },
 		"drain": func() {
-			turn := entities.Turn{Go: c.oneIn(2, "turn")}
-			d := &entities.Drain{Force: c.oneIn(3, "force"), Up: !turn.Go && c.oneIn(3, "up"), Turns: []entities.Turn{turn}}
+			turn := entities.DrainPermit{Allowed: c.oneIn(2, "turn")}
+			d := &entities.Drain{Force: c.oneIn(3, "force"), Restoring: !turn.Allowed && c.oneIn(3, "up"), Permits: []entities.DrainPermit{turn}}
 			c.s.SetPause(c.anyRuntime(), &entities.Pause{By: "carol", At: c.now, Drain: d}, c.now)
 		},
 		"resume scope": func() { c.s.SetPause(c.anyScope(), nil, c.now) },
 		"cancel":       func() { c.cancel(any()) },
 		"clear": func() {
-			clearing := state.Clearing{Cancelling: state.Cancelling{Channel: any(), Who: bob}}
+			clearing := state.BulkCancellation{Cancellation: state.Cancellation{Channel: any(), Who: bob}}
 			if clearing.OlderThan = c.anyVersion(); c.oneIn(3, "except") {
 				clearing.OlderThan, clearing.Except = "", clearing.OlderThan
 			}
-			c.act(func() (string, error) { return done(c.s.Clear(clearing, c.now)) })
+			c.actAsPerson(func() (string, error) { return perform(c.s.CancelWaiting(clearing, c.now)) })
 		},
 		"many": func() {
-			c.must(len(c.s.Instances) < 50 && c.oneIn(20, "many"))
+			c.skipUnless(len(c.s.Instances) < 50 && c.oneIn(20, "many"))
 			c.releaseMany()
 		},
 		"retry": func() { c.retry(any()) },
-		"end":   end, "end2": end, "end3": end, "look": seen, "look2": seen, "lie": c.lie, "damage": c.damage,
-		"answer": c.answerAny, "render": c.render, "time": c.timePasses, "wake": c.wakeUp, "rest": c.carryOver,
+		"end":   end, "end2": end, "end3": end, "look": seen, "look2": seen, "lie": c.misreport, "damage": c.damage,
+		"answer": c.answerQuery, "render": c.render, "time": c.advanceTime, "wake": c.wakeUp, "rest": c.continueAsNew,
 	}
 }
 
@@ -61,23 +61,23 @@ func (c *chaos) stormEvents() map[string]func() {
 	}
 	all["end"], all["end2"], all["end3"] = end, end, end
 	for name, event := range map[string]func(){
-		"seen": c.seen, "preflight": c.preflightDone, "truth": c.flip, "approve": func() { c.approve(false) },
-		"reject": func() { c.approve(true) }, "changed mind": c.changeMind, "bypass": c.bypass,
-		"grant":  func() { c.must(c.grant()) },
+		"seen": c.evaluateChecks, "preflight": c.preflightDone, "truth": c.changeCheckResult, "approve": func() { c.approve(false) },
+		"reject": func() { c.approve(true) }, "changed mind": c.rejectAfterApproval, "bypass": c.bypass,
+		"grant":  func() { c.skipUnless(c.grant()) },
 		"forget": func() { c.ledgers = map[string]*ledger{} }, // the Runtime workflow was terminated
 		"pin": func() {
-			c.act(func() (string, error) { return done(c.s.Pin(any(), c.anyVersion(), bob, "", c.now)) })
+			c.actAsPerson(func() (string, error) { return perform(c.s.Pin(any(), c.anyVersion(), bob, "", c.now)) })
 		},
 		"unpin": func() {
-			u := state.Unpinning{Channel: any(), Stay: c.pick("stay", "return") == "stay", Who: bob}
-			c.act(func() (string, error) {
-				defer c.returned()
-				return done(c.s.Unpin(u, c.now))
+			u := state.UnpinRequest{Channel: any(), Stay: c.pick("stay", "return") == "stay", Who: bob}
+			c.actAsPerson(func() (string, error) {
+				defer c.recordUnpinReleases()
+				return perform(c.s.Unpin(u, c.now))
 			})
 		},
 		"rollback": func() {
-			c.act(func() (string, error) {
-				return c.rollBack(state.RollingBack{Version: c.anyVersion(), Channel: any(), Who: bob})
+			c.actAsPerson(func() (string, error) {
+				return c.rollBack(state.RollbackRequest{Version: c.anyVersion(), Channel: any(), Who: bob})
 			})
 		},
 		"extension": func() { c.endExtension(c.pick("", "", "exit status 1")) },
@@ -86,29 +86,29 @@ func (c *chaos) stormEvents() map[string]func() {
 			id := c.pickID(entities.SortedIDs(c.removes))
 			op := c.removes[id]
 			delete(c.removes, id)
-			c.s.Removed(op, c.pick("", "connection refused"), c.now)
+			c.s.RecordRemoval(op, c.pick("", "connection refused"), c.now)
 		},
 	} {
 		all[name] = event
 	}
 	for n := range 8 {
-		all[fmt.Sprint("turn ", n)] = c.turns
+		all[fmt.Sprint("turn ", n)] = c.workSome
 	}
 	return all
 }
 
-// must skips an event that has no subject.
-func (c *chaos) must(ok bool) {
+// skipUnless skips an event that has no subject.
+func (c *chaos) skipUnless(ok bool) {
 	if !ok {
 		c.t.Skip("nothing to do")
 	}
 }
 
-// act is an action of a person. A paused or pinned instance keeps its target, and after a refusal everything is unchanged. A target that
+// actAsPerson is an action of a person. A paused or pinned instance keeps its target, and after a refusal everything is unchanged. A target that
 // still changes passes the gates of its channel by a recorded bypass.
-func (c *chaos) act(do func() (string, error)) {
+func (c *chaos) actAsPerson(do func() (string, error)) {
 	held, before := map[entities.InstanceID]entities.Target{}, entities.DigestOf(c.s)
-	at, lines := c.at(), c.s.AuditLines
+	at, auditLines := c.targetTexts(), c.s.AuditCount
 	for _, id := range entities.SortedIDs(c.s.Instances) {
 		_, paused := c.s.PauseOf(id)
 		_, pinned := c.s.PinOf(id.Channel)
@@ -121,12 +121,12 @@ func (c *chaos) act(do func() (string, error)) {
 		c.t.Fatalf("the refused action (%s) changed the state", err)
 	}
 	c.notePhases()
-	for id, t := range c.at() {
-		if was, known := at[id]; known && was != t && c.spoiled[id][c.s.Instances[id].Delivery.Target.Payload] {
-			c.t.Fatalf("%s moved from %s to %s, which was cancelled", id, was, t)
+	for id, t := range c.targetTexts() {
+		if before, known := at[id]; known && before != t && c.cancelledPayloads[id][c.s.Instances[id].Delivery.Target.Payload] {
+			c.t.Fatalf("%s moved from %s to %s, which was cancelled", id, before, t)
 		}
-		if was, known := at[id]; known && was != t && !c.bypassedSince(lines, id.Channel) {
-			c.t.Fatalf("%s moved from %s to %s without gates or a bypass", id, was, t)
+		if before, known := at[id]; known && before != t && !c.bypassedSince(auditLines, id.Channel) {
+			c.t.Fatalf("%s moved from %s to %s without gates or a bypass", id, before, t)
 		}
 	}
 	for id, t := range held {
@@ -136,8 +136,8 @@ func (c *chaos) act(do func() (string, error)) {
 	}
 }
 
-// at is the target of each instance, with its number.
-func (c *chaos) at() map[entities.InstanceID]string {
+// targetTexts is the target of each instance, with its number.
+func (c *chaos) targetTexts() map[entities.InstanceID]string {
 	out := map[entities.InstanceID]string{}
 	for id, i := range c.s.Instances {
 		if i.Delivery.Target != nil {
@@ -147,26 +147,26 @@ func (c *chaos) at() map[entities.InstanceID]string {
 	return out
 }
 
-func (c *chaos) bypassedSince(line int64, channel string) bool {
-	return slices.ContainsFunc(c.s.Audit, func(l entities.AuditLine) bool {
-		return l.N > line && l.Kind == entities.EventBypass && l.Channel == channel && l.Who != nil
+func (c *chaos) bypassedSince(auditLine int64, channel string) bool {
+	return slices.ContainsFunc(c.s.Audit, func(l entities.AuditEntry) bool {
+		return l.N > auditLine && l.Kind == entities.EventBypass && l.Channel == channel && l.Who != nil
 	})
 }
 
 // cancel records the targets that nothing may lead to any more: where the release is in progress, and was never good.
 func (c *chaos) cancel(channel string) {
-	cancelling := state.Cancelling{Version: c.anyVersion(), Channel: channel, Terminate: c.oneIn(2, "terminate"), Who: bob}
+	cancelling := state.Cancellation{Version: c.anyVersion(), Channel: channel, Terminate: c.oneIn(2, "terminate"), Who: bob}
 	r, _ := c.s.FindOpen(cancelling.Version, channel)
-	c.act(func() (string, error) {
+	c.actAsPerson(func() (string, error) {
 		before := maps.Clone(c.phase)
-		text, err := done(c.s.Cancel(cancelling, c.now))
+		text, err := perform(c.s.Cancel(cancelling, c.now))
 		for channel := range c.s.Channels {
 			again := err == nil && slices.ContainsFunc(c.s.Releases, func(o *state.Release) bool {
 				p, concerned := o.PhaseIn(channel)
 				return o.FullVersion == r.Version && concerned && p != maestro.Cancelled
 			})
-			if key := channel + "/"; err == nil && !again && !r.Config() && !before[key+r.ID].Over() && r.Phases[channel] != nil && r.Phases[channel].Phase == maestro.Cancelled {
-				c.cutOff[key+r.Version] = true
+			if key := channel + "/"; err == nil && !again && !r.IsConfig() && !before[key+r.ID].Over() && r.Phases[channel] != nil && r.Phases[channel].Phase == maestro.Cancelled {
+				c.cancelledVersions[key+r.Version] = true
 			}
 		}
 		for _, id := range entities.SortedIDs(c.s.Instances) {
@@ -174,15 +174,15 @@ func (c *chaos) cancel(channel string) {
 			if err != nil || before[id.Channel+"/"+r.ID] != maestro.InProgress || r.Phases[id.Channel].Phase != maestro.Cancelled || !i.IsAt(r) {
 				continue
 			}
-			if spec, _ := c.s.Spec.Channel(id.Channel); spec.Report == "" && !i.Delivery.Reported && !c.good[id][r.Payloads[id]] {
-				note(c.spoiled, id, r.Payloads[id], true)
+			if spec, _ := c.s.Spec.Channel(id.Channel); spec.Report == "" && !i.Delivery.ReportedOnly && !c.goodPayloads[id][r.Payloads[id]] {
+				setFlag(c.cancelledPayloads, id, r.Payloads[id], true)
 			}
 		}
 		return text, err
 	})
 }
 
-func note(in map[entities.InstanceID]map[string]bool, id entities.InstanceID, what string, is bool) {
+func setFlag(in map[entities.InstanceID]map[string]bool, id entities.InstanceID, what string, is bool) {
 	if in[id] == nil {
 		in[id] = map[string]bool{}
 	}
@@ -195,10 +195,10 @@ func (c *chaos) retry(channel string) {
 	for id, i := range c.s.Instances {
 		off[id] = i.Delivery.Cancelled != ""
 	}
-	c.act(func() (string, error) { return done(c.s.Retry(version, channel, bob, c.now)) })
+	c.actAsPerson(func() (string, error) { return perform(c.s.Retry(version, channel, bob, c.now)) })
 	for id, i := range c.s.Instances { // a cancelled release restarts, also at an instance on a drained runtime
 		if off[id] && i.Delivery.Cancelled == "" && i.Delivery.Target != nil {
-			note(c.spoiled, id, i.Delivery.Target.Payload, false)
+			setFlag(c.cancelledPayloads, id, i.Delivery.Target.Payload, false)
 		}
 	}
 }
@@ -233,9 +233,9 @@ func (c *chaos) waitingVersion() string {
 
 // releaseMany adds more waiting releases than are kept complete.
 func (c *chaos) releaseMany() {
-	for range state.MaxWhole + 5 {
+	for range state.MaxLoaded + 5 {
 		c.n++
-		c.opened(c.mustRelease(fmt.Sprintf("v%d", c.n)))
+		c.recordRelease(c.mustRelease(fmt.Sprintf("v%d", c.n)))
 	}
 }
 
@@ -246,20 +246,20 @@ func (c *chaos) newRelease() {
 		strategy = c.anyStrategy()
 	}
 	if r, err := c.release(fmt.Sprintf("v%d", c.n), "", strategy); err == nil {
-		c.opened(r)
+		c.recordRelease(r)
 	}
 }
 
-func (c *chaos) sameRelease() {
-	c.must(len(c.s.Releases) > 0)
+func (c *chaos) repeatRelease() {
+	c.skipUnless(len(c.s.Releases) > 0)
 	if r, err := c.release(c.s.Newest().Version, ""); err == nil {
-		c.opened(r)
+		c.recordRelease(r)
 	}
 }
 
 // anyDeclared is an instance of the next configuration.
 func (c *chaos) anyDeclared() *entities.InstanceSpec {
-	c.must(len(c.next.Channels) > 0)
+	c.skipUnless(len(c.next.Channels) > 0)
 	ch := &c.next.Channels[rapid.IntRange(0, len(c.next.Channels)-1).Draw(c.t, "channel")]
 	ch.Instances = slices.Clone(ch.Instances)
 	return &ch.Instances[rapid.IntRange(0, len(ch.Instances)-1).Draw(c.t, "of it")]
@@ -280,9 +280,9 @@ func (c *chaos) moveInstance() {
 	c.publishNow()
 }
 
-// growAndShrink adds an instance to a fleet, or takes one away.
-func (c *chaos) growAndShrink() {
-	c.must(len(c.next.Channels) > 0)
+// toggleInstance adds an instance to a fleet, or takes one away.
+func (c *chaos) toggleInstance() {
+	c.skipUnless(len(c.next.Channels) > 0)
 	ch := &c.next.Channels[rapid.IntRange(0, len(c.next.Channels)-1).Draw(c.t, "channel")]
 	at := slices.IndexFunc(ch.Instances, func(i entities.InstanceSpec) bool { return i.Name == "eu-9" })
 	ch.Instances = slices.Clone(ch.Instances)
@@ -299,7 +299,7 @@ func (c *chaos) growAndShrink() {
 
 // changeRules changes the rules of a channel for releases in flight.
 func (c *chaos) changeRules() {
-	c.must(len(c.next.Channels) > 0)
+	c.skipUnless(len(c.next.Channels) > 0)
 	name := c.next.Channels[rapid.IntRange(0, len(c.next.Channels)-1).Draw(c.t, "channel")].Name
 	if c.oneIn(4, "another strategy") {
 		c.next.Maestro.Strategy = c.anyStrategy()
@@ -310,19 +310,19 @@ func (c *chaos) changeRules() {
 
 // reportOnly makes a channel report-only, or enforced again: then a release in progress there enters again.
 func (c *chaos) reportOnly() {
-	c.must(len(c.next.Channels) > 0)
+	c.skipUnless(len(c.next.Channels) > 0)
 	enforcement(&c.next.Channels[rapid.IntRange(0, len(c.next.Channels)-1).Draw(c.t, "channel")], c.pick("report", "enforce"))
 	c.publishNow()
 }
 
-func (c *chaos) comeAndGo() {
+func (c *chaos) toggleChannel() {
 	n := rapid.IntRange(0, c.channels-1).Draw(c.t, "channel")
 	name := nameOf(n)
 	switch {
 	case !c.known(name):
 		c.declareChannel(n)
 	case len(c.next.Channels) > 1:
-		maps.DeleteFunc(c.cutOff, func(key string, _ bool) bool { return strings.HasPrefix(key, name+"/") })
+		maps.DeleteFunc(c.cancelledVersions, func(key string, _ bool) bool { return strings.HasPrefix(key, name+"/") })
 		c.next.Channels = slices.DeleteFunc(slices.Clone(c.next.Channels), func(s entities.ChannelSpec) bool { return s.Name == name })
 		for n := range c.next.Channels {
 			c.next.Channels[n].Conditions = slices.DeleteFunc(slices.Clone(c.next.Channels[n].Conditions),
@@ -338,19 +338,19 @@ func (c *chaos) endApply(how string) {
 	op := c.applies[id]
 	switch how {
 	case "ok":
-		c.rt[id] = running(op.Target.FullVersion, entities.ObjectSucceeded)
+		c.actual[id] = running(op.Target.FullVersion, entities.ObjectSucceeded)
 		c.applyEnded(id, "", false)
 	case "lost":
 		delete(c.applies, id)
 		c.s.ApplyLost(id, op.Target, how, c.now)
 	case "PENDING", "FAILED":
-		c.rt[id] = running(op.Target.FullVersion, entities.ObjectStatus(how))
+		c.actual[id] = running(op.Target.FullVersion, entities.ObjectStatus(how))
 		c.applyEnded(id, "", false)
 	default:
 		c.applyEnded(id, how, how == "for good")
 	}
-	if c.tame || c.setting.gated || c.oneIn(2, "observed at once") {
-		c.look(id)
+	if c.noFailures || c.setting.gated || c.oneIn(2, "observed at once") {
+		c.observeNow(id)
 	}
 }
 
@@ -362,17 +362,17 @@ func (c *chaos) canObserve(id entities.InstanceID) bool {
 		(rt.Mode != entities.FetchExitCode || i.Delivery.Target != nil)
 }
 
-// look reports the current objects.
-func (c *chaos) look(id entities.InstanceID) {
+// observeNow reports the current objects.
+func (c *chaos) observeNow(id entities.InstanceID) {
 	if c.canObserve(id) {
-		c.observe(id, c.rt[id], true)
+		c.observe(id, c.actual[id], true)
 	}
 }
 
-// lie reports anything, from any time.
-func (c *chaos) lie() {
+// misreport reports anything, from any time.
+func (c *chaos) misreport() {
 	id := c.anyID()
-	c.must(c.observable(id))
+	c.skipUnless(c.observable(id))
 	r := rapid.SampledFrom([]entities.Reading{
 		{},
 		{Err: &entities.ReadingError{Code: "timeout", Message: "timeout"}},
@@ -383,33 +383,33 @@ func (c *chaos) lie() {
 
 func (c *chaos) damage() {
 	id := c.anyID()
-	c.rt[id] = rapid.SampledFrom([]entities.Reading{
+	c.actual[id] = rapid.SampledFrom([]entities.Reading{
 		{}, running("v1", entities.ObjectFailed), running("g1", entities.ObjectPending), running("elsewhere", entities.ObjectSucceeded),
 	}).Draw(c.t, "damage")
-	c.look(id)
+	c.observeNow(id)
 }
 
-func (c *chaos) answerAny() {
-	id := c.pickID(entities.SortedIDs(c.asks))
+func (c *chaos) answerQuery() {
+	id := c.pickID(entities.SortedIDs(c.queries))
 	c.answer(id, rapid.SampledFrom([]entities.Reading{
-		running(c.asks[id].Target.FullVersion, entities.ObjectSucceeded), work(),
+		running(c.queries[id].Target.FullVersion, entities.ObjectSucceeded), workPending(),
 		{Err: &entities.ReadingError{Code: "fetch-failed", Message: "exit status 3"}},
 	}).Draw(c.t, "answer"))
 }
 
-func (c *chaos) timePasses() {
+func (c *chaos) advanceTime() {
 	c.now = c.now.Add(time.Duration(rapid.IntRange(1, 3000).Draw(c.t, "seconds")) * time.Second)
 }
 
 func (c *chaos) wakeUp() {
-	c.must(!c.decision.Wake.IsZero())
+	c.skipUnless(!c.decision.Wake.IsZero())
 	c.now = later(c.now, c.decision.Wake)
 }
 
-// seen evaluates the wanted checks.
-func (c *chaos) seen() {
+// evaluateChecks evaluates the wanted checks.
+func (c *chaos) evaluateChecks() {
 	for _, e := range c.decision.Evaluations(c.s) {
-		c.evaluated(e, entities.CheckReading{Verdict: c.truth[e.Channel], At: c.now})
+		c.evaluated(e, entities.CheckReading{Verdict: c.checkResults[e.Channel], At: c.now})
 	}
 }
 
@@ -418,34 +418,34 @@ func (c *chaos) preflightDone() {
 	delete(c.preflights, op.Channel)
 	readings := map[string]entities.CheckReading{}
 	for _, e := range op.Checks {
-		readings[e.Key()] = entities.CheckReading{Verdict: c.truth[e.Channel], At: c.now}
+		readings[e.Key()] = entities.CheckReading{Verdict: c.checkResults[e.Channel], At: c.now}
 	}
 	if op.Window {
-		c.passed[op.Channel+"/"+op.Release] = c.truth[op.Channel] == entities.Pass
+		c.windowPassed[op.Channel+"/"+op.Release] = c.checkResults[op.Channel] == entities.Pass
 	} else {
-		c.fresh[op.Channel+"/"+op.Release] = true
+		c.preflightFresh[op.Channel+"/"+op.Release] = true
 	}
-	c.s.PreflightDone(op, readings, c.now)
+	c.s.RecordPreflight(op, readings, c.now)
 }
 
-// flip changes the external truth, without a decision.
-func (c *chaos) flip() {
-	c.truth[c.pick(entities.SortedKeys(c.truth)...)] = rapid.SampledFrom([]entities.Verdict{
+// changeCheckResult changes the external truth, without a decision.
+func (c *chaos) changeCheckResult() {
+	c.checkResults[c.pick(entities.SortedKeys(c.checkResults)...)] = rapid.SampledFrom([]entities.Verdict{
 		entities.Pass, entities.Pass, entities.Wait, entities.Fail, entities.Error,
 	}).Draw(c.t, "truth")
 }
 
-func waiver(r, channel, condition string) string { return r + "/" + channel + "/" + condition }
+func bypassKey(r, channel, condition string) string { return r + "/" + channel + "/" + condition }
 
 func (c *chaos) bypass() {
 	version, channel := c.waitingVersion(), c.pick("c0", "c1", "c2")
-	id := c.pick(theCheck, "approval/go", "extension/migrate", "extension/smoke", "channel-stable/c0", "channel-stable/c1",
+	id := c.pick(checkID, "approval/go", "extension/migrate", "extension/smoke", "channel-stable/c0", "channel-stable/c1",
 		"reading", "in-progress", "lease", "pin", "approval/apply/"+channel)
 	r, _ := c.s.FindOpen(version, "")
-	c.act(func() (string, error) {
-		text, err := done(decide.Bypass(c.s, version, entities.Bypass{Channel: channel, Condition: id, Who: bob, Reason: "why not", At: c.now}))
-		if err == nil && r.Bypassed(channel, id) != nil {
-			c.waived[waiver(r.ID, channel, id)] = true
+	c.actAsPerson(func() (string, error) {
+		text, err := perform(decide.Bypass(c.s, version, entities.Bypass{Channel: channel, Condition: id, Who: bob, Reason: "why not", At: c.now}))
+		if err == nil && r.BypassOf(channel, id) != nil {
+			c.bypassed[bypassKey(r.ID, channel, id)] = true
 		}
 		return text, err
 	})
@@ -454,20 +454,20 @@ func (c *chaos) bypass() {
 func (c *chaos) approve(reject bool) {
 	topic := c.pick("go", "go", "apply/c0", "apply/c1", "apply/c2", "nothing")
 	version, who := c.waitingVersion(), c.pick("alice", "bob", "carol", "mallory")
-	c.act(func() (string, error) {
-		return done(c.s.Approve(version, entities.Approval{Topic: topic, Who: entities.Who{Name: who}, At: c.now, Reject: reject}))
+	c.actAsPerson(func() (string, error) {
+		return perform(c.s.Approve(version, entities.Approval{Topic: topic, Who: entities.Who{Name: who}, At: c.now, Reject: reject}))
 	})
 }
 
-// changeMind approves a release, then rejects it, and makes another channel require that approval too.
-func (c *chaos) changeMind() {
+// rejectAfterApproval approves a release, then rejects it, and makes another channel require that approval too.
+func (c *chaos) rejectAfterApproval() {
 	version := c.waitingVersion()
 	for _, who := range []string{"alice", "bob"} {
-		c.mayApprove(version, "go")
-		_, _ = done(c.s.Approve(version, entities.Approval{Topic: "go", Who: entities.Who{Name: who}, At: c.now}))
+		c.tryApprove(version, "go")
+		_, _ = perform(c.s.Approve(version, entities.Approval{Topic: "go", Who: entities.Who{Name: who}, At: c.now}))
 	}
-	_, err := done(c.s.Approve(version, entities.Approval{Topic: "go", Who: bob, At: c.now, Reject: true}))
-	c.must(err == nil)
+	_, err := perform(c.s.Approve(version, entities.Approval{Topic: "go", Who: bob, At: c.now, Reject: true}))
+	c.skipUnless(err == nil)
 	for n := range c.next.Channels {
 		ch := &c.next.Channels[n]
 		if len(ch.Approvals()) == 0 {
@@ -486,26 +486,26 @@ func (c *chaos) endExtension(err string) {
 	delete(c.runs, name)
 }
 
-// turns does some of the remaining work, with occasional external events.
-func (c *chaos) turns() {
+// workSome does some of the remaining work, with occasional external events.
+func (c *chaos) workSome() {
 	if n := c.s.Newest(); n == nil || n.Over() {
 		c.newRelease()
 	}
 	for range 6 {
 		if c.oneIn(10, "alert") {
-			c.flip()
+			c.changeCheckResult()
 		}
-		if !c.turn() {
+		if !c.workOnce() {
 			return
 		}
 		c.settle()
 	}
 }
 
-// turn does the remaining work, or lets time pass until something is due; false: nothing is.
-func (c *chaos) turn() bool {
+// workOnce does the remaining work, or lets time pass until something is due; false: nothing is.
+func (c *chaos) workOnce() bool {
 	for _, id := range entities.SortedIDs(c.removes) {
-		c.s.Removed(c.removes[id], "", c.now)
+		c.s.RecordRemoval(c.removes[id], "", c.now)
 		delete(c.removes, id)
 		return true
 	}
@@ -514,9 +514,9 @@ func (c *chaos) turn() bool {
 		c.endExtension("")
 	case len(c.renders)+len(c.recalls) > 0:
 		c.render()
-	case len(c.asks) > 0:
-		for _, id := range entities.SortedIDs(c.asks) {
-			c.answer(id, work())
+	case len(c.queries) > 0:
+		for _, id := range entities.SortedIDs(c.queries) {
+			c.answer(id, workPending())
 		}
 	case len(c.preflights) > 0:
 		c.preflightDone()
@@ -535,21 +535,21 @@ func (c *chaos) turn() bool {
 // approveWaiting gives one required approval.
 func (c *chaos) approveWaiting() bool {
 	for _, ch := range c.decision.Channels {
-		for _, i := range c.s.In(ch.Channel) {
-			if !i.Approval.Asked.IsZero() && c.mayApprove(c.present(i.ID), state.ApplyTopic+ch.Channel) {
+		for _, i := range c.s.InstancesIn(ch.Channel) {
+			if !i.Approval.WaitingSince.IsZero() && c.tryApprove(c.targetVersion(i.ID), state.ApplyTopic+ch.Channel) {
 				return true
 			}
 		}
-		if ch.Next != nil && (c.mayApprove(ch.Next.FullVersion, "go") || c.mayApprove(ch.Next.FullVersion, state.ApplyTopic+ch.Channel)) {
+		if ch.Next != nil && (c.tryApprove(ch.Next.FullVersion, "go") || c.tryApprove(ch.Next.FullVersion, state.ApplyTopic+ch.Channel)) {
 			return true
 		}
 	}
 	return false
 }
 
-func (c *chaos) mayApprove(version, topic string) bool {
+func (c *chaos) tryApprove(version, topic string) bool {
 	for _, who := range []string{"alice", "bob", "carol"} {
-		if _, err := done(c.s.Approve(version, entities.Approval{Topic: topic, Who: entities.Who{Name: who}, At: c.now})); err == nil {
+		if _, err := perform(c.s.Approve(version, entities.Approval{Topic: topic, Who: entities.Who{Name: who}, At: c.now})); err == nil {
 			return true
 		}
 	}
@@ -559,29 +559,29 @@ func (c *chaos) mayApprove(version, topic string) bool {
 // observeAll evaluates checks and reads instances that changed, or lets time pass until something is due.
 func (c *chaos) observeAll() bool {
 	asked := entities.DigestOf(c.decision.Evaluations(c.s))
-	c.seen()
+	c.evaluateChecks()
 	c.settle()
 	news := entities.DigestOf(c.decision.Evaluations(c.s)) != asked // a new evaluation has no answer yet
 	for _, id := range c.s.Spec.IDs() {
 		o := &c.s.Instances[id].Observed
-		if c.canObserve(id) && (o.Requested || o.Digest != c.rt[id].Digest() || !o.Fresh) {
-			c.look(id)
+		if c.canObserve(id) && (o.Requested || o.Digest != c.actual[id].Digest() || !o.Fresh) {
+			c.observeNow(id)
 			news = true
 		}
 	}
 	if news {
 		return true
 	}
-	if !c.decision.Acts() && c.decision.Wake.IsZero() {
-		return len(c.renders)+len(c.recalls)+len(c.applies)+len(c.runs)+len(c.preflights)+len(c.removes)+len(c.asks) > 0 || c.grant() || c.approveWaiting()
+	if !c.decision.HasEffects() && c.decision.Wake.IsZero() {
+		return len(c.renders)+len(c.recalls)+len(c.applies)+len(c.runs)+len(c.preflights)+len(c.removes)+len(c.queries) > 0 || c.grant() || c.approveWaiting()
 	}
 	c.now = later(c.now, c.decision.Wake)
 	return true
 }
 
-// letGo ends all pauses and pins.
-func (c *chaos) letGo() {
-	c.tame = true
+// endHolds ends all pauses and pins.
+func (c *chaos) endHolds() {
+	c.noFailures = true
 	for n := range c.next.Channels {
 		enforcement(&c.next.Channels[n], "enforce")
 	}
@@ -590,29 +590,29 @@ func (c *chaos) letGo() {
 		if p.Scope != "" {
 			c.s.SetPause(p.Scope, nil, c.now)
 		} else {
-			_, _ = done(c.s.Resume(p.Channel, bob, c.now))
+			_, _ = perform(c.s.Resume(p.Channel, bob, c.now))
 		}
 	}
 	for _, p := range slices.Clone(c.s.Pins) {
-		_, _ = done(c.s.Unpin(state.Unpinning{Channel: p.Channel, Who: bob}, c.now))
-		c.returned()
+		_, _ = perform(c.s.Unpin(state.UnpinRequest{Channel: p.Channel, Who: bob}, c.now))
+		c.recordUnpinReleases()
 	}
-	for name := range c.truth {
-		c.truth[name] = entities.Pass
+	for name := range c.checkResults {
+		c.checkResults[name] = entities.Pass
 	}
 }
 
-// fix resumes everything, releases a fix, and simulates people, runtimes and checks that are healthy again: the fix arrives everywhere
+// releaseFix resumes everything, releases a fix, and simulates people, runtimes and checks that are healthy again: the fix arrives everywhere
 // (B10), and no work is left.
-func (c *chaos) fix() {
-	c.letGo()
+func (c *chaos) releaseFix() {
+	c.endHolds()
 	c.now = c.now.Add(time.Second)
 	fix, err := c.release("fix", "")
 	if err != nil {
 		return // the maximum number of releases is in flight
 	}
-	c.opened(fix)
-	c.comeToRest()
+	c.recordRelease(fix)
+	c.runUntilIdle()
 	for _, ch := range c.decision.Channels {
 		spec, declared := c.s.Spec.Channel(ch.Channel)
 		if declared && ch.Status != entities.StatusConverged {
@@ -634,12 +634,12 @@ func (c *chaos) fix() {
 	}
 }
 
-// comeToRest simulates people, runtimes and checks without failures until nothing is left to happen.
-func (c *chaos) comeToRest() {
-	turns := 60*(len(c.s.Releases)+2)*(len(c.s.Spec.IDs())+1) + 3000
-	for range turns {
+// runUntilIdle simulates people, runtimes and checks without failures until nothing is left to happen.
+func (c *chaos) runUntilIdle() {
+	rounds := 60*(len(c.s.Releases)+2)*(len(c.s.Spec.IDs())+1) + 3000
+	for range rounds {
 		c.settle()
-		if !c.turn() {
+		if !c.workOnce() {
 			return
 		}
 	}

@@ -30,7 +30,7 @@ func (c *chaos) judge(d *decide.Decision, mode decide.Mode) {
 			continue
 		}
 		next := c.nextIn(op.Instance.Channel, d)
-		if _, runs := c.applies[op.Instance]; !runs || mode.Drain || next == nil || c.s.Strategy(next) != maestro.Immediate {
+		if _, runs := c.applies[op.Instance]; !runs || mode.NoNewWork || next == nil || c.s.Strategy(next) != maestro.Immediate {
 			c.t.Fatalf("the end of an apply of %s must not be requested:\n%s", op.Instance, d)
 		}
 	}
@@ -52,11 +52,11 @@ func (c *chaos) judge(d *decide.Decision, mode decide.Mode) {
 	}
 	for _, op := range d.Removes {
 		if op.From != "" {
-			c.judgeClearing(op, mode, d)
+			c.judgeLeftoverRemoval(op, mode, d)
 			continue
 		}
 		if c.s.Declared(op.Instance) {
-			c.judgeLeaving(op, mode, d)
+			c.judgeDrainRemoval(op, mode, d)
 			continue
 		}
 		if i := c.s.Instances[op.Instance]; c.s.Deletion == nil && i.OnDelete == entities.DeleteOrphans {
@@ -64,19 +64,19 @@ func (c *chaos) judge(d *decide.Decision, mode decide.Mode) {
 		}
 		_, paused := c.s.PauseOf(op.Instance)
 		_, applying := c.applies[op.Instance]
-		if paused || applying || mode.Drain || removing > 0 {
-			c.t.Fatalf("must not be removed (paused %v, applying %v, drain %v, removing %d):\n%s", paused, applying, mode.Drain, removing, d)
+		if paused || applying || mode.NoNewWork || removing > 0 {
+			c.t.Fatalf("must not be removed (paused %v, applying %v, drain %v, removing %d):\n%s", paused, applying, mode.NoNewWork, removing, d)
 		}
 		removing++
 	}
 	for _, op := range d.Preflights {
-		if p, runs := c.preflights[op.Channel]; runs || mode.Drain {
+		if p, runs := c.preflights[op.Channel]; runs || mode.NoNewWork {
 			c.t.Fatalf("a second concurrent preflight (%v):\n%s", p, d)
 		}
 	}
 	for _, op := range d.Extensions {
 		_, paused := c.s.PauseIn(op.Channel)
-		if r := c.s.ReleaseByID(op.Release); paused || mode.Drain || r.Phases[op.Channel].Phase.Over() {
+		if r := c.s.ReleaseByID(op.Release); paused || mode.NoNewWork || r.Phases[op.Channel].Phase.Over() {
 			c.t.Fatalf("an extension while paused, draining, or of a release that is over:\n%s", d)
 		}
 	}
@@ -93,7 +93,7 @@ func (c *chaos) judgeEndOf(r *state.Release, op state.EndOp, d *decide.Decision)
 			}
 		}
 	}
-	if !e.Running || !e.Ending.IsZero() {
+	if !e.Running || !e.EndRequested.IsZero() {
 		c.t.Fatalf("the end of a run must not be requested:\n%s", d)
 	}
 }
@@ -121,39 +121,39 @@ func (c *chaos) judgeWrites(d *decide.Decision) {
 	}
 	for _, name := range written {
 		spec, declared := c.s.Spec.Channel(name)
-		if spec.Report != "" || !declared && c.s.Channels[name].Reports {
+		if spec.Report != "" || !declared && c.s.Channels[name].ReportOnly {
 			c.t.Fatalf("%s is report-only:\n%s", name, d)
 		}
 	}
 }
 
-// judgeLeaving: a declared instance is removed only from a drained runtime, in its turn, and, except with force, while others remain.
-func (c *chaos) judgeLeaving(op state.RemoveOp, mode decide.Mode, d *decide.Decision) {
+// judgeDrainRemoval: a declared instance is removed only from a drained runtime, in its turn, and, except with force, while others remain.
+func (c *chaos) judgeDrainRemoval(op state.RemoveOp, mode decide.Mode, d *decide.Decision) {
 	i := c.s.Instances[op.Instance]
 	p := c.s.DrainOf(i.Runtime)
-	_, held := c.s.PausedBeside(op.Instance)
+	_, held := c.s.PauseBesidesDrain(op.Instance)
 	_, twice := c.removes[op.Instance]
 	_, applying := c.applies[op.Instance]
-	if p == nil || p.Drain.Up || !p.Drain.Mine().Go || held || twice || applying || mode.Drain || i.Down {
+	if p == nil || p.Drain.Restoring || !p.Drain.OwnPermit().Allowed || held || twice || applying || mode.NoNewWork || i.TakenDown {
 		c.t.Fatalf("must not be removed from its drained runtime:\n%s", d)
 	}
-	remains := slices.ContainsFunc(c.s.In(op.Instance.Channel), func(o *state.Instance) bool {
+	remains := slices.ContainsFunc(c.s.InstancesIn(op.Instance.Channel), func(o *state.Instance) bool {
 		return c.s.DrainOf(o.Runtime) == nil && o.Delivery.Converged
 	})
-	if !p.Drain.Force && !i.Removed && !remains {
+	if !p.Drain.Force && !i.RemovalStarted && !remains {
 		c.t.Fatalf("no other instance remains in its channel:\n%s", d)
 	}
 }
 
-// judgeClearing: objects left on another runtime are removed only if that is declared, and once nothing would return to them.
-func (c *chaos) judgeClearing(op state.RemoveOp, mode decide.Mode, d *decide.Decision) {
+// judgeLeftoverRemoval: objects left on another runtime are removed only if that is declared, and once nothing would return to them.
+func (c *chaos) judgeLeftoverRemoval(op state.RemoveOp, mode decide.Mode, d *decide.Decision) {
 	_, paused := c.s.PauseOn(op.Instance, op.From)
 	_, twice := c.removes[op.Instance]
 	i := c.s.Instances[op.Instance]
 	spec, declared := c.s.Spec.Instance(op.Instance)
-	said := !declared && c.s.Removes(i) || declared && spec.MovedFrom != nil && spec.MovedFrom.Runtime == op.From && spec.MovedFrom.Remove
+	declaredRemoval := !declared && c.s.WillRemove(i) || declared && spec.MovedFrom != nil && spec.MovedFrom.Runtime == op.From && spec.MovedFrom.Remove
 	ready := !declared || i.Delivery.Converged && i.Delivery.Rollback == nil && !i.Delivery.Apply.Running
-	if paused || twice || mode.Drain || !said || !ready || i.Runtime == op.From || i.LeftOn(op.From) == nil {
+	if paused || twice || mode.NoNewWork || !declaredRemoval || !ready || i.Runtime == op.From || i.PreviousPlacementOn(op.From) == nil {
 		c.t.Fatalf("must not be removed from %s:\n%s", op.From, d)
 	}
 }
@@ -173,17 +173,17 @@ func (c *chaos) judgeChange(ch state.Change, mode decide.Mode, d *decide.Decisio
 	case state.ChangePromote, state.ChangeUnchanged:
 		r := c.s.ReleaseByID(ch.Release)
 		leftOver := r.Phases[ch.Channel].Phase == maestro.InProgress && ch.Kind == state.ChangeUnchanged // it ends, nothing begins
-		if (pinned || mode.Drain) && !leftOver {
+		if (pinned || mode.NoNewWork) && !leftOver {
 			refuse("while pinned or draining")
 		}
 		if leftOver {
-			c.judgeLeftOver(r, ch, refuse)
+			c.judgeUnchangedEnd(r, ch, refuse)
 			break
 		}
 		c.judgeEntry(ch, d, refuse)
 		c.judgeGates(c.s.ReleaseByID(ch.Release), ch, refuse)
 	case state.ChangeTarget:
-		if r := c.s.ReleaseByID(ch.Release); pinned || mode.Drain || r.Phases[ch.Channel].Phase != maestro.InProgress {
+		if r := c.s.ReleaseByID(ch.Release); pinned || mode.NoNewWork || r.Phases[ch.Channel].Phase != maestro.InProgress {
 			refuse("while pinned or draining, or of a release that is not in progress")
 		}
 	case state.ChangeRollback:
@@ -192,13 +192,13 @@ func (c *chaos) judgeChange(ch state.Change, mode decide.Mode, d *decide.Decisio
 		for _, m := range ch.Moves {
 			d := &c.s.Instances[m.Instance].Delivery
 			alone := len(spec.Instances) == 1 && (d.Apply.Running || d.Converged && !failed)
-			if pinned || d.Rollback != nil || spec.NoRollback || alone || mode.Drain && !mode.Rollbacks {
+			if pinned || d.Rollback != nil || spec.NoRollback || alone || mode.NoNewWork && !mode.Rollbacks {
 				refuse("although it must not be rolled back")
 			}
 		}
 	case state.ChangePin:
 		if r := c.s.ReleaseByID(ch.Release); r != nil {
-			c.waits[ch.Channel+"/"+r.ID] = true
+			c.mayReenter[ch.Channel+"/"+r.ID] = true
 		}
 	case state.ChangeConverged:
 		c.judgeSuccess(ch, refuse)
@@ -214,19 +214,19 @@ func (c *chaos) judgeSteps(ch state.Change, d *decide.Decision) {
 	case state.ChangeConverged:
 		for _, id := range ch.Instances {
 			if !c.s.Instances[id].Delivery.Converged {
-				c.arrived[id] = c.now
+				c.convergedAt[id] = c.now
 			}
 		}
 		return
 	case state.ChangePromote:
-		c.came[key] = map[entities.InstanceID]bool{}
-		delete(c.waited, key)
+		c.enteredInstances[key] = map[entities.InstanceID]bool{}
+		delete(c.pauseWaited, key)
 	case state.ChangeTarget:
 	default:
 		return
 	}
-	if c.came[key] == nil {
-		c.came[key] = map[entities.InstanceID]bool{}
+	if c.enteredInstances[key] == nil {
+		c.enteredInstances[key] = map[entities.InstanceID]bool{}
 	}
 	moved := map[entities.InstanceID]bool{}
 	for _, m := range ch.Moves {
@@ -238,12 +238,12 @@ func (c *chaos) judgeSteps(ch state.Change, d *decide.Decision) {
 		c.judgeSelected(r, &spec, moved, d)
 	}
 	if ch.Kind == state.ChangeTarget && spec.Rollout != nil && len(spec.Instances) > 1 && spec.Report == "" && !r.Return {
-		c.judgeGatesAgain(r, ch, d)
+		c.judgeStepGates(r, ch, d)
 	}
-	c.stepped[key] = c.stepped[key] || spec.Rollout != nil
+	c.enteredWithPolicy[key] = c.enteredWithPolicy[key] || spec.Rollout != nil
 	for id := range moved {
-		c.came[key][id] = true
-		delete(c.arrived, id)
+		c.enteredInstances[key][id] = true
+		delete(c.convergedAt, id)
 	}
 }
 
@@ -259,12 +259,12 @@ func (c *chaos) judgeSelected(r *state.Release, spec *entities.ChannelSpec, move
 		if c.s.DrainOf(i.Runtime) != nil {
 			continue // it is not in its channel
 		}
-		stable := c.stands(i)
-		came := c.came[spec.Name+"/"+r.ID][id]
+		stable := c.isHealthy(i)
+		came := c.enteredInstances[spec.Name+"/"+r.ID][id]
 		// Or another tool brought it, while it was only reported. A damaged instance is applied again.
 		others := !came && !i.Delivery.Since.Before(r.At) && i.Delivery.Converged && i.Delivery.Cancelled == "" && stable
 		if i.IsAt(r) && (came || others) {
-			if moved[id] && i.Delivery.Cancelled == "" && !i.Delivery.Reported {
+			if moved[id] && i.Delivery.Cancelled == "" && !i.Delivery.ReportedOnly {
 				c.t.Fatalf("%s is deployed to %s twice:\n%s", r.FullVersion, id, d)
 			}
 			updated++
@@ -272,7 +272,7 @@ func (c *chaos) judgeSelected(r *state.Release, spec *entities.ChannelSpec, move
 				met++
 			}
 			if stable = stable && i.Delivery.Converged; stable {
-				since = append(since, c.arrived[id])
+				since = append(since, c.convergedAt[id])
 			}
 		}
 		if !stable {
@@ -294,20 +294,20 @@ func (c *chaos) judgeSelected(r *state.Release, spec *entities.ChannelSpec, move
 		if updated <= done {
 			return
 		}
-		if done < met || done <= c.waited[spec.Name+"/"+r.ID] {
+		if done < met || done <= c.pauseWaited[spec.Name+"/"+r.ID] {
 			continue // a step that it did not have to take, or whose pause ended before the next one: a later damage and repair changes nothing
 		}
 		if len(since) < done || c.now.Before(since[done-1].Add(step.Pause)) {
 			c.t.Fatalf("%s is deployed to %d instances in %s, but %d must have been stable for %s:\n%s%s%s", r.FullVersion, updated, spec.Name, done, step.Pause, d, c.phases(), c.deliveries())
 		}
-		c.waited[spec.Name+"/"+r.ID] = done
+		c.pauseWaited[spec.Name+"/"+r.ID] = done
 	}
 }
 
-// judgeLeftOver: a release in progress ends unchanged only if no declared instance waits for it.
-func (c *chaos) judgeLeftOver(r *state.Release, ch state.Change, refuse func(string)) {
-	for _, i := range c.s.In(ch.Channel) {
-		nothing := i.Delivery.Target == nil && !r.Keeps(ch.Channel) // there is no version that it keeps
+// judgeUnchangedEnd: a release in progress ends unchanged only if no declared instance waits for it.
+func (c *chaos) judgeUnchangedEnd(r *state.Release, ch state.Change, refuse func(string)) {
+	for _, i := range c.s.InstancesIn(ch.Channel) {
+		nothing := i.Delivery.Target == nil && !r.KeepsVersion(ch.Channel) // there is no version that it keeps
 		if i.IsAt(r) || r.Payloads[i.ID] != "" && (nothing || i.Delivery.Target != nil && r.Present[i.ID].Payload != i.Delivery.Target.Payload) {
 			refuse("although it concerns " + i.ID.String())
 		}
@@ -321,53 +321,53 @@ func (c *chaos) deliveries() string {
 		if i := c.s.Instances[id]; i.Delivery.Target != nil {
 			d := &i.Delivery
 			fmt.Fprintf(&b, "%s: at %s of %q, converged %v, reported %v, cancelled %q, failure %q\n",
-				id, d.Target.FullVersion, c.s.VersionOf(i), d.Converged, d.Reported, d.Cancelled, d.Failure)
+				id, d.Target.FullVersion, c.s.VersionOf(i), d.Converged, d.ReportedOnly, d.Cancelled, d.Failure)
 		}
 	}
 	for _, l := range c.s.Journal {
 		fmt.Fprintf(&b, "J %s %s %s: %s\n", l.At.Format("15:04:05"), l.Channel, l.Release, l.Text)
 	}
 	for _, r := range c.s.Releases {
-		fmt.Fprintf(&b, "R %s %s keeping %v\n", r.ID, r.FullVersion, r.Keeping)
+		fmt.Fprintf(&b, "R %s %s keeping %v\n", r.ID, r.FullVersion, r.KeepsVersionIn)
 	}
 	return b.String()
 }
 
-// judgeSpoiled: only a release leads back to a target that was cancelled before it was good.
-func (c *chaos) judgeSpoiled(ch state.Change, refuse func(string)) {
+// judgeCancelledTargets: only a release leads back to a target that was cancelled before it was good.
+func (c *chaos) judgeCancelledTargets(ch state.Change, refuse func(string)) {
 	r := c.s.ReleaseByID(ch.Release)
 	for _, m := range ch.Moves {
 		switch {
 		case (ch.Kind == state.ChangePromote || ch.Kind == state.ChangeTarget) && !r.Return:
 			base, _, _ := strings.Cut(m.Target.FullVersion, "-i")
-			there := slices.ContainsFunc(c.s.In(ch.Channel), func(i *state.Instance) bool { // another release, or another tool, brought it
+			isThere := slices.ContainsFunc(c.s.InstancesIn(ch.Channel), func(i *state.Instance) bool { // another release, or another tool, brought it
 				d := &i.Delivery
-				return (d.Converged || !d.Reported && !c.s.ReportsOnly(ch.Channel)) && d.Cancelled == "" && c.s.VersionOf(i) == base
+				return (d.Converged || !d.ReportedOnly && !c.s.IsReportOnly(ch.Channel)) && d.Cancelled == "" && c.s.VersionOf(i) == base
 			})
-			if c.cutOff[ch.Channel+"/"+base] && r.Config() && !there {
+			if c.cancelledVersions[ch.Channel+"/"+base] && r.IsConfig() && !isThere {
 				refuse("deploys " + m.Target.FullVersion + ", which was cancelled")
 			}
-			delete(c.cutOff, ch.Channel+"/"+base)
-			note(c.spoiled, m.Instance, m.Target.Payload, false)
-		case c.spoiled[m.Instance][m.Target.Payload]:
+			delete(c.cancelledVersions, ch.Channel+"/"+base)
+			setFlag(c.cancelledPayloads, m.Instance, m.Target.Payload, false)
+		case c.cancelledPayloads[m.Instance][m.Target.Payload]:
 			refuse("restores " + m.Target.FullVersion + ", which was cancelled")
 		}
 	}
-	for _, i := range c.s.In(ch.Channel) {
+	for _, i := range c.s.InstancesIn(ch.Channel) {
 		switch {
 		case r == nil || !i.IsAt(r) || c.s.DrainOf(i.Runtime) != nil: // not there, or not in its channel
-		case ch.Kind == state.ChangeUnchanged && c.spoiled[i.ID][i.Delivery.Target.Payload]:
+		case ch.Kind == state.ChangeUnchanged && c.cancelledPayloads[i.ID][i.Delivery.Target.Payload]:
 			refuse("although the current target was cancelled")
 		case ch.Kind == state.ChangeUnchanged || ch.Kind == state.ChangeConverged && !ch.Partial:
-			note(c.good, i.ID, i.Delivery.Target.Payload, true)
+			setFlag(c.goodPayloads, i.ID, i.Delivery.Target.Payload, true)
 		}
 	}
 }
 
 // judgeMoves: no instance goes backwards except by a rollback or an action of a person.
 func (c *chaos) judgeMoves(ch state.Change, refuse func(string)) {
-	c.judgeSpoiled(ch, refuse)
-	if ch.Kind == state.ChangeBack {
+	c.judgeCancelledTargets(ch, refuse)
+	if ch.Kind == state.ChangeRestored {
 		c.judgeReturns(ch, refuse)
 		return
 	}
@@ -376,21 +376,21 @@ func (c *chaos) judgeMoves(ch state.Change, refuse func(string)) {
 	}
 	r := c.s.ReleaseByID(ch.Release)
 	for _, m := range ch.Moves {
-		newest := c.newest[m.Instance]
-		if newest > c.sequence[r.ID] && !(r.Return && c.undone(newest, ch.Channel)) && (!c.reopened[ch.Channel+"/"+r.ID] || c.atNewer(m.Instance, r)) {
+		newest := c.newestTarget[m.Instance]
+		if newest > c.sequence[r.ID] && !(r.Return && c.wasUndone(newest, ch.Channel)) && (!c.reopened[ch.Channel+"/"+r.ID] || c.atNewer(m.Instance, r)) {
 			refuse("moves " + m.Instance.String() + " to an older release")
 		}
 		if !m.Target.Same(r.Target(m.Instance)) {
 			refuse("sets a target of another release")
 		}
-		c.newest[m.Instance] = max(c.newest[m.Instance], c.sequence[r.ID])
-		delete(c.strayed, m.Instance)
-		if c.brought[m.Instance] == nil {
-			c.brought[m.Instance], c.ranAt[m.Instance] = map[string]bool{}, map[string]string{}
+		c.newestTarget[m.Instance] = max(c.newestTarget[m.Instance], c.sequence[r.ID])
+		delete(c.wasUndeclared, m.Instance)
+		if c.delivered[m.Instance] == nil {
+			c.delivered[m.Instance], c.payloadRuntime[m.Instance] = map[string]bool{}, map[string]string{}
 		}
-		c.brought[m.Instance][m.Target.FullVersion] = true
-		if c.ranAt[m.Instance][m.Target.Payload] == "" || !r.Return { // the rollback target is on its earlier runtime
-			c.ranAt[m.Instance][m.Target.Payload] = c.rendered[r.ID][m.Instance]
+		c.delivered[m.Instance][m.Target.FullVersion] = true
+		if c.payloadRuntime[m.Instance][m.Target.Payload] == "" || !r.Return { // the rollback target is on its earlier runtime
+			c.payloadRuntime[m.Instance][m.Target.Payload] = c.rendered[r.ID][m.Instance]
 		}
 	}
 }
@@ -406,12 +406,12 @@ func (c *chaos) judgeReturns(ch state.Change, refuse func(string)) {
 			refuse("restores a target that has not succeeded")
 		}
 		r := c.s.Releases[at]
-		c.newest[m.Instance] = max(c.newest[m.Instance], c.sequence[r.ID])
-		if c.brought[m.Instance] == nil {
-			c.brought[m.Instance], c.ranAt[m.Instance] = map[string]bool{}, map[string]string{}
+		c.newestTarget[m.Instance] = max(c.newestTarget[m.Instance], c.sequence[r.ID])
+		if c.delivered[m.Instance] == nil {
+			c.delivered[m.Instance], c.payloadRuntime[m.Instance] = map[string]bool{}, map[string]string{}
 		}
-		c.brought[m.Instance][m.Target.FullVersion] = true
-		c.ranAt[m.Instance][m.Target.Payload] = c.rendered[r.ID][m.Instance]
+		c.delivered[m.Instance][m.Target.FullVersion] = true
+		c.payloadRuntime[m.Instance][m.Target.Payload] = c.rendered[r.ID][m.Instance]
 	}
 }
 
@@ -423,42 +423,42 @@ func (c *chaos) atNewer(id entities.InstanceID, r *state.Release) bool {
 		if p == nil || p.Phase == maestro.Pending || p.Phase == maestro.Skipped || !c.s.Instances[id].IsAt(other) {
 			continue
 		}
-		if c.unseen[id.Channel+"/"+r.ID][c.sequence[other.ID]] {
+		if c.ignored[id.Channel+"/"+r.ID][c.sequence[other.ID]] {
 			continue
 		}
-		if c.strayed[id] && (p.Phase == maestro.Failed || p.Phase == maestro.RolledBack) {
+		if c.wasUndeclared[id] && (p.Phase == maestro.Failed || p.Phase == maestro.RolledBack) {
 			continue // it was not declared when a person let the older one wait again: nothing of the newer one was there
 		}
 		if c.sequence[other.ID] <= c.sequence[r.ID] {
 			return false
 		}
 		i := c.s.Instances[id]
-		onlyReported := p.Phase == maestro.Cancelled && !i.Delivery.Converged && (i.Delivery.Reported || c.s.ReportsOnly(id.Channel))
+		onlyReported := p.Phase == maestro.Cancelled && !i.Delivery.Converged && (i.Delivery.ReportedOnly || c.s.IsReportOnly(id.Channel))
 		newer = newer || !onlyReported
 	}
 	return newer
 }
 
-// mayPass reports whether a release may enter before an older one that waits, by its strategy. (Implemented separately from maestro.)
-func (c *chaos) mayPass(r, older *state.Release, spec *entities.ChannelSpec) bool {
-	spoken := slices.ContainsFunc(r.Bypasses, func(b entities.Bypass) bool { return b.Channel == spec.Name })
+// mayOvertake reports whether a release may enter before an older one that waits, by its strategy. (Implemented separately from maestro.)
+func (c *chaos) mayOvertake(r, older *state.Release, spec *entities.ChannelSpec) bool {
+	approved := slices.ContainsFunc(r.Bypasses, func(b entities.Bypass) bool { return b.Channel == spec.Name })
 	for _, a := range r.Approvals {
-		spoken = spoken || slices.ContainsFunc(spec.Conditions, func(cond entities.Condition) bool { return cond.Topic == a.Topic })
+		approved = approved || slices.ContainsFunc(spec.Conditions, func(cond entities.Condition) bool { return cond.Topic == a.Topic })
 	}
-	for _, i := range c.s.In(spec.Name) {
-		spoken = spoken || i.ApprovesEntry(r)
+	for _, i := range c.s.InstancesIn(spec.Name) {
+		approved = approved || i.EntryApproved(r)
 	}
 	switch c.s.Strategy(r) {
 	case maestro.Latest, maestro.Immediate:
 		return !older.Return
 	case maestro.Train:
-		return spoken
+		return approved
 	}
 	return false
 }
 
-// leftBehind reports whether a newer release entered a channel before, and the decision skips this one for that.
-func (c *chaos) leftBehind(older *state.Release, channel string, d *decide.Decision) bool {
+// isOvertaken reports whether a newer release entered a channel before, and the decision skips this one for that.
+func (c *chaos) isOvertaken(older *state.Release, channel string, d *decide.Decision) bool {
 	skipped := slices.ContainsFunc(d.Changes, func(ch state.Change) bool {
 		return ch.Kind == state.ChangeSkip && ch.Channel == channel && ch.Release == older.ID
 	})
@@ -468,8 +468,8 @@ func (c *chaos) leftBehind(older *state.Release, channel string, d *decide.Decis
 	})
 }
 
-// yields reports whether the release in progress yields, in this decision, to a release that may end it.
-func (c *chaos) yields(other, r *state.Release, channel string, d *decide.Decision) bool {
+// isReplaced reports whether the release in progress yields, in this decision, to a release that may end it.
+func (c *chaos) isReplaced(other, r *state.Release, channel string, d *decide.Decision) bool {
 	return c.s.Strategy(r) == maestro.Immediate && c.sequence[other.ID] < c.sequence[r.ID] &&
 		slices.ContainsFunc(d.Changes, func(ch state.Change) bool {
 			return ch.Kind == state.ChangeSkip && ch.Channel == channel && ch.Release == other.ID
@@ -486,7 +486,7 @@ func (c *chaos) judgeEntry(ch state.Change, d *decide.Decision, refuse func(stri
 	if _, paused := c.s.PauseIn(ch.Channel); paused {
 		refuse("while the channel is paused")
 	}
-	for _, i := range c.s.In(ch.Channel) {
+	for _, i := range c.s.InstancesIn(ch.Channel) {
 		if c.s.DrainOf(i.Runtime) != nil {
 			continue // it is not of the channel
 		}
@@ -497,9 +497,9 @@ func (c *chaos) judgeEntry(ch state.Change, d *decide.Decision, refuse func(stri
 		switch {
 		case applying || i.Delivery.Apply.Running:
 			refuse("while an apply runs")
-		case reads && i.Observed.Reading.Err != nil && !c.waived[waiver(r.ID, ch.Channel, "reading")]:
+		case reads && i.Observed.Reading.Err != nil && !c.bypassed[bypassKey(r.ID, ch.Channel, "reading")]:
 			refuse("although the state is unknown")
-		case b != nil && !i.Delivery.Converged && (b.Failed.IsZero() || r.At.Before(b.Failed)) && !c.retriedPast(r, ch.Channel, b):
+		case b != nil && !i.Delivery.Converged && (b.Failed.IsZero() || r.At.Before(b.Failed)) && !c.retriedAfterRollback(r, ch.Channel, b):
 			refuse("before a rollback has ended")
 		}
 	}
@@ -508,66 +508,66 @@ func (c *chaos) judgeEntry(ch state.Change, d *decide.Decision, refuse func(stri
 		if other == r || p == nil {
 			continue
 		}
-		if p.Phase == maestro.InProgress && !c.yields(other, r, ch.Channel, d) && !slices.ContainsFunc(c.decided, func(ch state.Change) bool {
-			return (spec.Report != "" || spec.Rollout != nil || c.stepped[spec.Name+"/"+other.ID]) && ch.Kind == state.ChangeSkip && ch.Channel == spec.Name && ch.Release == other.ID
+		if p.Phase == maestro.InProgress && !c.isReplaced(other, r, ch.Channel, d) && !slices.ContainsFunc(c.decided, func(ch state.Change) bool {
+			return (spec.Report != "" || spec.Rollout != nil || c.enteredWithPolicy[spec.Name+"/"+other.ID]) && ch.Kind == state.ChangeSkip && ch.Channel == spec.Name && ch.Release == other.ID
 		}) {
 			refuse("while " + other.FullVersion + " is in progress")
 		}
-		if p.Phase == maestro.Pending && c.sequence[other.ID] < c.sequence[r.ID] && !c.passedOver(other, &spec) && !c.mayPass(r, other, &spec) && !c.leftBehind(other, ch.Channel, d) {
+		if p.Phase == maestro.Pending && c.sequence[other.ID] < c.sequence[r.ID] && !c.cannotEnter(other, &spec) && !c.mayOvertake(r, other, &spec) && !c.isOvertaken(other, ch.Channel, d) {
 			refuse("overtaking " + other.FullVersion)
 		}
 	}
-	newest, key := c.entered[ch.Channel], ch.Channel+"/"+r.ID
-	if r.Return && c.undone(newest, ch.Channel) {
+	newest, key := c.newestEntered[ch.Channel], ch.Channel+"/"+r.ID
+	if r.Return && c.wasUndone(newest, ch.Channel) {
 		newest = 0 // this one leads back to the version before
 	}
-	if newest > c.sequence[r.ID] && c.retried[key] && c.unseen[key][newest] {
+	if newest > c.sequence[r.ID] && c.retried[key] && c.ignored[key][newest] {
 		c.reopened[key] = true
 	}
-	if newest > c.sequence[r.ID] && !c.reopened[key] || newest == c.sequence[r.ID] && !c.waits[key] {
+	if newest > c.sequence[r.ID] && !c.reopened[key] || newest == c.sequence[r.ID] && !c.mayReenter[key] {
 		refuse("after a newer release, or a second time")
 	}
-	delete(c.waits, key)
+	delete(c.mayReenter, key)
 	delete(c.retried, key)
-	c.entered[ch.Channel] = max(c.entered[ch.Channel], c.sequence[r.ID])
+	c.newestEntered[ch.Channel] = max(c.newestEntered[ch.Channel], c.sequence[r.ID])
 }
 
-// callOffs records the newer releases that wait in a channel, or were cancelled, and are at most reported there, when a person lets an
+// recordIgnored records the newer releases that wait in a channel, or were cancelled, and are at most reported there, when a person lets an
 // older one enter again: the older one continues, even if another tool brings them or a pin keeps them afterwards.
-func (c *chaos) callOffs(key, channel string) {
-	c.unseen[key] = map[int]bool{}
+func (c *chaos) recordIgnored(key, channel string) {
+	c.ignored[key] = map[int]bool{}
 	for _, r := range c.s.Releases {
 		p := r.Phases[channel]
-		there := slices.ContainsFunc(c.s.In(channel), func(i *state.Instance) bool {
+		there := slices.ContainsFunc(c.s.InstancesIn(channel), func(i *state.Instance) bool {
 			d := &i.Delivery
-			return i.IsAt(r) && (d.Converged || d.Cancelled != "" || !d.Reported && !c.s.ReportsOnly(channel))
+			return i.IsAt(r) && (d.Converged || d.Cancelled != "" || !d.ReportedOnly && !c.s.IsReportOnly(channel))
 		})
-		c.unseen[key][c.sequence[r.ID]] = p != nil && (p.Phase == maestro.Pending || p.Phase == maestro.Cancelled && !there)
+		c.ignored[key][c.sequence[r.ID]] = p != nil && (p.Phase == maestro.Pending || p.Phase == maestro.Cancelled && !there)
 	}
 }
 
-// undone: a release that had entered was cancelled, or a pin undid it.
-func (c *chaos) undone(sequence int, channel string) bool {
+// wasUndone: a release that had entered was cancelled, or a pin undid it.
+func (c *chaos) wasUndone(sequence int, channel string) bool {
 	for id, n := range c.sequence {
 		other := c.s.ReleaseByID(id)
-		gone := other != nil && other.Phases[channel] != nil && other.Phases[channel].Phase == maestro.Cancelled
-		if n == sequence && (gone || c.waits[channel+"/"+id]) {
+		cancelled := other != nil && other.Phases[channel] != nil && other.Phases[channel].Phase == maestro.Cancelled
+		if n == sequence && (cancelled || c.mayReenter[channel+"/"+id]) {
 			return true
 		}
 	}
 	return false
 }
 
-// passedOver: a release that cannot enter unless a person acts. (Implemented separately from maestro and decide.)
-func (c *chaos) passedOver(r *state.Release, spec *entities.ChannelSpec) bool {
-	for _, i := range c.s.In(spec.Name) {
-		if b := i.Delivery.Rollback; b != nil && !b.Failed.IsZero() && r.At.Before(b.Failed) && !c.retriedPast(r, spec.Name, b) {
+// cannotEnter: a release that cannot enter unless a person acts. (Implemented separately from maestro and decide.)
+func (c *chaos) cannotEnter(r *state.Release, spec *entities.ChannelSpec) bool {
+	for _, i := range c.s.InstancesIn(spec.Name) {
+		if b := i.Delivery.Rollback; b != nil && !b.Failed.IsZero() && r.At.Before(b.Failed) && !c.retriedAfterRollback(r, spec.Name, b) {
 			return true
 		}
 	}
 	for _, a := range r.Approvals {
 		for _, cond := range spec.Conditions {
-			if a.Reject && a.Topic == cond.Topic && !c.waived[waiver(r.ID, spec.Name, cond.ID)] {
+			if a.Reject && a.Topic == cond.Topic && !c.bypassed[bypassKey(r.ID, spec.Name, cond.ID)] {
 				return true
 			}
 		}
@@ -577,42 +577,42 @@ func (c *chaos) passedOver(r *state.Release, spec *entities.ChannelSpec) bool {
 			return true
 		}
 	}
-	return len(r.Phases[spec.Name].Refused) > 0 || c.doomed(r, spec.Name) || c.crowded(r, spec)
+	return len(r.Phases[spec.Name].FailedChecks) > 0 || c.endedUpstream(r, spec.Name) || c.atMaxUnavailable(r, spec)
 }
 
-// crowded: the maximum number of instances is unavailable, the release changes none of them, and one of them needs another release to
+// atMaxUnavailable: the maximum number of instances is unavailable, the release changes none of them, and one of them needs another release to
 // become healthy.
-func (c *chaos) crowded(r *state.Release, spec *entities.ChannelSpec) bool {
+func (c *chaos) atMaxUnavailable(r *state.Release, spec *entities.ChannelSpec) bool {
 	if spec.Rollout == nil || spec.Rollout.MaxUnavailable == nil {
 		return false
 	}
 	unavailable, stuck := 0, false
 	for _, declared := range spec.Instances {
 		i := c.s.Instances[spec.ID(declared)]
-		if i == nil || c.s.DrainOf(i.Runtime) != nil || c.stands(i) {
+		if i == nil || c.s.DrainOf(i.Runtime) != nil || c.isHealthy(i) {
 			continue
 		}
 		d := &i.Delivery
 		_, paused := c.s.PauseOf(i.ID)
-		there := r.Config() && d.Converged && d.Cancelled == "" && r.Present[i.ID].Payload == d.Target.Payload
+		there := r.IsConfig() && d.Converged && d.Cancelled == "" && r.Present[i.ID].Payload == d.Target.Payload
 		if r.Payloads[i.ID] != "" && !there && !paused {
 			return false
 		}
 		unavailable++
-		stuck = stuck || d.Failure != "" || d.Cancelled != "" || d.Reported || d.Converged && spec.Drift == entities.DriftObserve
+		stuck = stuck || d.Failure != "" || d.Cancelled != "" || d.ReportedOnly || d.Converged && spec.Drift == entities.DriftObserve
 	}
 	return stuck && unavailable >= spec.Rollout.MaxUnavailable.Number
 }
 
-// stands reports whether an instance is known to be healthy. An instance without a target counts as healthy.
-func (c *chaos) stands(i *state.Instance) bool {
+// isHealthy reports whether an instance is known to be healthy. An instance without a target counts as healthy.
+func (c *chaos) isHealthy(i *state.Instance) bool {
 	o := &i.Observed
 	known := o.Digest != "" && o.Reading.Err == nil && o.Fresh
 	return i.Delivery.Target == nil || known && entities.FetchObjects(o.Reading.Objects, i.Delivery.Target).Stable
 }
 
-// retriedPast: a person retries the release that the rollback took back.
-func (c *chaos) retriedPast(r *state.Release, channel string, b *entities.Rollback) bool {
+// retriedAfterRollback: a person retries the release that the rollback took back.
+func (c *chaos) retriedAfterRollback(r *state.Release, channel string, b *entities.Rollback) bool {
 	return b.Release == r.ID && c.retried[channel+"/"+r.ID]
 }
 
@@ -626,39 +626,39 @@ func (c *chaos) notePhases() {
 			c.phase[key] = p.Phase
 			switch {
 			case before == p.Phase:
-			case before == "" && !r.Config() && !r.Return: // a person releases it, perhaps again
-				delete(c.cutOff, channel+"/"+r.Version)
+			case before == "" && !r.IsConfig() && !r.Return: // a person releases it, perhaps again
+				delete(c.cancelledVersions, channel+"/"+r.Version)
 			case before == maestro.Cancelled && p.Phase == maestro.InProgress: // a person retries it
-				delete(c.cutOff, channel+"/"+r.Version)
+				delete(c.cancelledVersions, channel+"/"+r.Version)
 				for id, payload := range r.Payloads {
 					if id.Channel == channel {
-						note(c.spoiled, id, payload, false)
+						setFlag(c.cancelledPayloads, id, payload, false)
 					}
 				}
 			case before == maestro.Skipped && p.Phase == maestro.Pending:
 				c.reopened[key] = true
-				c.callOffs(key, channel)
-				delete(c.cutOff, channel+"/"+r.Version)
+				c.recordIgnored(key, channel)
+				delete(c.cancelledVersions, channel+"/"+r.Version)
 			case before == maestro.InProgress && p.Phase == maestro.Pending:
-				c.waits[key] = true // it was only reported
+				c.mayReenter[key] = true // it was only reported
 			case before == maestro.RolledBack && p.Phase == maestro.Pending:
-				c.waits[key], c.retried[key] = true, true
-				c.callOffs(key, channel)
+				c.mayReenter[key], c.retried[key] = true, true
+				c.recordIgnored(key, channel)
 			case before == maestro.Cancelled && p.Phase == maestro.Pending: // a person retries a release that was only reported
-				c.waits[key] = true
-				delete(c.cutOff, channel+"/"+r.Version)
+				c.mayReenter[key] = true
+				delete(c.cancelledVersions, channel+"/"+r.Version)
 			case p.Phase == maestro.RolledBack:
-				c.unheard[key] = len(r.Approvals)
-				c.failedAbove(r, channel)
+				c.voidApprovals[key] = len(r.Approvals)
+				c.voidApprovalsBelow(r, channel)
 			case p.Phase == maestro.Failed:
-				c.failedAbove(r, channel)
+				c.voidApprovalsBelow(r, channel)
 			}
 		}
 	}
 }
 
-// failedAbove: the approvals of a release are not valid any more downstream of the channel in which it failed.
-func (c *chaos) failedAbove(r *state.Release, failed string) {
+// voidApprovalsBelow: the approvals of a release are not valid any more downstream of the channel in which it failed.
+func (c *chaos) voidApprovalsBelow(r *state.Release, failed string) {
 	below := map[string]bool{failed: true}
 	for range c.s.Spec.Channels { // the maximum depth
 		for _, spec := range c.s.Spec.Channels {
@@ -671,25 +671,25 @@ func (c *chaos) failedAbove(r *state.Release, failed string) {
 	}
 	for channel, p := range r.Phases {
 		if below[channel] && p.Phase == maestro.Pending {
-			c.unheard[channel+"/"+r.ID] = len(r.Approvals)
+			c.voidApprovals[channel+"/"+r.ID] = len(r.Approvals)
 		}
 	}
 }
 
-// doomed: an upstream channel ended this release permanently, or it would make more instances unavailable in addition to failed ones that
+// endedUpstream: an upstream channel ended this release permanently, or it would make more instances unavailable in addition to failed ones that
 // wait for people.
-func (c *chaos) doomed(r *state.Release, channel string) bool {
-	if c.besideFailed(r, channel) {
+func (c *chaos) endedUpstream(r *state.Release, channel string) bool {
+	if c.blockedByFailed(r, channel) {
 		return true
 	}
 	spec, _ := c.s.Spec.Channel(channel)
 	for _, cond := range spec.Conditions {
 		for _, up := range cond.Channels {
 			p := r.Phases[up]
-			if c.waived[waiver(r.ID, channel, cond.ID)] {
+			if c.bypassed[bypassKey(r.ID, channel, cond.ID)] {
 				continue
 			}
-			if p == nil || p.Phase.Over() && p.Phase != maestro.Succeeded || p.Phase == maestro.Pending && c.doomed(r, up) || p.Phase == maestro.InProgress && c.cutShort(r, up) {
+			if p == nil || p.Phase.Over() && p.Phase != maestro.Succeeded || p.Phase == maestro.Pending && c.endedUpstream(r, up) || p.Phase == maestro.InProgress && c.endedMidRollout(r, up) {
 				return true
 			}
 		}
@@ -697,9 +697,9 @@ func (c *chaos) doomed(r *state.Release, channel string) bool {
 	return false
 }
 
-// besideFailed: a waiting release does not change the failed instance, or the one that was only reported, whose availability it waits
+// blockedByFailed: a waiting release does not change the failed instance, or the one that was only reported, whose availability it waits
 // for. Others may wait behind that release.
-func (c *chaos) besideFailed(r *state.Release, channel string) bool {
+func (c *chaos) blockedByFailed(r *state.Release, channel string) bool {
 	return slices.ContainsFunc(c.decision.Channels, func(d decide.ChannelDecision) bool {
 		stuck := d.Status == entities.StatusFailed && d.Next == r || c.onlyReported(channel) && d.Next != nil && c.sequence[d.Next.ID] <= c.sequence[r.ID]
 		return d.Channel == channel && stuck && slices.ContainsFunc(d.Gates, func(g decide.Judgement) bool {
@@ -708,10 +708,10 @@ func (c *chaos) besideFailed(r *state.Release, channel string) bool {
 	})
 }
 
-// cutShort: a release has reached some instances of a channel, and ended permanently upstream before it reached the others.
-func (c *chaos) cutShort(r *state.Release, channel string) bool {
+// endedMidRollout: a release has reached some instances of a channel, and ended permanently upstream before it reached the others.
+func (c *chaos) endedMidRollout(r *state.Release, channel string) bool {
 	spec, _ := c.s.Spec.Channel(channel)
-	return (spec.Rollout != nil || c.stepped[channel+"/"+r.ID]) && c.doomed(r, channel) && slices.ContainsFunc(c.s.In(channel), func(i *state.Instance) bool {
+	return (spec.Rollout != nil || c.enteredWithPolicy[channel+"/"+r.ID]) && c.endedUpstream(r, channel) && slices.ContainsFunc(c.s.InstancesIn(channel), func(i *state.Instance) bool {
 		return r.Payloads[i.ID] != "" && !i.IsAt(r)
 	})
 }
@@ -719,7 +719,7 @@ func (c *chaos) cutShort(r *state.Release, channel string) bool {
 // judgeGates: each condition holds, or a person let the release pass it.
 func (c *chaos) judgeGates(r *state.Release, ch state.Change, refuse func(string)) {
 	spec, _ := c.s.Spec.Channel(ch.Channel)
-	waived := func(id string) bool { return c.waived[waiver(r.ID, ch.Channel, id)] }
+	waived := func(id string) bool { return c.bypassed[bypassKey(r.ID, ch.Channel, id)] }
 	for _, cond := range spec.Conditions {
 		switch {
 		case waived(cond.ID):
@@ -727,7 +727,7 @@ func (c *chaos) judgeGates(r *state.Release, ch state.Change, refuse func(string
 			c.judgeApprovals(r, ch.Channel, cond, refuse)
 		case r.Return: // it went there under the same conditions before
 			for _, m := range ch.Moves {
-				if !c.brought[m.Instance][m.Target.FullVersion] {
+				if !c.delivered[m.Instance][m.Target.FullVersion] {
 					refuse("as a rollback to a version that never ran there")
 				}
 			}
@@ -740,13 +740,13 @@ func (c *chaos) judgeGates(r *state.Release, ch state.Change, refuse func(string
 		}
 	}
 	for _, check := range spec.Checks {
-		if check.Before() == "" || waived(check.ID) || ch.Kind != state.ChangePromote {
+		if check.FirstGateStage() == "" || waived(check.ID) || ch.Kind != state.ChangePromote {
 			continue // nothing is delivered: the last reading is sufficient
 		}
-		if c.truth[ch.Channel] != entities.Pass {
-			refuse("although its check is " + string(c.truth[ch.Channel]))
+		if c.checkResults[ch.Channel] != entities.Pass {
+			refuse("although its check is " + string(c.checkResults[ch.Channel]))
 		}
-		if !c.fresh[ch.Channel+"/"+r.ID] {
+		if !c.preflightFresh[ch.Channel+"/"+r.ID] {
 			refuse("without a preflight")
 		}
 	}
@@ -757,10 +757,10 @@ func (c *chaos) judgeGates(r *state.Release, ch state.Change, refuse func(string
 	}
 }
 
-// judgeGatesAgain: no step passes a condition on other channels, or a check, that fails at that moment.
-func (c *chaos) judgeGatesAgain(r *state.Release, ch state.Change, d *decide.Decision) {
+// judgeStepGates: no step passes a condition on other channels, or a check, that fails at that moment.
+func (c *chaos) judgeStepGates(r *state.Release, ch state.Change, d *decide.Decision) {
 	spec, _ := c.s.Spec.Channel(ch.Channel)
-	waived := func(id string) bool { return c.waived[waiver(r.ID, ch.Channel, id)] }
+	waived := func(id string) bool { return c.bypassed[bypassKey(r.ID, ch.Channel, id)] }
 	for _, cond := range spec.Conditions {
 		for _, up := range cond.Channels {
 			if p := r.Phases[up]; !waived(cond.ID) && (p == nil || p.Phase != maestro.Succeeded) {
@@ -769,7 +769,7 @@ func (c *chaos) judgeGatesAgain(r *state.Release, ch state.Change, d *decide.Dec
 		}
 	}
 	for _, check := range spec.Checks {
-		if check.Before() != "" && !waived(check.ID) && (c.truth[ch.Channel] != entities.Pass || !c.fresh[ch.Channel+"/"+r.ID]) {
+		if check.FirstGateStage() != "" && !waived(check.ID) && (c.checkResults[ch.Channel] != entities.Pass || !c.preflightFresh[ch.Channel+"/"+r.ID]) {
 			c.t.Fatalf("%s continues although %s does not pass, or without a preflight:\n%s", r.FullVersion, check.ID, d)
 		}
 	}
@@ -782,7 +782,7 @@ func (c *chaos) judgeApprovals(r *state.Release, channel string, cond entities.C
 		case a.Topic != cond.Topic:
 		case a.Reject:
 			refuse("although it was rejected")
-		case n < c.unheard[channel+"/"+r.ID]: // it failed since
+		case n < c.voidApprovals[channel+"/"+r.ID]: // it failed since
 		case slices.Contains(cond.Approvers, a.Who.Name):
 			who[a.Who.Name] = true
 		}
@@ -798,14 +798,14 @@ func (c *chaos) judgeApply(op state.ApplyOp, mode decide.Mode, d *decide.Decisio
 	if clearing, runs := c.removes[op.Instance]; runs && clearing.From == on {
 		c.t.Fatalf("applied to %s while the objects left there are removed:\n%s", on, d)
 	}
-	if at := c.ranAt[op.Instance][op.Target.Payload]; at != on {
+	if at := c.payloadRuntime[op.Instance][op.Target.Payload]; at != on {
 		c.t.Fatalf("%s was rendered for %s but is applied to %s:\n%s%s%s", op.Target.FullVersion, at, on, d, c.phases(), c.deliveries())
 	}
-	anew := slices.ContainsFunc(c.s.Releases, func(r *state.Release) bool { // including the delivery to an instance that is back from a drained runtime
+	redelivered := slices.ContainsFunc(c.s.Releases, func(r *state.Release) bool { // including the delivery to an instance that is back from a drained runtime
 		p, _ := r.PhaseIn(op.Instance.Channel)
-		return p == maestro.InProgress && !r.Config() && r.Payloads[op.Instance] == op.Target.Payload
+		return p == maestro.InProgress && !r.IsConfig() && r.Payloads[op.Instance] == op.Target.Payload
 	})
-	if i := c.s.Instances[op.Instance]; c.spoiled[op.Instance][op.Target.Payload] && !i.Delivery.Converged && !anew {
+	if i := c.s.Instances[op.Instance]; c.cancelledPayloads[op.Instance][op.Target.Payload] && !i.Delivery.Converged && !redelivered {
 		c.t.Fatalf("%s was cancelled but is applied:\n%s", op.Target.FullVersion, d)
 	}
 	_, paused := c.s.PauseOf(op.Instance)
@@ -813,21 +813,21 @@ func (c *chaos) judgeApply(op state.ApplyOp, mode decide.Mode, d *decide.Decisio
 	removal, removing := c.removes[op.Instance]
 	removing = removing && removal.From == ""
 	i := c.s.Instances[op.Instance]
-	drained := mode.Drain && !(mode.Rollbacks && i.RollingBack())
+	drained := mode.NoNewWork && !(mode.Rollbacks && i.RollingBack())
 	if paused || twice || removing || drained || i.Delivery.Target == nil || *i.Delivery.Target != op.Target || op.Timeout <= 0 {
 		c.t.Fatalf("%s must not be applied (paused %v, one runs %v, being removed %v, drain %v, timeout %s):\n%s",
 			op.Instance, paused, twice, removing, drained, op.Timeout, d)
 	}
 	_, rt := c.s.Runtime(op.Instance)
 	l := i.Delivery.Lease
-	if rt.MaxApplies > 0 && (l == nil || l.Granted.IsZero() || l.Used || l.Version != op.Target.FullVersion) {
+	if rt.MaxApplies > 0 && (l == nil || l.GrantedAt.IsZero() || l.Used || l.Version != op.Target.FullVersion) {
 		c.t.Fatalf("an apply without a lease of its own:\n%s", d)
 	}
 	back := i.Delivery.Rollback != nil && !i.Delivery.Converged
 	waived := slices.ContainsFunc(c.s.Releases, func(r *state.Release) bool {
-		return r.Target(op.Instance).FullVersion == op.Target.FullVersion && c.waived[waiver(r.ID, op.Instance.Channel, "approval/apply/"+op.Instance.Channel)]
+		return r.Target(op.Instance).FullVersion == op.Target.FullVersion && c.bypassed[bypassKey(r.ID, op.Instance.Channel, "approval/apply/"+op.Instance.Channel)]
 	})
-	if rt.ApproveApplies && !back && !waived && i.Approval.Of(op.Target.FullVersion) == nil {
+	if rt.ApproveApplies && !back && !waived && i.Approval.For(op.Target.FullVersion) == nil {
 		c.t.Fatalf("an apply of %s without an approval:\n%s", op.Instance, d)
 	}
 }
@@ -851,14 +851,14 @@ func (c *chaos) judgeSuccess(ch state.Change, refuse func(string)) {
 			continue
 		}
 		arrived := i.IsAt(r) && (i.Delivery.Converged || slices.Contains(ch.Instances, i.ID))
-		untouched := r.Config() && i.Delivery.Converged && r.Present[i.ID].Payload == i.Delivery.Target.Payload
+		untouched := r.IsConfig() && i.Delivery.Converged && r.Present[i.ID].Payload == i.Delivery.Target.Payload
 		// There is no version that it keeps; or it was rendered for other instances, and this one came back from a drained runtime since.
-		left := r.Keeps(ch.Channel) && (i.Delivery.Target == nil || r.Present[i.ID].FullVersion == "")
+		left := r.KeepsVersion(ch.Channel) && (i.Delivery.Target == nil || r.Present[i.ID].FullVersion == "")
 		if !arrived && !untouched && !left {
 			refuse("before " + i.ID.String() + " has converged")
 		}
 	}
-	waived := func(id string) bool { return c.waived[waiver(r.ID, ch.Channel, id)] }
+	waived := func(id string) bool { return c.bypassed[bypassKey(r.ID, ch.Channel, id)] }
 	for _, e := range spec.Extensions {
 		if st := r.Extensions[e.RunKey()]; spec.Report == "" && e.Stage == entities.PostDeployment && (st == nil || !st.Done) && !waived("extension/"+e.Name) {
 			refuse("before " + e.Name)
@@ -866,11 +866,11 @@ func (c *chaos) judgeSuccess(ch state.Change, refuse func(string)) {
 	}
 	for n := range spec.Checks {
 		check := &spec.Checks[n]
-		if !check.After() || waived(check.ID) {
+		if !check.RunsAfterDeployment() || waived(check.ID) {
 			continue
 		}
-		window := check.Asked(entities.PostDeployment) != nil
-		if !c.passed[ch.Channel+"/"+r.ID] || window && c.now.Before(c.s.Channels[ch.Channel].StableSince.Add(time.Hour+time.Minute)) {
+		window := check.AtStage(entities.PostDeployment) != nil
+		if !c.windowPassed[ch.Channel+"/"+r.ID] || window && c.now.Before(c.s.Channels[ch.Channel].StableSince.Add(time.Hour+time.Minute)) {
 			refuse("before its post-deployment checks have passed")
 		}
 	}
@@ -885,7 +885,7 @@ func (c *chaos) judgeState(mode decide.Mode) {
 	}
 	for _, id := range entities.SortedIDs(c.s.Instances) {
 		i := c.s.Instances[id]
-		if t := i.Delivery.Target; t != nil && !c.brought[id][t.FullVersion] {
+		if t := i.Delivery.Target; t != nil && !c.delivered[id][t.FullVersion] {
 			c.t.Fatalf("%s is at %s, which no release deployed", id, t.FullVersion)
 		}
 		if _, runs := c.applies[id]; runs && !i.Delivery.Apply.Running {
@@ -893,10 +893,10 @@ func (c *chaos) judgeState(mode decide.Mode) {
 		}
 		_, evaluates := c.preflights[id.Channel]
 		switch l := i.Delivery.Lease; {
-		case l == nil || mode.Drain:
+		case l == nil || mode.NoNewWork:
 		case l.Used && !i.Delivery.Apply.Running:
 			c.t.Fatalf("%s keeps the lease of an apply that has ended:\n%s", id, c.decision)
-		case !l.Used && !l.Granted.IsZero() && !evaluates:
+		case !l.Used && !l.GrantedAt.IsZero() && !evaluates:
 			c.t.Fatalf("%s holds a lease while it waits:\n%s%s%s", id, c.decision, c.phases(), c.deliveries())
 		}
 	}
@@ -912,30 +912,30 @@ func (c *chaos) judgeState(mode decide.Mode) {
 func (c *chaos) judgeOffloaded() {
 	for _, id := range entities.SortedIDs(c.s.Instances) {
 		d := &c.s.Instances[id].Delivery
-		for _, t := range append([]entities.Target{c.applies[id].Target, c.asks[id].Target}, d.Earlier...) {
-			if t.Payload == state.InStore {
+		for _, t := range append([]entities.Target{c.applies[id].Target, c.queries[id].Target}, d.EarlierGood...) {
+			if t.Payload == state.OffloadedDigest {
 				c.t.Fatalf("%s: the payload of %s is only in the store", id, t.FullVersion)
 			}
 		}
-		if d.Target != nil && d.Target.Payload == state.InStore || d.LastGood != nil && d.LastGood.Payload == state.InStore {
+		if d.Target != nil && d.Target.Payload == state.OffloadedDigest || d.LastGood != nil && d.LastGood.Payload == state.OffloadedDigest {
 			c.t.Fatalf("the payload of the target of %s is only in the store", id)
 		}
 	}
 	for _, e := range c.decision.Evaluations(c.s) {
-		if e.Payload == state.InStore {
+		if e.Payload == state.OffloadedDigest {
 			c.t.Fatalf("%s of %s is evaluated for a payload that is only in the store", e.ID, e.Channel)
 		}
 	}
-	whole := 0
+	complete := 0
 	for _, r := range c.s.Releases {
 		if !r.Over() && !r.Offloaded() {
-			whole++
+			complete++
 		}
 	}
 	// The current targets of instances, their possible rollback targets, the next releases, and those that take one back also stay
 	// complete.
-	if most := state.MaxWhole + 20 + len(c.s.Instances)*(state.MaxEarlier+5); whole > most {
-		c.t.Fatalf("%d releases are complete, of %d", whole, len(c.s.Releases))
+	if most := state.MaxLoaded + 20 + len(c.s.Instances)*(state.MaxEarlier+5); complete > most {
+		c.t.Fatalf("%d releases are complete, of %d", complete, len(c.s.Releases))
 	}
 }
 
@@ -968,8 +968,8 @@ func (c *chaos) judgeAudit() {
 		}
 		c.audited = l.N
 	}
-	if c.audited != c.s.AuditLines || len(c.s.Audit) > state.MaxAudit {
-		c.t.Fatalf("%d audit lines of %d were seen, %d are kept", c.audited, c.s.AuditLines, len(c.s.Audit))
+	if c.audited != c.s.AuditCount || len(c.s.Audit) > state.MaxAudit {
+		c.t.Fatalf("%d audit lines of %d were seen, %d are kept", c.audited, c.s.AuditCount, len(c.s.Audit))
 	}
 }
 
@@ -978,7 +978,7 @@ func (c *chaos) judgeWake(mode decide.Mode) {
 	if w := c.decision.Wake; !w.IsZero() && !w.After(c.now) {
 		c.t.Fatalf("wake-up in the past:\n%s", c.decision)
 	}
-	if mode.Drain {
+	if mode.NoNewWork {
 		return
 	}
 	until := c.now.Add(24 * time.Hour)
@@ -987,7 +987,7 @@ func (c *chaos) judgeWake(mode decide.Mode) {
 	}
 	some := c.now.Add(time.Duration(rapid.Int64Range(0, int64(until.Sub(c.now))).Draw(c.t, "later")))
 	for _, at := range []time.Time{some, until} {
-		if d := decide.Decide(c.s, at, mode); d.Acts() {
+		if d := decide.Decide(c.s, at, mode); d.HasEffects() {
 			c.t.Fatalf("work is due at %s without a wake-up:\n%s\nbefore:\n%s", at, d, c.decision)
 		}
 	}
@@ -995,16 +995,16 @@ func (c *chaos) judgeWake(mode decide.Mode) {
 
 // onlyReported: a release that was cancelled while it was only reported is not applied afterwards.
 func (c *chaos) onlyReported(channel string) bool {
-	return slices.ContainsFunc(c.s.In(channel), func(i *state.Instance) bool {
-		return i.Delivery.Reported && !slices.ContainsFunc(c.s.Releases, func(r *state.Release) bool {
+	return slices.ContainsFunc(c.s.InstancesIn(channel), func(i *state.Instance) bool {
+		return i.Delivery.ReportedOnly && !slices.ContainsFunc(c.s.Releases, func(r *state.Release) bool {
 			p := r.Phases[channel]
 			return p != nil && !p.Phase.Over() && i.IsAt(r)
 		})
 	})
 }
 
-// behindFailed reports whether a channel waits for one that has failed, or was only reported, where a newer release waits for people too.
-func (c *chaos) behindFailed(ch *decide.ChannelDecision) bool {
+// waitsForFailed reports whether a channel waits for one that has failed, or was only reported, where a newer release waits for people too.
+func (c *chaos) waitsForFailed(ch *decide.ChannelDecision) bool {
 	return slices.ContainsFunc(c.decision.Channels, func(o decide.ChannelDecision) bool {
 		return (o.Status == entities.StatusFailed || o.Status == entities.StatusBlocked || c.onlyReported(o.Channel)) && slices.ContainsFunc(ch.Gates, func(g decide.Judgement) bool {
 			return g.Verdict == entities.Wait && g.ID == "channel-stable/"+o.Channel
@@ -1023,7 +1023,7 @@ func (c *chaos) judgeEnd() {
 			}
 			fallthrough
 		case entities.StatusPreconditions:
-			if c.onlyReported(ch.Channel) || c.behindFailed(&ch) {
+			if c.onlyReported(ch.Channel) || c.waitsForFailed(&ch) {
 				continue
 			}
 			fallthrough
@@ -1033,7 +1033,7 @@ func (c *chaos) judgeEnd() {
 	}
 	for _, r := range c.s.Releases {
 		for channel, p := range r.Phases {
-			if p.Phase == maestro.InProgress && !c.cutShort(r, channel) || p.Phase == maestro.Pending && !c.doomed(r, channel) {
+			if p.Phase == maestro.InProgress && !c.endedMidRollout(r, channel) || p.Phase == maestro.Pending && !c.endedUpstream(r, channel) {
 				c.t.Fatalf("%s stays %s in %s:\n%s%s", r.FullVersion, p.Phase, channel, c.decision, c.phases())
 			}
 		}

@@ -29,39 +29,39 @@ type chaos struct {
 	*world
 	t *rapid.T
 	setting
-	tame    bool                        // no failures: every request is granted
-	n       int                         // versions ever released
-	truth   map[string]entities.Verdict // by channel: the current result of its check
-	fresh   map[string]bool             // channel/release: a preflight has read the truth, and nothing changed since
-	passed  map[string]bool             // channel/release: the last reading of its window was PASS
-	waived  map[string]bool             // release/channel/condition: a bypass was accepted
-	ledgers map[string]*ledger          // by runtime
-	runs    map[string]state.ExtensionOp
-	audited int64
-	arrived map[entities.InstanceID]time.Time       // when its target converged
-	came    map[string]map[entities.InstanceID]bool // channel/release: the instances that it entered
-	waited  map[string]int                          // channel/release: instances updated before the longest pause that it waited for
-	stepped map[string]bool                         // channel/release: it entered while there was a policy
+	noFailures        bool                        // no failures: every request is granted
+	n                 int                         // versions ever released
+	checkResults      map[string]entities.Verdict // by channel: the current result of its check
+	preflightFresh    map[string]bool             // channel/release: a preflight has read the truth, and nothing changed since
+	windowPassed      map[string]bool             // channel/release: the last reading of its window was PASS
+	bypassed          map[string]bool             // release/channel/condition: a bypass was accepted
+	ledgers           map[string]*ledger          // by runtime
+	runs              map[string]state.ExtensionOp
+	audited           int64
+	convergedAt       map[entities.InstanceID]time.Time       // when its target converged
+	enteredInstances  map[string]map[entities.InstanceID]bool // channel/release: the instances that it entered
+	pauseWaited       map[string]int                          // channel/release: instances updated before the longest pause that it waited for
+	enteredWithPolicy map[string]bool                         // channel/release: it entered while there was a policy
 
-	rt       map[entities.InstanceID]entities.Reading  // the report of an honest runtime for an instance
-	brought  map[entities.InstanceID]map[string]bool   // full versions that a release brought there
-	newest   map[entities.InstanceID]int               // sequence of the newest release that was ever its target
-	entered  map[string]int                            // channel → sequence of the newest release that entered
-	waits    map[string]bool                           // channel/release: a pin lets it enter again
-	rendered map[string]map[entities.InstanceID]string // release id → the runtime that was declared when it was opened
-	ranAt    map[entities.InstanceID]map[string]string // payload → the runtime that a release brought it to
-	behind   map[entities.InstanceID]entities.Reading  // the objects on the other runtime
-	unseen   map[string]map[int]bool                   // channel/release: cancelled ones, not there when a person let it enter again
-	strayed  map[entities.InstanceID]bool              // it was not declared for a while, and nothing was brought there since
-	sequence map[string]int                            // release id → order of opening
-	over     map[string]bool                           // release id → was over when last seen
-	retried  map[string]bool                           // channel/release: a person let it enter again after a rollback
-	phase    map[string]maestro.Phase                  // channel/release: when last seen
-	unheard  map[string]int                            // channel/release: the number of approvals given before it failed
-	reopened map[string]bool                           // channel/release: it was skipped, and a person let it wait again
-	good     map[entities.InstanceID]map[string]bool   // payloads of releases that succeeded there
-	cutOff   map[string]bool                           // channel/version: a person cancelled it there, and did not release it again
-	spoiled  map[entities.InstanceID]map[string]bool   // payloads of releases that were cancelled in progress, and never good there
+	actual            map[entities.InstanceID]entities.Reading  // the report of an honest runtime for an instance
+	delivered         map[entities.InstanceID]map[string]bool   // full versions that a release brought there
+	newestTarget      map[entities.InstanceID]int               // sequence of the newest release that was ever its target
+	newestEntered     map[string]int                            // channel → sequence of the newest release that entered
+	mayReenter        map[string]bool                           // channel/release: a pin lets it enter again
+	rendered          map[string]map[entities.InstanceID]string // release id → the runtime that was declared when it was opened
+	payloadRuntime    map[entities.InstanceID]map[string]string // payload → the runtime that a release brought it to
+	otherRuntime      map[entities.InstanceID]entities.Reading  // the objects on the other runtime
+	ignored           map[string]map[int]bool                   // channel/release: cancelled ones, not there when a person let it enter again
+	wasUndeclared     map[entities.InstanceID]bool              // it was not declared for a while, and nothing was brought there since
+	sequence          map[string]int                            // release id → order of opening
+	over              map[string]bool                           // release id → was over when last seen
+	retried           map[string]bool                           // channel/release: a person let it enter again after a rollback
+	phase             map[string]maestro.Phase                  // channel/release: when last seen
+	voidApprovals     map[string]int                            // channel/release: the number of approvals given before it failed
+	reopened          map[string]bool                           // channel/release: it was skipped, and a person let it wait again
+	goodPayloads      map[entities.InstanceID]map[string]bool   // payloads of releases that succeeded there
+	cancelledVersions map[string]bool                           // channel/version: a person cancelled it there, and did not release it again
+	cancelledPayloads map[entities.InstanceID]map[string]bool   // payloads of releases that were cancelled in progress, and never good there
 }
 
 // setting is the range of random worlds.
@@ -70,7 +70,7 @@ type setting struct {
 	sizes    []int    // instances of a channel
 	runtimes []string // that an instance may be on
 	gated    bool     // there may be gates, automatic rollbacks, leases and so on
-	cramped  bool     // releases go in steps, and one that cannot continue may block others
+	limited  bool     // releases go in steps, and one that cannot continue may block others
 }
 
 // ledger is the Runtime workflow: the waiting and the granted leases.
@@ -81,27 +81,27 @@ type ledger struct {
 
 func newChaos(t *rapid.T, of setting, tame bool) *chaos {
 	c := &chaos{
-		world: newWorld(), t: t, setting: of, tame: tame,
-		truth: map[string]entities.Verdict{}, fresh: map[string]bool{}, passed: map[string]bool{}, waived: map[string]bool{},
-		arrived: map[entities.InstanceID]time.Time{}, came: map[string]map[entities.InstanceID]bool{}, waited: map[string]int{}, stepped: map[string]bool{},
+		world: newWorld(), t: t, setting: of, noFailures: tame,
+		checkResults: map[string]entities.Verdict{}, preflightFresh: map[string]bool{}, windowPassed: map[string]bool{}, bypassed: map[string]bool{},
+		convergedAt: map[entities.InstanceID]time.Time{}, enteredInstances: map[string]map[entities.InstanceID]bool{}, pauseWaited: map[string]int{}, enteredWithPolicy: map[string]bool{},
 		ledgers: map[string]*ledger{}, runs: map[string]state.ExtensionOp{},
-		rt: map[entities.InstanceID]entities.Reading{}, brought: map[entities.InstanceID]map[string]bool{},
-		newest: map[entities.InstanceID]int{}, entered: map[string]int{}, waits: map[string]bool{},
-		rendered: map[string]map[entities.InstanceID]string{}, ranAt: map[entities.InstanceID]map[string]string{},
-		behind: map[entities.InstanceID]entities.Reading{}, strayed: map[entities.InstanceID]bool{}, unseen: map[string]map[int]bool{},
-		retried: map[string]bool{}, phase: map[string]maestro.Phase{}, unheard: map[string]int{}, reopened: map[string]bool{},
+		actual: map[entities.InstanceID]entities.Reading{}, delivered: map[entities.InstanceID]map[string]bool{},
+		newestTarget: map[entities.InstanceID]int{}, newestEntered: map[string]int{}, mayReenter: map[string]bool{},
+		rendered: map[string]map[entities.InstanceID]string{}, payloadRuntime: map[entities.InstanceID]map[string]string{},
+		otherRuntime: map[entities.InstanceID]entities.Reading{}, wasUndeclared: map[entities.InstanceID]bool{}, ignored: map[string]map[int]bool{},
+		retried: map[string]bool{}, phase: map[string]maestro.Phase{}, voidApprovals: map[string]int{}, reopened: map[string]bool{},
 		sequence: map[string]int{}, over: map[string]bool{},
-		cutOff: map[string]bool{}, good: map[entities.InstanceID]map[string]bool{}, spoiled: map[entities.InstanceID]map[string]bool{},
+		cancelledVersions: map[string]bool{}, goodPayloads: map[entities.InstanceID]map[string]bool{}, cancelledPayloads: map[entities.InstanceID]map[string]bool{},
 	}
 	c.next.Maestro.Strategy = c.anyStrategy()
-	if of.cramped {
+	if of.limited {
 		c.next.Maestro.Strategy = "train"
 	}
 	if c.oneIn(4, "held until promoted") {
 		c.next.Maestro.HoldUntil = entities.HoldPromoted
 	}
 	if c.gated {
-		c.gated = !c.cramped && !c.oneIn(4, "no gates")
+		c.gated = !c.limited && !c.oneIn(4, "no gates")
 		c.declareRuntimes()
 		c.next.Remove = rapid.Bool().Draw(t, "remove")
 	}
@@ -110,12 +110,12 @@ func newChaos(t *rapid.T, of setting, tame bool) *chaos {
 	}
 	c.publishNow()
 	if of.gated { // a rollback target
-		c.tame = true
+		c.noFailures = true
 		for _, good := range []string{"g1", "g2"} {
-			c.opened(c.mustRelease(good))
-			c.comeToRest()
+			c.recordRelease(c.mustRelease(good))
+			c.runUntilIdle()
 		}
-		c.tame = tame
+		c.noFailures = tame
 	}
 	return c
 }
@@ -134,14 +134,14 @@ func (c *chaos) declareRuntimes() {
 
 func nameOf(n int) string { return fmt.Sprintf("c%d", n) }
 
-const theCheck = "slo"
+const checkID = "slo"
 
 // declareChannel draws a channel that depends on any of those before it, its instances, and the gates before and after a deployment
 // there. A declared channel keeps its instances.
 func (c *chaos) declareChannel(n int) {
 	name := nameOf(n)
-	if c.truth[name] == "" {
-		c.truth[name] = entities.Pass
+	if c.checkResults[name] == "" {
+		c.checkResults[name] = entities.Pass
 	}
 	c.channel(name, func(s *entities.ChannelSpec) {
 		if !c.known(name) {
@@ -156,16 +156,16 @@ func (c *chaos) declareChannel(n int) {
 			}
 		}
 		s.Rollout = nil
-		if len(s.Instances) > 1 && (c.cramped || c.oneIn(2, "in steps")) {
+		if len(s.Instances) > 1 && (c.limited || c.oneIn(2, "in steps")) {
 			s.Rollout = c.drawRollout()
 		}
 		if c.setting.gated {
 			s.NoRollback = c.oneIn(4, "no rollback")
 		}
-		if c.cramped && c.oneIn(4, "observed") {
+		if c.limited && c.oneIn(4, "observed") {
 			s.Drift = entities.DriftObserve
 		}
-		if c.setting.gated && !c.cramped {
+		if c.setting.gated && !c.limited {
 			c.declareGates(s)
 		}
 	})
@@ -182,7 +182,7 @@ func (c *chaos) drawRollout() *entities.Rollout {
 		}
 	}
 	switch {
-	case c.cramped:
+	case c.limited:
 		r.MaxUnavailable = &entities.Amount{Number: 1}
 	case len(r.Steps) == 0 || c.oneIn(2, "bounded"):
 		r.MaxUnavailable = &entities.Amount{Number: rapid.IntRange(1, 3).Draw(c.t, "unavailable")}
@@ -205,7 +205,7 @@ func (c *chaos) drawInstances(s *entities.ChannelSpec) {
 }
 
 func (c *chaos) declareGates(s *entities.ChannelSpec) {
-	check := entities.Check{ID: theCheck, Kind: entities.CheckAlways, Definition: c.pick("d1", "d2"), Interval: 10 * time.Second}
+	check := entities.Check{ID: checkID, Kind: entities.CheckAlways, Definition: c.pick("d1", "d2"), Interval: 10 * time.Second}
 	if c.oneIn(2, "soaks") {
 		check.At = append(check.At, entities.CheckAt{Stage: entities.PostDeployment, Delay: time.Minute, For: time.Hour})
 	}
@@ -251,22 +251,22 @@ func (c *chaos) publishNow() {
 			before[id], _ = c.s.Runtime(id)
 		}
 	}
-	c.opened(c.publish())
+	c.recordRelease(c.publish())
 	c.notePhases()
 	for id := range c.s.Instances {
-		c.strayed[id] = c.strayed[id] || !c.s.Declared(id)
+		c.wasUndeclared[id] = c.wasUndeclared[id] || !c.s.Declared(id)
 	}
 	for id, runtime := range before {
-		if now, _ := c.s.Runtime(id); now != runtime && c.present(id) != "" {
+		if now, _ := c.s.Runtime(id); now != runtime && c.targetVersion(id) != "" {
 			c.t.Fatalf("a publication moves %s from %s to %s", id, runtime, now)
 		}
 	}
 	c.settle()
 }
 
-func (c *chaos) opened(r *state.Release) {
+func (c *chaos) recordRelease(r *state.Release) {
 	if r != nil && c.sequence[r.ID] == 0 {
-		c.sequence[r.ID] = (len(c.sequence) + 1) * between
+		c.sequence[r.ID] = (len(c.sequence) + 1) * sequenceGap
 		c.rendered[r.ID] = map[entities.InstanceID]string{}
 		for _, id := range c.s.Spec.IDs() {
 			declared, _ := c.s.Spec.Instance(id)
@@ -275,17 +275,17 @@ func (c *chaos) opened(r *state.Release) {
 	}
 }
 
-// between is the distance between the numbers of releases: a rollback comes before the waiting ones.
-const between = 1 << 20
+// sequenceGap is the distance between the numbers of releases: a rollback comes before the waiting ones.
+const sequenceGap = 1 << 20
 
-// returned records the releases that an unpin has opened.
-func (c *chaos) returned() {
+// recordUnpinReleases records the releases that an unpin has opened.
+func (c *chaos) recordUnpinReleases() {
 	for n := len(c.s.Releases) - 1; n >= 0; n-- {
 		r := c.s.Releases[n]
 		if c.sequence[r.ID] != 0 {
 			continue
 		}
-		c.opened(r)
+		c.recordRelease(r)
 		if n+1 < len(c.s.Releases) {
 			before, next := 0, c.sequence[c.s.Releases[n+1].ID]
 			for _, number := range c.sequence { // including the pruned ones
@@ -328,10 +328,10 @@ func (c *chaos) pickID(from []entities.InstanceID) entities.InstanceID {
 // settle decides and checks pass by pass; then the state is as loop.Settle leaves it.
 func (c *chaos) settle() {
 	c.firstReadings()
-	mode := decide.Mode{Drain: !c.tame && c.oneIn(10, "drain")}
-	mode.Rollbacks = mode.Drain && c.oneIn(2, "rollbacks continue")
+	mode := decide.Mode{NoNewWork: !c.noFailures && c.oneIn(10, "drain")}
+	mode.Rollbacks = mode.NoNewWork && c.oneIn(2, "rollbacks continue")
 	c.settles++
-	thorough := c.settles%20 == 0 || len(c.s.Instances) < 50 && !many() // a digest of a large state takes longer than everything else
+	thorough := c.settles%20 == 0 || len(c.s.Instances) < 50 && !moreThanDefault() // a digest of a large state takes longer than everything else
 	passes := 20 * (len(c.s.Releases) + 2) * (len(c.s.Spec.IDs()) + len(c.s.Spec.Channels) + 1)
 	for pass := 0; ; pass++ {
 		if pass > passes {
@@ -349,17 +349,17 @@ func (c *chaos) settle() {
 			c.t.Fatalf("Decide changed its input:\n%s", d)
 		}
 		c.judge(d, mode)
-		was := c.places()
+		runtimesBefore := c.runtimeNames()
 		c.s.Commit(d.Changes, &d.Work, c.now)
-		c.moved(was)
+		c.moveObjects(runtimesBefore)
 		c.notePhases()
-		c.begin(d)
-		if !d.Acts() {
+		c.recordStarted(d)
+		if !d.HasEffects() {
 			break
 		}
 	}
 	c.decision = loop.Settle(c.s, c.now, mode)
-	clear(c.fresh)
+	clear(c.preflightFresh)
 	digest := func() string {
 		if !thorough {
 			return ""
@@ -367,7 +367,7 @@ func (c *chaos) settle() {
 		return entities.DigestOf(c.s, c.decision.Evaluations(c.s))
 	}
 	settled := digest()
-	if c.decision.Acts() || loop.Settle(c.s, c.now, mode).Acts() || digest() != settled {
+	if c.decision.HasEffects() || loop.Settle(c.s, c.now, mode).HasEffects() || digest() != settled {
 		c.t.Fatalf("Settle is not idempotent:\n%s", c.decision)
 	}
 	c.renders, c.recalls = c.decision.Renders, c.decision.Recalls
@@ -375,7 +375,7 @@ func (c *chaos) settle() {
 	c.judgeWake(mode)
 }
 
-func (c *chaos) places() map[entities.InstanceID]string {
+func (c *chaos) runtimeNames() map[entities.InstanceID]string {
 	all := map[entities.InstanceID]string{}
 	for id := range c.s.Instances {
 		all[id], _ = c.s.Runtime(id)
@@ -383,19 +383,19 @@ func (c *chaos) places() map[entities.InstanceID]string {
 	return all
 }
 
-// moved removes the objects at the new place of a moved instance, and keeps those at the old one.
-func (c *chaos) moved(was map[entities.InstanceID]string) {
-	for id, runtime := range was {
+// moveObjects removes the objects at the new place of a moved instance, and keeps those at the old one.
+func (c *chaos) moveObjects(before map[entities.InstanceID]string) {
+	for id, runtime := range before {
 		now, _ := c.s.Runtime(id)
 		if c.s.Instances[id] == nil || now == runtime {
 			continue
 		}
-		c.rt[id], c.behind[id] = c.behind[id], c.rt[id]
+		c.actual[id], c.otherRuntime[id] = c.otherRuntime[id], c.actual[id]
 	}
 }
 
-// begin records the work that a pass starts.
-func (c *chaos) begin(d *decide.Decision) {
+// recordStarted records the work that a pass starts.
+func (c *chaos) recordStarted(d *decide.Decision) {
 	c.start(d)
 	for _, op := range d.Extensions {
 		key := op.Release + "/" + op.Extension.RunKey()
@@ -405,7 +405,7 @@ func (c *chaos) begin(d *decide.Decision) {
 		c.runs[key] = op
 	}
 	for _, op := range d.Leases {
-		c.ledger(op.Runtime).take(op)
+		c.ledger(op.Runtime).apply(op)
 	}
 }
 
@@ -416,9 +416,9 @@ func (c *chaos) ledger(runtime string) *ledger {
 	return c.ledgers[runtime]
 }
 
-func (l *ledger) take(op state.LeaseOp) {
+func (l *ledger) apply(op state.LeaseOp) {
 	l.waiting = slices.DeleteFunc(l.waiting, func(w state.LeaseOp) bool { return w.ID == op.ID })
-	if op.GiveBack {
+	if op.Return {
 		delete(l.held, op.ID)
 	} else {
 		l.waiting = append(l.waiting, op)
@@ -446,7 +446,7 @@ var (
 	// small worlds have channels with one instance, or three.
 	plain = setting{channels: 5, sizes: []int{1, 1, 3}, runtimes: []string{"local", "local", "code", "blind"}}
 	gated = setting{channels: 3, sizes: []int{1, 1, 3}, runtimes: []string{"local", "local", "other"}, gated: true}
-	steps = setting{channels: 2, sizes: []int{1, 3}, runtimes: []string{"local", "local", "other"}, gated: true, cramped: true}
+	steps = setting{channels: 2, sizes: []int{1, 3}, runtimes: []string{"local", "local", "other"}, gated: true, limited: true}
 	wide  = setting{channels: 2, sizes: []int{200}, runtimes: []string{"local", "other"}, gated: true}
 )
 
@@ -461,8 +461,8 @@ func (c *chaos) repeat(t *rapid.T, events map[string]func()) {
 }
 
 // A target that was cancelled before it was good never comes back through a failure, a rollback, a pin or its end: only a release of it,
-// or a retry by a person, brings it (judgeSpoiled).
-func TestCancelledNeverComesBack_A17_A18_A22_I2(t *testing.T) {
+// or a retry by a person, brings it (judgeCancelledTargets).
+func TestCancelledTargetIsNeverRestored_A17_A18_A22_I2(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := newChaos(t, setting{channels: 2, sizes: []int{1, 1, 2}, runtimes: []string{"local"}}, false)
 		for n := range c.next.Channels {
@@ -485,8 +485,8 @@ func TestChaos_A8_A16_A18_B7_D17(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := newChaos(t, plain, false)
 		c.repeat(t, c.plainEvents())
-		c.letGo()
-		c.comeToRest()
+		c.endHolds()
+		c.runUntilIdle()
 		c.judgeEnd()
 	})
 }
@@ -500,7 +500,7 @@ func TestStorm_A10_A14_A15_A17_A19_A21_A22_A24_B7_B10_C10(t *testing.T) {
 		c.repeat(t, c.stormEvents())
 		b, e := c.count()
 		back, entered = back+b, entered+e
-		c.fix()
+		c.releaseFix()
 	})
 	if back == 0 && !testing.Short() || entered == 0 { // a short storm has one rollback on average
 		t.Fatalf("%d rolled back, %d entered: the test shows nothing", back, entered)
@@ -509,14 +509,14 @@ func TestStorm_A10_A14_A15_A17_A19_A21_A22_A24_B7_B10_C10(t *testing.T) {
 
 // The same while more releases wait than are kept complete.
 func TestStormWhileManyWait_B3_B4(t *testing.T) {
-	few(t, "5", "15")
+	limitRapid(t, "5", "15")
 	recalled := 0
 	rapid.Check(t, func(t *rapid.T) {
 		c := newChaos(t, gated, false)
 		c.releaseMany()
 		c.settle()
 		c.repeat(t, c.stormEvents())
-		c.fix()
+		c.releaseFix()
 		recalled += c.recalled
 	})
 	if !testing.Short() { // which runs once
@@ -526,17 +526,17 @@ func TestStormWhileManyWait_B3_B4(t *testing.T) {
 
 // The same in channels of 200 instances, for a few steps.
 func TestStormInAFleet_B7_B10(t *testing.T) {
-	few(t, "2", "8")
+	limitRapid(t, "2", "8")
 	rapid.Check(t, func(t *rapid.T) {
 		c := newChaos(t, wide, false)
 		c.repeat(t, c.stormEvents())
-		c.fix()
+		c.releaseFix()
 	})
 }
 
 // The same with releases that go in steps in their order, where one unavailable instance leaves no room for any.
 func TestStormInSteps_B10_D24(t *testing.T) {
-	few(t, "40", "30")
+	limitRapid(t, "40", "30")
 	rapid.Check(t, func(t *rapid.T) {
 		c := newChaos(t, steps, false)
 		all, events := c.stormEvents(), map[string]func(){}
@@ -550,17 +550,17 @@ func TestStormInSteps_B10_D24(t *testing.T) {
 			events[often+" 2"] = all[often]
 		}
 		c.repeat(t, events)
-		c.fix()
+		c.releaseFix()
 	})
 }
 
-// few reduces the number of checks of rapid in a slow test.
-func few(t *testing.T, checks, steps string) {
+// limitRapid reduces the number of checks of rapid in a slow test.
+func limitRapid(t *testing.T, checks, steps string) {
 	t.Helper()
 	for name, value := range map[string]string{"rapid.checks": checks, "rapid.steps": steps} {
 		f := flag.Lookup(name)
 		before := f.Value.String()
-		if n, _ := strconv.Atoi(before); n > usual {
+		if n, _ := strconv.Atoi(before); n > defaultChecks {
 			continue // the caller requires more
 		}
 		require.NoError(t, f.Value.Set(value))
@@ -590,12 +590,12 @@ func TestEveryReleaseConverges_B7(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				c := newChaos(t, of, true)
-				turn := func() { c.turn() }
+				turn := func() { c.workOnce() }
 				c.repeat(t, map[string]func(){
-					"release": c.newRelease, "config": c.changeConfig, "time": c.timePasses, "rest": c.carryOver,
+					"release": c.newRelease, "config": c.changeConfig, "time": c.advanceTime, "rest": c.continueAsNew,
 					"turn": turn, "turn2": turn, "turn3": turn, "turn4": turn,
 				})
-				c.comeToRest()
+				c.runUntilIdle()
 				c.judgeConverged()
 			})
 		})
@@ -608,7 +608,7 @@ func (c *chaos) superseded(r *state.Release, channel string) bool {
 	spec, _ := c.s.Spec.Channel(channel)
 	return slices.ContainsFunc(c.s.Releases, func(newer *state.Release) bool {
 		p := newer.Phases[channel]
-		return c.sequence[newer.ID] > c.sequence[r.ID] && p != nil && p.Phase == maestro.Succeeded && c.mayPass(newer, r, &spec)
+		return c.sequence[newer.ID] > c.sequence[r.ID] && p != nil && p.Phase == maestro.Succeeded && c.mayOvertake(newer, r, &spec)
 	})
 }
 
@@ -620,7 +620,7 @@ func (c *chaos) judgeConverged() {
 	}
 	for _, r := range c.s.Releases {
 		for channel, p := range r.Phases {
-			if p.Phase != maestro.Succeeded && !(p.Phase == maestro.Skipped && (r.Config() || c.superseded(r, channel))) {
+			if p.Phase != maestro.Succeeded && !(p.Phase == maestro.Skipped && (r.IsConfig() || c.superseded(r, channel))) {
 				c.t.Fatalf("%s is %s in %s:\n%s", r.FullVersion, p.Phase, channel, c.phases())
 			}
 		}

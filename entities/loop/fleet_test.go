@@ -34,13 +34,13 @@ func TestWidestFleet_A7_F8(t *testing.T) {
 	}
 	w.publish()
 	release("v1")
-	w.obey()
+	w.applyAll()
 	release("v2")
 	w.decide(decide.Mode{})
 	broken := entities.InstanceID{Channel: "prod", Name: "eu-3"}
 	for _, id := range entities.SortedIDs(w.applies) {
 		if id != broken {
-			w.obeyApply(id)
+			w.succeedApply(id)
 		}
 	}
 	w.applyEnded(broken, "image not found", true)
@@ -58,12 +58,12 @@ func TestWidestFleet_A7_F8(t *testing.T) {
 		c.Instances = append(slices.Clone(c.Instances[1:]), entities.InstanceSpec{Name: "us-1", Runtime: "local", Template: "t1"})
 	})
 	w.publish()
-	w.obey()
+	w.applyAll()
 	require.Equal(t, "CONVERGED", row()[2])
 	fleet := view.Of(w.s, w.decide(decide.Mode{})).Channels[0].Fleet
-	require.Equal(t, &protocol.FleetStatus{Instances: many, Version: "v2", At: many}, fleet)
+	require.Equal(t, &protocol.FleetStatus{Instances: many, Version: "v2", AtVersion: many}, fleet)
 
-	_, err := done(w.s.Pause("prod", bob, "incident 12", w.now))
+	_, err := perform(w.s.Pause("prod", bob, "incident 12", w.now))
 	require.NoError(t, err)
 	require.Equal(t, "500 of 500 at v2, 500 PAUSED", row()[6], "a pause does not change the versions")
 }

@@ -17,14 +17,14 @@ func Settle(s *state.State, now time.Time, mode decide.Mode) *decide.Decision {
 	for {
 		d := decide.Decide(s, now, mode)
 		s.Commit(d.Changes, &d.Work, now)
-		idle := !d.Acts()
+		idle := !d.HasEffects()
 		all.Join(d)
 		if !idle {
 			continue
 		}
-		d.Take(&all)
+		d.ReplaceWork(&all)
 		for n := range d.Channels {
-			show(s, &d.Channels[n], now)
+			recordStatus(s, &d.Channels[n], now)
 		}
 		forgetApprovals(s, d)
 		s.Prune()
@@ -33,20 +33,20 @@ func Settle(s *state.State, now time.Time, mode decide.Mode) *decide.Decision {
 	}
 }
 
-// show records the new status of a channel for people, and removes the readings that its gates do not need any more.
-func show(s *state.State, c *decide.ChannelDecision, now time.Time) {
+// recordStatus records the new status of a channel for people, and removes the readings that its gates do not need any more.
+func recordStatus(s *state.State, c *decide.ChannelDecision, now time.Time) {
 	if c.Status == entities.StatusManualApproval {
 		announceWaiting(s, c, now)
 	}
 	if s.Channel(c.Channel).Status != c.Status {
-		s.Show(c.Channel, c.Status, c.Texts(), now)
+		s.RecordStatus(c.Channel, c.Status, c.Texts(), now)
 	}
-	s.Forget(c.Channel, c.Wanted)
-	s.Channel(c.Channel).Candidate = candidate(c.Next)
+	s.PruneReadings(c.Channel, c.NeededChecks)
+	s.Channel(c.Channel).Candidate = candidateID(c.Next)
 }
 
-// candidate is the id of a release that follows a strategy, or "".
-func candidate(r *state.Release) string {
+// candidateID is the id of a release that follows a strategy, or "".
+func candidateID(r *state.Release) string {
 	if r == nil {
 		return ""
 	}
@@ -59,12 +59,12 @@ func forgetApprovals(s *state.State, d *decide.Decision) {
 		return
 	}
 	for n := range s.Spec.Channels { // the decision has them in the same order
-		s.ForgetApprovals(&s.Spec.Channels[n], func(id entities.InstanceID) bool { return degraded(&d.Channels[n], id) })
+		s.DropStaleApprovals(&s.Spec.Channels[n], func(id entities.InstanceID) bool { return needsRepair(&d.Channels[n], id) })
 	}
 }
 
-// degraded reports whether an instance needs a repair, in addition to anything else. A single instance has the status of its channel.
-func degraded(c *decide.ChannelDecision, id entities.InstanceID) bool {
+// needsRepair reports whether an instance needs a repair, in addition to anything else. A single instance has the status of its channel.
+func needsRepair(c *decide.ChannelDecision, id entities.InstanceID) bool {
 	status, current := c.Status, c.Current
 	for n := range c.Instances {
 		if i := &c.Instances[n]; i.ID == id {
@@ -75,11 +75,11 @@ func degraded(c *decide.ChannelDecision, id entities.InstanceID) bool {
 }
 
 func announceWaiting(s *state.State, c *decide.ChannelDecision, now time.Time) {
-	var waits []string
+	var approvals []string
 	for _, j := range c.Gates {
 		if j.Verdict != entities.Pass && j.Kind == decide.KindApproval {
-			waits = append(waits, j.ID)
+			approvals = append(approvals, j.ID)
 		}
 	}
-	s.AnnounceWaiting(c.Channel, c.Next, waits, now)
+	s.AnnounceWaiting(c.Channel, c.Next, approvals, now)
 }

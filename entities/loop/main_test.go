@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// usual is the default number of checks of rapid.
-const usual = 100
+// defaultChecks is the default number of checks of rapid.
+const defaultChecks = 100
 
 // The same interleavings run each time, so a change fails for its own effect and not for an interleaving that was never tested before.
 // `make fuzz`, -rapid.seed or -rapid.checks run new ones. A failure there becomes a story.
@@ -28,8 +28,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// many reports whether more interleavings are requested than the default.
-func many() bool {
+// moreThanDefault reports whether more interleavings are requested than the default.
+func moreThanDefault() bool {
 	n, _ := strconv.Atoi(flag.Lookup("rapid.checks").Value.String())
-	return n > usual
+	return n > defaultChecks
 }

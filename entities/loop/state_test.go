@@ -23,20 +23,20 @@ func oneChannel(t *testing.T) *world {
 	return w
 }
 
-func TestPruneKeepsWhatAChannelIsAt(t *testing.T) {
+func TestPruneKeepsTheCurrentRelease(t *testing.T) {
 	w := oneChannel(t)
 	_, err := w.release("v1", "")
 	require.NoError(t, err)
-	w.obey()
-	_, err = done(w.s.Pause("", bob, "", w.now))
+	w.applyAll()
+	_, err = perform(w.s.Pause("", bob, "", w.now))
 	require.NoError(t, err)
 	for i := range 3 * state.MaxFinishedReleases {
 		version := fmt.Sprint("v", i+2)
 		_, err := w.release(version, "")
 		require.NoError(t, err)
-		_, err = done(w.s.Cancel(state.Cancelling{Version: version, Who: bob}, w.now))
+		_, err = perform(w.s.Cancel(state.Cancellation{Version: version, Who: bob}, w.now))
 		require.NoError(t, err)
-		w.obey()
+		w.applyAll()
 	}
 	require.Len(t, w.s.Releases, state.MaxFinishedReleases)
 	require.Equal(t, "v1", w.s.Releases[0].Version, "staging runs it")
@@ -100,32 +100,32 @@ func TestStateStaysSmall(t *testing.T) {
 		})
 	}
 	w.publish()
-	most, back := 0, 0
+	largest, rolledBack := 0, 0
 	for n := range 200 {
 		w.now = w.now.Add(time.Hour)
 		r, err := w.release(fmt.Sprint("v", n), "")
 		require.NoError(t, err)
 		for _, who := range []string{"alice", "bob"} {
-			_, err = done(w.s.Approve(r.Version, entities.Approval{Topic: "go", Who: entities.Who{Name: who}, At: w.now, Comment: "looks good to me"}))
+			_, err = perform(w.s.Approve(r.Version, entities.Approval{Topic: "go", Who: entities.Who{Name: who}, At: w.now, Comment: "looks good to me"}))
 			require.NoError(t, err)
 		}
-		w.playRelease(t, r, n)
-		w.s.AuditStored(w.s.AuditLines - state.FlushAudit)
+		w.deliverRelease(t, r, n)
+		w.s.AuditStored(w.s.AuditCount - state.AuditFlushSize)
 		if r.Phases["c0"].Phase.Entered() && !w.s.Instances[entities.Only("c0")].IsAt(r) {
-			back++
+			rolledBack++
 		}
 		raw, err := json.Marshal(w.s)
 		require.NoError(t, err)
-		most = max(most, len(raw))
+		largest = max(largest, len(raw))
 	}
-	t.Logf("at most %d bytes, %d releases, %d of them rolled back in c0", most, len(w.s.Releases), back)
-	require.Positive(t, back)
+	t.Logf("at most %d bytes, %d releases, %d of them rolled back in c0", largest, len(w.s.Releases), rolledBack)
+	require.Positive(t, rolledBack)
 	require.LessOrEqual(t, len(w.s.Releases), state.MaxFinishedReleases+2*state.MaxEarlier)
-	require.Less(t, most, 64_000)
+	require.Less(t, largest, 64_000)
 }
 
-// playRelease brings a release everywhere except where its extension or its window fails it.
-func (w *world) playRelease(t *testing.T, r *state.Release, n int) {
+// deliverRelease brings a release everywhere except where its extension or its window fails it.
+func (w *world) deliverRelease(t *testing.T, r *state.Release, n int) {
 	t.Helper()
 	bad := func(channel string) bool { return n%5 == 4 && channel == "c0" }
 	for range 200 {
@@ -144,7 +144,7 @@ func (w *world) playRelease(t *testing.T, r *state.Release, n int) {
 				readings[l.Key()] = entities.CheckReading{Verdict: entities.Pass}
 			}
 			delete(w.preflights, op.Channel)
-			w.s.PreflightDone(op, readings, w.now)
+			w.s.RecordPreflight(op, readings, w.now)
 			w.decide(decide.Mode{})
 		}
 		for _, op := range d.Extensions {
@@ -154,14 +154,14 @@ func (w *world) playRelease(t *testing.T, r *state.Release, n int) {
 			}
 			w.s.ExtensionEnded(op, failure, fmt.Sprintf("%0500d", n), "log-key", w.now)
 			if failure != "" {
-				_, err := done(decide.Bypass(w.s, r.Version, entities.Bypass{Channel: "c1", Condition: "extension/migrate", Who: bob, Reason: "done by hand", At: w.now}))
+				_, err := perform(decide.Bypass(w.s, r.Version, entities.Bypass{Channel: "c1", Condition: "extension/migrate", Who: bob, Reason: "done by hand", At: w.now}))
 				require.NoError(t, err)
 			}
 		}
 		for _, id := range entities.SortedIDs(w.applies) {
-			w.obeyApply(id)
+			w.succeedApply(id)
 		}
-		if !w.decision.Acts() && len(w.preflights)+len(w.applies) == 0 && r.Over() && w.targetsConverged() {
+		if !w.decision.HasEffects() && len(w.preflights)+len(w.applies) == 0 && r.Over() && w.targetsConverged() {
 			return
 		}
 		w.now = later(w.now.Add(time.Second), w.decision.Wake)
@@ -182,7 +182,7 @@ func (w *world) targetsConverged() bool {
 func TestApplyUnready(t *testing.T) {
 	now := time.Date(2026, 1, 5, 10, 0, 0, 0, time.UTC)
 	s := state.New("shop", "web")
-	s.TakeSpec(&entities.Spec{
+	s.ApplySpec(&entities.Spec{
 		Application: "shop", Service: "web", Incarnation: 1,
 		Channels: []entities.ChannelSpec{{Name: "staging", Instances: []entities.InstanceSpec{{Name: entities.OnlyInstance, Runtime: "rt"}}, ProgressDeadline: time.Minute}},
 		Runtimes: map[string]*entities.RuntimeSpec{"rt": {Kind: entities.RuntimeCustom, Timing: entities.RuntimeTiming{MaxAttempts: 2, RetryBackoff: time.Second, ApplyTimeout: time.Minute}}},
@@ -203,7 +203,7 @@ func TestApplyUnready(t *testing.T) {
 
 // While the runtime's API throttles calls, it is unknown whether a release is stable: its deadline waits for a reading, and that one
 // decides.
-func TestThrottledReadingHoldsTheDeadlineUp(t *testing.T) {
+func TestThrottledReadingSuspendsTheDeadline(t *testing.T) {
 	id := entities.Only("staging")
 	for _, row := range []struct {
 		then entities.ObjectStatus
@@ -211,24 +211,24 @@ func TestThrottledReadingHoldsTheDeadlineUp(t *testing.T) {
 	}{{entities.ObjectSucceeded, entities.StatusConverged}, {entities.ObjectPending, entities.StatusFailed}} {
 		now := time.Date(2026, 1, 5, 10, 0, 0, 0, time.UTC)
 		s := state.New("shop", "web")
-		s.TakeSpec(&entities.Spec{
+		s.ApplySpec(&entities.Spec{
 			Application: "shop", Service: "web", Incarnation: 1,
 			Channels: []entities.ChannelSpec{{Name: "staging", Instances: []entities.InstanceSpec{{Name: entities.OnlyInstance, Runtime: "rt"}}, ProgressDeadline: time.Minute}},
 			Runtimes: map[string]*entities.RuntimeSpec{"rt": {Kind: entities.RuntimeECS, Observable: true, Mode: entities.FetchStructured, Timing: entities.RuntimeTiming{MaxAttempts: 1, ApplyTimeout: time.Minute}}},
 		}, "d", now)
-		s.Observed(id, "", entities.Reading{At: now}, true, now)
+		s.RecordReading(id, "", entities.Reading{At: now}, true, now)
 		s.OpenRelease(state.NewRelease{Version: "v1", FullVersion: "v1", By: "alice", Payloads: map[entities.InstanceID]string{id: "p"}}, now)
 		d := loop.Settle(s, now, decide.Mode{})
 		require.Len(t, d.Applies, 1)
 		s.ApplyEnded(id, d.Applies[0].Target, "", false, now)
 		for range 10 {
 			now = now.Add(time.Minute)
-			s.Observed(id, "v1", entities.Reading{At: now, Err: &entities.ReadingError{Code: "throttled", Message: "no more calls", Throttled: true}}, true, now)
+			s.RecordReading(id, "v1", entities.Reading{At: now, Err: &entities.ReadingError{Code: "throttled", Message: "no more calls", Throttled: true}}, true, now)
 			d = loop.Settle(s, now, decide.Mode{})
 			require.Equal(t, entities.StatusUnknown, d.Channels[0].Status)
 			require.Equal(t, []string{"throttled: no more calls"}, d.Channels[0].Texts())
 		}
-		s.Observed(id, "v1", entities.Reading{At: now, Objects: []entities.Object{{Name: "web", Status: row.then, Versions: []entities.ObjectVersion{{Version: "v1", Active: true}}}}}, true, now)
+		s.RecordReading(id, "v1", entities.Reading{At: now, Objects: []entities.Object{{Name: "web", Status: row.then, Versions: []entities.ObjectVersion{{Version: "v1", Active: true}}}}}, true, now)
 		d = loop.Settle(s, now, decide.Mode{})
 		require.Equal(t, row.want, d.Channels[0].Status)
 	}
@@ -236,24 +236,24 @@ func TestThrottledReadingHoldsTheDeadlineUp(t *testing.T) {
 
 // An apply that no worker takes has not failed. If the runtime can be observed, the next one waits for a reading, else it is required at
 // once. Neither attempts nor the deadline count, for any length of time.
-func TestApplyUntaken_D17(t *testing.T) {
+func TestApplyWithoutWorker_D17(t *testing.T) {
 	for _, observable := range []bool{true, false} {
 		now := time.Date(2026, 1, 5, 10, 0, 0, 0, time.UTC)
 		s := state.New("shop", "web")
-		s.TakeSpec(&entities.Spec{
+		s.ApplySpec(&entities.Spec{
 			Application: "shop", Service: "web", Incarnation: 1,
 			Channels: []entities.ChannelSpec{{Name: "staging", Instances: []entities.InstanceSpec{{Name: entities.OnlyInstance, Runtime: "rt"}}, ProgressDeadline: time.Minute}},
 			Runtimes: map[string]*entities.RuntimeSpec{"rt": {Kind: entities.RuntimeCustom, Remote: true, Observable: observable, Mode: entities.FetchStructured, Timing: entities.RuntimeTiming{MaxAttempts: 1, ApplyTimeout: time.Minute}}},
 		}, "d", now)
 		id := entities.Only("staging")
-		s.Observed(id, "", entities.Reading{At: now}, true, now)
+		s.RecordReading(id, "", entities.Reading{At: now}, true, now)
 		s.OpenRelease(state.NewRelease{Version: "v1", FullVersion: "v1", By: "alice", Payloads: map[entities.InstanceID]string{id: "p"}}, now)
 		d := loop.Settle(s, now, decide.Mode{})
 		for range 5 {
 			require.Len(t, d.Applies, 1)
 			target := d.Applies[0].Target
 			now = now.Add(5 * time.Minute)
-			s.ApplyUntaken(id, target, &entities.ReadingError{Code: entities.CodeNoWorker, Message: "no worker polls runtime/rt"}, now)
+			s.NoWorkerForApply(id, target, &entities.ReadingError{Code: entities.CodeNoWorker, Message: "no worker polls runtime/rt"}, now)
 			d = loop.Settle(s, now, decide.Mode{})
 			require.Equal(t, entities.StatusUnknown, d.Channels[0].Status)
 			require.Equal(t, []string{
@@ -261,7 +261,7 @@ func TestApplyUntaken_D17(t *testing.T) {
 			}, d.Channels[0].Texts())
 			if observable {
 				require.Empty(t, d.Applies, "it waits for a reading")
-				s.Observed(id, "v1", entities.Reading{At: now}, true, now)
+				s.RecordReading(id, "v1", entities.Reading{At: now}, true, now)
 				d = loop.Settle(s, now, decide.Mode{})
 			}
 		}

@@ -15,8 +15,8 @@ import (
 
 // This file holds the story commands for gates (testdata/gates*.txtar).
 
-// someone reads "alice", or "carol/sre" for a member of a group; "carol!/sre" is proven.
-func someone(word string) entities.Who {
+// parseWho reads "alice", or "carol/sre" for a member of a group; "carol!/sre" is proven.
+func parseWho(word string) entities.Who {
 	name, groups, _ := strings.Cut(word, "/")
 	name, proven := strings.CutSuffix(name, "!")
 	who := entities.Who{Name: name, Proven: proven}
@@ -32,8 +32,8 @@ var gateCommands = map[string]command{
 	"reject":  func(s *story, arg []string) string { return s.approve(arg, true) },
 	// bypass VERSION CHANNEL CONDITION WHO reason…
 	"bypass": func(s *story, arg []string) string {
-		b := entities.Bypass{Channel: arg[1], Condition: arg[2], Who: someone(arg[3]), Reason: rest(arg, 4), At: s.now}
-		return refusal(done(decide.Bypass(s.s, arg[0], b)))
+		b := entities.Bypass{Channel: arg[1], Condition: arg[2], Who: parseWho(arg[3]), Reason: wordsFrom(arg, 4), At: s.now}
+		return answerText(perform(decide.Bypass(s.s, arg[0], b)))
 	},
 	// authorize VERB WHO CHANNELS…
 	"authorize": func(s *story, arg []string) string {
@@ -41,7 +41,7 @@ var gateCommands = map[string]command{
 		if len(channels) == 0 {
 			channels = s.s.Spec.ChannelNames()
 		}
-		return refusal("yes", entities.Authorize(s.s.Spec.Grants, arg[0], channels, someone(arg[1])))
+		return answerText("yes", entities.Authorize(s.s.Spec.Grants, arg[0], channels, parseWho(arg[1])))
 	},
 	// grant VERBS CHANNELS TO
 	"grant": func(s *story, arg []string) string {
@@ -59,17 +59,17 @@ var gateCommands = map[string]command{
 		return ""
 	},
 	// check CHANNEL ID VERDICT reason…; VERDICT@30m: it may change by itself in 30 minutes
-	"check":  func(s *story, arg []string) string { return s.evaluate(arg[0], arg[1], arg[2], rest(arg, 3)) },
+	"check":  func(s *story, arg []string) string { return s.evaluate(arg[0], arg[1], arg[2], wordsFrom(arg, 3)) },
 	"checks": func(s *story, _ []string) string { return s.checks() },
 	// selects CHANNEL OUTPUT of the command of its policy
-	"selects": func(s *story, arg []string) string { return s.selects(arg[0], rest(arg, 1)) },
+	"selects": func(s *story, arg []string) string { return s.selects(arg[0], wordsFrom(arg, 1)) },
 	// candidates CHANNEL: the input of that command
 	"candidates": func(s *story, arg []string) string { return s.candidates(arg[0]) },
 	// preflight CHANNEL ID=VERDICT…; the others pass, an empty verdict is no answer
 	"preflight": func(s *story, arg []string) string { return s.preflight(arg[0], arg[1:]) },
 	// extension-ended NAME ok, or the error
 	"extension-ended": func(s *story, arg []string) string {
-		text := rest(arg, 1)
+		text := wordsFrom(arg, 1)
 		if text == "ok" {
 			text = ""
 		}
@@ -77,7 +77,7 @@ var gateCommands = map[string]command{
 		return ""
 	},
 	"lease-granted": func(s *story, arg []string) string {
-		return fmt.Sprintln(s.s.LeaseGranted(s.leases[idOf(arg[0])].ID, s.now))
+		return fmt.Sprintln(s.s.LeaseGranted(s.leases[parseID(arg[0])].ID, s.now))
 	},
 	// follows VERSION CHANNELS…; - is the next in line, no channel is all
 	"follows": func(s *story, arg []string) string {
@@ -85,14 +85,14 @@ var gateCommands = map[string]command{
 		if len(channels) == 0 {
 			channels = s.s.Spec.ChannelNames()
 		}
-		return decide.Follows(s.s, at(arg, 0), channels, s.now) + "\n"
+		return decide.Outlook(s.s, wordAt(arg, 0), channels, s.now) + "\n"
 	},
 	"why": func(s *story, arg []string) string { return s.why(arg[0]) },
 }
 
 func (s *story) approve(arg []string, reject bool) string {
-	a := entities.Approval{Topic: arg[1], Who: someone(arg[2]), At: s.now, Reject: reject, Comment: rest(arg, 3)}
-	return refusal(done(s.s.Approve(arg[0], a)))
+	a := entities.Approval{Topic: arg[1], Who: parseWho(arg[2]), At: s.now, Reject: reject, Comment: wordsFrom(arg, 3)}
+	return answerText(perform(s.s.Approve(arg[0], a)))
 }
 
 func (s *story) runtime(name string, settings []string) {
@@ -137,9 +137,9 @@ func (s *story) selects(channel, printed string) string {
 		if e.Channel != channel || e.Kind != entities.CheckSelection {
 			continue
 		}
-		all, err := selection.Among(e)
+		all, err := selection.Candidates(e)
 		require.NoError(s.t, err)
-		r, err := selection.Reading(printed, all, s.now)
+		r, err := selection.ToReading(printed, all, s.now)
 		if err != nil {
 			r = entities.CheckReading{Verdict: entities.Error, Reason: err.Error(), At: s.now}
 		}
@@ -169,10 +169,10 @@ func (s *story) checks() string {
 		if e.Release == "" {
 			about = "a repair"
 		}
-		if e.Of > 0 {
-			about += fmt.Sprintf(", %d of %d staying", e.Stay, e.Of)
+		if e.Total > 0 {
+			about += fmt.Sprintf(", %d of %d staying", e.Remaining, e.Total)
 		}
-		fmt.Fprintf(&b, "%s of %s about %s %s\n", e.ID, e.Channel, about, parenthesised(e.Known))
+		fmt.Fprintf(&b, "%s of %s about %s %s\n", e.ID, e.Channel, about, parenthesised(e.KnownDigest))
 	}
 	return strings.ReplaceAll(b.String(), " \n", "\n")
 }
@@ -195,7 +195,7 @@ func (s *story) preflight(channel string, verdicts []string) string {
 			readings[key] = entities.CheckReading{Verdict: entities.Verdict(verdict), Reason: "as of now", At: s.now}
 		}
 	}
-	s.s.PreflightDone(op, readings, s.now)
+	s.s.RecordPreflight(op, readings, s.now)
 	return ""
 }
 

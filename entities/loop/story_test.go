@@ -37,7 +37,7 @@ func TestStories(t *testing.T) {
 			require.NoError(t, err)
 			for i, f := range a.Files {
 				t.Run(f.Name, func(t *testing.T) {
-					played := play(t, string(f.Data))
+					played := runStory(t, string(f.Data))
 					if *update {
 						a.Files[i].Data = []byte(played)
 						return
@@ -52,15 +52,15 @@ func TestStories(t *testing.T) {
 	}
 }
 
-func play(t *testing.T, text string) string {
+func runStory(t *testing.T, text string) string {
 	s := &story{t: t, world: newWorld()}
 	var b strings.Builder
-	for line := range strings.Lines(text) {
-		switch line := strings.TrimRight(line, "\n"); {
-		case strings.HasPrefix(line, "#") || line == "":
-			b.WriteString(line + "\n")
-		case strings.HasPrefix(line, "> "):
-			b.WriteString(line + "\n" + s.run(strings.Fields(line[2:])))
+	for text := range strings.Lines(text) {
+		switch text := strings.TrimRight(text, "\n"); {
+		case strings.HasPrefix(text, "#") || text == "":
+			b.WriteString(text + "\n")
+		case strings.HasPrefix(text, "> "):
+			b.WriteString(text + "\n" + s.run(strings.Fields(text[2:])))
 		}
 	}
 	return b.String()
@@ -69,9 +69,9 @@ func play(t *testing.T, text string) string {
 // story is a world that is driven by commands.
 type story struct {
 	*world
-	t       *testing.T
-	lines   int64 // journal lines already printed
-	audited int64 // audit lines already printed
+	t           *testing.T
+	journalSeen int64 // journal lines already printed
+	auditSeen   int64 // audit lines already printed
 }
 
 // command carries out one line of a story, and returns its answer.
@@ -79,7 +79,7 @@ type command func(*story, []string) string
 
 // run carries out one line.
 func (s *story) run(words []string) string {
-	for _, all := range []map[string]command{ordinary, answers, shown, gateCommands, backCommands, waitingCommands} {
+	for _, all := range []map[string]command{userCommands, resultCommands, outputCommands, gateCommands, backCommands, waitingCommands} {
 		if do, ok := all[words[0]]; ok {
 			return do(s, words[1:])
 		}
@@ -88,18 +88,20 @@ func (s *story) run(words []string) string {
 	return ""
 }
 
-// at is a word, or "" if there are fewer; "-" is none.
-func at(words []string, n int) string {
+// wordAt is a word, or "" if there are fewer; "-" is none.
+func wordAt(words []string, n int) string {
 	if n < len(words) && words[n] != "-" {
 		return words[n]
 	}
 	return ""
 }
 
-func rest(words []string, from int) string { return strings.Join(words[min(from, len(words)):], " ") }
+func wordsFrom(words []string, from int) string {
+	return strings.Join(words[min(from, len(words)):], " ")
+}
 
-// idOf reads "production", or "production/eu-1" in a fleet.
-func idOf(word string) entities.InstanceID {
+// parseID reads "production", or "production/eu-1" in a fleet.
+func parseID(word string) entities.InstanceID {
 	channel, name, fleet := strings.Cut(word, "/")
 	if !fleet {
 		return entities.Only(channel)
@@ -107,8 +109,8 @@ func idOf(word string) entities.InstanceID {
 	return entities.InstanceID{Channel: channel, Name: name}
 }
 
-// ordinary are commands for the configuration, which takes effect once published, and for actions of people.
-var ordinary = map[string]command{
+// userCommands are commands for the configuration, which takes effect once published, and for actions of people.
+var userCommands = map[string]command{
 	"channel": func(s *story, arg []string) string { s.declare(arg[0], arg[1:]); return "" },
 	"remove": func(s *story, arg []string) string {
 		s.next.Channels = slices.DeleteFunc(slices.Clone(s.next.Channels), func(c entities.ChannelSpec) bool { return c.Name == arg[0] })
@@ -117,81 +119,83 @@ var ordinary = map[string]command{
 	"service": func(s *story, arg []string) string { s.service(arg); return "" },
 	"publish": func(s *story, _ []string) string { s.publish(); return "" },
 	"release": func(s *story, arg []string) string {
-		_, err := s.release(at(arg, 0), at(arg, 1), at(arg, 2)) // release VERSION [ID [STRATEGY]]
-		return refusal("", err)
+		_, err := s.release(wordAt(arg, 0), wordAt(arg, 1), wordAt(arg, 2)) // release VERSION [ID [STRATEGY]]
+		return answerText("", err)
 	},
 	"release-aspect": func(s *story, arg []string) string { // release-aspect flags flagSet=dark [STRATEGY]
-		return refusal("", s.releaseAspect(arg[0], arg[1], at(arg, 2)))
+		return answerText("", s.releaseAspect(arg[0], arg[1], wordAt(arg, 2)))
 	},
 	"pause": func(s *story, arg []string) string {
-		return refusal(done(s.s.Pause(at(arg, 0), bob, "incident 12", s.now)))
+		return answerText(perform(s.s.Pause(wordAt(arg, 0), bob, "incident 12", s.now)))
 	},
-	"resume": func(s *story, arg []string) string { return refusal(done(s.s.Resume(at(arg, 0), bob, s.now))) },
+	"resume": func(s *story, arg []string) string {
+		return answerText(perform(s.s.Resume(wordAt(arg, 0), bob, s.now)))
+	},
 	"cancel": func(s *story, arg []string) string {
-		return s.cancel(state.Cancelling{}, arg)
+		return s.cancel(state.Cancellation{}, arg)
 	},
 	"terminate": func(s *story, arg []string) string { // cancel --terminate
-		return s.cancel(state.Cancelling{Terminate: true}, arg)
+		return s.cancel(state.Cancellation{Terminate: true}, arg)
 	},
 	"retry": func(s *story, arg []string) string {
-		return refusal(done(s.s.Retry(at(arg, 0), at(arg, 1), bob, s.now)))
+		return answerText(perform(s.s.Retry(wordAt(arg, 0), wordAt(arg, 1), bob, s.now)))
 	},
-	"refresh": func(s *story, arg []string) string { return refusal(done(s.s.Refresh(at(arg, 0)))) },
+	"refresh": func(s *story, arg []string) string { return answerText(perform(s.s.Refresh(wordAt(arg, 0)))) },
 }
 
-// answers are commands for results of activities, and for the time.
-var answers = map[string]command{
+// resultCommands are commands for results of activities, and for the time.
+var resultCommands = map[string]command{
 	"apply-ended": func(s *story, arg []string) string { // apply-ended INSTANCE ok, or the error
-		text := rest(arg, 1)
+		text := wordsFrom(arg, 1)
 		permanent := strings.HasPrefix(text, "for good: ")
 		if text == "ok" {
 			text = ""
 		}
-		s.applyEnded(idOf(arg[0]), strings.TrimPrefix(text, "for good: "), permanent)
+		s.applyEnded(parseID(arg[0]), strings.TrimPrefix(text, "for good: "), permanent)
 		return ""
 	},
 	"apply-untaken": func(s *story, arg []string) string { // no worker took it
-		id := idOf(arg[0])
-		s.s.ApplyUntaken(id, s.applies[id].Target, &entities.ReadingError{Code: entities.CodeNoWorker, Message: "no worker polls runtime/local"}, s.now)
+		id := parseID(arg[0])
+		s.s.NoWorkerForApply(id, s.applies[id].Target, &entities.ReadingError{Code: entities.CodeNoWorker, Message: "no worker polls runtime/local"}, s.now)
 		delete(s.applies, id)
 		return ""
 	},
 	"apply-unready": func(s *story, arg []string) string { // apply-unready INSTANCE what is missing
-		id := idOf(arg[0])
-		s.s.ApplyUnready(id, s.applies[id].Target, rest(arg, 1), s.now)
+		id := parseID(arg[0])
+		s.s.ApplyUnready(id, s.applies[id].Target, wordsFrom(arg, 1), s.now)
 		delete(s.applies, id)
 		return ""
 	},
 	"apply-lost": func(s *story, arg []string) string {
-		s.s.ApplyLost(idOf(arg[0]), s.applies[idOf(arg[0])].Target, "interrupted", s.now)
+		s.s.ApplyLost(parseID(arg[0]), s.applies[parseID(arg[0])].Target, "interrupted", s.now)
 		return ""
 	},
 	"observe": func(s *story, arg []string) string {
 		r, fresh := reading(arg[1:])
-		s.observe(idOf(arg[0]), r, fresh)
+		s.observe(parseID(arg[0]), r, fresh)
 		return ""
 	},
-	"answer": func(s *story, arg []string) string { s.answerWith(idOf(arg[0]), arg[1:]); return "" },
+	"answer": func(s *story, arg []string) string { s.answerQuery(parseID(arg[0]), arg[1:]); return "" },
 	"render": func(s *story, _ []string) string { s.render(); return "" },
 	"unrendered": func(s *story, arg []string) string { // unrendered INSTANCE cause: everything else is rendered
-		s.renderBut(rest(arg, 1), idOf(arg[0]))
+		s.renderExcept(wordsFrom(arg, 1), parseID(arg[0]))
 		return ""
 	},
-	"obey": func(s *story, _ []string) string { s.obey(); return "" },
+	"obey": func(s *story, _ []string) string { s.applyAll(); return "" },
 	"obey-in": func(s *story, arg []string) string { // ends the applies of these instances with success
 		for _, word := range arg {
-			s.obeyApply(idOf(word))
+			s.succeedApply(parseID(word))
 		}
 		return ""
 	},
 	"advance":    func(s *story, arg []string) string { s.now = s.now.Add(s.duration(arg[0])); return "" },
-	"carry-over": func(s *story, _ []string) string { s.carryOver(); return "" },
+	"carry-over": func(s *story, _ []string) string { s.continueAsNew(); return "" },
 }
 
-// shown are commands that print the state.
-var shown = map[string]command{
+// outputCommands are commands that print the state.
+var outputCommands = map[string]command{
 	"decide": func(s *story, arg []string) string {
-		return s.decide(decide.Mode{Drain: at(arg, 0) != "", Rollbacks: at(arg, 0) == "drain-but-rollbacks"}).String()
+		return s.decide(decide.Mode{NoNewWork: wordAt(arg, 0) != "", Rollbacks: wordAt(arg, 0) == "drain-but-rollbacks"}).String()
 	},
 	"phases":  func(s *story, _ []string) string { return s.phases() },
 	"targets": func(s *story, _ []string) string { return s.targets() + "\n" },
@@ -211,12 +215,12 @@ var shown = map[string]command{
 	"at": func(s *story, _ []string) string { return s.now.Format("15:04:05") + "\n" },
 }
 
-func (s *story) cancel(c state.Cancelling, arg []string) string {
-	c.Version, c.Channel, c.Who, c.Reason = at(arg, 0), at(arg, 1), bob, rest(arg, 2)
-	return refusal(done(s.s.Cancel(c, s.now)))
+func (s *story) cancel(c state.Cancellation, arg []string) string {
+	c.Version, c.Channel, c.Who, c.Reason = wordAt(arg, 0), wordAt(arg, 1), bob, wordsFrom(arg, 2)
+	return answerText(perform(s.s.Cancel(c, s.now)))
 }
 
-func refusal(answer string, err error) string {
+func answerText(answer string, err error) string {
 	if err != nil {
 		return "refused: " + err.Error() + "\n"
 	}
@@ -307,10 +311,10 @@ func amountOf(word string) (*entities.Amount, bool) {
 func (s *story) stable(parts []string) entities.Condition {
 	c := stableAfter(strings.Split(parts[0], ",")...)
 	c.Kind = entities.ChannelStableFor
-	if long := at(parts, 1); long != "" {
+	if long := wordAt(parts, 1); long != "" {
 		c.For = s.duration(long)
 	}
-	if at(parts, 2) == "healthy" {
+	if wordAt(parts, 2) == "healthy" {
 		c.Kind = entities.ChannelHealthy
 	}
 	return c
@@ -376,7 +380,7 @@ func (s *story) service(settings []string) {
 		case "holdUntil":
 			s.next.Maestro.HoldUntil = value
 		case "gates": // of a manual rollback
-			s.next.AskGates = value == "ask"
+			s.next.GatedRollback = value == "ask"
 		case "noRollbackBelow":
 			s.next.NoRollbackBelow = value
 		case "aspects": // flags:flagSet,size:replicas
@@ -426,14 +430,14 @@ func reading(words []string) (entities.Reading, bool) {
 	return entities.Reading{Objects: []entities.Object{o}}, fresh
 }
 
-// answerWith is the answer of an exit-code runtime about a version.
-func (s *story) answerWith(id entities.InstanceID, words []string) {
+// answerQuery is the answer of an exit-code runtime about a version.
+func (s *story) answerQuery(id entities.InstanceID, words []string) {
 	var r entities.Reading
 	switch words[0] {
 	case "there":
-		r = running(s.asks[id].Target.FullVersion, entities.ObjectSucceeded)
+		r = running(s.queries[id].Target.FullVersion, entities.ObjectSucceeded)
 	case "work":
-		r = work()
+		r = workPending()
 		r.Objects[0].Message = "fetch reports work to do"
 	case "error":
 		r = entities.Reading{Err: &entities.ReadingError{Code: "fetch-failed", Message: strings.Join(words[1:], " ")}}
@@ -446,8 +450,8 @@ func (s *story) answerWith(id entities.InstanceID, words []string) {
 func (s *story) journal() string {
 	var b strings.Builder
 	for _, l := range s.s.Journal {
-		if l.N > s.lines {
-			s.lines = l.N
+		if l.N > s.journalSeen {
+			s.journalSeen = l.N
 			fmt.Fprintln(&b, strings.Join(strings.Fields(l.At.Format("15:04:05")+" "+l.Channel+" "+l.Text), " "))
 		}
 	}
@@ -456,9 +460,9 @@ func (s *story) journal() string {
 
 func (s *story) watches() string {
 	var b strings.Builder
-	for _, w := range decide.Watches(s.s, false) {
+	for _, w := range decide.RequiredObservations(s.s, false) {
 		fmt.Fprintf(&b, "%s:", w.Key())
-		for _, l := range w.Watched {
+		for _, l := range w.Instances {
 			known := " (known)"
 			if l.Known == "" {
 				known = ""

@@ -16,21 +16,21 @@ var waitingCommands = map[string]command{
 		n, _ := strconv.Atoi(arg[0])
 		for range n {
 			if _, err := s.release(fmt.Sprint("v", s.s.LastRelease+1), ""); err != nil {
-				return refusal("", err)
+				return answerText("", err)
 			}
-			s.obey()
+			s.applyAll()
 		}
 		return ""
 	},
 	"tally": func(s *story, _ []string) string { return s.tally() },
 	"clear": func(s *story, arg []string) string { // clear older-than|except VERSION [CHANNEL]
-		c := state.Clearing{Cancelling: state.Cancelling{Channel: at(arg, 2), Who: bob}}
+		c := state.BulkCancellation{Cancellation: state.Cancellation{Channel: wordAt(arg, 2), Who: bob}}
 		if arg[0] == "except" {
 			c.Except = arg[1]
 		} else {
 			c.OlderThan = arg[1]
 		}
-		return refusal(done(s.s.Clear(c, s.now)))
+		return answerText(perform(s.s.CancelWaiting(c, s.now)))
 	},
 }
 

@@ -53,8 +53,8 @@ func manyWait(t testing.TB, n int, strategy string) *world {
 			r.Phases["dev"] = &state.PhaseState{Phase: maestro.Succeeded, Since: w.now, Reason: "release " + version + " by ci"}
 		}
 	}
-	w.obey()
-	w.s.AuditStored(w.s.AuditLines)
+	w.applyAll()
+	w.s.AuditStored(w.s.AuditCount)
 	return w
 }
 
@@ -64,7 +64,7 @@ func TestManyWaitingReleasesFitInOnePayload_B3_F8(t *testing.T) {
 	packed, err := protocol.Pack(w.s)
 	require.NoError(t, err)
 	require.LessOrEqual(t, len(packed), 64<<10, "of %d releases", len(w.s.Releases))
-	require.Equal(t, 1000, w.s.Open())
+	require.Equal(t, 1000, w.s.OpenCount())
 }
 
 // The status is bounded with any number of waiting releases: the newest and the next ones are listed; the others are counted.
@@ -92,12 +92,12 @@ func BenchmarkDecisionWithManyWaiting(b *testing.B) {
 		b.Run(fmt.Sprint(n, " and the newest enters"), func(b *testing.B) {
 			for b.Loop() {
 				b.StopTimer()
-				w.carryOver()
-				before := reread(w.s)
-				_, err := done(w.s.Approve(w.s.Newest().Version, entities.Approval{Topic: "go", Who: bob, At: w.now}))
+				w.continueAsNew()
+				before := copyOf(w.s)
+				_, err := perform(w.s.Approve(w.s.Newest().Version, entities.Approval{Topic: "go", Who: bob, At: w.now}))
 				require.NoError(b, err)
 				b.StartTimer()
-				w.obey()
+				w.applyAll()
 				b.StopTimer()
 				w.s = before
 				b.StartTimer()

@@ -24,7 +24,7 @@ type world struct {
 	next       entities.Spec // published by publish
 	decision   *decide.Decision
 	applies    map[entities.InstanceID]state.ApplyOp
-	asks       map[entities.InstanceID]state.AskOp
+	queries    map[entities.InstanceID]state.QueryOp
 	removes    map[entities.InstanceID]state.RemoveOp
 	leases     map[entities.InstanceID]state.LeaseOp
 	renders    []state.RenderOp
@@ -42,7 +42,7 @@ var dawn = time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
 func newWorld() *world {
 	return &world{
 		s: state.New("shop", "web"), now: dawn, decision: &decide.Decision{},
-		applies: map[entities.InstanceID]state.ApplyOp{}, asks: map[entities.InstanceID]state.AskOp{},
+		applies: map[entities.InstanceID]state.ApplyOp{}, queries: map[entities.InstanceID]state.QueryOp{},
 		removes: map[entities.InstanceID]state.RemoveOp{}, leases: map[entities.InstanceID]state.LeaseOp{},
 		store:      map[string]map[entities.InstanceID]string{},
 		preflights: map[string]state.PreflightOp{}, extensions: map[string]state.ExtensionOp{},
@@ -87,7 +87,7 @@ func (w *world) channel(name string, change func(*entities.ChannelSpec)) {
 func enforcement(c *entities.ChannelSpec, value string) {
 	if c.Report != "" {
 		c.Drift, c.Report = c.Report, ""
-		c.Conditions = slices.DeleteFunc(slices.Clone(c.Conditions), func(cond entities.Condition) bool { return cond.Kind == entities.OnlyReported })
+		c.Conditions = slices.DeleteFunc(slices.Clone(c.Conditions), func(cond entities.Condition) bool { return cond.Kind == entities.ReportOnlyMarker })
 	}
 	if value == "report" {
 		c.ReportOnly()
@@ -110,7 +110,7 @@ func stableAfter(channels ...string) entities.Condition {
 // publish applies the declared spec, and opens the release that follows from it, as the workflow does.
 func (w *world) publish() *state.Release {
 	w.next.Incarnation++
-	spec := reread(&w.next) // a copy, so later changes do not affect it
+	spec := copyOf(&w.next) // a copy, so later changes do not affect it
 	for _, c := range spec.Channels {
 		for n := range c.Instances {
 			if i := &c.Instances[n]; i.Runtime != "local" { // a payload names its runtime
@@ -118,8 +118,8 @@ func (w *world) publish() *state.Release {
 			}
 		}
 	}
-	w.s.NoteLoosened(spec.Incarnation, entities.Who{Name: "alice"}, loosen.Rules(w.s.Spec, spec, loosen.Definitions{}), w.now)
-	o := w.s.TakeSpec(spec, fmt.Sprintf("spec-%d", spec.Incarnation), w.now)
+	w.s.RecordLoosened(spec.Incarnation, entities.Who{Name: "alice"}, loosen.Rules(w.s.Spec, spec, loosen.Definitions{}), w.now)
+	o := w.s.ApplySpec(spec, fmt.Sprintf("spec-%d", spec.Incarnation), w.now)
 	if o == nil {
 		return nil
 	}
@@ -147,7 +147,7 @@ func (w *world) releaseAspect(aspect, sets, strategy string) error {
 	}
 	name := entities.ValuesName(aspect, map[string]any{parameter: value}, nil)
 	w.s.OpenRelease(state.NewRelease{
-		Version: name, FullVersion: name, Aspect: aspect, Sets: sets, Incarnation: w.s.Spec.Incarnation, Payloads: payloads, By: "alice",
+		Version: name, FullVersion: name, Aspect: aspect, ValuesText: sets, Incarnation: w.s.Spec.Incarnation, Payloads: payloads, By: "alice",
 		Strategy: maestro.Strategy(strategy),
 	}, w.now)
 	return nil
@@ -182,8 +182,8 @@ func (w *world) start(d *decide.Decision) {
 	for _, op := range d.Applies {
 		w.applies[op.Instance] = op
 	}
-	for _, op := range d.Asks {
-		w.asks[op.Instance] = op
+	for _, op := range d.Queries {
+		w.queries[op.Instance] = op
 	}
 	for _, op := range d.Removes {
 		w.removes[op.Instance] = op
@@ -195,7 +195,7 @@ func (w *world) start(d *decide.Decision) {
 		w.extensions[op.Extension.Name] = op
 	}
 	for _, op := range d.Leases {
-		if op.GiveBack {
+		if op.Return {
 			delete(w.leases, op.Instance)
 		} else {
 			w.leases[op.Instance] = op
@@ -204,23 +204,23 @@ func (w *world) start(d *decide.Decision) {
 }
 
 // render answers the renders and the loads from the store of the last decision.
-func (w *world) render() { w.renderBut("", entities.InstanceID{}) }
+func (w *world) render() { w.renderExcept("", entities.InstanceID{}) }
 
-// renderBut is render; with a cause, the render for that instance fails.
-func (w *world) renderBut(cause string, not entities.InstanceID) {
+// renderExcept is render; with a cause, the render for that instance fails.
+func (w *world) renderExcept(cause string, not entities.InstanceID) {
 	for _, op := range w.renders {
 		if cause != "" && op.Instance == not {
-			w.s.Rendered(op.Release, op.Instance, entities.Target{FullVersion: op.Present})
-			w.s.Unrendered(op.Release, op.Instance, cause, w.now)
+			w.s.RecordRender(op.Release, op.Instance, entities.Target{FullVersion: op.Present})
+			w.s.RecordRenderFailure(op.Release, op.Instance, cause, w.now)
 			continue
 		}
 		template := w.store[op.Release][op.Instance]
-		if w.s.ReleaseByID(op.Release).OfAspect() {
+		if w.s.ReleaseByID(op.Release).IsAspect() {
 			template, _, _ = strings.Cut(w.s.Instances[op.Instance].Delivery.Target.Payload, "@")
 		}
-		w.s.Rendered(op.Release, op.Instance, entities.Target{FullVersion: op.Present, Payload: payload(template, op.Present)})
-		if op.As != "" {
-			w.s.Keep(op, entities.Target{FullVersion: op.As, Payload: payload(template, op.As)})
+		w.s.RecordRender(op.Release, op.Instance, entities.Target{FullVersion: op.Present, Payload: payload(template, op.Present)})
+		if op.FullVersion != "" {
+			w.s.RecordMergedRender(op, entities.Target{FullVersion: op.FullVersion, Payload: payload(template, op.FullVersion)})
 		}
 	}
 	for _, op := range w.recalls {
@@ -230,13 +230,13 @@ func (w *world) renderBut(cause string, not entities.InstanceID) {
 }
 
 // rollBack takes a release back, as the workflow does.
-func (w *world) rollBack(b state.RollingBack) (string, error) {
-	b.Ways = map[entities.InstanceID]entities.Target{}
-	for _, way := range w.s.WaysBack(b.Version, b.Channel) {
+func (w *world) rollBack(b state.RollbackRequest) (string, error) {
+	b.RenderedTargets = map[entities.InstanceID]entities.Target{}
+	for _, way := range w.s.RollbackTargets(b.Version, b.Channel) {
 		template, _, _ := strings.Cut(w.s.Instances[way.Instance].Delivery.Target.Payload, "@")
-		b.Ways[way.Instance] = entities.Target{FullVersion: way.As, Incarnation: way.Incarnation, Payload: payload(template, way.As)}
+		b.RenderedTargets[way.Instance] = entities.Target{FullVersion: way.FullVersion, Incarnation: way.Incarnation, Payload: payload(template, way.FullVersion)}
 	}
-	return done(w.s.RollBack(b, w.now))
+	return perform(w.s.RollBack(b, w.now))
 }
 
 func (w *world) recall(r *state.Release) {
@@ -248,7 +248,7 @@ func (w *world) recall(r *state.Release) {
 	for id, template := range w.store[r.ID] {
 		made[id] = payload(template, r.FullVersion)
 	}
-	if err := r.Recalled(made); err != nil {
+	if err := r.RestoreDigests(made); err != nil {
 		panic(err)
 	}
 }
@@ -268,11 +268,11 @@ func (w *world) extensionEnded(name, err string) {
 // observe reports a reading of an instance.
 func (w *world) observe(id entities.InstanceID, r entities.Reading, fresh bool) {
 	r.At = w.now
-	w.s.Observed(id, w.present(id), r, fresh, w.now)
+	w.s.RecordReading(id, w.targetVersion(id), r, fresh, w.now)
 }
 
-// present is the full version of the target of an instance, or "".
-func (w *world) present(id entities.InstanceID) string {
+// targetVersion is the full version of the target of an instance, or "".
+func (w *world) targetVersion(id entities.InstanceID) string {
 	if i := w.s.Instances[id]; i != nil && i.Delivery.Target != nil {
 		return i.Delivery.Target.FullVersion
 	}
@@ -281,17 +281,17 @@ func (w *world) present(id entities.InstanceID) string {
 
 func (w *world) answer(id entities.InstanceID, r entities.Reading) {
 	r.At = w.now
-	op := w.asks[id]
-	delete(w.asks, id)
-	w.s.AskAnswered(id, op.Target, r)
+	op := w.queries[id]
+	delete(w.queries, id)
+	w.s.RecordQueryAnswer(id, op.Target, r)
 }
 
 // evaluated records the result of a check, as the activity reports it: a known result is ignored. False: it was ignored.
 func (w *world) evaluated(e entities.Evaluation, r entities.CheckReading) bool {
-	if e.Known != "" && r.Digest() == e.Known && !r.Tells(e) {
+	if e.KnownDigest != "" && r.Digest() == e.KnownDigest && !r.ReasonChanged(e) {
 		return false
 	}
-	w.s.Evaluated(e, r, w.now)
+	w.s.RecordCheck(e, r, w.now)
 	return true
 }
 
@@ -301,31 +301,31 @@ func running(version string, status entities.ObjectStatus) entities.Reading {
 	}}}
 }
 
-// work is the answer of an exit-code runtime if there is something to do.
-func work() entities.Reading {
+// workPending is the answer of an exit-code runtime if there is something to do.
+func workPending() entities.Reading {
 	return entities.Reading{Objects: []entities.Object{{Name: "web", Type: "custom", Status: entities.ObjectPending}}}
 }
 
-// obey simulates a runtime that carries out all work until nothing is left to do.
-func (w *world) obey() {
+// applyAll simulates a runtime that carries out all work until nothing is left to do.
+func (w *world) applyAll() {
 	for range 4000 {
 		w.decide(decide.Mode{})
-		if len(w.applies)+len(w.asks)+len(w.renders)+len(w.recalls) == 0 && !w.firstReadings() {
+		if len(w.applies)+len(w.queries)+len(w.renders)+len(w.recalls) == 0 && !w.firstReadings() {
 			return
 		}
 		w.render()
-		for _, id := range entities.SortedIDs(w.asks) {
-			w.answer(id, work())
+		for _, id := range entities.SortedIDs(w.queries) {
+			w.answer(id, workPending())
 		}
 		for _, id := range entities.SortedIDs(w.applies) {
-			w.obeyApply(id)
+			w.succeedApply(id)
 		}
 	}
 	panic("the work does not end:\n" + w.decision.String())
 }
 
-// obeyApply ends an apply with success, and observes its effect.
-func (w *world) obeyApply(id entities.InstanceID) {
+// succeedApply ends an apply with success, and observes its effect.
+func (w *world) succeedApply(id entities.InstanceID) {
 	version := w.applies[id].Target.FullVersion
 	w.applyEnded(id, "", false)
 	if w.observable(id) {
@@ -384,13 +384,13 @@ func (w *world) targets() string {
 	return strings.Join(parts, ", ")
 }
 
-// carryOver passes the state to another run, as continue-as-new does.
-func (w *world) carryOver() {
-	w.s = reread(w.s)
+// continueAsNew passes the state to another run, as continue-as-new does.
+func (w *world) continueAsNew() {
+	w.s = copyOf(w.s)
 }
 
-// reread is the value that another process reads after this one wrote it.
-func reread[T any](of *T) *T {
+// copyOf is the value that another process reads after this one wrote it.
+func copyOf[T any](of *T) *T {
 	raw, err := json.Marshal(of)
 	if err != nil {
 		panic(err)
@@ -402,8 +402,8 @@ func reread[T any](of *T) *T {
 	return out
 }
 
-// done carries out a valid verb.
-func done(effect state.Effect, err error) (string, error) {
+// perform carries out a valid verb.
+func perform(effect state.Effect, err error) (string, error) {
 	if err != nil {
 		return "", err
 	}

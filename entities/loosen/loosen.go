@@ -27,8 +27,8 @@ func Rules(before, after *entities.Spec, of Definitions) []entities.Loosening {
 	if before == nil || after == nil || len(after.Channels) == 0 {
 		return nil
 	}
-	before = before.Called(entities.Renamed(before, after))
-	others := entities.OthersRenamed(before, after)
+	before = before.WithChannelNames(entities.RenamedChannels(before, after))
+	others := entities.RenamedServices(before, after)
 	for n := range after.Channels {
 		now := &after.Channels[n]
 		old, ok := before.Channel(now.Name)
@@ -39,7 +39,7 @@ func Rules(before, after *entities.Spec, of Definitions) []entities.Loosening {
 			out = append(out, entities.Loosening{Channel: now.Name, Text: text})
 		}
 	}
-	if before.AskGates && !after.AskGates {
+	if before.GatedRollback && !after.GatedRollback {
 		out = append(out, entities.Loosening{Text: "a manual rollback skips the gates"})
 	}
 	if now, _, ok := order.CompareVersions(after.NoRollbackBelow, before.NoRollbackBelow); before.NoRollbackBelow != "" && (!ok || now < 0) {
@@ -57,7 +57,7 @@ func Rules(before, after *entities.Spec, of Definitions) []entities.Loosening {
 func conditions(old, now *entities.ChannelSpec) []string {
 	var out []string
 	for _, o := range old.Conditions {
-		if o.Kind.NoGate() {
+		if o.Kind.IsMarker() {
 			continue
 		}
 		at := slices.IndexFunc(now.Conditions, func(n entities.Condition) bool { return n.ID == o.ID })
@@ -72,18 +72,18 @@ func conditions(old, now *entities.ChannelSpec) []string {
 		if o.Kind == entities.ManualApproval && len(o.Approvers) > 0 {
 			if len(n.Approvers) == 0 {
 				out = append(out, o.ID+" from anybody")
-			} else if more := without(n.Approvers, o.Approvers); len(more) > 0 {
+			} else if more := difference(n.Approvers, o.Approvers); len(more) > 0 {
 				out = append(out, o.ID+" from "+strings.Join(more, ", ")+", too")
 			}
 		}
 		if o.NotReleaser && !n.NotReleaser {
 			out = append(out, o.ID+" from the person who released it, too")
 		}
-		if gone := without(o.Channels, n.Channels); len(gone) > 0 {
-			out = append(out, o.ID+" without "+strings.Join(gone, ", "))
+		if removed := difference(o.Channels, n.Channels); len(removed) > 0 {
+			out = append(out, o.ID+" without "+strings.Join(removed, ", "))
 		}
 		if n.For < o.For {
-			out = append(out, fmt.Sprintf("%s %s instead of %s", o.ID, ago(n.For), ago(o.For)))
+			out = append(out, fmt.Sprintf("%s %s instead of %s", o.ID, durationText(n.For), durationText(o.For)))
 		}
 		if o.Kind == entities.ChannelHealthy && n.Kind != o.Kind {
 			out = append(out, o.ID+" without requiring current health")
@@ -92,8 +92,8 @@ func conditions(old, now *entities.ChannelSpec) []string {
 	return out
 }
 
-// ago describes how long ago a release must have succeeded.
-func ago(d time.Duration) string {
+// durationText describes how long ago a release must have succeeded.
+func durationText(d time.Duration) string {
 	if d == 0 {
 		return "at any time"
 	}
@@ -125,11 +125,11 @@ func checks(old, now *entities.ChannelSpec, of Definitions, others map[string]st
 func stages(old, now *entities.Check) []string {
 	var out []string
 	for _, o := range old.At {
-		switch n := now.Asked(o.Stage); {
+		switch n := now.AtStage(o.Stage); {
 		case n == nil:
 			out = append(out, "not at "+string(o.Stage))
 		case o.Stage == entities.Postcondition:
-			out = append(out, otherwise(n.For > o.For, fmt.Sprintf("it may take %s instead of %s to pass", n.For, o.For))...)
+			out = append(out, textIf(n.For > o.For, fmt.Sprintf("it may take %s instead of %s to pass", n.For, o.For))...)
 		case o.Fails && !n.Fails:
 			out = append(out, "at "+string(o.Stage)+" it blocks instead of failing")
 		case n.For < o.For || n.Delay+n.For < o.Delay+o.For:
@@ -178,25 +178,25 @@ func extensions(old, now *entities.ChannelSpec, of Definitions) []string {
 		switch {
 		case o.Stage != n.Stage:
 			out = append(out, fmt.Sprintf("extension/%s at %s instead of %s", o.Name, n.Stage, o.Stage))
-		case of.Extension != nil && o.Definition != n.Definition && runsOtherwise(of.Extension(o.Definition), of.Extension(n.Definition)):
+		case of.Extension != nil && o.Definition != n.Definition && runsDifferently(of.Extension(o.Definition), of.Extension(n.Definition)):
 			out = append(out, "extension/"+o.Name+" runs something else")
 		}
 		if o.Every > 0 && (n.Every > o.Every || n.Every == 0) {
-			out = append(out, fmt.Sprintf("extension/%s %s instead of %s", o.Name, again(n.Every), again(o.Every)))
+			out = append(out, fmt.Sprintf("extension/%s %s instead of %s", o.Name, intervalText(n.Every), intervalText(o.Every)))
 		}
 	}
 	return out
 }
 
-// again describes how often an extension runs.
-func again(every time.Duration) string {
+// intervalText describes how often an extension runs.
+func intervalText(every time.Duration) string {
 	if every == 0 {
 		return "once"
 	}
 	return "every " + entities.Length(every)
 }
 
-func runsOtherwise(o, n *entities.ExtensionDefinition) bool {
+func runsDifferently(o, n *entities.ExtensionDefinition) bool {
 	return o == nil || n == nil || differ(o.Command, n.Command) || differ(o.Env, n.Env) || differ(o.Job, n.Job) || differ(o.Task, n.Task)
 }
 
@@ -226,55 +226,55 @@ func applies(before, after *entities.Spec, old, now *entities.ChannelSpec) []str
 func grants(old, now []entities.Grant, channels []string) []string {
 	var out []string
 	for _, verb := range verbs(slices.Concat(old, now)) {
-		if _, guarded := granted(old, verb, ""); !guarded {
+		if _, restricted := granted(old, verb, ""); !restricted {
 			continue
 		}
 		what := strings.ReplaceAll(verb, "*", "do what no other grant names")
-		if _, still := granted(now, verb, ""); !still {
+		if _, restrictedNow := granted(now, verb, ""); !restrictedNow {
 			out = append(out, "anybody may "+what)
 			continue
 		}
-		everywhere := more(old, now, verb, "")
-		if len(everywhere) > 0 {
-			out = append(out, strings.Join(everywhere, ", ")+" may "+what)
+		inAll := newPrincipals(old, now, verb, "")
+		if len(inAll) > 0 {
+			out = append(out, strings.Join(inAll, ", ")+" may "+what)
 		}
 		for _, c := range channels {
-			if there := without(more(old, now, verb, c), everywhere); len(there) > 0 {
-				out = append(out, strings.Join(there, ", ")+" may "+what+entities.In(c))
+			if inChannel := difference(newPrincipals(old, now, verb, c), inAll); len(inChannel) > 0 {
+				out = append(out, strings.Join(inChannel, ", ")+" may "+what+entities.InChannel(c))
 			}
 		}
 	}
 	return out
 }
 
-// more returns the principals that newly get a verb.
-func more(old, now []entities.Grant, verb, channel string) []string {
+// newPrincipals returns the principals that newly get a verb.
+func newPrincipals(old, now []entities.Grant, verb, channel string) []string {
 	before, _ := granted(old, verb, channel)
 	after, _ := granted(now, verb, channel)
-	return without(after, before)
+	return difference(after, before)
 }
 
 // verbs returns the verbs that grants name, sorted.
 func verbs(grants []entities.Grant) []string {
 	var out []string
 	for _, g := range grants {
-		out = append(out, without(g.Verbs, out)...)
+		out = append(out, difference(g.Verbs, out)...)
 	}
 	return out
 }
 
 // granted lists who may use a verb in a channel. An empty channel means all channels. guarded is true if a grant names the verb.
-func granted(grants []entities.Grant, verb, channel string) (to []string, guarded bool) {
+func granted(grants []entities.Grant, verb, channel string) (to []string, restricted bool) {
 	for _, g := range grants {
 		if !slices.Contains(g.Verbs, verb) && !slices.Contains(g.Verbs, "*") {
 			continue
 		}
-		guarded = true
+		restricted = true
 		if len(g.Channels) == 0 || slices.Contains(g.Channels, channel) {
-			to = append(to, without(g.To, to)...)
+			to = append(to, difference(g.To, to)...)
 		}
 	}
-	return to, guarded
+	return to, restricted
 }
 
 func identity(old, now *entities.Identity) []string {
@@ -293,14 +293,14 @@ func identity(old, now *entities.Identity) []string {
 	if slices.Contains(now.Required, "*") {
 		return out
 	}
-	for _, verb := range without(old.Required, now.Required) {
+	for _, verb := range difference(old.Required, now.Required) {
 		out = append(out, strings.ReplaceAll(verb+" requires no proven identity", "* requires", "every other verb requires"))
 	}
 	return out
 }
 
-// without returns the elements of a that are not in b.
-func without(a, b []string) []string {
+// difference returns the elements of a that are not in b.
+func difference(a, b []string) []string {
 	return slices.DeleteFunc(slices.Clone(a), func(s string) bool { return slices.Contains(b, s) })
 }
 

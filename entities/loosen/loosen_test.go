@@ -12,8 +12,8 @@ import (
 	"github.com/converge-engine/converge/entities/loosen"
 )
 
-// rules are a service in one channel that asks for something of every kind.
-func rules() *entities.Spec {
+// strictSpec are a service in one channel that asks for something of every kind.
+func strictSpec() *entities.Spec {
 	return &entities.Spec{
 		Channels: []entities.ChannelSpec{{
 			Name:      "prod",
@@ -34,7 +34,7 @@ func rules() *entities.Spec {
 	}
 }
 
-func said(all []entities.Loosening) string {
+func texts(all []entities.Loosening) string {
 	var lines []string
 	for _, l := range all {
 		lines = append(lines, strings.TrimPrefix(l.Channel+": "+l.Text, ": "))
@@ -104,7 +104,7 @@ func TestRules(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			now := rules()
+			now := strictSpec()
 			c.change(now, &now.Channels[0])
 			of := loosen.Definitions{
 				Check: func(string) *entities.CheckDefinition { return nil },
@@ -112,11 +112,11 @@ func TestRules(t *testing.T) {
 					return &entities.ExtensionDefinition{Command: entities.Command{Argv: []string{digest}}}
 				},
 			}
-			require.Equal(t, c.want, said(loosen.Rules(rules(), now, of)))
+			require.Equal(t, c.want, texts(loosen.Rules(strictSpec(), now, of)))
 		})
 	}
-	require.Empty(t, loosen.Rules(nil, rules(), loosen.Definitions{}))
-	require.Empty(t, loosen.Rules(rules(), &entities.Spec{}, loosen.Definitions{}), "it is no longer declared")
+	require.Empty(t, loosen.Rules(nil, strictSpec(), loosen.Definitions{}))
+	require.Empty(t, loosen.Rules(strictSpec(), &entities.Spec{}, loosen.Definitions{}), "it is no longer declared")
 }
 
 // The values of a check are ordered where they can be.
@@ -183,7 +183,7 @@ func TestValues(t *testing.T) {
 			check := func(digest string) *entities.CheckDefinition {
 				return map[string]*entities.CheckDefinition{"old": &c.old, "now": &c.now}[digest]
 			}
-			got := said(loosen.Rules(spec("old"), spec("now"), loosen.Definitions{Check: check}))
+			got := texts(loosen.Rules(spec("old"), spec("now"), loosen.Definitions{Check: check}))
 			require.Equal(t, c.want, strings.ReplaceAll(got, "prod: x: ", ""))
 		})
 	}
@@ -211,48 +211,48 @@ func kind(d *entities.CheckDefinition) entities.CheckKind {
 }
 
 // Another name hides nothing, and is nothing less by itself.
-func TestRulesOfAChannelThatIsCalledOtherwise(t *testing.T) {
+func TestRulesOfARenamedChannel(t *testing.T) {
 	t.Parallel()
-	now := rules()
+	now := strictSpec()
 	now.Channels[0].Name, now.Channels[0].Key = "live", "prod"
 	now.Grants[1].Channels = []string{"live"}
-	require.Empty(t, said(loosen.Rules(rules(), now, loosen.Definitions{})))
+	require.Empty(t, texts(loosen.Rules(strictSpec(), now, loosen.Definitions{})))
 	now.Channels[0].Conditions[1].MinApprovers = 1
-	require.Equal(t, "live: approval/go from 1 instead of 2", said(loosen.Rules(rules(), now, loosen.Definitions{})))
+	require.Equal(t, "live: approval/go from 1 instead of 2", texts(loosen.Rules(strictSpec(), now, loosen.Definitions{})))
 }
 
 // That a rollback by hand asks the gates no longer is less.
 func TestRulesOfRollbacks(t *testing.T) {
 	t.Parallel()
-	strict := rules()
-	strict.AskGates = true
-	require.Equal(t, "a manual rollback skips the gates", said(loosen.Rules(strict, rules(), loosen.Definitions{})))
-	require.Empty(t, said(loosen.Rules(rules(), strict, loosen.Definitions{})))
+	strict := strictSpec()
+	strict.GatedRollback = true
+	require.Equal(t, "a manual rollback skips the gates", texts(loosen.Rules(strict, strictSpec(), loosen.Definitions{})))
+	require.Empty(t, texts(loosen.Rules(strictSpec(), strict, loosen.Definitions{})))
 	below := func(version string) *entities.Spec {
-		r := rules()
+		r := strictSpec()
 		r.NoRollbackBelow = version
 		return r
 	}
 	for _, lower := range []string{"", "v9", "2026-11-20"} {
-		require.Equal(t, "a rollback may go below v10", said(loosen.Rules(below("v10"), below(lower), loosen.Definitions{})))
+		require.Equal(t, "a rollback may go below v10", texts(loosen.Rules(below("v10"), below(lower), loosen.Definitions{})))
 	}
-	require.Empty(t, said(loosen.Rules(below("v10"), below("v11"), loosen.Definitions{})))
-	require.Empty(t, said(loosen.Rules(below(""), below("v11"), loosen.Definitions{})))
+	require.Empty(t, texts(loosen.Rules(below("v10"), below("v11"), loosen.Definitions{})))
+	require.Empty(t, texts(loosen.Rules(below(""), below("v11"), loosen.Definitions{})))
 }
 
 // That a channel is kept for its release no longer is less; another strategy asks for the same.
-func TestRulesOfFollowing_B3_G2(t *testing.T) {
+func TestRulesOfHoldUntil_B3_G2(t *testing.T) {
 	t.Parallel()
-	kept := rules()
+	kept := strictSpec()
 	kept.Maestro = entities.Maestro{Strategy: "train", HoldUntil: entities.HoldPromoted}
-	now := rules()
+	now := strictSpec()
 	now.Maestro.Strategy = "immediate"
-	require.Equal(t, "no channel is held for its release", said(loosen.Rules(kept, now, loosen.Definitions{})))
-	require.Empty(t, said(loosen.Rules(now, kept, loosen.Definitions{})))
+	require.Equal(t, "no channel is held for its release", texts(loosen.Rules(kept, now, loosen.Definitions{})))
+	require.Empty(t, texts(loosen.Rules(now, kept, loosen.Definitions{})))
 }
 
 // Who waits for a service that is called otherwise waits for the same.
-func TestAnotherNameOfWhatIsWaitedForIsNotLooser(t *testing.T) {
+func TestRenamedDependencyIsNotLooser(t *testing.T) {
 	waiting := func(name string, others map[string]string) *entities.Spec {
 		return &entities.Spec{Others: others, Channels: []entities.ChannelSpec{{Name: "production", Checks: []entities.Check{
 			{ID: "service-stable/" + name + "@staging", Kind: entities.CheckServiceStable, Definition: name},
@@ -271,12 +271,12 @@ func TestAnotherNameOfWhatIsWaitedForIsNotLooser(t *testing.T) {
 }
 
 // Rules that have a channel applied to that only reported ask for less; the other way they ask for more (A25).
-func TestApplyingAsksForLessThanReporting_A25(t *testing.T) {
+func TestEnforcingIsLooserThanReporting_A25(t *testing.T) {
 	t.Parallel()
-	reports := rules()
+	reports := strictSpec()
 	reports.Channels[0].ReportOnly()
-	require.Empty(t, loosen.Rules(rules(), reports, loosen.Definitions{}))
-	require.Equal(t, "prod: Converge applies instead of only reporting", said(loosen.Rules(reports, rules(), loosen.Definitions{})))
+	require.Empty(t, loosen.Rules(strictSpec(), reports, loosen.Definitions{}))
+	require.Equal(t, "prod: Converge applies instead of only reporting", texts(loosen.Rules(reports, strictSpec(), loosen.Definitions{})))
 }
 
 // Another policy by which releases go through a fleet may ask for less: what cannot be ordered counts so. One where there was
@@ -284,12 +284,12 @@ func TestApplyingAsksForLessThanReporting_A25(t *testing.T) {
 func TestRulesOfRollouts_D24(t *testing.T) {
 	t.Parallel()
 	inSteps := func(first int) *entities.Spec {
-		s := rules()
-		s.Channels[0].RollOut(entities.Rollout{Steps: []entities.RolloutStep{{Instances: &entities.Amount{Number: first}}, {Pause: time.Hour}}})
+		s := strictSpec()
+		s.Channels[0].SetRollout(entities.Rollout{Steps: []entities.RolloutStep{{Instances: &entities.Amount{Number: first}}, {Pause: time.Hour}}})
 		return s
 	}
-	require.Empty(t, loosen.Rules(rules(), inSteps(1), loosen.Definitions{}))
+	require.Empty(t, loosen.Rules(strictSpec(), inSteps(1), loosen.Definitions{}))
 	require.Empty(t, loosen.Rules(inSteps(1), inSteps(1), loosen.Definitions{}))
-	require.Equal(t, "prod: releases go to all at once instead of 1, pause 1h", said(loosen.Rules(inSteps(1), rules(), loosen.Definitions{})))
-	require.Equal(t, "prod: releases go to 2, pause 1h instead of 1, pause 1h", said(loosen.Rules(inSteps(1), inSteps(2), loosen.Definitions{})))
+	require.Equal(t, "prod: releases go to all at once instead of 1, pause 1h", texts(loosen.Rules(inSteps(1), strictSpec(), loosen.Definitions{})))
+	require.Equal(t, "prod: releases go to 2, pause 1h instead of 1, pause 1h", texts(loosen.Rules(inSteps(1), inSteps(2), loosen.Definitions{})))
 }

@@ -13,65 +13,65 @@ import (
 func values(kind entities.CheckKind, o, n *entities.CheckDefinition) []string {
 	switch kind {
 	case entities.CheckAllowedTimes:
-		return compared(o.AllowedTimes, n.AllowedTimes, times)
+		return compareDefinitions(o.AllowedTimes, n.AllowedTimes, times)
 	case entities.CheckDeniedVersions:
-		return compared(o.DeniedVersions, n.DeniedVersions, denied)
+		return compareDefinitions(o.DeniedVersions, n.DeniedVersions, denied)
 	case entities.CheckDeniedCommits:
-		return compared(o.DeniedCommits, n.DeniedCommits, deniedCommits)
+		return compareDefinitions(o.DeniedCommits, n.DeniedCommits, deniedCommits)
 	case entities.CheckPrometheus:
-		return compared(o.Prometheus, n.Prometheus, query)
+		return compareDefinitions(o.Prometheus, n.Prometheus, query)
 	case entities.CheckAlertmanager:
-		return compared(o.Alertmanager, n.Alertmanager, alerts)
+		return compareDefinitions(o.Alertmanager, n.Alertmanager, alerts)
 	case entities.CheckHTTP:
-		return compared(o.HTTP, n.HTTP, answers)
+		return compareDefinitions(o.HTTP, n.HTTP, answers)
 	case entities.CheckAlways:
-		return compared(o.Always, n.Always, verdicts)
+		return compareDefinitions(o.Always, n.Always, verdicts)
 	case entities.CheckCEL:
-		return compared(o.CEL, n.CEL, expressions)
+		return compareDefinitions(o.CEL, n.CEL, expressions)
 	case entities.CheckCommand, entities.CheckJob, entities.CheckTask, entities.CheckSelection:
-		return compared(o.Command, n.Command, runs)
+		return compareDefinitions(o.Command, n.Command, runs)
 	}
-	return otherwise(differ([]any{o.Capacity, o.Compare, o.Dependency, o.ConfigRollout}, []any{n.Capacity, n.Compare, n.Dependency, n.ConfigRollout}), "evaluated differently")
+	return textIf(differ([]any{o.Capacity, o.Compare, o.Dependency, o.ConfigRollout}, []any{n.Capacity, n.Compare, n.Dependency, n.ConfigRollout}), "evaluated differently")
 }
 
 // runs compares two commands. The location of a command does not matter.
 func runs(o, n *entities.CheckRun) []string {
-	return otherwise(differ(*o, *n), "evaluated differently")
+	return textIf(differ(*o, *n), "evaluated differently")
 }
 
-// compared compares two definitions by a function. If only one of them exists, they differ.
-func compared[D any](o, n *D, by func(o, n *D) []string) []string {
+// compareDefinitions compares two definitions by a function. If only one of them exists, they differ.
+func compareDefinitions[D any](o, n *D, by func(o, n *D) []string) []string {
 	if o == nil || n == nil {
-		return otherwise(o != n, "evaluated differently")
+		return textIf(o != n, "evaluated differently")
 	}
 	return by(o, n)
 }
 
 func denied(o, n *entities.DeniedVersions) []string {
-	return each("does not deny ", without(o.Versions, n.Versions))
+	return listText("does not deny ", difference(o.Versions, n.Versions))
 }
 
 func deniedCommits(o, n *entities.DeniedCommits) []string {
-	return each("does not deny ", without(o.Commits, n.Commits))
+	return listText("does not deny ", difference(o.Commits, n.Commits))
 }
 
 func verdicts(o, n *entities.AlwaysCheck) []string {
-	return otherwise(n.Verdict == entities.Pass && o.Verdict != entities.Pass, "always passes")
+	return textIf(n.Verdict == entities.Pass && o.Verdict != entities.Pass, "always passes")
 }
 
 func expressions(o, n *entities.CELCheck) []string {
-	out := otherwise(o.Expression != n.Expression, "evaluated by another expression")
-	return append(out, otherwise(o.Fails && !n.Fails, "waits instead of failing")...)
+	out := textIf(o.Expression != n.Expression, "evaluated by another expression")
+	return append(out, textIf(o.Fails && !n.Fails, "waits instead of failing")...)
 }
 
-func otherwise(so bool, text string) []string {
-	if so {
+func textIf(condition bool, text string) []string {
+	if condition {
 		return []string{text}
 	}
 	return nil
 }
 
-func each(text string, of []string) []string {
+func listText(text string, of []string) []string {
 	if len(of) == 0 {
 		return nil
 	}
@@ -79,7 +79,7 @@ func each(text string, of []string) []string {
 }
 
 func times(o, n *entities.AllowedTimes) []string {
-	out := otherwise(o.TimeZone != n.TimeZone, "in the time zone "+n.TimeZone+" instead of "+o.TimeZone)
+	out := textIf(o.TimeZone != n.TimeZone, "in the time zone "+n.TimeZone+" instead of "+o.TimeZone)
 	for _, f := range o.Freezes {
 		if slices.ContainsFunc(n.Freezes, func(by entities.Freeze) bool { return covers(by, f) }) {
 			continue
@@ -90,10 +90,10 @@ func times(o, n *entities.AllowedTimes) []string {
 		}
 		out = append(out, text)
 	}
-	out = append(out, each("open on holidays of ", without(o.HolidayCountries, n.HolidayCountries))...)
-	out = append(out, each("open on ", without(o.Holidays, n.Holidays))...)
+	out = append(out, listText("open on holidays of ", difference(o.HolidayCountries, n.HolidayCountries))...)
+	out = append(out, listText("open on ", difference(o.Holidays, n.Holidays))...)
 	if len(n.Windows) == 0 {
-		return append(out, otherwise(len(o.Windows) > 0, "open at any time")...)
+		return append(out, textIf(len(o.Windows) > 0, "open at any time")...)
 	}
 	if len(o.Windows) == 0 {
 		return out
@@ -114,15 +114,15 @@ func covers(by, f entities.Freeze) bool {
 }
 
 func query(o, n *entities.PrometheusQuery) []string {
-	out := otherwise(o.Query != n.Query, "runs another query")
-	out = append(out, otherwise(o.URL != n.URL, "queries "+n.URL+" instead of "+o.URL)...)
+	out := textIf(o.Query != n.Query, "runs another query")
+	out = append(out, textIf(o.URL != n.URL, "queries "+n.URL+" instead of "+o.URL)...)
 	if o.LessThan != nil && (n.LessThan == nil || *n.LessThan > *o.LessThan) {
 		out = append(out, "less than "+number(n.LessThan)+" instead of "+number(o.LessThan))
 	}
 	if o.GreaterThan != nil && (n.GreaterThan == nil || *n.GreaterThan < *o.GreaterThan) {
 		out = append(out, "greater than "+number(n.GreaterThan)+" instead of "+number(o.GreaterThan))
 	}
-	return append(out, otherwise(n.Empty == "pass" && o.Empty != "pass", "passes without a sample")...)
+	return append(out, textIf(n.Empty == "pass" && o.Empty != "pass", "passes without a sample")...)
 }
 
 func number(n *float64) string {
@@ -134,7 +134,7 @@ func number(n *float64) string {
 
 // alerts compares two alert queries. Fewer matchers select more alerts.
 func alerts(o, n *entities.Alerts) []string {
-	out := otherwise(o.URL != n.URL, "queries "+n.URL+" instead of "+o.URL)
+	out := textIf(o.URL != n.URL, "queries "+n.URL+" instead of "+o.URL)
 	for _, label := range slices.Sorted(maps.Keys(n.Matchers)) {
 		if v := n.Matchers[label]; o.Matchers[label] != v {
 			out = append(out, "only alerts with "+label+"="+v)
@@ -144,8 +144,8 @@ func alerts(o, n *entities.Alerts) []string {
 }
 
 func answers(o, n *entities.HTTPCheck) []string {
-	out := otherwise(o.URL != n.URL, "queries "+n.URL+" instead of "+o.URL)
-	out = append(out, otherwise(differ(o.Headers, n.Headers), "sends other headers")...)
+	out := textIf(o.URL != n.URL, "queries "+n.URL+" instead of "+o.URL)
+	out = append(out, textIf(differ(o.Headers, n.Headers), "sends other headers")...)
 	old := o.Statuses
 	if len(old) == 0 {
 		for s := 200; s < 300; s++ {
@@ -153,7 +153,7 @@ func answers(o, n *entities.HTTPCheck) []string {
 		}
 	}
 	if len(n.Statuses) == 0 {
-		return append(out, otherwise(len(o.Statuses) > 0, "any status of 200 to 299 passes")...)
+		return append(out, textIf(len(o.Statuses) > 0, "any status of 200 to 299 passes")...)
 	}
 	for _, s := range n.Statuses {
 		if !slices.Contains(old, s) {

@@ -16,20 +16,20 @@ func (p phases) Waives(string, string) bool { return false }
 
 func (p phases) Aside(channel string) bool { return p[channel+" aside"] != "" }
 
-func (p phases) Line() string { return string(p["line"]) }
+func (p phases) Track() string { return string(p["line"]) }
 
 func (p phases) Reopened(channel string) bool { return p[channel+" reopened"] != "" }
 
-// says is the state's knowledge of releases in channels: for each release a word, of letters as in the table below.
-type says []string
+// testFacts is the state's knowledge of releases in channels: for each release a word, of letters as in the table below.
+type testFacts []string
 
-func (s says) has(release int, channel string, letters string) bool {
+func (s testFacts) has(release int, channel string, letters string) bool {
 	return release < len(s) && strings.Contains(s[release], letters+channel)
 }
 
 func name(channel int) string { return string(rune('a' + channel)) }
 
-func (s says) Strategy(release int) Strategy {
+func (s testFacts) Strategy(release int) Strategy {
 	for _, one := range append(Strategies, Returning) {
 		if release < len(s) && strings.HasPrefix(s[release], string(one)) {
 			return one
@@ -37,17 +37,25 @@ func (s says) Strategy(release int) Strategy {
 	}
 	return ""
 }
-func (s says) Held(release, channel int) bool   { return s.has(release, name(channel), "-") }
-func (s says) Rested(release, channel int) bool { return !s.has(release, name(channel), ".") }
-func (s says) Clear(release, channel int) bool  { return !s.has(release, name(channel), "?") }
-func (s says) Spoken(release, channel int) bool {
-	return s.has(release, name(channel), "+") || s.Let(release, channel)
+func (s testFacts) Refused(release, channel int) bool { return s.has(release, name(channel), "-") }
+func (s testFacts) UpstreamReady(release, channel int) bool {
+	return !s.has(release, name(channel), ".")
 }
-func (s says) Let(release, channel int) bool { return s.has(release, name(channel), "!") }
+func (s testFacts) OnlyExternalLeft(release, channel int) bool {
+	return !s.has(release, name(channel), "?")
+}
+func (s testFacts) ApprovedOrBypassed(release, channel int) bool {
+	return s.has(release, name(channel), "+") || s.ExternalBypassed(release, channel)
+}
+func (s testFacts) ExternalBypassed(release, channel int) bool {
+	return s.has(release, name(channel), "!")
+}
 
-func (s says) Short(release, channel int) bool { return s.has(release, name(channel), "~") }
+func (s testFacts) StepsRemain(release, channel int) bool { return s.has(release, name(channel), "~") }
 
-func (s says) Passes(release, other, channel int) bool { return s.has(release, name(channel), ">") }
+func (s testFacts) MayPass(release, other, channel int) bool {
+	return s.has(release, name(channel), ">")
+}
 
 func (p phases) PhaseIn(channel string) (Phase, bool) {
 	phase, ok := p[channel]
@@ -69,7 +77,7 @@ func release(channels []Channel, word string) phases {
 	return p
 }
 
-func (t Turn) String() string {
+func (t Slot) String() string {
 	n := func(i int) string {
 		if i == None {
 			return "-"
@@ -80,20 +88,20 @@ func (t Turn) String() string {
 	if t.Stuck != "" {
 		s += " stuck: " + t.Stuck
 	}
-	if t.Cut != "" {
-		s += " cut: " + t.Cut
+	if t.HolderStuck != "" {
+		s += " cut: " + t.HolderStuck
 	}
 	if t.Yields {
 		s += " yields"
 	}
-	if t.People {
+	if t.NeedsPeople {
 		s += " people"
 	}
 	if len(t.Peers) > 0 {
 		s += fmt.Sprintf(" before %v", t.Peers)
 	}
-	if t.Keeper != None {
-		s += fmt.Sprintf(" kept for %d until %s", t.Keeper, strings.Join(t.KeptFor, ","))
+	if t.KeptRelease != None {
+		s += fmt.Sprintf(" kept for %d until %s", t.KeptRelease, strings.Join(t.KeptUntil, ","))
 	}
 	if len(t.Skips) > 0 {
 		var skips []int
@@ -106,7 +114,7 @@ func (t Turn) String() string {
 }
 
 func TestArrange_A18_B1_B2_B4_B6_B7_B10(t *testing.T) {
-	line := []Channel{{Name: "a"}, {Name: "b", After: []string{"a"}}, {Name: "c", After: []string{"b"}}}
+	chain := []Channel{{Name: "a"}, {Name: "b", After: []string{"a"}}, {Name: "c", After: []string{"b"}}}
 	diamond := []Channel{{Name: "a"}, {Name: "b", After: []string{"a"}}, {Name: "c", After: []string{"a"}}, {Name: "d", After: []string{"b", "c"}}}
 	for _, row := range []struct {
 		name     string
@@ -115,39 +123,39 @@ func TestArrange_A18_B1_B2_B4_B6_B7_B10(t *testing.T) {
 		want     string
 	}{
 		{
-			"one release, nothing entered", line, "PPP",
+			"one release, nothing entered", chain, "PPP",
 			"a holder - newest - next 0\nb holder - newest - next 0\nc holder - newest - next 0",
 		},
 		{
-			"one release goes through", line, "SIP",
+			"one release goes through", chain, "SIP",
 			"a holder - newest 0 next -\nb holder 0 newest 0 next -\nc holder - newest - next 0",
 		},
 		{
-			"a second one follows", line, "SIP IPP",
+			"a second one follows", chain, "SIP IPP",
 			"a holder 1 newest 1 next -\nb holder 0 newest 0 next 1\nc holder - newest - next 0",
 		},
 		{
-			"the oldest is next: no overtaking", line, "SSP SPP PPP",
+			"the oldest is next: no overtaking", chain, "SSP SPP PPP",
 			"a holder - newest 1 next 2\nb holder - newest 0 next 1\nc holder - newest - next 0",
 		},
 		{
-			"a release that failed upstream is passed over for its fix", line, "FPP PPP",
+			"a release that failed upstream is passed over for its fix", chain, "FPP PPP",
 			"a holder - newest 0 next 1\nb holder - newest - next 1\nc holder - newest - next 1",
 		},
 		{
-			"with no fix it is next, and stuck", line, "FPP",
+			"with no fix it is next, and stuck", chain, "FPP",
 			"a holder - newest 0 next -\nb holder - newest - next 0 stuck: failed in a\nc holder - newest - next 0 stuck: failed in a",
 		},
 		{
-			"of several stuck releases the newest is named", line, "FPP CPP",
+			"of several stuck releases the newest is named", chain, "FPP CPP",
 			"a holder - newest 0 next -\nb holder - newest - next 1 stuck: cancelled in a\nc holder - newest - next 1 stuck: cancelled in a",
 		},
 		{
-			"a release in progress names a later failure upstream", line, "FPI",
+			"a release in progress names a later failure upstream", chain, "FPI",
 			"a holder - newest 0 next -\nb holder - newest - next 0 stuck: failed in a\nc holder 0 newest 0 next - cut: failed in a",
 		},
 		{
-			"an overtaken release is skipped", line, "FPP SIP",
+			"an overtaken release is skipped", chain, "FPP SIP",
 			"a holder - newest 1 next -\nb holder 1 newest 1 next - skips [0]\nc holder - newest - next 1",
 		},
 		{
@@ -155,18 +163,18 @@ func TestArrange_A18_B1_B2_B4_B6_B7_B10(t *testing.T) {
 			"a holder - newest 0 next -\nb holder - newest 0 next -\nc holder - newest - next 0\nd holder - newest - next 0 stuck: failed in b",
 		},
 		{
-			"a release never succeeds in a channel that was declared later", line, "S-P PPP",
+			"a release never succeeds in a channel that was declared later", chain, "S-P PPP",
 			"a holder - newest 0 next 1\nb holder - newest - next 1\nc holder - newest - next 1",
 		},
 		{
-			"a cancelled release does not block", line, "SCC PPP",
+			"a cancelled release does not block", chain, "SCC PPP",
 			"a holder - newest 0 next 1\nb holder - newest - next 1\nc holder - newest - next 1",
 		},
 		{
-			"rolled back and skipped end a release as failed does", line, "RPP SKP",
+			"rolled back and skipped end a release as failed does", chain, "RPP SKP",
 			"a holder - newest 1 next -\nb holder - newest - next 0 stuck: rolled back in a\nc holder - newest - next 1 stuck: skipped in b",
 		},
-		{"no releases", line, "", "a holder - newest - next -\nb holder - newest - next -\nc holder - newest - next -"},
+		{"no releases", chain, "", "a holder - newest - next -\nb holder - newest - next -\nc holder - newest - next -"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			var releases []phases
@@ -174,8 +182,8 @@ func TestArrange_A18_B1_B2_B4_B6_B7_B10(t *testing.T) {
 				releases = append(releases, release(row.channels, word))
 			}
 			var got []string
-			for _, turn := range Arrange(releases, row.channels, says{}) {
-				got = append(got, turn.String())
+			for _, slot := range Arrange(releases, row.channels, testFacts{}) {
+				got = append(got, slot.String())
 			}
 			require.Equal(t, row.want, strings.Join(got, "\n"))
 		})
@@ -183,7 +191,7 @@ func TestArrange_A18_B1_B2_B4_B6_B7_B10(t *testing.T) {
 }
 
 // There are 2^50 ways through this lattice; each channel is visited once.
-func TestArrangeWalksEveryChannelOnce(t *testing.T) {
+func TestArrangeVisitsEveryChannelOnce(t *testing.T) {
 	var channels []Channel
 	r := phases{}
 	for i := range 50 {
@@ -195,8 +203,8 @@ func TestArrangeWalksEveryChannelOnce(t *testing.T) {
 			channels, r[c.Name] = append(channels, c), Pending
 		}
 	}
-	turns := Arrange([]phases{r}, channels, says{}) // the test's own deadline tells if it does not end
-	require.Equal(t, 0, turns[len(turns)-1].Next)
+	slots := Arrange([]phases{r}, channels, testFacts{}) // the test's own deadline tells if it does not end
+	require.Equal(t, 0, slots[len(slots)-1].Next)
 }
 
 // fleet is a set of releases that move at random through a random DAG, as maestro decides.
@@ -232,20 +240,20 @@ func (f *fleet) open() {
 // move lets one release enter or end in one channel, and reports whether any could.
 func (f *fleet) move(outcomes ...Phase) bool {
 	var moves []func()
-	for _, turn := range Arrange(f.releases, f.channels, says{}) {
-		f.judge(turn)
-		for _, i := range turn.Skips {
-			f.releases[i.Release][turn.Channel] = Skipped
+	for _, slot := range Arrange(f.releases, f.channels, testFacts{}) {
+		f.judge(slot)
+		for _, i := range slot.Skips {
+			f.releases[i.Release][slot.Channel] = Skipped
 		}
 		switch {
-		case turn.Holder != None:
+		case slot.Holder != None:
 			moves = append(moves, func() {
-				f.releases[turn.Holder][turn.Channel] = rapid.SampledFrom(outcomes).Draw(f.t, "outcome")
+				f.releases[slot.Holder][slot.Channel] = rapid.SampledFrom(outcomes).Draw(f.t, "outcome")
 			})
-		case turn.Next != None && f.ready(turn):
+		case slot.Next != None && f.ready(slot):
 			moves = append(moves, func() {
-				f.releases[turn.Next][turn.Channel] = InProgress
-				f.entered[turn.Channel] = append(f.entered[turn.Channel], turn.Next)
+				f.releases[slot.Next][slot.Channel] = InProgress
+				f.entered[slot.Channel] = append(f.entered[slot.Channel], slot.Next)
 			})
 		}
 	}
@@ -256,7 +264,7 @@ func (f *fleet) move(outcomes ...Phase) bool {
 	return true
 }
 
-func (f *fleet) ready(t Turn) bool {
+func (f *fleet) ready(t Slot) bool {
 	for _, c := range f.channels {
 		for _, up := range c.After {
 			if c.Name == t.Channel && f.releases[t.Next][up] != Succeeded {
@@ -268,21 +276,21 @@ func (f *fleet) ready(t Turn) bool {
 }
 
 // judge checks the invariants of a turn.
-func (f *fleet) judge(turn Turn) {
+func (f *fleet) judge(slot Slot) {
 	holders := 0
 	for i, r := range f.releases {
-		if r[turn.Channel] == InProgress {
+		if r[slot.Channel] == InProgress {
 			holders++
 		}
-		if r[turn.Channel] != Pending && i == turn.Next {
-			f.t.Fatalf("next is not pending: %s", turn)
+		if r[slot.Channel] != Pending && i == slot.Next {
+			f.t.Fatalf("next is not pending: %s", slot)
 		}
 	}
 	if holders > 1 {
-		f.t.Fatalf("two releases in progress in %s", turn.Channel)
+		f.t.Fatalf("two releases in progress in %s", slot.Channel)
 	}
-	if order := f.entered[turn.Channel]; len(order) > 1 && order[len(order)-2] >= order[len(order)-1] {
-		f.t.Fatalf("overtaken in %s: %v", turn.Channel, order)
+	if order := f.entered[slot.Channel]; len(order) > 1 && order[len(order)-2] >= order[len(order)-1] {
+		f.t.Fatalf("overtaken in %s: %v", slot.Channel, order)
 	}
 }
 
@@ -327,8 +335,8 @@ func TestPhaseOver_B6(t *testing.T) {
 }
 
 // A release that is held permanently is passed over, and named only if no other can come.
-func TestHeldIsPassedOver(t *testing.T) {
-	old := says{"-a", "-a"}
+func TestRefusedReleasesArePassedOver(t *testing.T) {
+	old := testFacts{"-a", "-a"}
 	channels := []Channel{{Name: "a"}}
 	one := []phases{release(channels, "R"), release(channels, "P")}
 	require.Equal(t, "a holder - newest 0 next 1", Arrange(one, channels, old)[0].String())
@@ -340,79 +348,79 @@ func TestHeldIsPassedOver(t *testing.T) {
 // approval (?a), has some (+a), or was let pass an external condition (!a).
 func TestStrategies_B3_B4_B10(t *testing.T) {
 	one := []Channel{{Name: "a"}}
-	line := []Channel{{Name: "a"}, {Name: "b", After: []string{"a"}}}
+	chain := []Channel{{Name: "a"}, {Name: "b", After: []string{"a"}}}
 	kept := []Channel{{Name: "a", Kept: true}, {Name: "b", After: []string{"a"}}, {Name: "c", After: []string{"a"}}}
 	for _, row := range []struct {
 		name     string
 		channels []Channel
 		releases string
-		says     says
+		says     testFacts
 		want     string
 	}{
-		{"latest: the newest", one, "P P P", says{"latest", "latest", "latest"}, "a holder - newest - next 2 before [0 1]"},
-		{"latest: the newest of those that soaked upstream", one, "P P P", says{"latest", "latest", "latest.a"}, "a holder - newest - next 1 before [0]"},
-		{"latest: of those still soaking the oldest, which is done first", one, "P P", says{"latest.a", "latest.a"}, "a holder - newest - next 0"},
-		{"train: the oldest", one, "P P P", says{"train", "train", "train"}, "a holder - newest - next 0"},
-		{"immediate: as latest", one, "P P", says{"immediate", "immediate"}, "a holder - newest - next 1 before [0]"},
-		{"no strategy: the oldest, regardless of approvals", one, "P P", says{"", "+a"}, "a holder - newest - next 0"},
-		{"latest never overtakes the release in progress", one, "I P P", says{"latest", "latest", "latest"}, "a holder 0 newest 0 next 2 before [1]"},
-		{"immediate: the release in progress yields", one, "I P P", says{"latest", "latest", "immediate"}, "a holder 0 newest 0 next 2 yields before [1]"},
-		{"but not while it waits for people", one, "I P", says{"immediate", "immediate?a"}, "a holder 0 newest 0 next 1 people"},
-		{"nor if it was refused", one, "I P", says{"immediate", "immediate-a"}, "a holder 0 newest 0 next 1"},
-		{"a release that enters skips older ones, even if it fails later", one, "P P F P", says{"latest", "train", "latest", "latest"}, "a holder - newest 2 next 3 skips [0 1]"},
-		{"of the approved ones the newest", one, "P P P", says{"latest", "latest", "latest?a"}, "a holder - newest - next 1 before [0]"},
-		{"none may pass: the newest is named", one, "P P", says{"latest?a", "latest?a"}, "a holder - newest - next 1 people before [0]"},
-		{"a bypass of an external condition is next", one, "P P", says{"latest!a", "latest"}, "a holder - newest - next 0"},
-		{"the newest of them", one, "P P P", says{"latest!a", "latest!a", "latest"}, "a holder - newest - next 1 before [0]"},
-		{"a refused release is no candidate", one, "P P P", says{"latest", "latest", "latest-a"}, "a holder - newest - next 1 before [0]"},
-		{"nor is a stuck one", line, "SP FP", says{"latest", "latest"}, "a holder - newest 1 next -\nb holder - newest - next 0"},
-		{"an arrived release before one that has not arrived", line, "SP PP", says{"latest", "latest"}, "a holder - newest 0 next 1\nb holder - newest - next 0"},
-		{"of those not arrived the oldest", line, "IP PP PP", says{"latest", "latest", "latest"}, "a holder 0 newest 0 next 2 before [1]\nb holder - newest - next 0"},
-		{"train: approved, it passes those that wait", one, "P P P", says{"train?a", "train+a", "train+a"}, "a holder - newest - next 1"},
-		{"train: not before it was approved by all", one, "P P", says{"train?a", "train+a?a"}, "a holder - newest - next 0"},
-		{"train: nor before it arrived", line, "SP IP", says{"train", "train+b"}, "a holder 1 newest 1 next -\nb holder - newest - next 0"},
-		{"of both kinds the newest that passes", one, "P P P", says{"train", "latest", "train"}, "a holder - newest - next 1"},
-		{"else the train", one, "P P", says{"train+a", "latest?a"}, "a holder - newest - next 0"},
-		{"a rollback is ahead of all", one, "S P P", says{"latest", "returning", "immediate"}, "a holder - newest 0 next 1"},
+		{"latest: the newest", one, "P P P", testFacts{"latest", "latest", "latest"}, "a holder - newest - next 2 before [0 1]"},
+		{"latest: the newest of those that soaked upstream", one, "P P P", testFacts{"latest", "latest", "latest.a"}, "a holder - newest - next 1 before [0]"},
+		{"latest: of those still soaking the oldest, which is done first", one, "P P", testFacts{"latest.a", "latest.a"}, "a holder - newest - next 0"},
+		{"train: the oldest", one, "P P P", testFacts{"train", "train", "train"}, "a holder - newest - next 0"},
+		{"immediate: as latest", one, "P P", testFacts{"immediate", "immediate"}, "a holder - newest - next 1 before [0]"},
+		{"no strategy: the oldest, regardless of approvals", one, "P P", testFacts{"", "+a"}, "a holder - newest - next 0"},
+		{"latest never overtakes the release in progress", one, "I P P", testFacts{"latest", "latest", "latest"}, "a holder 0 newest 0 next 2 before [1]"},
+		{"immediate: the release in progress yields", one, "I P P", testFacts{"latest", "latest", "immediate"}, "a holder 0 newest 0 next 2 yields before [1]"},
+		{"but not while it waits for people", one, "I P", testFacts{"immediate", "immediate?a"}, "a holder 0 newest 0 next 1 people"},
+		{"nor if it was refused", one, "I P", testFacts{"immediate", "immediate-a"}, "a holder 0 newest 0 next 1"},
+		{"a release that enters skips older ones, even if it fails later", one, "P P F P", testFacts{"latest", "train", "latest", "latest"}, "a holder - newest 2 next 3 skips [0 1]"},
+		{"of the approved ones the newest", one, "P P P", testFacts{"latest", "latest", "latest?a"}, "a holder - newest - next 1 before [0]"},
+		{"none may pass: the newest is named", one, "P P", testFacts{"latest?a", "latest?a"}, "a holder - newest - next 1 people before [0]"},
+		{"a bypass of an external condition is next", one, "P P", testFacts{"latest!a", "latest"}, "a holder - newest - next 0"},
+		{"the newest of them", one, "P P P", testFacts{"latest!a", "latest!a", "latest"}, "a holder - newest - next 1 before [0]"},
+		{"a refused release is no candidate", one, "P P P", testFacts{"latest", "latest", "latest-a"}, "a holder - newest - next 1 before [0]"},
+		{"nor is a stuck one", chain, "SP FP", testFacts{"latest", "latest"}, "a holder - newest 1 next -\nb holder - newest - next 0"},
+		{"an arrived release before one that has not arrived", chain, "SP PP", testFacts{"latest", "latest"}, "a holder - newest 0 next 1\nb holder - newest - next 0"},
+		{"of those not arrived the oldest", chain, "IP PP PP", testFacts{"latest", "latest", "latest"}, "a holder 0 newest 0 next 2 before [1]\nb holder - newest - next 0"},
+		{"train: approved, it passes those that wait", one, "P P P", testFacts{"train?a", "train+a", "train+a"}, "a holder - newest - next 1"},
+		{"train: not before it was approved by all", one, "P P", testFacts{"train?a", "train+a?a"}, "a holder - newest - next 0"},
+		{"train: nor before it arrived", chain, "SP IP", testFacts{"train", "train+b"}, "a holder 1 newest 1 next -\nb holder - newest - next 0"},
+		{"of both kinds the newest that passes", one, "P P P", testFacts{"train", "latest", "train"}, "a holder - newest - next 1"},
+		{"else the train", one, "P P", testFacts{"train+a", "latest?a"}, "a holder - newest - next 0"},
+		{"a rollback is ahead of all", one, "S P P", testFacts{"latest", "returning", "immediate"}, "a holder - newest 0 next 1"},
 		{
 			"kept until it is promoted into all later channels", kept, "SPP PPP",
-			says{"latest", "latest"},
+			testFacts{"latest", "latest"},
 			"a holder - newest 0 next 1 kept for 0 until b,c\nb holder - newest - next 0\nc holder - newest - next 0",
 		},
 		{
 			"in progress or over counts as promoted", kept, "SIR PPP",
-			says{"latest", "latest"},
+			testFacts{"latest", "latest"},
 			"a holder - newest 0 next 1\nb holder 0 newest 0 next 1\nc holder - newest 0 next 1",
 		},
 		{
 			"one that failed keeps nothing", kept, "FPP PPP",
-			says{"latest", "latest"},
+			testFacts{"latest", "latest"},
 			"a holder - newest 0 next 1\nb holder - newest - next 1\nc holder - newest - next 1",
 		},
 		{
 			"nor one that was refused there", kept, "SPP PPP",
-			says{"latest-b-c", "latest"},
+			testFacts{"latest-b-c", "latest"},
 			"a holder - newest 0 next 1\nb holder - newest - next 1\nc holder - newest - next 1",
 		},
 		{
 			"nor one that was refused on its way there",
 			[]Channel{{Name: "a", Kept: true}, {Name: "b", After: []string{"a"}}, {Name: "c", After: []string{"a", "b"}}},
 			"SPP PPP",
-			says{"latest-b", "latest"},
+			testFacts{"latest-b", "latest"},
 			"a holder - newest 0 next 1\nb holder - newest - next 1\nc holder - newest - next 0",
 		},
 		{
 			"nor one whose next step there is permanently held",
 			[]Channel{{Name: "a", Kept: true}, {Name: "x", After: []string{"a"}}, {Name: "b", After: []string{"a", "x"}}, {Name: "c", After: []string{"a", "b"}}},
 			"S-IP PPPP",
-			says{"latest~c", "latest"},
+			testFacts{"latest~c", "latest"},
 			"a holder - newest 0 next 1\nx holder - newest - next 1\nb holder 0 newest 0 next 1 cut: is not released to x\nc holder - newest - next 0",
 		},
 		{
 			"but one with no step left, which only has to soak",
 			[]Channel{{Name: "a", Kept: true}, {Name: "x", After: []string{"a"}}, {Name: "b", After: []string{"a", "x"}}, {Name: "c", After: []string{"a", "b"}}},
 			"S-IP PPPP",
-			says{"latest", "latest"},
+			testFacts{"latest", "latest"},
 			"a holder - newest 0 next 1 kept for 0 until c\nx holder - newest - next 1\nb holder 0 newest 0 next 1 cut: is not released to x\nc holder - newest - next 0",
 		},
 	} {
@@ -422,8 +430,8 @@ func TestStrategies_B3_B4_B10(t *testing.T) {
 				releases = append(releases, release(row.channels, word))
 			}
 			var got []string
-			for _, turn := range Arrange(releases, row.channels, row.says) {
-				got = append(got, turn.String())
+			for _, slot := range Arrange(releases, row.channels, row.says) {
+				got = append(got, slot.String())
 			}
 			require.Equal(t, row.want, strings.Join(got, "\n"))
 		})
@@ -434,55 +442,55 @@ func TestStrategies_B3_B4_B10(t *testing.T) {
 func TestReopened_B3(t *testing.T) {
 	channels := []Channel{{Name: "a"}}
 	reopened := phases{"a": Pending, "a reopened": Pending}
-	all := says{"latest", "latest", "latest", "latest"}
-	turn := func(words ...string) string {
+	all := testFacts{"latest", "latest", "latest", "latest"}
+	slot := func(words ...string) string {
 		releases := []phases{release(channels, "S"), reopened}
 		for _, word := range words {
 			releases = append(releases, release(channels, word))
 		}
 		return Arrange(releases, channels, all)[0].String()
 	}
-	require.Equal(t, "a holder - newest 2 next 1", turn("R"))
-	require.Equal(t, "a holder - newest 2 next 3 before [1]", turn("R", "P"))
-	require.Equal(t, "a holder - newest 2 next - skips [1]", turn("S"))
-	require.Equal(t, "a holder 2 newest 2 next - skips [1]", turn("I"))
+	require.Equal(t, "a holder - newest 2 next 1", slot("R"))
+	require.Equal(t, "a holder - newest 2 next 3 before [1]", slot("R", "P"))
+	require.Equal(t, "a holder - newest 2 next - skips [1]", slot("S"))
+	require.Equal(t, "a holder 2 newest 2 next - skips [1]", slot("I"))
 }
 
 // A release of another line passes the one in progress if it may, and is next before those that wait for that one. None passes a release
 // that yields to a newer one of its line, or that cannot continue; all that may pass a release that is set aside.
 func TestPassing_B5(t *testing.T) {
-	of := func(line string, phase Phase, more ...string) phases {
-		p := phases{"line": Phase(line), "b": phase, "a": Succeeded}
+	releaseOf := func(track string, phase Phase, more ...string) phases {
+		p := phases{"line": Phase(track), "b": phase, "a": Succeeded}
 		for _, m := range more {
 			p[m] = "yes"
 		}
 		return p
 	}
-	version, next := of("", InProgress), of("", Pending)
+	version, next := releaseOf("", InProgress), releaseOf("", Pending)
 	cut := phases{"a": RolledBack, "b": InProgress}
-	flags, size := of("flags", Pending), of("size", Pending)
+	flags, size := releaseOf("flags", Pending), releaseOf("size", Pending)
 	for _, row := range []struct {
 		name     string
 		releases []phases
-		says     says
+		says     testFacts
 		want     string
 	}{
-		{"it may not", []phases{version, flags}, says{"latest", "latest"}, "next 1, in progress 0, aside -1"},
-		{"it may", []phases{version, flags}, says{"latest", "latest >b"}, "passes 1, in progress 0, aside -1"},
-		{"before a release of the same line as the holder", []phases{version, next, flags}, says{"latest", "latest", "latest >b"}, "passes 2, in progress 0, aside -1"},
-		{"after a release that the holder yields to", []phases{version, next, flags}, says{"latest", "immediate", "latest >b"}, "next 1, in progress 0, aside -1"},
-		{"if it may not pass, the line of the holder is next", []phases{version, next, flags}, says{"latest", "latest", "latest"}, "next 1, in progress 0, aside -1"},
-		{"a stuck holder yields only to its own line", []phases{cut, next, flags}, says{"latest", "latest", "latest >b"}, "next 1, in progress 0, aside -1"},
-		{"none passes a release that itself passes", []phases{of("", InProgress, "b aside"), of("flags", InProgress), size}, says{"latest", "latest", "latest >b"}, "next 2, in progress 1, aside 0"},
-		{"a release aside waits for its fix", []phases{of("", InProgress, "b aside"), of("flags", Failed), next, flags}, says{"latest", "latest", "immediate", "latest >b"}, "passes 3, in progress -1, aside 0"},
+		{"it may not", []phases{version, flags}, testFacts{"latest", "latest"}, "next 1, in progress 0, aside -1"},
+		{"it may", []phases{version, flags}, testFacts{"latest", "latest >b"}, "passes 1, in progress 0, aside -1"},
+		{"before a release of the same line as the holder", []phases{version, next, flags}, testFacts{"latest", "latest", "latest >b"}, "passes 2, in progress 0, aside -1"},
+		{"after a release that the holder yields to", []phases{version, next, flags}, testFacts{"latest", "immediate", "latest >b"}, "next 1, in progress 0, aside -1"},
+		{"if it may not pass, the line of the holder is next", []phases{version, next, flags}, testFacts{"latest", "latest", "latest"}, "next 1, in progress 0, aside -1"},
+		{"a stuck holder yields only to its own line", []phases{cut, next, flags}, testFacts{"latest", "latest", "latest >b"}, "next 1, in progress 0, aside -1"},
+		{"none passes a release that itself passes", []phases{releaseOf("", InProgress, "b aside"), releaseOf("flags", InProgress), size}, testFacts{"latest", "latest", "latest >b"}, "next 2, in progress 1, aside 0"},
+		{"a release aside waits for its fix", []phases{releaseOf("", InProgress, "b aside"), releaseOf("flags", Failed), next, flags}, testFacts{"latest", "latest", "immediate", "latest >b"}, "passes 3, in progress -1, aside 0"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			turn := Arrange(row.releases, []Channel{{Name: "a"}, {Name: "b", After: []string{"a"}}}, row.says)[1]
+			slot := Arrange(row.releases, []Channel{{Name: "a"}, {Name: "b", After: []string{"a"}}}, row.says)[1]
 			verb := "next"
-			if turn.Passes {
+			if slot.Passes {
 				verb = "passes"
 			}
-			require.Equal(t, row.want, fmt.Sprintf("%s %d, in progress %d, aside %d", verb, turn.Next, turn.Holder, turn.Aside))
+			require.Equal(t, row.want, fmt.Sprintf("%s %d, in progress %d, aside %d", verb, slot.Next, slot.Holder, slot.Aside))
 		})
 	}
 }

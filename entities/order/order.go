@@ -59,32 +59,32 @@ func FirstWhen(declared string) (Direction, error) {
 // Delays reports whether a service must wait for the change of another (D20, D21): both change in the same direction, and the service does
 // not go first in it. If the directions differ, neither needs the other's change in order to work afterwards.
 func Delays(mine Change, first Direction, others Change) bool {
-	way := mine.Direction()
-	return way != Same && way == others.Direction() && way != first
+	direction := mine.Direction()
+	return direction != Same && direction == others.Direction() && direction != first
 }
 
-// Open is a release of another service that is not finished.
-type Open struct {
+// OpenRelease is a release of another service that is not finished.
+type OpenRelease struct {
 	Version     string
 	Incarnation int64
 }
 
 // Ahead returns the first open release that goes before a release of the given incarnation, in static order: a release of the same or an
 // earlier incarnation (D22).
-func Ahead(incarnation int64, open []Open) (Open, bool) {
+func Ahead(incarnation int64, open []OpenRelease) (OpenRelease, bool) {
 	for _, o := range open {
 		if o.Incarnation <= incarnation {
 			return o, true
 		}
 	}
-	return Open{}, false
+	return OpenRelease{}, false
 }
 
-// configured matches the end of a full version that a change of configuration added, "v7-i42", or values of aspects: "v7-flags.x3f9a21c0".
-var configured = regexp.MustCompile(`(-i[0-9]+)?(-[a-z][a-z0-9]*\.x[0-9a-f]{8})*$`)
+// configSuffix matches the end of a full version that a change of configuration added, "v7-i42", or values of aspects: "v7-flags.x3f9a21c0".
+var configSuffix = regexp.MustCompile(`(-i[0-9]+)?(-[a-z][a-z0-9]*\.x[0-9a-f]{8})*$`)
 
-// Named returns the version that a user or CI named, from a full version.
-func Named(full string) string { return configured.ReplaceAllString(full, "") }
+// BaseVersion returns the version that a user or CI named, from a full version.
+func BaseVersion(full string) string { return configSuffix.ReplaceAllString(full, "") }
 
 // How describes how two versions are ordered.
 type How string
@@ -100,20 +100,20 @@ const (
 // semver matches a semantic version with any number of parts: v8, 1.2, 1.2.3-rc.1+build. numbered matches a name followed by a number: v8,
 // build-10, release-2.11. A name of hex digits does not count, because it may be part of a commit.
 var (
-	semver   = regexp.MustCompile(`^[vV]?([0-9]+(?:\.[0-9]+)*)(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]+)?$`)
-	numbered = regexp.MustCompile(`^([^0-9]*)([0-9]+)$`)
-	named    = regexp.MustCompile(`^([^0-9]*[^0-9a-f][^0-9]*)([0-9]+(?:[._-][0-9]+)+)$`)
-	hex      = regexp.MustCompile(`^[0-9a-f]+$`)
+	semver     = regexp.MustCompile(`^[vV]?([0-9]+(?:\.[0-9]+)*)(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]+)?$`)
+	numbered   = regexp.MustCompile(`^([^0-9]*)([0-9]+)$`)
+	namedParts = regexp.MustCompile(`^([^0-9]*[^0-9a-f][^0-9]*)([0-9]+(?:[._-][0-9]+)+)$`)
+	hex        = regexp.MustCompile(`^[0-9a-f]+$`)
 )
 
-// stamps are the formats of dates and times. Without a zone they are UTC.
-var stamps = [...]string{
+// timeFormats are the formats of dates and times. Without a zone they are UTC.
+var timeFormats = [...]string{
 	"2006-1-2", "20060102", "2006-01-02T15:04:05Z07:00", "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02-15-04-05", "2006-01-02-15-04",
 	"2006-01-02-150405", "2006-01-02-1504", "20060102T150405Z07:00", "20060102T150405", "20060102-150405", "20060102-1504", "20060102150405", "200601021504",
 }
 
-func stamp(v string) (time.Time, bool) {
-	for _, form := range stamps {
+func parseTime(v string) (time.Time, bool) {
+	for _, form := range timeFormats {
 		if t, err := time.Parse(form, v); err == nil && t.Year() >= 1970 {
 			return t, true
 		}
@@ -121,10 +121,10 @@ func stamp(v string) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// Ordered reports whether a version has a format that can be ordered at all.
-func Ordered(v string) bool {
-	_, stamped := stamp(v)
-	return stamped || numbered.MatchString(v) || named.MatchString(v) || semver.MatchString(v)
+// Orderable reports whether a version has a format that can be ordered at all.
+func Orderable(v string) bool {
+	_, isTime := parseTime(v)
+	return isTime || numbered.MatchString(v) || namedParts.MatchString(v) || semver.MatchString(v)
 }
 
 // CompareVersions orders two versions (D22): -1 if a is older than b, 0 if they are equal, 1 if a is newer, and how that is known. The same
@@ -134,8 +134,8 @@ func CompareVersions(a, b string) (c int, how How, ok bool) {
 	if a == b {
 		return 0, BySame, true
 	}
-	s, sOK := stamp(a)
-	t, tOK := stamp(b)
+	s, sOK := parseTime(a)
+	t, tOK := parseTime(b)
 	dashed := sOK && !hex.MatchString(a) || tOK && !hex.MatchString(b)
 	switch {
 	case sOK && tOK:
@@ -155,19 +155,19 @@ func CompareVersions(a, b string) (c int, how How, ok bool) {
 
 // byNumber orders two versions with the same name by their numbers. Several numbers after "v", or without a name, are a semantic version.
 func byNumber(a, b string) (c int, ok bool) {
-	for _, form := range []*regexp.Regexp{numbered, named} {
+	for _, form := range []*regexp.Regexp{numbered, namedParts} {
 		x, y := form.FindStringSubmatch(a), form.FindStringSubmatch(b)
-		if x == nil || y == nil || !strings.EqualFold(x[1], y[1]) || hex.MatchString(x[1]) || form == named && strings.EqualFold(x[1], "v") {
+		if x == nil || y == nil || !strings.EqualFold(x[1], y[1]) || hex.MatchString(x[1]) || form == namedParts && strings.EqualFold(x[1], "v") {
 			continue
 		}
-		return natural(x[2], y[2]), true
+		return compareNatural(x[2], y[2]), true
 	}
 	return 0, false
 }
 
 // semantic orders two versions by their parts.
 func semantic(x, y []string) int {
-	if c := lists(strings.Split(x[1], "."), strings.Split(y[1], "."), "0"); c != 0 {
+	if c := compareParts(strings.Split(x[1], "."), strings.Split(y[1], "."), "0"); c != 0 {
 		return c
 	}
 	switch {
@@ -178,11 +178,11 @@ func semantic(x, y []string) int {
 	case y[2] == "":
 		return -1
 	}
-	return lists(strings.Split(x[2], "."), strings.Split(y[2], "."), "")
+	return compareParts(strings.Split(x[2], "."), strings.Split(y[2], "."), "")
 }
 
-// lists compares part by part. A missing part counts as the filler.
-func lists(a, b []string, filler string) int {
+// compareParts compares part by part. A missing part counts as the filler.
+func compareParts(a, b []string, filler string) int {
 	at := func(list []string, i int) string {
 		if i < len(list) {
 			return list[i]
@@ -190,21 +190,21 @@ func lists(a, b []string, filler string) int {
 		return filler
 	}
 	for i := range max(len(a), len(b)) {
-		if c := natural(at(a, i), at(b, i)); c != 0 {
+		if c := compareNatural(at(a, i), at(b, i)); c != 0 {
 			return c
 		}
 	}
 	return 0
 }
 
-// natural compares text piece by piece. A piece of digits is a number.
-func natural(a, b string) int {
+// compareNatural compares text piece by piece. A piece of digits is a number.
+func compareNatural(a, b string) int {
 	for a != "" && b != "" {
-		x, y := piece(a), piece(b)
+		x, y := nextPiece(a), nextPiece(b)
 		a, b = a[len(x):], b[len(y):]
 		c := cmp.Compare(x, y)
-		if digit(x[0]) && digit(y[0]) {
-			c = numbers(x, y)
+		if isDigit(x[0]) && isDigit(y[0]) {
+			c = compareDigits(x, y)
 		}
 		if c != 0 {
 			return c
@@ -213,16 +213,16 @@ func natural(a, b string) int {
 	return cmp.Compare(len(a), len(b)) // one is empty: the longer one is newer
 }
 
-func piece(s string) string {
+func nextPiece(s string) string {
 	n := 1
-	for n < len(s) && digit(s[n]) == digit(s[0]) {
+	for n < len(s) && isDigit(s[n]) == isDigit(s[0]) {
 		n++
 	}
 	return s[:n]
 }
 
-// numbers compares digits of any length.
-func numbers(a, b string) int {
+// compareDigits compares digits of any length.
+func compareDigits(a, b string) int {
 	a, b = strings.TrimLeft(a, "0"), strings.TrimLeft(b, "0")
 	if c := cmp.Compare(len(a), len(b)); c != 0 {
 		return c
@@ -230,4 +230,4 @@ func numbers(a, b string) int {
 	return cmp.Compare(a, b)
 }
 
-func digit(c byte) bool { return c >= '0' && c <= '9' }
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }

@@ -39,10 +39,10 @@ func TestNeverBothDelayed_D21(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		capacity := rapid.OneOf(rapid.Float64Range(0, 4), rapid.Map(rapid.IntRange(0, 3), func(n int) float64 { return float64(n) }))
-		way := rapid.SampledFrom([]order.Direction{order.Growing, order.Shrinking})
+		direction := rapid.SampledFrom([]order.Direction{order.Growing, order.Shrinking})
 		a := order.Change{Before: capacity.Draw(t, "a before"), After: capacity.Draw(t, "a after")}
 		b := order.Change{Before: capacity.Draw(t, "b before"), After: capacity.Draw(t, "b after")}
-		first, others := way.Draw(t, "a first"), way.Draw(t, "b first")
+		first, others := direction.Draw(t, "a first"), direction.Draw(t, "b first")
 		both := order.Delays(a, first, b) && order.Delays(b, others, a)
 		together := a.Direction() == b.Direction() && a.Direction() != order.Same
 		require.Equal(t, first == others && together && a.Direction() != first, both)
@@ -67,7 +67,7 @@ func TestFirstWhen(t *testing.T) {
 
 func TestAhead_D22(t *testing.T) {
 	t.Parallel()
-	open := []order.Open{{Version: "v9", Incarnation: 9}, {Version: "v7", Incarnation: 7}}
+	open := []order.OpenRelease{{Version: "v9", Incarnation: 9}, {Version: "v7", Incarnation: 7}}
 	_, ahead := order.Ahead(6, open)
 	require.False(t, ahead)
 	o, ahead := order.Ahead(7, open)
@@ -126,14 +126,14 @@ func TestCompareVersions_D22(t *testing.T) {
 	require.True(t, ok)
 	require.Zero(t, c)
 	require.Equal(t, order.BySemantic, how)
-	require.Equal(t, "v7", order.Named("v7-i42"))
-	require.Equal(t, "v7-i42x", order.Named("v7-i42x"))
+	require.Equal(t, "v7", order.BaseVersion("v7-i42"))
+	require.Equal(t, "v7-i42x", order.BaseVersion("v7-i42x"))
 }
 
 // Whatever the versions, the order turns round, and it is transitive among those that are ordered in one way.
-func TestOrdered_D22(t *testing.T) {
+func TestOrderable_D22(t *testing.T) {
 	for v, want := range map[string]bool{"v8": true, "build-10": true, "1.2.0-rc.1": true, "release-2.11": true, "2026-11-21": true, "nightly": false, "4f2a91c": false} {
-		require.Equal(t, want, order.Ordered(v), v)
+		require.Equal(t, want, order.Orderable(v), v)
 	}
 }
 

@@ -26,11 +26,11 @@ func Build(services []Service, scope Scope) (*Plan, error) {
 
 // builder builds the whole plan and then prunes it, so that it finds errors in unchanged parts too.
 type builder struct {
-	scope    Scope
-	services map[string]*Service
-	names    []string // sorted
-	nodes    []Node
-	at       map[Kind]map[string][]int // nodes by kind and service
+	scope       Scope
+	services    map[string]*Service
+	names       []string // sorted
+	nodes       []Node
+	nodesByKind map[Kind]map[string][]int // nodes by kind and service
 }
 
 // check finds unknown names.
@@ -63,14 +63,14 @@ func (b *builder) check() error {
 
 // addNodes adds the nodes (E1–E5).
 func (b *builder) addNodes() {
-	b.at = map[Kind]map[string][]int{}
+	b.nodesByKind = map[Kind]map[string][]int{}
 	for _, k := range kinds {
-		b.at[k] = map[string][]int{}
+		b.nodesByKind[k] = map[string][]int{}
 		for _, name := range b.names {
 			s := b.services[name]
 			switch {
 			case k == Callback && s.SetupCallback || k == DNS && s.DNS:
-				if len(b.at[k]) == 0 {
+				if len(b.nodesByKind[k]) == 0 {
 					b.add(Node{Kind: k})
 				}
 			case k == Deploy, k == s.Aggregator, k == Reconcile && s.Reconciles:
@@ -83,17 +83,17 @@ func (b *builder) addNodes() {
 }
 
 func (b *builder) add(n Node) {
-	b.at[n.Kind][n.Service] = append(b.at[n.Kind][n.Service], len(b.nodes))
+	b.nodesByKind[n.Kind][n.Service] = append(b.nodesByKind[n.Kind][n.Service], len(b.nodes))
 	b.nodes = append(b.nodes, n)
 }
 
 // addEdges adds the edges. A node waits for its own service on its own target, and for other services on all targets.
 func (b *builder) addEdges() {
-	callback := b.at[Callback][""]
+	callback := b.nodesByKind[Callback][""]
 	var collected []int
 	if !b.scope.Eager {
 		for _, name := range b.names {
-			collected = append(append(collected, b.at[Sync][name]...), b.at[Redeploy][name]...)
+			collected = append(append(collected, b.nodesByKind[Sync][name]...), b.nodesByKind[Redeploy][name]...)
 		}
 	}
 	for i := range b.nodes {
@@ -101,20 +101,20 @@ func (b *builder) addEdges() {
 		s := b.services[n.Service]
 		switch n.Kind {
 		case Deploy:
-			n.Needs = b.everywhere(Deploy, s.Requires)
+			n.Needs = b.nodesOf(Deploy, s.Requires)
 			if s.Captured {
 				n.Needs = append(n.Needs, callback...)
 			}
 		case Callback:
 			for _, name := range b.names {
 				if b.services[name].SetupCallback {
-					n.After = append(n.After, b.at[Deploy][name]...)
+					n.After = append(n.After, b.nodesByKind[Deploy][name]...)
 				}
 			}
 		case Sync, Redeploy:
-			n.Needs = append(b.own(n), callback...)
+			n.Needs = append(b.ownDeploy(n), callback...)
 		case Reconcile:
-			n.Needs = slices.Concat(b.own(n), collected, b.everywhere(Reconcile, s.ReconcilesAfter))
+			n.Needs = slices.Concat(b.ownDeploy(n), collected, b.nodesOf(Reconcile, s.ReconcilesAfter))
 			if s.ReconcilesCaptured {
 				n.Needs = append(n.Needs, callback...)
 			}
@@ -123,9 +123,9 @@ func (b *builder) addEdges() {
 	}
 }
 
-// own returns the DEPLOY of a node's service on its target.
-func (b *builder) own(n *Node) []int {
-	for _, i := range b.at[Deploy][n.Service] {
+// ownDeploy returns the DEPLOY of a node's service on its target.
+func (b *builder) ownDeploy(n *Node) []int {
+	for _, i := range b.nodesByKind[Deploy][n.Service] {
 		if b.nodes[i].Target == n.Target {
 			return []int{i}
 		}
@@ -133,9 +133,9 @@ func (b *builder) own(n *Node) []int {
 	return nil
 }
 
-func (b *builder) everywhere(kind Kind, services []string) (all []int) {
+func (b *builder) nodesOf(kind Kind, services []string) (all []int) {
 	for _, name := range services {
-		all = append(all, b.at[kind][name]...)
+		all = append(all, b.nodesByKind[kind][name]...)
 	}
 	return all
 }
@@ -143,29 +143,29 @@ func (b *builder) everywhere(kind Kind, services []string) (all []int) {
 // cycle returns a cycle of nodes, or nil.
 func (b *builder) cycle() []Node {
 	const (
-		open = 1 + iota // on the current path
-		free            // no cycle leads through it
+		onPath  = 1 + iota // on the current path
+		acyclic            // no cycle leads through it
 	)
 	marks, path := make([]int, len(b.nodes)), []int{}
 	var visit func(i int) []Node
 	visit = func(i int) []Node {
-		if marks[i] == open {
-			ring := []Node{}
+		if marks[i] == onPath {
+			loop := []Node{}
 			for _, j := range path[slices.Index(path, i):] {
-				ring = append(ring, b.nodes[j])
+				loop = append(loop, b.nodes[j])
 			}
-			return append(ring, b.nodes[i])
+			return append(loop, b.nodes[i])
 		}
-		if marks[i] == free {
+		if marks[i] == acyclic {
 			return nil
 		}
-		marks[i], path = open, append(path, i)
+		marks[i], path = onPath, append(path, i)
 		for _, j := range slices.Concat(b.nodes[i].Needs, b.nodes[i].After) {
 			if found := visit(j); found != nil {
 				return found
 			}
 		}
-		marks[i], path = free, path[:len(path)-1]
+		marks[i], path = acyclic, path[:len(path)-1]
 		return nil
 	}
 	for i := range b.nodes {
@@ -181,21 +181,21 @@ func (b *builder) pruned() *Plan {
 	if b.scope.All {
 		return &Plan{Nodes: b.nodes}
 	}
-	near := b.neighbourhood()
+	services := b.affectedServices()
 	p := &Plan{Nodes: []Node{}}
-	now := make([]int, len(b.nodes)) // the new index of a node, counted from 1
+	newIndex := make([]int, len(b.nodes)) // the new index of a node, counted from 1
 	for i, n := range b.nodes {
-		if b.stays(&n, near) {
+		if b.affected(&n, services) {
 			p.Nodes = append(p.Nodes, n)
-			now[i] = len(p.Nodes)
+			newIndex[i] = len(p.Nodes)
 		}
 	}
 	for i := range p.Nodes {
 		for _, edges := range []*[]int{&p.Nodes[i].Needs, &p.Nodes[i].After} {
 			var kept []int
 			for _, j := range *edges {
-				if now[j] > 0 {
-					kept = append(kept, now[j]-1)
+				if newIndex[j] > 0 {
+					kept = append(kept, newIndex[j]-1)
 				}
 			}
 			*edges = kept
@@ -204,52 +204,52 @@ func (b *builder) pruned() *Plan {
 	return p
 }
 
-// neighbourhood returns the changed services and their integrations: one hop.
-func (b *builder) neighbourhood() map[string]bool {
-	near := map[string]bool{}
+// affectedServices returns the changed services and their integrations: one hop.
+func (b *builder) affectedServices() map[string]bool {
+	affected := map[string]bool{}
 	for _, name := range b.names {
-		near[name] = slices.Contains(b.scope.Changed, name) ||
+		affected[name] = slices.Contains(b.scope.Changed, name) ||
 			slices.ContainsFunc(b.services[name].Integrations, func(other string) bool { return slices.Contains(b.scope.Changed, other) })
 	}
-	return near
+	return affected
 }
 
-func (b *builder) stays(n *Node, near map[string]bool) bool {
-	input := func(is func(s *Service) bool) bool {
-		return slices.ContainsFunc(b.names, func(name string) bool { return near[name] && is(b.services[name]) })
+func (b *builder) affected(n *Node, services map[string]bool) bool {
+	anyService := func(has func(s *Service) bool) bool {
+		return slices.ContainsFunc(b.names, func(name string) bool { return services[name] && has(b.services[name]) })
 	}
 	switch n.Kind {
 	case Callback:
-		return input(func(s *Service) bool { return s.SetupCallback })
+		return anyService(func(s *Service) bool { return s.SetupCallback })
 	case DNS:
-		return input(func(s *Service) bool { return s.DNS })
+		return anyService(func(s *Service) bool { return s.DNS })
 	case Sync, Redeploy:
-		return near[n.Service] || input(func(s *Service) bool { return slices.Contains(s.Feeds, n.Service) })
+		return services[n.Service] || anyService(func(s *Service) bool { return slices.Contains(s.Feeds, n.Service) })
 	default:
-		return near[n.Service]
+		return services[n.Service]
 	}
 }
 
-// behind lists for each node the nodes that wait for it.
-func (p *Plan) behind() [][]int {
-	behind := make([][]int, len(p.Nodes))
+// dependents lists for each node the nodes that wait for it.
+func (p *Plan) dependents() [][]int {
+	dependents := make([][]int, len(p.Nodes))
 	for n := range p.Nodes {
 		for _, m := range slices.Concat(p.Nodes[n].Needs, p.Nodes[n].After) {
-			behind[m] = append(behind[m], n)
+			dependents[m] = append(dependents[m], n)
 		}
 	}
-	return behind
+	return dependents
 }
 
 // ranks returns for each node the length of the longest chain of nodes that wait for it. The node with the longest chain goes first.
 func (p *Plan) ranks() []int {
-	behind := p.behind()
+	dependents := p.dependents()
 	ranks := make([]int, len(p.Nodes))
 	var rank func(n int) int
 	rank = func(n int) int {
 		if ranks[n] == 0 {
 			ranks[n] = 1
-			for _, m := range behind[n] {
+			for _, m := range dependents[n] {
 				ranks[n] = max(ranks[n], 1+rank(m))
 			}
 		}
@@ -261,27 +261,27 @@ func (p *Plan) ranks() []int {
 	return ranks
 }
 
-// Longest lists the nodes of the longest path through the plan, in order. Of several it takes the one whose nodes are listed first.
-func (p *Plan) Longest() (way []int) {
-	ranks, behind := p.ranks(), p.behind()
-	for next := indexes(len(p.Nodes)); len(next) > 0; next = behind[way[len(way)-1]] {
-		way = append(way, slices.MaxFunc(next, func(a, b int) int { return cmp.Or(cmp.Compare(ranks[a], ranks[b]), b-a) }))
+// LongestPath lists the nodes of the longest path through the plan, in order. Of several it takes the one whose nodes are listed first.
+func (p *Plan) LongestPath() (path []int) {
+	ranks, dependents := p.ranks(), p.dependents()
+	for next := indexRange(len(p.Nodes)); len(next) > 0; next = dependents[path[len(path)-1]] {
+		path = append(path, slices.MaxFunc(next, func(a, b int) int { return cmp.Or(cmp.Compare(ranks[a], ranks[b]), b-a) }))
 	}
-	return way
+	return path
 }
 
-// inTurn lists all nodes, those with the longest chain behind them first. The order does not change during a walk.
-func (p *Plan) inTurn() []int {
-	if p.turn == nil {
+// byRank lists all nodes, those with the longest chain behind them first. The order does not change during a walk.
+func (p *Plan) byRank() []int {
+	if p.ranked == nil {
 		ranks := p.ranks()
-		p.turn = indexes(len(p.Nodes))
-		slices.SortStableFunc(p.turn, func(a, b int) int { return cmp.Compare(ranks[b], ranks[a]) })
+		p.ranked = indexRange(len(p.Nodes))
+		slices.SortStableFunc(p.ranked, func(a, b int) int { return cmp.Compare(ranks[b], ranks[a]) })
 	}
-	return p.turn
+	return p.ranked
 }
 
-// indexes returns 0 to n-1.
-func indexes(n int) []int {
+// indexRange returns 0 to n-1.
+func indexRange(n int) []int {
 	all := make([]int, n)
 	for i := range all {
 		all[i] = i

@@ -8,12 +8,12 @@ import (
 // Changed lists the services that differ between two works: in themselves, in their commands, or in their fragments. It omits services that
 // are only in the other work, because nothing is left to do for them.
 func (w *Work) Changed(before *Work) (names []string) {
-	was := map[string]string{}
+	previous := map[string]string{}
 	for n := range before.Services {
-		was[before.Services[n].key()] = before.said(&before.Services[n])
+		previous[before.Services[n].key()] = before.contentOf(&before.Services[n])
 	}
 	for n := range w.Services {
-		if s := &w.Services[n]; was[s.key()] != w.said(s) {
+		if s := &w.Services[n]; previous[s.key()] != w.contentOf(s) {
 			names = append(names, s.Name)
 		}
 	}
@@ -29,30 +29,30 @@ func (s *Service) key() string {
 	return s.Name
 }
 
-// said returns everything that the work contains about a service.
-func (w *Work) said(s *Service) string {
-	of := func(name string) bool { return name == s.Name }
-	about := struct {
+// contentOf returns everything that the work contains about a service.
+func (w *Work) contentOf(s *Service) string {
+	matches := func(name string) bool { return name == s.Name }
+	content := struct {
 		Service   Service
 		Commands  []Command
 		Fragments []Fragment
 	}{Service: *s}
 	for _, c := range w.Commands {
-		if of(c.Service) {
-			about.Commands = append(about.Commands, c)
+		if matches(c.Service) {
+			content.Commands = append(content.Commands, c)
 		}
 	}
 	for _, f := range w.Fragments {
-		if of(f.Service) {
-			about.Fragments = append(about.Fragments, f)
+		if matches(f.Service) {
+			content.Fragments = append(content.Fragments, f)
 		}
 	}
-	text, _ := json.Marshal(about) // cannot fail: every field can be marshalled
+	text, _ := json.Marshal(content) // cannot fail: every field can be marshalled
 	return string(text)
 }
 
-// Called finds a service by the name that workflows and the store use.
-func (w *Work) Called(key string) (name string, found bool) {
+// ServiceByKey finds a service by the name that workflows and the store use.
+func (w *Work) ServiceByKey(key string) (name string, found bool) {
 	n := slices.IndexFunc(w.Services, func(s Service) bool { return s.key() == key })
 	if n < 0 {
 		return "", false

@@ -16,17 +16,17 @@ func TestLetters_E8_E10(t *testing.T) {
 	}, plan.Scope{All: true})
 	require.NoError(t, err)
 	p.Serial = []string{"host"}
-	so := p.Read(".fb")
-	require.Equal(t, []plan.Progress{{}, {State: plan.Failed}, {State: plan.Blocked, Cause: 1}}, so)
-	require.Equal(t, ".fb", plan.Letters(so))
+	states := p.ReadLetters(".fb")
+	require.Equal(t, []plan.Progress{{}, {State: plan.Failed}, {State: plan.Blocked, Cause: 1}}, states)
+	require.Equal(t, ".fb", plan.Letters(states))
 	for _, s := range []plan.State{plan.Waiting, plan.Running, plan.Held, plan.Done, plan.Failed, plan.Blocked, plan.Superseded} {
-		require.Equal(t, s, plan.OfLetter(s.Letter()))
+		require.Equal(t, s, plan.StateOfLetter(s.Letter()))
 	}
-	require.Empty(t, p.Walker(p.Read("r..")).Step(plan.Room{Commands: -1}).Begin)
-	step := p.Walker(p.Read("h..")).Step(plan.Room{Limit: 1, Commands: -1})
+	require.Empty(t, p.Walker(p.ReadLetters("r..")).Step(plan.Capacity{Commands: -1}).Begin)
+	step := p.Walker(p.ReadLetters("h..")).Step(plan.Capacity{Limit: 1, Commands: -1})
 	require.Equal(t, []int{1}, step.Begin)
-	require.False(t, p.Walker(p.Read("hfb")).Step(plan.Room{Limit: 1, Commands: -1}).Over)
-	require.Equal(t, "hfb", p.Walker(p.Read("hfb")).Letters())
+	require.False(t, p.Walker(p.ReadLetters("hfb")).Step(plan.Capacity{Limit: 1, Commands: -1}).Over)
+	require.Equal(t, "hfb", p.Walker(p.ReadLetters("hfb")).Letters())
 }
 
 // A service is changed where the work says something else of it, of what runs for it, or of what it has for others.
@@ -40,15 +40,15 @@ func TestChangedWork_E7(t *testing.T) {
 		}
 	}
 	require.Empty(t, work().Changed(work()))
-	now := work()
-	now.Fragments[0].Content = "two"
-	require.Equal(t, []string{"web"}, now.Changed(work()))
-	now = work()
-	now.Commands[0].Run.Definition = "another"
-	now.Services[0].DNS = true
-	now.Services = append(now.Services, plan.Service{Name: "api"})
-	require.Equal(t, []string{"api", "traefik", "web"}, now.Changed(work()))
-	name, found := work().Called("site")
+	changed := work()
+	changed.Fragments[0].Content = "two"
+	require.Equal(t, []string{"web"}, changed.Changed(work()))
+	changed = work()
+	changed.Commands[0].Run.Definition = "another"
+	changed.Services[0].DNS = true
+	changed.Services = append(changed.Services, plan.Service{Name: "api"})
+	require.Equal(t, []string{"api", "traefik", "web"}, changed.Changed(work()))
+	name, found := work().ServiceByKey("site")
 	require.True(t, found)
 	require.Equal(t, "web", name)
 	require.Equal(t, "site", work().KeyOf("web"))

@@ -78,10 +78,10 @@ func (n *Node) String() string {
 	return string(n.Kind) + " " + n.Service + "@" + n.Target
 }
 
-// Named parses a name that String returned.
-func Named(name string) Node {
-	kind, of, _ := strings.Cut(name, " ")
-	service, target, _ := strings.Cut(of, "@")
+// ParseNode parses a name that String returned.
+func ParseNode(name string) Node {
+	kind, rest, _ := strings.Cut(name, " ")
+	service, target, _ := strings.Cut(rest, "@")
 	return Node{Kind: Kind(kind), Service: service, Target: target}
 }
 
@@ -94,7 +94,7 @@ type Plan struct {
 	// Serial names the targets that run one node at a time.
 	Serial []string `json:"serial,omitempty"`
 
-	turn []int // see inTurn
+	ranked []int // see inTurn
 }
 
 // Bytes returns the plan as JSON: the same for the same input (E13).
@@ -106,26 +106,26 @@ func (p *Plan) Downstream(from ...int) (blocked []int) {
 	for _, n := range from {
 		seen[n] = true
 	}
-	blocked = behindOf(p.needed(), seen, from)
+	blocked = transitiveDependents(p.neededBy(), seen, from)
 	slices.Sort(blocked)
 	return blocked
 }
 
-// behindOf lists the nodes that need some nodes, directly or not, and are not in seen.
-func behindOf(needed [][]int, seen []bool, from []int) (behind []int) {
+// transitiveDependents lists the nodes that need some nodes, directly or not, and are not in seen.
+func transitiveDependents(neededBy [][]int, seen []bool, from []int) (dependents []int) {
 	for queue := slices.Clone(from); len(queue) > 0; queue = queue[1:] {
-		for _, n := range needed[queue[0]] {
+		for _, n := range neededBy[queue[0]] {
 			if !seen[n] {
 				seen[n] = true
-				behind, queue = append(behind, n), append(queue, n)
+				dependents, queue = append(dependents, n), append(queue, n)
 			}
 		}
 	}
-	return behind
+	return dependents
 }
 
 // IfFails returns the final states if the DEPLOYs of a service fail and everything else that can run succeeds. ok is false if it has none.
-func (p *Plan) IfFails(service string) (so []Progress, ok bool) {
+func (p *Plan) IfFails(service string) (progress []Progress, ok bool) {
 	w := p.Walker(nil)
 	for n := range p.Nodes {
 		if p.Nodes[n].Kind == Deploy && p.Nodes[n].Service == service {
@@ -134,18 +134,18 @@ func (p *Plan) IfFails(service string) (so []Progress, ok bool) {
 		}
 	}
 	w.block()
-	return w.so, ok
+	return w.progress, ok
 }
 
-// needed lists for each node the nodes that need it.
-func (p *Plan) needed() [][]int {
-	needed := make([][]int, len(p.Nodes))
+// neededBy lists for each node the nodes that need it.
+func (p *Plan) neededBy() [][]int {
+	neededBy := make([][]int, len(p.Nodes))
 	for n := range p.Nodes {
 		for _, m := range p.Nodes[n].Needs {
-			needed[m] = append(needed[m], n)
+			neededBy[m] = append(neededBy[m], n)
 		}
 	}
-	return needed
+	return neededBy
 }
 
 // UnknownError says that a service names another one that does not exist (E6).

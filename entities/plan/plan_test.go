@@ -20,7 +20,7 @@ var update = flag.Bool("update", false, "update the golden files")
 
 // parse reads a service from each line: its name and targets, and after them what it says of itself. A line that begins with
 // "changed" is the scope, and one with "fails", "limit" or "together", targets on which nodes overlap, says how the plan is walked.
-func parse(t *testing.T, text string) (services []plan.Service, scope plan.Scope, fails []string, limit int, together []string) {
+func parse(t *testing.T, text string) (services []plan.Service, scope plan.Scope, fails []string, limit int, parallel []string) {
 	t.Helper()
 	scope.All = true
 	for line := range strings.Lines(text) {
@@ -39,7 +39,7 @@ func parse(t *testing.T, text string) (services []plan.Service, scope plan.Scope
 			fails = append(fails, strings.Join(words[1:], " "))
 			continue
 		case "together":
-			together = words[1:]
+			parallel = words[1:]
 			continue
 		case "limit":
 			_, err := fmt.Sscan(words[1], &limit)
@@ -77,14 +77,14 @@ func parse(t *testing.T, text string) (services []plan.Service, scope plan.Scope
 		}
 		services = append(services, s)
 	}
-	return services, scope, fails, limit, together
+	return services, scope, fails, limit, parallel
 }
 
 // serial are the targets of services but those on which nodes overlap.
-func serial(services []plan.Service, together []string) (targets []string) {
+func serial(services []plan.Service, parallel []string) (targets []string) {
 	for _, s := range services {
 		for _, target := range s.Targets {
-			if !slices.Contains(together, target) {
+			if !slices.Contains(parallel, target) {
 				targets = append(targets, target)
 			}
 		}
@@ -93,12 +93,12 @@ func serial(services []plan.Service, together []string) (targets []string) {
 	return slices.Compact(targets)
 }
 
-// played walks a plan, one round after another: all that began ends in the next one, as failed where the story says so.
-func played(p *plan.Plan, fails []string, limit int) string {
+// walkRounds walks a plan, one round after another: all that began ends in the next one, as failed where the story says so.
+func walkRounds(p *plan.Plan, fails []string, limit int) string {
 	var b strings.Builder
 	w := p.Walker(nil)
 	for round := 1; ; round++ {
-		step := w.Step(plan.Room{Limit: limit, Commands: -1})
+		step := w.Step(plan.Capacity{Limit: limit, Commands: -1})
 		if step.Over {
 			break
 		}
@@ -108,19 +108,19 @@ func played(p *plan.Plan, fails []string, limit int) string {
 		}
 		fmt.Fprintf(&b, "%d: %s\n", round, strings.Join(names, ", "))
 		for _, n := range step.Begin {
-			became := plan.Done
+			outcome := plan.Done
 			if slices.Contains(fails, p.Nodes[n].String()) {
-				became = plan.Failed
+				outcome = plan.Failed
 			}
-			w.Set(n, became)
+			w.Set(n, outcome)
 		}
 	}
-	so := progress(w, p)
-	for n := range so {
-		if so[n].State != plan.Done {
-			fmt.Fprintf(&b, "%s %s", p.Nodes[n].String(), so[n].State)
-			if so[n].State == plan.Blocked {
-				fmt.Fprintf(&b, " by %s", p.Nodes[so[n].Cause].String())
+	states := progressOf(w, p)
+	for n := range states {
+		if states[n].State != plan.Done {
+			fmt.Fprintf(&b, "%s %s", p.Nodes[n].String(), states[n].State)
+			if states[n].State == plan.Blocked {
+				fmt.Fprintf(&b, " by %s", p.Nodes[states[n].Cause].String())
 			}
 			b.WriteString("\n")
 		}
@@ -140,20 +140,20 @@ func TestStories(t *testing.T) {
 		for i := range archive.Files {
 			f := &archive.Files[i]
 			t.Run(f.Name, func(t *testing.T) {
-				given, _, _ := strings.Cut(string(f.Data), "=>\n")
-				services, scope, fails, limit, together := parse(t, given)
+				input, _, _ := strings.Cut(string(f.Data), "=>\n")
+				services, scope, fails, limit, parallel := parse(t, input)
 				got := ""
 				if p, err := plan.Build(services, scope); err != nil {
 					got = err.Error() + "\n"
-				} else if got = p.Text(nil); len(fails) > 0 || limit > 0 || together != nil {
-					p.Serial = serial(services, together)
-					got = played(p, fails, limit)
+				} else if got = p.Text(nil); len(fails) > 0 || limit > 0 || parallel != nil {
+					p.Serial = serial(services, parallel)
+					got = walkRounds(p, fails, limit)
 				}
 				if *update {
-					f.Data = []byte(given + "=>\n" + got)
+					f.Data = []byte(input + "=>\n" + got)
 					return
 				}
-				require.Equal(t, string(f.Data), given+"=>\n"+got)
+				require.Equal(t, string(f.Data), input+"=>\n"+got)
 			})
 		}
 		if *update {
@@ -176,9 +176,9 @@ func TestSVG_E16(t *testing.T) {
 	}
 	p, err := plan.Build(services, plan.Scope{All: true})
 	require.NoError(t, err)
-	so, ok := p.IfFails("sonarr")
+	states, ok := p.IfFails("sonarr")
 	require.True(t, ok)
-	got := p.SVG(so)
+	got := p.SVG(states)
 	require.NoError(t, xml.Unmarshal([]byte(got), new(struct{})))
 	const golden = "testdata/plan.svg"
 	if *update {
@@ -206,16 +206,16 @@ func TestIfFails_E11(t *testing.T) {
 		{Name: "traefik", Targets: []string{"edge"}, Aggregator: plan.Sync, DNS: true},
 	}, plan.Scope{All: true})
 	require.NoError(t, err)
-	so, ok := p.IfFails("sonarr")
+	states, ok := p.IfFails("sonarr")
 	require.True(t, ok)
-	of := map[plan.State][]string{}
-	for n := range so {
-		of[so[n].State] = append(of[so[n].State], p.Nodes[n].String())
+	byState := map[plan.State][]string{}
+	for n := range states {
+		byState[states[n].State] = append(byState[states[n].State], p.Nodes[n].String())
 	}
 	require.Equal(t, map[plan.State][]string{
 		plan.Failed: {"DEPLOY sonarr@media"}, plan.Blocked: {"RECONCILE prowlarr@media", "RECONCILE sonarr@media"},
 		plan.Waiting: {"DEPLOY jellyfin@media", "DEPLOY prowlarr@media", "DEPLOY traefik@edge", "SYNC traefik@edge", "DNS"},
-	}, of)
+	}, byState)
 	_, ok = p.IfFails("lidarr")
 	require.False(t, ok)
 }
@@ -225,7 +225,7 @@ func TestPictures_E9(t *testing.T) {
 	t.Parallel()
 	p, err := plan.Build([]plan.Service{{Name: "sonarr", Targets: []string{"media"}, SetupCallback: true}, {Name: "traefik", Targets: []string{"edge"}, Requires: []string{"sonarr"}}}, plan.Scope{All: true})
 	require.NoError(t, err)
-	so := []plan.Progress{{State: plan.Failed}, {State: plan.Blocked}, {}}
+	states := []plan.Progress{{State: plan.Failed}, {State: plan.Blocked}, {}}
 	require.Equal(t, `digraph plan {
   rankdir=LR
   node [shape=box, style=filled, fontname="sans-serif"]
@@ -235,7 +235,7 @@ func TestPictures_E9(t *testing.T) {
   n0 -> n1
   n0 -> n2 [style=dashed]
 }
-`, p.DOT(so))
+`, p.DOT(states))
 	require.Equal(t, `flowchart LR
   n0["DEPLOY sonarr@media"]
   style n0 fill:#f8d7da
@@ -245,13 +245,13 @@ func TestPictures_E9(t *testing.T) {
   style n2 fill:#ffffff
   n0 --> n1
   n0 -.-> n2
-`, p.Mermaid(so))
+`, p.Mermaid(states))
 }
 
-// progress is what became of all nodes.
-func progress(w *plan.Walker, p *plan.Plan) (so []plan.Progress) {
+// progressOf is what became of all nodes.
+func progressOf(w *plan.Walker, p *plan.Plan) (states []plan.Progress) {
 	for n := range p.Nodes {
-		so = append(so, w.So(n))
+		states = append(states, w.Progress(n))
 	}
-	return so
+	return states
 }

@@ -12,13 +12,13 @@ import (
 	"github.com/converge-engine/converge/entities/plan"
 )
 
-// drawn is an application in which services require only those before them, in an order that is then lost.
-func drawn(t *rapid.T) []plan.Service {
+// randomServices is an application in which services require only those before them, in an order that is then lost.
+func randomServices(t *rapid.T) []plan.Service {
 	all := make([]plan.Service, rapid.IntRange(1, 12).Draw(t, "services"))
 	name := func(n int) string { return fmt.Sprintf("s%02d", n) }
-	some := func(of int, what string) (names []string) {
-		for n := range of {
-			if rapid.IntRange(0, 3).Draw(t, what) == 0 {
+	subset := func(n int, label string) (names []string) {
+		for n := range n {
+			if rapid.IntRange(0, 3).Draw(t, label) == 0 {
 				names = append(names, name(n))
 			}
 		}
@@ -36,7 +36,7 @@ func drawn(t *rapid.T) []plan.Service {
 		if len(s.Targets) == 0 {
 			s.Targets = []string{"w"}
 		}
-		s.Requires, s.ReconcilesAfter, s.Integrations = some(n, "requires"), some(n, "reconciles after"), some(len(all), "integrations")
+		s.Requires, s.ReconcilesAfter, s.Integrations = subset(n, "requires"), subset(n, "reconciles after"), subset(len(all), "integrations")
 		s.SetupCallback, s.Reconciles, s.DNS = rapid.Bool().Draw(t, "callback"), rapid.Bool().Draw(t, "reconciles"), rapid.Bool().Draw(t, "dns")
 		if s.Aggregator = rapid.SampledFrom([]plan.Kind{"", "", plan.Sync, plan.Redeploy}).Draw(t, "aggregator"); s.Aggregator != "" {
 			aggregators = append(aggregators, s.Name)
@@ -52,7 +52,7 @@ func drawn(t *rapid.T) []plan.Service {
 	return rapid.Permutation(all).Draw(t, "order")
 }
 
-func scoped(t *rapid.T, services []plan.Service) plan.Scope {
+func randomScope(t *rapid.T, services []plan.Service) plan.Scope {
 	scope := plan.Scope{All: rapid.Bool().Draw(t, "all"), Eager: rapid.Bool().Draw(t, "eager")}
 	for _, s := range services {
 		if !scope.All && rapid.IntRange(0, 2).Draw(t, "changed") == 0 {
@@ -64,16 +64,16 @@ func scoped(t *rapid.T, services []plan.Service) plan.Scope {
 
 // downstream are the nodes that need one of these, directly or not: found the slow way.
 func downstream(p *plan.Plan, failed map[int]bool) map[int]bool {
-	below := map[int]bool{}
-	for before := -1; before != len(below); {
-		before = len(below)
+	blocked := map[int]bool{}
+	for size := -1; size != len(blocked); {
+		size = len(blocked)
 		for n := range p.Nodes {
-			if !failed[n] && slices.ContainsFunc(p.Nodes[n].Needs, func(m int) bool { return failed[m] || below[m] }) {
-				below[n] = true
+			if !failed[n] && slices.ContainsFunc(p.Nodes[n].Needs, func(m int) bool { return failed[m] || blocked[m] }) {
+				blocked[n] = true
 			}
 		}
 	}
-	return below
+	return blocked
 }
 
 // However a plan goes: no node begins before what it needs succeeded and what it comes after ended; a serial target has one at a time, and
@@ -81,30 +81,30 @@ func downstream(p *plan.Plan, failed map[int]bool) map[int]bool {
 func TestWalk_E8_E9_E10(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		services := drawn(t)
-		p, err := plan.Build(services, scoped(t, services))
+		services := randomServices(t)
+		p, err := plan.Build(services, randomScope(t, services))
 		require.NoError(t, err)
 		p.Serial = serial(services, rapid.SliceOf(rapid.SampledFrom([]string{"t", "u", "v"})).Draw(t, "together"))
 		limit := rapid.IntRange(0, 3).Draw(t, "limit")
 		w, began, failed := p.Walker(nil), map[int]bool{}, map[int]bool{}
-		var so []plan.Progress
+		var states []plan.Progress
 		for {
-			step := w.Step(plan.Room{Limit: limit, Commands: -1})
-			so = progress(w, p)
+			step := w.Step(plan.Capacity{Limit: limit, Commands: -1})
+			states = progressOf(w, p)
 			for _, n := range step.Begin {
 				require.False(t, began[n], "%s begins twice", p.Nodes[n].String())
 				began[n] = true
 				for _, m := range p.Nodes[n].Needs {
-					require.Equal(t, plan.Done, so[m].State)
+					require.Equal(t, plan.Done, states[m].State)
 				}
 				for _, m := range p.Nodes[n].After {
-					require.Contains(t, []plan.State{plan.Done, plan.Failed, plan.Blocked}, so[m].State)
+					require.Contains(t, []plan.State{plan.Done, plan.Failed, plan.Blocked}, states[m].State)
 				}
 			}
 			var running []int
 			busy := map[string]bool{}
-			for n := range so {
-				if so[n].State == plan.Running {
+			for n := range states {
+				if states[n].State == plan.Running {
 					running = append(running, n)
 					target := p.Nodes[n].Target
 					require.False(t, busy[target], "two on %s", target)
@@ -117,19 +117,19 @@ func TestWalk_E8_E9_E10(t *testing.T) {
 			}
 			require.True(t, limit == 0 || len(running) <= limit)
 			n := rapid.SampledFrom(running).Draw(t, "ends")
-			became := plan.Done
+			outcome := plan.Done
 			if rapid.IntRange(0, 4).Draw(t, "fails") == 0 {
-				became, failed[n] = plan.Failed, true
+				outcome, failed[n] = plan.Failed, true
 			}
-			w.Set(n, became)
+			w.Set(n, outcome)
 		}
-		below := downstream(p, failed)
-		for n := range so {
-			require.Equal(t, !below[n], began[n], p.Nodes[n].String())
-			if below[n] {
-				require.Equal(t, plan.Blocked, so[n].State)
-				require.True(t, failed[so[n].Cause])
-				require.Contains(t, p.Downstream(so[n].Cause), n)
+		blocked := downstream(p, failed)
+		for n := range states {
+			require.Equal(t, !blocked[n], began[n], p.Nodes[n].String())
+			if blocked[n] {
+				require.Equal(t, plan.Blocked, states[n].State)
+				require.True(t, failed[states[n].Cause])
+				require.Contains(t, p.Downstream(states[n].Cause), n)
 			}
 		}
 	})
@@ -140,8 +140,8 @@ func TestWalk_E8_E9_E10(t *testing.T) {
 func TestBuild_E7_E13(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		services := drawn(t)
-		scope := scoped(t, services)
+		services := randomServices(t)
+		scope := randomScope(t, services)
 		p, err := plan.Build(services, scope)
 		require.NoError(t, err)
 		other, err := plan.Build(rapid.Permutation(services).Draw(t, "another order"), scope)
@@ -158,25 +158,25 @@ func TestBuild_E7_E13(t *testing.T) {
 		for n := range whole.Nodes {
 			edges[whole.Nodes[n].String()] = names(whole, slices.Concat(whole.Nodes[n].Needs, whole.Nodes[n].After))
 		}
-		left := names(p, indexes(p))
+		kept := names(p, indexRange(p))
 		for n := range p.Nodes {
 			want, known := edges[p.Nodes[n].String()]
 			require.True(t, known)
-			want = slices.DeleteFunc(want, func(name string) bool { return !slices.Contains(left, name) })
+			want = slices.DeleteFunc(want, func(name string) bool { return !slices.Contains(kept, name) })
 			require.Equal(t, want, names(p, slices.Concat(p.Nodes[n].Needs, p.Nodes[n].After)))
 		}
 		for _, s := range services {
 			for _, target := range s.Targets {
 				deploy := "DEPLOY " + s.Name + "@" + target
-				near := scope.All || slices.Contains(scope.Changed, s.Name) ||
+				affected := scope.All || slices.Contains(scope.Changed, s.Name) ||
 					slices.ContainsFunc(s.Integrations, func(o string) bool { return slices.Contains(scope.Changed, o) })
-				require.Equal(t, near, slices.Contains(left, deploy), deploy)
+				require.Equal(t, affected, slices.Contains(kept, deploy), deploy)
 			}
 		}
 	})
 }
 
-func indexes(p *plan.Plan) (all []int) {
+func indexRange(p *plan.Plan) (all []int) {
 	for n := range p.Nodes {
 		all = append(all, n)
 	}
@@ -195,22 +195,22 @@ func names(p *plan.Plan, nodes []int) []string {
 func TestCycle_E6(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		services := drawn(t)
+		services := randomServices(t)
 		from := rapid.IntRange(0, len(services)-1).Draw(t, "from")
 		length := rapid.IntRange(1, len(services)).Draw(t, "length")
 		for n := range length { // a ring through some of them
 			s := &services[(from+n)%len(services)]
 			s.Requires = append(s.Requires, services[(from+(n+1)%length)%len(services)].Name)
 		}
-		_, err := plan.Build(services, scoped(t, services))
+		_, err := plan.Build(services, randomScope(t, services))
 		var cycle *plan.CycleError
 		require.ErrorAs(t, err, &cycle)
 		require.Equal(t, cycle.Path[0], cycle.Path[len(cycle.Path)-1])
 	})
 }
 
-// many are services with twenty aggregators.
-func many(count int) (services []plan.Service) {
+// manyServices are services with twenty aggregators.
+func manyServices(count int) (services []plan.Service) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for n := range count {
 		s := plan.Service{Name: fmt.Sprintf("s%04d", n), Targets: []string{fmt.Sprintf("t%02d", r.IntN(50))}, Reconciles: n%2 == 0, SetupCallback: n%10 == 0, DNS: true}
@@ -225,12 +225,12 @@ func many(count int) (services []plan.Service) {
 	return services
 }
 
-// walked walks a plan to its end, in which one node ends at a time.
-func walked(p *plan.Plan, room plan.Room) *plan.Walker {
+// walkToEnd walks a plan to its end, in which one node ends at a time.
+func walkToEnd(p *plan.Plan, capacity plan.Capacity) *plan.Walker {
 	w := p.Walker(nil)
 	var running []int
 	for {
-		running = append(running, w.Step(room).Begin...)
+		running = append(running, w.Step(capacity).Begin...)
 		if len(running) == 0 {
 			return w
 		}
@@ -240,31 +240,31 @@ func walked(p *plan.Plan, room plan.Room) *plan.Walker {
 }
 
 // Walking a plan looks at each node and edge a few times, however many there are, and however many run at once.
-func TestWalkLooksAtWhatChanged_E8(t *testing.T) {
+func TestWalkVisitsEachNodeAFewTimes_E8(t *testing.T) {
 	t.Parallel()
 	for _, count := range []int{100, 1000, 4000} {
-		p, err := plan.Build(many(count), plan.Scope{All: true})
+		p, err := plan.Build(manyServices(count), plan.Scope{All: true})
 		require.NoError(t, err)
 		size := len(p.Nodes)
 		for n := range p.Nodes {
 			size += len(p.Nodes[n].Needs) + len(p.Nodes[n].After)
 		}
-		for _, room := range []plan.Room{{Commands: -1}, {Limit: 20, Commands: -1}} {
+		for _, capacity := range []plan.Capacity{{Commands: -1}, {Limit: 20, Commands: -1}} {
 			p.Serial = nil
 			for _, serial := range []bool{false, true} {
 				if serial {
-					p.Serial = serialOf(p)
+					p.Serial = allTargets(p)
 				}
-				w := walked(p, room)
+				w := walkToEnd(p, capacity)
 				require.Equal(t, len(p.Nodes), w.Count(plan.Done))
-				require.Less(t, w.Looked(), 5*size, "%d services, %d nodes and edges", count, size)
+				require.Less(t, w.Visits(), 5*size, "%d services, %d nodes and edges", count, size)
 			}
 		}
 	}
 }
 
-// serialOf are all targets of a plan.
-func serialOf(p *plan.Plan) (targets []string) {
+// allTargets are all targets of a plan.
+func allTargets(p *plan.Plan) (targets []string) {
 	for n := range p.Nodes {
 		targets = append(targets, p.Nodes[n].Target)
 	}
@@ -272,29 +272,29 @@ func serialOf(p *plan.Plan) (targets []string) {
 	return slices.Compact(targets)[1:] // the first is none
 }
 
-// slowly is what a walk says next, found by looking at everything.
-func slowly(p *plan.Plan, so []plan.Progress, room plan.Room) (begin []int) {
+// expectedBegin is what a walk says next, found by looking at everything.
+func expectedBegin(p *plan.Plan, states []plan.Progress, capacity plan.Capacity) (begin []int) {
 	failed := map[int]bool{}
-	for n := range so {
-		failed[n] = so[n].State == plan.Failed
+	for n := range states {
+		failed[n] = states[n].State == plan.Failed
 	}
-	below := downstream(p, failed)
+	blocked := downstream(p, failed)
 	ready := func(n int) bool {
 		for _, m := range p.Nodes[n].Needs {
-			if so[m].State != plan.Done {
+			if states[m].State != plan.Done {
 				return false
 			}
 		}
 		for _, m := range p.Nodes[n].After {
-			over := so[m].State != plan.Waiting && so[m].State != plan.Running && so[m].State != plan.Held
-			if below[m] && so[m].State == plan.Waiting {
+			over := states[m].State != plan.Waiting && states[m].State != plan.Running && states[m].State != plan.Held
+			if blocked[m] && states[m].State == plan.Waiting {
 				over = true // it is blocked in this step
 			}
 			if !over {
 				return false
 			}
 		}
-		return so[n].State == plan.Waiting && !below[n]
+		return states[n].State == plan.Waiting && !blocked[n]
 	}
 	var rank func(n int) int
 	ranks := map[int]int{}
@@ -310,24 +310,24 @@ func slowly(p *plan.Plan, so []plan.Progress, room plan.Room) (begin []int) {
 		}
 		return ranks[n]
 	}
-	turn, running, busy := indexes(p), 0, map[string]bool{}
-	slices.SortStableFunc(turn, func(a, b int) int { return rank(b) - rank(a) })
-	for n := range so {
-		if so[n].State == plan.Running {
+	order, running, busy := indexRange(p), 0, map[string]bool{}
+	slices.SortStableFunc(order, func(a, b int) int { return rank(b) - rank(a) })
+	for n := range states {
+		if states[n].State == plan.Running {
 			running++
 			busy[p.Nodes[n].Target] = slices.Contains(p.Serial, p.Nodes[n].Target)
 		}
 	}
-	for _, n := range turn {
+	for _, n := range order {
 		command := p.Nodes[n].Kind != plan.Deploy
-		if room.Limit > 0 && running+room.Taken >= room.Limit {
+		if capacity.Limit > 0 && running+capacity.Used >= capacity.Limit {
 			break
 		}
-		if !ready(n) || busy[p.Nodes[n].Target] || command && room.Commands == 0 {
+		if !ready(n) || busy[p.Nodes[n].Target] || command && capacity.Commands == 0 {
 			continue
 		}
 		if command {
-			room.Commands--
+			capacity.Commands--
 		}
 		begin = append(begin, n)
 		running++
@@ -337,52 +337,52 @@ func slowly(p *plan.Plan, so []plan.Progress, room plan.Room) (begin []int) {
 }
 
 // Whatever becomes of nodes, also what is held, put off, or to be done once more: what begins is what looking at everything says.
-func TestWalkerBeginsWhatIsReady_E8_E10(t *testing.T) {
+func TestWalkerBeginsReadyNodes_E8_E10(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		services := drawn(t)
+		services := randomServices(t)
 		services = services[:min(len(services), 12)]
 		p, err := plan.Build(services, plan.Scope{All: true, Eager: rapid.Bool().Draw(t, "eager")})
 		require.NoError(t, err)
 		p.Serial = serial(services, rapid.SliceOf(rapid.SampledFrom([]string{"t", "u", "v"})).Draw(t, "together"))
 		w := p.Walker(nil)
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
-			room := plan.Room{
-				Limit: rapid.IntRange(0, 4).Draw(t, "limit"), Taken: rapid.IntRange(0, 2).Draw(t, "taken"), Commands: rapid.IntRange(-1, 2).Draw(t, "commands"),
+			capacity := plan.Capacity{
+				Limit: rapid.IntRange(0, 4).Draw(t, "limit"), Used: rapid.IntRange(0, 2).Draw(t, "taken"), Commands: rapid.IntRange(-1, 2).Draw(t, "commands"),
 			}
-			want := slowly(p, progress(w, p), room)
-			require.Equal(t, want, w.Step(room).Begin)
-			so := progress(w, p)
-			require.Equal(t, plan.Letters(so), w.Letters())
-			require.Equal(t, p.Undeployed(so), w.Undeployed())
+			want := expectedBegin(p, progressOf(w, p), capacity)
+			require.Equal(t, want, w.Step(capacity).Begin)
+			states := progressOf(w, p)
+			require.Equal(t, plan.Letters(states), w.Letters())
+			require.Equal(t, p.Undeployed(states), w.Undeployed())
 			if rapid.IntRange(0, 9).Draw(t, "in another run") == 0 {
-				w = p.Walker(p.Read(w.Letters()))
+				w = p.Walker(p.ReadLetters(w.Letters()))
 			}
-			var live []int
-			for n := range so {
-				again := so[n].State == plan.Done && p.Nodes[n].Collects()
-				if so[n].State == plan.Running || so[n].State == plan.Held || again {
-					live = append(live, n)
+			var changeable []int
+			for n := range states {
+				collected := states[n].State == plan.Done && p.Nodes[n].Collects()
+				if states[n].State == plan.Running || states[n].State == plan.Held || collected {
+					changeable = append(changeable, n)
 				}
 			}
 			for range rapid.IntRange(0, 3).Draw(t, "changes") {
-				if len(live) == 0 {
+				if len(changeable) == 0 {
 					break
 				}
-				n := rapid.SampledFrom(live).Draw(t, "node")
-				into := []plan.State{plan.Done, plan.Done, plan.Failed, plan.Held, plan.Running, plan.Waiting}
-				if w.So(n).State == plan.Done {
-					into = []plan.State{plan.Done, plan.Waiting}
+				n := rapid.SampledFrom(changeable).Draw(t, "node")
+				targets := []plan.State{plan.Done, plan.Done, plan.Failed, plan.Held, plan.Running, plan.Waiting}
+				if w.Progress(n).State == plan.Done {
+					targets = []plan.State{plan.Done, plan.Waiting}
 				}
-				w.Set(n, rapid.SampledFrom(into).Draw(t, "becomes"))
-				live = slices.DeleteFunc(live, func(m int) bool { return m == n })
+				w.Set(n, rapid.SampledFrom(targets).Draw(t, "becomes"))
+				changeable = slices.DeleteFunc(changeable, func(m int) bool { return m == n })
 			}
 		}
 	})
 }
 
 // Where there is no place for a command, the DEPLOY that is parked behind it on a serial target begins all the same.
-func TestADeployPassesACommandWithoutAPlace_E8(t *testing.T) {
+func TestADeployBeginsBeforeACommandWithoutCapacity_E8(t *testing.T) {
 	t.Parallel()
 	p := &plan.Plan{Serial: []string{"t"}, Nodes: []plan.Node{
 		{Kind: plan.Deploy, Service: "first", Target: "t"},
@@ -391,16 +391,16 @@ func TestADeployPassesACommandWithoutAPlace_E8(t *testing.T) {
 		{Kind: plan.Reconcile, Service: "second", Target: "t", Needs: []int{1}},
 	}}
 	w := p.Walker([]plan.Progress{{State: plan.Running}})
-	require.Empty(t, w.Step(plan.Room{Commands: -1}).Begin, "one at a time")
+	require.Empty(t, w.Step(plan.Capacity{Commands: -1}).Begin, "one at a time")
 	w.Set(0, plan.Done)
-	require.Equal(t, []int{2}, w.Step(plan.Room{Commands: 0}).Begin)
+	require.Equal(t, []int{2}, w.Step(plan.Capacity{Commands: 0}).Begin)
 	w.Set(2, plan.Done)
-	require.Equal(t, []int{1}, w.Step(plan.Room{Commands: 1}).Begin)
+	require.Equal(t, []int{1}, w.Step(plan.Capacity{Commands: 1}).Begin)
 }
 
 // BenchmarkThousandServices builds a plan of a thousand services with twenty aggregators, and walks it to its end.
 func BenchmarkThousandServices(b *testing.B) {
-	services := many(1000)
+	services := manyServices(1000)
 	b.Run("build", func(b *testing.B) {
 		for b.Loop() {
 			p, err := plan.Build(services, plan.Scope{All: true})
@@ -415,7 +415,7 @@ func BenchmarkThousandServices(b *testing.B) {
 		p, err := plan.Build(services, plan.Scope{All: true})
 		require.NoError(b, err)
 		for b.Loop() {
-			b.ReportMetric(float64(walked(p, plan.Room{Limit: 20, Commands: -1}).Looked()), "looks")
+			b.ReportMetric(float64(walkToEnd(p, plan.Capacity{Limit: 20, Commands: -1}).Visits()), "looks")
 		}
 	})
 }

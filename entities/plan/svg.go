@@ -25,7 +25,7 @@ var kindColours = map[Kind]string{
 
 // SVG draws the plan. Nodes that may begin first are on the left. The border colour shows the kind, the fill colour the state, bold lines
 // the longest path. Edges that follow from others are omitted. A dashed edge waits for an end, successful or not.
-func (p *Plan) SVG(so []Progress) string {
+func (p *Plan) SVG(progress []Progress) string {
 	l := p.layout()
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %[1]d %[2]d" font-family="sans-serif" font-size="12">`+"\n", l.width, l.height)
@@ -37,7 +37,7 @@ func (p *Plan) SVG(so []Progress) string {
 			at += 34 + textWidth(string(k))
 		}
 	}
-	longest := p.Longest()
+	longest := p.LongestPath()
 	p.drawEdges(&b, l, longest)
 	for n := range p.Nodes {
 		weight := 1.5
@@ -45,11 +45,11 @@ func (p *Plan) SVG(so []Progress) string {
 			weight = 3
 		}
 		title := p.Nodes[n].String()
-		if text := p.became(n, so); text != "" {
+		if text := p.stateText(n, progress); text != "" {
 			title += ": " + text
 		}
 		fmt.Fprintf(&b, `<g><title>%s</title><rect x="%d" y="%d" width="%d" height="%d" rx="5" fill="%s" stroke="%s" stroke-width="%g"/><text x="%d" y="%d" fill="#111827">%s</text></g>`+"\n",
-			escaped(title), l.x[n], l.y[n], l.w[n], boxHeight, p.colour(n, so), kindColours[p.Nodes[n].Kind], weight, l.x[n]+10, l.y[n]+boxHeight/2+4, escaped(p.Nodes[n].String()))
+			escaped(title), l.x[n], l.y[n], l.w[n], boxHeight, p.colour(n, progress), kindColours[p.Nodes[n].Kind], weight, l.x[n]+10, l.y[n]+boxHeight/2+4, escaped(p.Nodes[n].String()))
 	}
 	return b.String() + "</svg>\n"
 }
@@ -135,37 +135,37 @@ func (p *Plan) untangle(layers [][]int) {
 	for n := range p.Nodes {
 		before[n] = slices.Concat(p.Nodes[n].Needs, p.Nodes[n].After)
 	}
-	behind := p.behind()
+	dependents := p.dependents()
 	row := make([]float64, len(p.Nodes))
-	place := func(layer []int) {
+	setRows := func(layer []int) {
 		for i, n := range layer {
 			row[n] = float64(i) - float64(len(layer))/2
 		}
 	}
 	sort := func(layer []int, others [][]int) {
-		middle := make(map[int]float64, len(layer))
+		mean := make(map[int]float64, len(layer))
 		for _, n := range layer {
-			middle[n] = row[n]
+			mean[n] = row[n]
 			if len(others[n]) > 0 {
 				sum := 0.0
 				for _, m := range others[n] {
 					sum += row[m]
 				}
-				middle[n] = sum / float64(len(others[n]))
+				mean[n] = sum / float64(len(others[n]))
 			}
 		}
-		slices.SortStableFunc(layer, func(a, b int) int { return cmp.Compare(middle[a], middle[b]) })
-		place(layer)
+		slices.SortStableFunc(layer, func(a, b int) int { return cmp.Compare(mean[a], mean[b]) })
+		setRows(layer)
 	}
 	for _, layer := range layers {
-		place(layer)
+		setRows(layer)
 	}
 	for range 4 {
 		for i := 1; i < len(layers); i++ {
 			sort(layers[i], before)
 		}
 		for i := len(layers) - 2; i >= 0; i-- {
-			sort(layers[i], behind)
+			sort(layers[i], dependents)
 		}
 	}
 }
@@ -173,19 +173,19 @@ func (p *Plan) untangle(layers [][]int) {
 // implied returns a function that reports whether a longer path connects both ends of an edge.
 func (p *Plan) implied() func(from, to int) bool {
 	words := (len(p.Nodes) + 63) / 64
-	above := make([][]uint64, len(p.Nodes)) // all nodes that must end before a node
-	twice := make([][]uint64, len(p.Nodes)) // all nodes that must end before one of its predecessors
+	ancestors := make([][]uint64, len(p.Nodes)) // all nodes that must end before a node
+	indirect := make([][]uint64, len(p.Nodes))  // all nodes that must end before one of its predecessors
 	for _, n := range p.InOrder() {
-		above[n], twice[n] = make([]uint64, words), make([]uint64, words)
+		ancestors[n], indirect[n] = make([]uint64, words), make([]uint64, words)
 		for _, m := range slices.Concat(p.Nodes[n].Needs, p.Nodes[n].After) {
 			for w := range words {
-				twice[n][w] |= above[m][w]
+				indirect[n][w] |= ancestors[m][w]
 			}
-			above[n][m/64] |= 1 << (m % 64)
+			ancestors[n][m/64] |= 1 << (m % 64)
 		}
 		for w := range words {
-			above[n][w] |= twice[n][w]
+			ancestors[n][w] |= indirect[n][w]
 		}
 	}
-	return func(from, to int) bool { return twice[to][from/64]&(1<<(from%64)) != 0 }
+	return func(from, to int) bool { return indirect[to][from/64]&(1<<(from%64)) != 0 }
 }

@@ -22,8 +22,8 @@ type Progress struct {
 	Cause int   `json:"cause,omitempty"`
 }
 
-// over reports whether a state is final.
-func (s State) over() bool { return s != Waiting && s != Running && s != Held }
+// final reports whether a state is final.
+func (s State) final() bool { return s != Waiting && s != Running && s != Held }
 
 // undeployed reports whether a DEPLOY in this state deployed nothing.
 func (s State) undeployed() bool { return s == Failed || s == Blocked }
@@ -36,9 +36,9 @@ type Step struct {
 }
 
 // Undeployed lists the services with a failed or blocked DEPLOY, in order.
-func (p *Plan) Undeployed(so []Progress) (names []string) {
-	for n := range so {
-		if p.Nodes[n].Kind == Deploy && so[n].State.undeployed() {
+func (p *Plan) Undeployed(progress []Progress) (names []string) {
+	for n := range progress {
+		if p.Nodes[n].Kind == Deploy && progress[n].State.undeployed() {
 			names = append(names, p.Nodes[n].Service)
 		}
 	}
@@ -47,6 +47,6 @@ func (p *Plan) Undeployed(so []Progress) (names []string) {
 
 // serial reports whether a target runs one node at a time.
 func (p *Plan) serial(target string) bool {
-	_, is := slices.BinarySearch(p.Serial, target)
-	return is
+	_, found := slices.BinarySearch(p.Serial, target)
+	return found
 }

@@ -8,34 +8,34 @@ import (
 // Walker executes a plan: it takes the states of nodes and returns which nodes begin next (E8–E10). The work per node grows with the edges
 // of the node, not with the plan, so a thousand nodes cost no more each than ten.
 type Walker struct {
-	plan          *Plan
-	so            []Progress
-	letters       []byte
-	count         map[State]int
-	needed, after [][]int // by node: the nodes that need it, and those that come after it
-	unmet         []int   // by node: how many of its dependencies are not met yet
-	place         []int   // by node: position in the order
-	deploys, rest queue   // ready nodes: DEPLOY, and all others
-	queued        []bool
-	parked        map[string]*parked // ready nodes while their serial target is busy
-	busy          map[string]int     // running nodes by serial target
-	failed        []int              // failed since their dependents were last blocked
-	undeployed    []string
-	stale         bool // undeployed is outdated
-	looked        int
+	plan            *Plan
+	progress        []Progress
+	letters         []byte
+	count           map[State]int
+	neededBy, after [][]int // by node: the nodes that need it, and those that come after it
+	unmet           []int   // by node: how many of its dependencies are not met yet
+	position        []int   // by node: position in the order
+	deploys, others queue   // ready nodes: DEPLOY, and all others
+	queued          []bool
+	parked          map[string]*parked // ready nodes while their serial target is busy
+	busy            map[string]int     // running nodes by serial target
+	failed          []int              // failed since their dependents were last blocked
+	undeployed      []string
+	stale           bool // undeployed is outdated
+	visits          int
 }
 
 // Walker returns a walker that starts from the given states.
-func (p *Plan) Walker(so []Progress) *Walker {
+func (p *Plan) Walker(progress []Progress) *Walker {
 	size := len(p.Nodes)
 	w := &Walker{
-		plan: p, so: make([]Progress, size), letters: make([]byte, size), count: map[State]int{Waiting: size}, unmet: make([]int, size),
-		place: make([]int, size), queued: make([]bool, size), parked: map[string]*parked{}, busy: map[string]int{}, needed: p.needed(), after: make([][]int, size),
+		plan: p, progress: make([]Progress, size), letters: make([]byte, size), count: map[State]int{Waiting: size}, unmet: make([]int, size),
+		position: make([]int, size), queued: make([]bool, size), parked: map[string]*parked{}, busy: map[string]int{}, neededBy: p.neededBy(), after: make([][]int, size),
 	}
-	for turn, n := range p.inTurn() {
-		w.place[n] = turn
+	for position, n := range p.byRank() {
+		w.position[n] = position
 	}
-	w.deploys.of, w.rest.of = w, w
+	w.deploys.walker, w.others.walker = w, w
 	for n := range p.Nodes {
 		w.letters[n] = Waiting.Letter()
 		w.unmet[n] = len(p.Nodes[n].Needs) + len(p.Nodes[n].After)
@@ -44,16 +44,16 @@ func (p *Plan) Walker(so []Progress) *Walker {
 		}
 	}
 	for n := range p.Nodes {
-		if w.wait(n); n < len(so) {
-			w.Set(n, so[n].State)
-			w.so[n].Cause = so[n].Cause
+		if w.enqueue(n); n < len(progress) {
+			w.Set(n, progress[n].State)
+			w.progress[n].Cause = progress[n].Cause
 		}
 	}
 	return w
 }
 
-// So returns the state of a node.
-func (w *Walker) So(n int) Progress { return w.so[n] }
+// Progress returns the state of a node.
+func (w *Walker) Progress(n int) Progress { return w.progress[n] }
 
 // Count returns how many nodes are in a state.
 func (w *Walker) Count(s State) int { return w.count[s] }
@@ -61,58 +61,58 @@ func (w *Walker) Count(s State) int { return w.count[s] }
 // Letters returns a letter per node.
 func (w *Walker) Letters() string { return string(w.letters) }
 
-// Looked returns how many nodes and edges the walker has visited.
-func (w *Walker) Looked() int { return w.looked }
+// Visits returns how many nodes and edges the walker has visited.
+func (w *Walker) Visits() int { return w.visits }
 
 // Over reports whether all nodes are in a final state.
 func (w *Walker) Over() bool { return w.count[Waiting]+w.count[Running]+w.count[Held] == 0 }
 
 // Set sets the state of a node.
-func (w *Walker) Set(n int, is State) {
-	was := w.so[n].State
-	if was == is {
+func (w *Walker) Set(n int, state State) {
+	previous := w.progress[n].State
+	if previous == state {
 		return
 	}
-	w.looked++
-	w.so[n], w.letters[n] = Progress{State: is}, is.Letter()
-	w.count[was]--
-	w.count[is]++
-	w.tell(w.needed[n], was == Done, is == Done)
-	w.tell(w.after[n], was.over(), is.over())
-	w.stale = w.stale || w.plan.Nodes[n].Kind == Deploy && (was.undeployed() || is.undeployed())
-	if is == Failed {
+	w.visits++
+	w.progress[n], w.letters[n] = Progress{State: state}, state.Letter()
+	w.count[previous]--
+	w.count[state]++
+	w.updateUnmet(w.neededBy[n], previous == Done, state == Done)
+	w.updateUnmet(w.after[n], previous.final(), state.final())
+	w.stale = w.stale || w.plan.Nodes[n].Kind == Deploy && (previous.undeployed() || state.undeployed())
+	if state == Failed {
 		w.failed = append(w.failed, n)
 	}
-	w.occupy(n, was, is)
-	w.wait(n)
+	w.updateBusy(n, previous, state)
+	w.enqueue(n)
 }
 
-// tell updates the dependents of a node when the dependency becomes met or unmet.
-func (w *Walker) tell(nodes []int, was, is bool) {
-	if was == is {
+// updateUnmet updates the dependents of a node when the dependency becomes met or unmet.
+func (w *Walker) updateUnmet(nodes []int, wasMet, isMet bool) {
+	if wasMet == isMet {
 		return
 	}
-	w.looked += len(nodes)
+	w.visits += len(nodes)
 	for _, n := range nodes {
-		if is {
+		if isMet {
 			w.unmet[n]--
 		} else {
 			w.unmet[n]++
 		}
-		w.wait(n)
+		w.enqueue(n)
 	}
 }
 
-// occupy counts the running nodes of a serial target. When none runs, the next node may begin.
-func (w *Walker) occupy(n int, was, is State) {
+// updateBusy counts the running nodes of a serial target. When none runs, the next node may begin.
+func (w *Walker) updateBusy(n int, previous, state State) {
 	target := w.plan.Nodes[n].Target
 	if !w.plan.serial(target) {
 		return
 	}
-	if is == Running {
+	if state == Running {
 		w.busy[target]++
 	}
-	if was != Running {
+	if previous != Running {
 		return
 	}
 	w.busy[target]--
@@ -120,7 +120,7 @@ func (w *Walker) occupy(n int, was, is State) {
 }
 
 // parked holds the ready nodes of a busy serial target. DEPLOYs are separate, since a DEPLOY may begin where no command may.
-type parked struct{ deploys, rest queue }
+type parked struct{ deploys, others queue }
 
 // unpark queues the next nodes of an idle serial target. When one of them begins, the other is parked again.
 func (w *Walker) unpark(target string) {
@@ -128,52 +128,52 @@ func (w *Walker) unpark(target string) {
 	if p == nil || w.busy[target] > 0 {
 		return
 	}
-	for _, q := range []*queue{&p.deploys, &p.rest} {
+	for _, q := range []*queue{&p.deploys, &p.others} {
 		for q.Len() > 0 && !w.unparkOne(q) {
 		}
 	}
 }
 
 // unparkOne takes a node from the parked ones, and reports whether it may begin.
-func (w *Walker) unparkOne(from *queue) bool {
-	n := heap.Pop(from).(int)
+func (w *Walker) unparkOne(q *queue) bool {
+	n := heap.Pop(q).(int)
 	w.queued[n] = false
-	w.wait(n)
+	w.enqueue(n)
 	return w.queued[n]
 }
 
-// wait queues a node that may begin.
-func (w *Walker) wait(n int) {
-	if w.queued[n] || w.so[n].State != Waiting || w.unmet[n] > 0 {
+// enqueue queues a node that may begin.
+func (w *Walker) enqueue(n int) {
+	if w.queued[n] || w.progress[n].State != Waiting || w.unmet[n] > 0 {
 		return
 	}
-	w.looked++
+	w.visits++
 	w.queued[n] = true
 	if w.plan.Nodes[n].Kind == Deploy {
 		heap.Push(&w.deploys, n)
 	} else {
-		heap.Push(&w.rest, n)
+		heap.Push(&w.others, n)
 	}
 }
 
-// Room limits how much may run at once.
-type Room struct {
+// Capacity limits how much may run at once.
+type Capacity struct {
 	Limit    int // nodes; 0: no limit
-	Taken    int // slots that something other than a node uses
+	Used     int // slots that something other than a node uses
 	Commands int // how many nodes other than DEPLOY may begin; below 0: no limit
 }
 
 // Step returns the next step, and marks its nodes as running or blocked. At most one node per serial target runs at once. Held nodes count
 // neither there nor for the limit. Of the ready nodes those with the longest chain behind them begin first.
-func (w *Walker) Step(room Room) (step Step) {
+func (w *Walker) Step(capacity Capacity) (step Step) {
 	step.Block = w.block()
-	for room.Limit == 0 || w.count[Running]+room.Taken < room.Limit {
-		n, found := w.next(room.Commands != 0)
+	for capacity.Limit == 0 || w.count[Running]+capacity.Used < capacity.Limit {
+		n, found := w.next(capacity.Commands != 0)
 		if !found {
 			break
 		}
 		if w.plan.Nodes[n].Kind != Deploy {
-			room.Commands--
+			capacity.Commands--
 		}
 		w.Set(n, Running)
 		step.Begin = append(step.Begin, n)
@@ -185,20 +185,20 @@ func (w *Walker) Step(room Room) (step Step) {
 // next takes the next node from the queues.
 func (w *Walker) next(commands bool) (n int, found bool) {
 	for {
-		from := &w.deploys
-		if commands && w.rest.Len() > 0 && (from.Len() == 0 || w.place[w.rest.nodes[0]] < w.place[from.nodes[0]]) {
-			from = &w.rest
+		q := &w.deploys
+		if commands && w.others.Len() > 0 && (q.Len() == 0 || w.position[w.others.nodes[0]] < w.position[q.nodes[0]]) {
+			q = &w.others
 		}
-		if from.Len() == 0 {
+		if q.Len() == 0 {
 			return 0, false
 		}
-		n = heap.Pop(from).(int)
+		n = heap.Pop(q).(int)
 		w.queued[n] = false
-		w.looked++
+		w.visits++
 		switch target := w.plan.Nodes[n].Target; {
 		case w.busy[target] > 0:
 			w.park(target, n)
-		case w.so[n].State != Waiting || w.unmet[n] > 0: // no longer ready
+		case w.progress[n].State != Waiting || w.unmet[n] > 0: // no longer ready
 			w.unpark(target)
 		default:
 			return n, true
@@ -208,13 +208,13 @@ func (w *Walker) next(commands bool) (n int, found bool) {
 
 func (w *Walker) park(target string, n int) {
 	if w.parked[target] == nil {
-		w.parked[target] = &parked{queue{of: w}, queue{of: w}}
+		w.parked[target] = &parked{queue{walker: w}, queue{walker: w}}
 	}
 	w.queued[n] = true
 	if w.plan.Nodes[n].Kind == Deploy {
 		heap.Push(&w.parked[target].deploys, n)
 	} else {
-		heap.Push(&w.parked[target].rest, n)
+		heap.Push(&w.parked[target].others, n)
 	}
 }
 
@@ -222,16 +222,16 @@ func (w *Walker) park(target string, n int) {
 func (w *Walker) block() (blocked []int) {
 	slices.Sort(w.failed)
 	for _, cause := range w.failed {
-		if w.so[cause].State != Failed {
+		if w.progress[cause].State != Failed {
 			continue
 		}
-		for from := []int{cause}; len(from) > 0; from = from[1:] {
-			w.looked += len(w.needed[from[0]])
-			for _, n := range w.needed[from[0]] {
-				if w.so[n].State == Waiting { // nodes behind a blocked one are already blocked
+		for queue := []int{cause}; len(queue) > 0; queue = queue[1:] {
+			w.visits += len(w.neededBy[queue[0]])
+			for _, n := range w.neededBy[queue[0]] {
+				if w.progress[n].State == Waiting { // nodes behind a blocked one are already blocked
 					w.Set(n, Blocked)
-					w.so[n].Cause = cause
-					blocked, from = append(blocked, n), append(from, n)
+					w.progress[n].Cause = cause
+					blocked, queue = append(blocked, n), append(queue, n)
 				}
 			}
 		}
@@ -243,21 +243,23 @@ func (w *Walker) block() (blocked []int) {
 // Undeployed lists the services with a failed or blocked DEPLOY, in order.
 func (w *Walker) Undeployed() []string {
 	if w.stale {
-		w.undeployed, w.stale = w.plan.Undeployed(w.so), false
+		w.undeployed, w.stale = w.plan.Undeployed(w.progress), false
 	}
 	return w.undeployed
 }
 
 // queue is a heap of nodes, the next one first.
 type queue struct {
-	of    *Walker
-	nodes []int
+	walker *Walker
+	nodes  []int
 }
 
-func (q *queue) Len() int           { return len(q.nodes) }
-func (q *queue) Less(a, b int) bool { return q.of.place[q.nodes[a]] < q.of.place[q.nodes[b]] }
-func (q *queue) Swap(a, b int)      { q.nodes[a], q.nodes[b] = q.nodes[b], q.nodes[a] }
-func (q *queue) Push(n any)         { q.nodes = append(q.nodes, n.(int)) }
+func (q *queue) Len() int { return len(q.nodes) }
+func (q *queue) Less(a, b int) bool {
+	return q.walker.position[q.nodes[a]] < q.walker.position[q.nodes[b]]
+}
+func (q *queue) Swap(a, b int) { q.nodes[a], q.nodes[b] = q.nodes[b], q.nodes[a] }
+func (q *queue) Push(n any)    { q.nodes = append(q.nodes, n.(int)) }
 func (q *queue) Pop() any {
 	last := q.nodes[len(q.nodes)-1]
 	q.nodes = q.nodes[:len(q.nodes)-1]

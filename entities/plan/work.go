@@ -71,29 +71,29 @@ func (w *Work) Plan(scope Scope) (*Plan, error) {
 	return p, nil
 }
 
-// Runs lists the commands of all nodes, and those before and after them.
-func (w *Work) Runs() []entities.Extension {
-	all := slices.Concat(w.Before, w.After)
+// AllCommands lists the commands of all nodes, and those before and after them.
+func (w *Work) AllCommands() []entities.Extension {
+	commands := slices.Concat(w.Before, w.After)
 	for _, c := range w.Commands {
-		all = append(all, c.Run)
+		commands = append(commands, c.Run)
 	}
-	return all
+	return commands
 }
 
 // Size returns the number of nodes in the plan of everything, and an upper bound of the edges, without building the plan.
 func (w *Work) Size() (nodes, edges int) {
-	by := map[string]*Service{}
+	byName := map[string]*Service{}
 	aggregators := 0
 	for n := range w.Services {
 		s := &w.Services[n]
-		by[s.Name] = s
+		byName[s.Name] = s
 		if s.Aggregator != "" {
 			aggregators += len(s.Targets)
 		}
 	}
 	targets := func(names []string) (sum int) {
 		for _, name := range names {
-			if s := by[name]; s != nil {
+			if s := byName[name]; s != nil {
 				sum += len(s.Targets)
 			}
 		}

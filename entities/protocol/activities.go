@@ -15,16 +15,16 @@ type LoadSpecRequest struct {
 	Incarnation int64                `json:"incarnation,omitempty"`
 	Hash        string               `json:"hash,omitempty"`
 	Order       entities.NoticeOrder `json:"order,omitzero"`
-	// Before is the digest of the spec in force, if releases wait. The answer then also lists what the new spec relaxes.
-	Before string `json:"before,omitempty"`
-	// On lists the runtimes of each channel, by its first name: the current ones, and those of pending releases. The new spec may not name
+	// CurrentDigest is the digest of the spec in force, if releases wait. The answer then also lists what the new spec relaxes.
+	CurrentDigest string `json:"before,omitempty"`
+	// Runtimes lists the runtimes of each channel, by its first name: the current ones, and those of pending releases. The new spec may not name
 	// them.
-	On map[string][]string `json:"on,omitempty"`
+	Runtimes map[string][]string `json:"on,omitempty"`
 }
 
 // LoadSpecAnswer is the spec of the newest notice in the store, packed when it is large. It is empty if the service is not declared in it.
 type LoadSpecAnswer struct {
-	InStore
+	StoredAnswer
 	// Notice is the newest notice. Digest is the digest of the spec. Store is the store's URL for the worker.
 	Notice *Notice `json:"notice,omitempty"`
 	Digest string  `json:"digest,omitempty"`
@@ -58,9 +58,9 @@ type PrepareRequest struct {
 	// Initial: refuse if the store knows another version of the service. In that case there was a release before, and only the workflow's
 	// state is lost.
 	Initial bool `json:"initial,omitempty"`
-	// Present is the current full version by instance. For a config release the payload is also rendered under it, to detect whether anything
+	// CurrentVersions is the current full version by instance. For a config release the payload is also rendered under it, to detect whether anything
 	// changed.
-	Present map[entities.InstanceID]string `json:"present,omitempty"`
+	CurrentVersions map[entities.InstanceID]string `json:"present,omitempty"`
 	// Keys are the first names of renamed channels: the recorded incarnation may know them by an earlier name.
 	Keys map[string]string `json:"keys,omitempty"`
 	// Packed is the whole request instead, if it is too large for a payload.
@@ -69,7 +69,7 @@ type PrepareRequest struct {
 
 // Fitting returns the request in a form that fits into a payload.
 func (r PrepareRequest) Fitting() PrepareRequest {
-	if packed := packedBeyond(r); packed != nil {
+	if packed := packIfLarge(r); packed != nil {
 		return PrepareRequest{Application: r.Application, Service: r.Service, FullVersion: r.FullVersion, Packed: packed}
 	}
 	return r
@@ -87,20 +87,20 @@ func (r PrepareRequest) Whole() (PrepareRequest, error) {
 
 // PrepareAnswer names the rendered payloads.
 type PrepareAnswer struct {
-	InStore
+	StoredAnswer
 	Known       bool                                    `json:"known,omitempty"` // the version had been recorded before
 	Incarnation int64                                   `json:"incarnation"`
 	Hash        string                                  `json:"hash"`
 	Payloads    map[entities.InstanceID]PreparedPayload `json:"payloads"`
-	// Beside is how many others the worker has prepared in the last half minute, if there are many.
-	Beside int `json:"beside,omitempty"`
+	// RecentlyPrepared is how many others the worker has prepared in the last half minute, if there are many.
+	RecentlyPrepared int `json:"beside,omitempty"`
 }
 
 // PreparedPayload is a rendered payload's digest, and its digest when rendered under the current version.
 type PreparedPayload struct {
-	Digest       string `json:"digest"`
-	UnderPresent string `json:"underPresent,omitempty"`
-	Runtime      string `json:"runtime,omitempty"` // that it was rendered for
+	Digest               string `json:"digest"`
+	CurrentVersionDigest string `json:"underPresent,omitempty"`
+	Runtime              string `json:"runtime,omitempty"` // that it was rendered for
 }
 
 // InstanceRef names an instance and the target that it is observed at or moved to.
@@ -108,19 +108,19 @@ type InstanceRef struct {
 	ID          entities.InstanceID `json:"id"` // "production/main", by the first name of the channel
 	FullVersion string              `json:"fullVersion,omitempty"`
 	Payload     string              `json:"payload,omitempty"` // digest in the store, empty when nothing was applied
-	// Known is the digest of the last known reading. An observation returns when a reading differs from it. Empty: any reading is news.
-	Known string `json:"known,omitempty"`
+	// KnownDigest is the digest of the last known reading. An observation returns when a reading differs from it. Empty: any reading is news.
+	KnownDigest string `json:"known,omitempty"`
 	// Restarted is when a user last restarted it; zero: never.
 	Restarted time.Time `json:"restarted,omitzero"`
 }
 
-// SafetyInterval is how often the server repeats an observation of steady instances that workers poll (F9). For ten thousand services, on
+// ServerPollInterval is how often the server repeats an observation of steady instances that workers poll (F9). For ten thousand services, on
 // up to 25 runtimes each, that is 417 Temporal actions an hour.
-const SafetyInterval = 24 * time.Hour
+const ServerPollInterval = 24 * time.Hour
 
-// ShortestRound is the shortest interval at which workers poll steady instances; a lost worker is noticed sooner. The server polls
+// MinPollInterval is the shortest interval at which workers poll steady instances; a lost worker is noticed sooner. The server polls
 // instances with a shorter interval.
-const ShortestRound = time.Minute
+const MinPollInterval = time.Minute
 
 // ObserveRequest requests an observation of the instances of one service on one runtime until a reading differs from the known one.
 type ObserveRequest struct {
@@ -134,27 +134,27 @@ type ObserveRequest struct {
 	Timeout       time.Duration `json:"timeout"`  // of one reading of one instance
 	// Steady: no change is expected.
 	Steady bool `json:"steady,omitempty"`
-	// Rest is, for changing instances, how often workers poll them afterwards. No observation of the steady instances by the server follows
+	// SteadyPollInterval is, for changing instances, how often workers poll them afterwards. No observation of the steady instances by the server follows
 	// then. Zero: one follows.
-	Rest time.Duration `json:"rest,omitempty"`
+	SteadyPollInterval time.Duration `json:"rest,omitempty"`
 }
 
 // ObserveAllRequest requests separate observations of one service on several runtimes, until any of them has news.
 type ObserveAllRequest struct {
-	Of []ObserveRequest `json:"of"`
-	// Here: a workflow task waits for the answer. Instances that cannot be read at once are not read, and the answer contains an error.
-	Here bool `json:"here,omitempty"`
+	Requests []ObserveRequest `json:"of"`
+	// Immediate: a workflow task waits for the answer. Instances that cannot be read at once are not read, and the answer contains an error.
+	Immediate bool `json:"here,omitempty"`
 }
 
-// Watched is the last known state of an instance that a runtime watches, and how to read it again. A worker that takes over compares it
+// WatchedInstance is the last known state of an instance that a runtime watches, and how to read it again. A worker that takes over compares it
 // with the current state. It only triggers readings; nothing else depends on it.
-type Watched struct {
+type WatchedInstance struct {
 	Request ObserveRequest `json:"request"` // with that one instance
-	Seen    Seen           `json:"seen"`
+	Summary ReadingSummary `json:"seen"`
 }
 
-// Seen is the part of a reading that the decision, or a user, sees immediately.
-type Seen struct {
+// ReadingSummary is the part of a reading that the decision, or a user, sees immediately.
+type ReadingSummary struct {
 	Version    string `json:"version,omitempty"` // the version that was requested
 	Known      bool   `json:"known,omitempty"`
 	Stable     bool   `json:"stable,omitempty"`
@@ -167,15 +167,15 @@ type Seen struct {
 // ObserveAnswer contains the readings that differ from the known ones.
 type ObserveAnswer struct {
 	Readings map[entities.InstanceID]entities.Reading `json:"readings"`
-	// AtHand: workers receive every change of the instances, and read them again at once, from memory.
-	AtHand bool `json:"atHand,omitempty"`
+	// ServedFromWatchCache: workers receive every change of the instances, and read them again at once, from memory.
+	ServedFromWatchCache bool `json:"atHand,omitempty"`
 }
 
 // ObserveAllAnswer is the ObserveAnswer of an ObserveAllRequest.
 type ObserveAllAnswer struct {
 	Readings map[entities.InstanceID]entities.Reading `json:"readings"`
-	// AtHand lists the runtimes whose changes workers receive.
-	AtHand []string `json:"atHand,omitempty"`
+	// ServedFromWatchCache lists the runtimes whose changes workers receive.
+	ServedFromWatchCache []string `json:"atHand,omitempty"`
 }
 
 // ApplyRequest moves one instance to its target.
@@ -195,8 +195,8 @@ type ApplyRequest struct {
 	ReportOnly bool `json:"reportOnly,omitempty"`
 	// Restart: the instance is restarted, even though it is at its target.
 	Restart bool `json:"restart,omitempty"`
-	// Rest is as in ObserveRequest. If set, no observation follows immediately after the apply: workers follow hints about the instance.
-	Rest time.Duration `json:"rest,omitempty"`
+	// SteadyPollInterval is as in ObserveRequest. If set, no observation follows immediately after the apply: workers follow hints about the instance.
+	SteadyPollInterval time.Duration `json:"rest,omitempty"`
 }
 
 // ApplyAnswer is the result of an apply. A failed apply is an answer, not an error of the activity. Errors are for failures that Temporal
@@ -211,8 +211,8 @@ type ApplyAnswer struct {
 	Fenced *Claim `json:"fenced,omitempty"`
 	// Reading was taken right after the apply.
 	Reading *entities.Reading `json:"reading,omitempty"`
-	// AtHand is as in ObserveAnswer.
-	AtHand bool `json:"atHand,omitempty"`
+	// ServedFromWatchCache is as in ObserveAnswer.
+	ServedFromWatchCache bool `json:"atHand,omitempty"`
 }
 
 // Claim records the target of an instance before the first write (F2). The claim with the higher epoch is later. In the same epoch the one
@@ -237,27 +237,27 @@ type NotifyRequest struct {
 	From        string      `json:"from,omitempty"` // manifest digest that all services know
 	To          string      `json:"to"`
 	Newest      Incarnation `json:"newest"`
-	// Passed are incarnations published since the last time that no service was notified of. They are recorded, so that each can be read by
+	// Skipped are incarnations published since the last time that no service was notified of. They are recorded, so that each can be read by
 	// its number (D5).
-	Passed []Incarnation `json:"passed,omitempty"`
-	Store  string        `json:"store"`
+	Skipped []Incarnation `json:"passed,omitempty"`
+	Store   string        `json:"store"`
 	// Pinned: services adopt Newest even if they know newer ones (D15). At is when the notifications began.
 	Pinned bool                 `json:"pinned,omitempty"`
 	Order  entities.NoticeOrder `json:"order,omitzero"`
 	At     time.Time            `json:"at,omitzero"`
-	// Also lists further services to notify, because earlier notifications failed.
-	Also []string `json:"also,omitempty"`
+	// Additional lists further services to notify, because earlier notifications failed.
+	Additional []string `json:"also,omitempty"`
 	// Unmanaged are services that are left out, because they are unmanaged. Again are those that were unmanaged so far, and why they are
 	// started again. AllServices means all of them.
 	Unmanaged []string          `json:"unmanaged,omitempty"`
-	Again     map[string]string `json:"again,omitempty"`
+	Remanaged map[string]string `json:"again,omitempty"`
 	// Packed is the whole request instead, if it is too large for a payload.
 	Packed Packed `json:"packed,omitempty"`
 }
 
 // Fitting returns the request in a form that fits into a payload.
 func (r NotifyRequest) Fitting() NotifyRequest {
-	if packed := packedBeyond(r); packed != nil {
+	if packed := packIfLarge(r); packed != nil {
 		return NotifyRequest{Application: r.Application, Packed: packed}
 	}
 	return r
@@ -276,8 +276,8 @@ func (r NotifyRequest) Whole() (NotifyRequest, error) {
 // NotifyAnswer counts the notified services, and names those that could not be reached.
 type NotifyAnswer struct {
 	Notified int `json:"notified"`
-	// Overtaken is the order of a notice that was recorded later. Then no service was notified of this one.
-	Overtaken entities.NoticeOrder `json:"overtaken,omitzero"`
+	// SupersededBy is the order of a notice that was recorded later. Then no service was notified of this one.
+	SupersededBy entities.NoticeOrder `json:"overtaken,omitzero"`
 	Unreached
 }
 

@@ -66,25 +66,25 @@ type Cursor struct {
 
 // AdoptAnswer is the state to adopt. N is 0 if there is nothing newer.
 type AdoptAnswer struct {
-	InStore
+	StoredAnswer
 	N    int64 `json:"n,omitempty"`
 	Over bool  `json:"over,omitempty"`
 	// Store is the location of the checkpoint: the installation may have been moved since.
 	Store string `json:"store,omitempty"`
-	// Holds are the pauses in force of the installation, of the service's application, and of all runtimes. One may have begun while there was
+	// Pauses are the pauses in force of the installation, of the service's application, and of all runtimes. One may have begun while there was
 	// no run to notify. For the Installation itself: the pause of everything with which a restored backup begins.
-	Holds []ScopePause `json:"holds,omitempty"`
+	Pauses []ScopePause `json:"holds,omitempty"`
 	// Ended are the last ended pauses of the same scopes. One may have ended while there was no run to notify.
 	Ended []PauseEnded `json:"ended,omitempty"`
 	// Rules are the rules of the installation, for a Runtime and for the Installation itself.
 	Rules *Rules `json:"rules,omitempty"`
 	// Trail is the last line of the workflow's audit trail in the store. The next line follows it.
 	Trail *entities.TrailEnd `json:"trail,omitempty"`
-	// Floor is the highest sequence that was ever claimed for an instance of a service without any other state.
-	Floor int64 `json:"floor,omitempty"`
-	Carried
+	// MinSequence is the highest sequence that was ever claimed for an instance of a service without any other state.
+	MinSequence int64 `json:"floor,omitempty"`
+	CarriedState
 	// Missed are the messages that closed runs accepted after the checkpoint, in order.
-	Missed []Missed `json:"missed,omitempty"`
+	Missed []MissedMessage `json:"missed,omitempty"`
 	// Next: there are more messages after this position.
 	Next Cursor `json:"next,omitzero"`
 }
@@ -92,13 +92,13 @@ type AdoptAnswer struct {
 // MissedMessages are the messages that a workflow had accepted after its newest checkpoint when its installation was moved to another
 // Temporal server, which does not have its history.
 type MissedMessages struct {
-	ID       string   `json:"id"`    // of the workflow
-	After    Cursor   `json:"after"` // the position of the checkpoint
-	Messages []Missed `json:"messages"`
+	ID       string          `json:"id"`    // of the workflow
+	After    Cursor          `json:"after"` // the position of the checkpoint
+	Messages []MissedMessage `json:"messages"`
 }
 
-// Missed is a signal or an update of a closed run.
-type Missed struct {
+// MissedMessage is a signal or an update of a closed run.
+type MissedMessage struct {
 	Verb string `json:"verb"`
 	// UpdateID replaces the request id of an update that has none.
 	UpdateID string          `json:"updateId,omitempty"`

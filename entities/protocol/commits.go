@@ -14,8 +14,8 @@ type Commit struct {
 	Author  string    `json:"author"`
 	At      time.Time `json:"at"` // commit time
 	Subject string    `json:"subject"`
-	// Elsewhere: it changes nothing in the directory of the configuration.
-	Elsewhere bool `json:"elsewhere,omitempty"`
+	// OutsideDir: it changes nothing in the directory of the configuration.
+	OutsideDir bool `json:"elsewhere,omitempty"`
 }
 
 // String formats the commit in one line.
@@ -28,13 +28,13 @@ type Commits struct {
 	Commit string `json:"commit"` // of the incarnation
 	// Since is the commit of the previous incarnation. "": there is none, or the repository no longer has it, and All is the history of
 	// Commit.
-	Since string   `json:"since,omitempty"`
-	All   []Commit `json:"all"`           // newest first, at most MaxCommits
-	Cut   string   `json:"cut,omitempty"` // why not all are listed; "": all are
+	Since     string   `json:"since,omitempty"`
+	All       []Commit `json:"all"`           // newest first, at most MaxCommits
+	Truncated string   `json:"cut,omitempty"` // why not all are listed; "": all are
 }
 
-// Brought is the content of a release for a release channel: the commits of its incarnation that the current one does not contain.
-type Brought struct {
+// ReleaseCommits is the content of a release for a release channel: the commits of its incarnation that the current one does not contain.
+type ReleaseCommits struct {
 	Channel     string               `json:"channel,omitempty"`
 	Version     string               `json:"version,omitempty"` // full version
 	Since       int64                `json:"since,omitempty"`   // the current incarnation; 0: there is none
@@ -51,7 +51,7 @@ type IncarnationCommits struct {
 }
 
 // Count returns how many commits are listed.
-func (b Brought) Count() (n int) {
+func (b ReleaseCommits) Count() (n int) {
 	for _, i := range b.Commits {
 		n += len(i.Commits)
 	}
@@ -59,12 +59,12 @@ func (b Brought) Count() (n int) {
 }
 
 // Bounded keeps at most this many of the newest commits.
-func (b Brought) Bounded(most int) Brought {
+func (b ReleaseCommits) Bounded(limit int) ReleaseCommits {
 	all := b.Commits
 	b.Commits = nil
 	for _, i := range all {
-		if left := most - b.Count(); len(i.Commits) > left {
-			i.Commits = i.Commits[:left]
+		if remaining := limit - b.Count(); len(i.Commits) > remaining {
+			i.Commits = i.Commits[:remaining]
 			b.Unknown = "only the newest are listed"
 		}
 		if len(i.Commits) > 0 {

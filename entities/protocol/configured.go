@@ -8,10 +8,10 @@ type Configured struct {
 	Spec    string `json:"spec,omitempty"` // digest of the rules in force
 	// Release is the id of the newest release that the incarnation created automatically; "": none.
 	Release string `json:"release,omitempty"`
-	// Waits: it has not entered its first channel yet.
-	Waits bool `json:"waits,omitempty"`
-	// Held says why it could not enter even at its turn; "": it could.
-	Held string `json:"held,omitempty"`
+	// Waiting: it has not entered its first channel yet.
+	Waiting bool `json:"waits,omitempty"`
+	// HoldReason says why it could not enter even at its turn; "": it could.
+	HoldReason string `json:"held,omitempty"`
 	// Entered: some release of the incarnation has entered a channel. Succeeded, Failed: the newest of these has in one. Since is when.
 	Entered   bool      `json:"entered,omitempty"`
 	Succeeded bool      `json:"succeeded,omitempty"`

@@ -15,8 +15,8 @@ type ConfirmAnswer struct {
 	Identity *entities.Identity `json:"identity,omitempty"`
 	Grants   []entities.Grant   `json:"grants,omitempty"`
 	Services int                `json:"services"`
-	// Floor is the highest number of the application in the store.
-	Floor int64 `json:"floor,omitempty"`
+	// HighestIncarnation is the highest number of the application in the store.
+	HighestIncarnation int64 `json:"floor,omitempty"`
 	// Notifications receive user actions on the whole application.
 	Notifications []entities.Notification `json:"notifications,omitempty"`
 	// Names are the renamed services.

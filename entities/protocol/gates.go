@@ -11,7 +11,7 @@ import (
 // ApprovalRequest is the payload of approve and reject (A14). Topic is a channel's name, a shared approval's name, or "apply/CHANNEL" if
 // every apply requires an approval.
 type ApprovalRequest struct {
-	Act
+	RequestMeta
 	Version string `json:"version"`
 	Topic   string `json:"topic"`
 	Comment string `json:"comment,omitempty"`
@@ -19,7 +19,7 @@ type ApprovalRequest struct {
 
 // BypassRequest is the payload of bypass (A15). A reason is required.
 type BypassRequest struct {
-	Act
+	RequestMeta
 	Version   string `json:"version"`
 	Channel   string `json:"channel"`
 	Condition string `json:"condition"` // as `explain` shows it
@@ -27,7 +27,7 @@ type BypassRequest struct {
 
 // PinRequest is the payload of a Service's pin and unpin (A17). A pin without a version pins the current one. Unpin has no version.
 type PinRequest struct {
-	Act
+	RequestMeta
 	Channel string `json:"channel"`
 	Version string `json:"version,omitempty"`
 	// Stay, for an unpin: the pinned version stays until a newer release.
@@ -36,7 +36,7 @@ type PinRequest struct {
 
 // IncarnationPin is the payload of an Application's pin and unpin (A17, D15). Unpin has no number.
 type IncarnationPin struct {
-	Act
+	RequestMeta
 	Incarnation int64 `json:"incarnation,omitempty"`
 }
 
@@ -58,10 +58,10 @@ type LeaseSignal struct {
 	Runtime string `json:"runtime,omitempty"`
 }
 
-// LeaseAct is the payload of a Runtime's release and grant from a user: the lease is taken from its holder, or a waiting one is granted out
+// LeaseActionRequest is the payload of a Runtime's release and grant from a user: the lease is taken from its holder, or a waiting one is granted out
 // of order. Without By, the holder returns it.
-type LeaseAct struct {
-	Act
+type LeaseActionRequest struct {
+	RequestMeta
 	LeaseSignal
 }
 
@@ -81,8 +81,8 @@ type InForceRequest struct {
 type LeaseCall struct {
 	Runtime string                 `json:"runtime"`
 	Request *entities.LeaseRequest `json:"request,omitempty"`
-	Give    string                 `json:"give,omitempty"` // lease id
-	Keep    string                 `json:"keep,omitempty"` // lease id
+	Return  string                 `json:"give,omitempty"` // lease id
+	Confirm string                 `json:"keep,omitempty"` // lease id
 }
 
 // RuntimeStatus answers a Runtime's status query.
@@ -97,8 +97,8 @@ type RuntimeStatus struct {
 	Waiting    []entities.Lease   `json:"waiting,omitempty"`
 	Refused    []entities.Refusal `json:"refused,omitempty"`
 	// Audit is the newest user actions, and leases that users took back, oldest first.
-	Audit   []entities.AuditLine `json:"audit,omitempty"`
-	Problem string               `json:"problem,omitempty"`
+	Audit   []entities.AuditEntry `json:"audit,omitempty"`
+	Problem string                `json:"problem,omitempty"`
 }
 
 // InstallationStatus answers an Installation's status query.
@@ -108,10 +108,10 @@ type InstallationStatus struct {
 	Pause  *entities.Pause `json:"pause,omitempty"`
 	Rules  Rules           `json:"rules,omitzero"`
 	// Announcing: services are being notified that a pause began or ended.
-	Announcing bool                 `json:"announcing,omitempty"`
-	Refused    []entities.Refusal   `json:"refused,omitempty"`
-	Audit      []entities.AuditLine `json:"audit,omitempty"` // the newest user actions, oldest first
-	Problem    string               `json:"problem,omitempty"`
+	Announcing bool                  `json:"announcing,omitempty"`
+	Refused    []entities.Refusal    `json:"refused,omitempty"`
+	Audit      []entities.AuditEntry `json:"audit,omitempty"` // the newest user actions, oldest first
+	Problem    string                `json:"problem,omitempty"`
 }
 
 // CheckRequest requests evaluations of checks of one service: until one differs from the known result (Check), or once (Preflight).
@@ -147,7 +147,7 @@ type ExtensionRequest struct {
 	Key         string        `json:"key"` // Extension.RunKey
 	Definition  string        `json:"definition"`
 	Attempt     int           `json:"attempt"`
-	Begun       int           `json:"begun,omitempty"` // how often it was restarted after it had ended
+	Restarts    int           `json:"begun,omitempty"` // how often it was restarted after it had ended
 	Timeout     time.Duration `json:"timeout"`
 	ReportOnly  bool          `json:"reportOnly,omitempty"` // it is refused (A25)
 	// BackTo is, after a rollback, the full version that runs instead.
@@ -197,9 +197,9 @@ type RemoveAnswer struct {
 type VerifyRequest struct {
 	Identity entities.Identity `json:"identity"`
 	Token    string            `json:"token"`
-	// RequestID and Of (a digest of the request and its receiver) identify the one request that the token may serve.
-	RequestID string `json:"requestId,omitempty"`
-	Of        string `json:"of,omitempty"`
+	// RequestID and RequestDigest (a digest of the request and its receiver) identify the one request that the token may serve.
+	RequestID     string `json:"requestId,omitempty"`
+	RequestDigest string `json:"of,omitempty"`
 	// At is when the request arrived, if that was a while ago: the token must have been valid then. Zero: now.
 	At time.Time `json:"at,omitzero"`
 	// Urgent: verification does not wait while the store is unavailable. The store then does not record that the token was used.
@@ -214,18 +214,18 @@ type VerifyAnswer struct {
 	Who entities.Who `json:"who"`
 }
 
-// HistoryRequest appends audit lines to the store. Existing lines are not changed.
+// HistoryRequest appends audit entries to the store. Existing lines are not changed.
 type HistoryRequest struct {
-	Application string               `json:"application"`
-	Service     string               `json:"service"` // "" for the application's own
-	Lines       []entities.AuditLine `json:"lines"`
+	Application string                `json:"application"`
+	Service     string                `json:"service"` // "" for the application's own
+	Entries     []entities.AuditEntry `json:"lines"`
 }
 
-// AnnounceRequest sends one audit line to webhooks, at least once.
+// AnnounceRequest sends one audit entry to webhooks, at least once.
 type AnnounceRequest struct {
 	Application   string                  `json:"application"`
 	Service       string                  `json:"service"`
-	Line          entities.AuditLine      `json:"line"`
+	Entry         entities.AuditEntry     `json:"line"`
 	Notifications []entities.Notification `json:"notifications"` // those that selected its kind
 	// Incarnation is that of the line's release. Since is that of the release it replaces in the channel; 0: none.
 	Incarnation int64 `json:"incarnation,omitempty"`
@@ -242,8 +242,8 @@ type AnnouncePause struct {
 	Ended time.Time `json:"ended,omitzero"`
 	// Only lists the workflow ids of services that could not be notified before. Only these are notified.
 	Only []string `json:"only,omitempty"`
-	// Turns is the digest of the drain's turns in the store, packed, if they are too large for a payload.
-	Turns string `json:"turns,omitempty"`
+	// PermitsDigest is the digest of the drain's turns in the store, packed, if they are too large for a payload.
+	PermitsDigest string `json:"turns,omitempty"`
 }
 
 // AnnounceAnswer names services, by their workflow ids, that could not be notified of a pause.

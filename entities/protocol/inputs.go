@@ -11,10 +11,10 @@ import (
 // a newer number. CONTRIBUTING.md says when it is raised.
 const Version = 1
 
-// Carried is a workflow's state for the next run: plain if small, packed (gzip) if larger, and by digest in the store beyond that, so that
+// CarriedState is a workflow's state for the next run: plain if small, packed (gzip) if larger, and by digest in the store beyond that, so that
 // no payload exceeds 64 KiB. Each workflow defines its own state. Its format has a number; a worker that only knows older ones does not
 // process it.
-type Carried struct {
+type CarriedState struct {
 	StateVersion int             `json:"stateVersion,omitempty"`
 	State        json.RawMessage `json:"state,omitempty"`
 	Packed       Packed          `json:"packed,omitempty"`
@@ -22,38 +22,38 @@ type Carried struct {
 }
 
 // Empty reports whether nothing is carried.
-func (c Carried) Empty() bool {
+func (c CarriedState) Empty() bool {
 	return c.StateVersion == 0 && len(c.State) == 0 && len(c.Packed) == 0 && c.Spilled == ""
 }
 
 // Input is the start input of each workflow of Converge.
 type Input interface {
-	// Begins returns the workflow id, the state that the previous run carried over, and how a first run begins.
-	Begins() (id string, carried Carried, first Beginning)
+	// StartState returns the workflow id, the state that the previous run carried over, and how a first run begins.
+	StartState() (id string, carried CarriedState, first StartMode)
 }
 
-// Begins implements Input.
-func (in ServiceInput) Begins() (string, Carried, Beginning) {
-	return ServiceID(in.Application, in.Service), in.Carried, in.Beginning
+// StartState implements Input.
+func (in ServiceInput) StartState() (string, CarriedState, StartMode) {
+	return ServiceID(in.Application, in.Service), in.CarriedState, in.StartMode
 }
 
-// Begins implements Input.
-func (in ApplicationInput) Begins() (string, Carried, Beginning) {
-	return ApplicationID(in.Application), in.Carried, in.Beginning
+// StartState implements Input.
+func (in ApplicationInput) StartState() (string, CarriedState, StartMode) {
+	return ApplicationID(in.Application), in.CarriedState, in.StartMode
 }
 
-// Begins implements Input.
-func (in RuntimeInput) Begins() (string, Carried, Beginning) {
-	return RuntimeID(in.Runtime), in.Carried, in.Beginning
+// StartState implements Input.
+func (in RuntimeInput) StartState() (string, CarriedState, StartMode) {
+	return RuntimeID(in.Runtime), in.CarriedState, in.StartMode
 }
 
-// Begins implements Input.
-func (in InstallationInput) Begins() (string, Carried, Beginning) {
-	return InstallationID(), in.Carried, in.Beginning
+// StartState implements Input.
+func (in InstallationInput) StartState() (string, CarriedState, StartMode) {
+	return InstallationID(), in.CarriedState, in.StartMode
 }
 
-// Beginning says how a first run begins, which carries no state.
-type Beginning struct {
+// StartMode says how a first run begins, which carries no state.
+type StartMode struct {
 	// Adopt: from the newest checkpoint of the workflow in the store.
 	Adopt bool `json:"adopt,omitempty"`
 	// Restart: no user requested it; the workflow was gone.
@@ -65,22 +65,22 @@ type ServiceInput struct {
 	Application string `json:"application"`
 	Service     string `json:"service"`
 	Runs        int64  `json:"runs,omitempty"` // continue-as-new so far
-	Carried
-	Beginning
+	CarriedState
+	StartMode
 }
 
 // ApplicationInput starts an Application workflow, or carries its state into the next run.
 type ApplicationInput struct {
 	Application string `json:"application"`
-	Carried
-	Beginning
+	CarriedState
+	StartMode
 }
 
 // RuntimeInput starts a Runtime workflow, or carries its state into the next run.
 type RuntimeInput struct {
 	Runtime string `json:"runtime"`
-	Carried
-	Beginning
+	CarriedState
+	StartMode
 }
 
 // InstallationInput starts an Installation workflow, or carries its state into the next run.
@@ -88,8 +88,8 @@ type InstallationInput struct {
 	ID string `json:"id"` // of its record in the store
 	// Pause: everything begins paused, in spite of any known state.
 	Pause *entities.Pause `json:"pause,omitempty"`
-	Carried
-	Beginning
+	CarriedState
+	StartMode
 }
 
 // ApplicationPin keeps an application's services at an incarnation (D15).

@@ -18,8 +18,8 @@ const (
 const (
 	// JointPromise is how long a service keeps its promise. Then it requests the decision, and aborts the joint release if there is none.
 	JointPromise = 2 * time.Minute
-	// JointPatience is how long the application waits for promises. It is shorter than JointPromise.
-	JointPatience = time.Minute
+	// JointPromiseTimeout is how long the application waits for promises. It is shorter than JointPromise.
+	JointPromiseTimeout = time.Minute
 )
 
 // ServiceVersion is the part of one service in a joint release.
@@ -32,7 +32,7 @@ type ServiceVersion struct {
 
 // JointRequest is the payload of an Application's release. A missing id is derived from the request id.
 type JointRequest struct {
-	Act
+	RequestMeta
 	ID       string                    `json:"id,omitempty"`
 	Services map[string]ServiceVersion `json:"services"` // by current name
 }
@@ -94,7 +94,7 @@ type ProposeRequest struct {
 
 // ProposeAnswer is the joint release with the id, and its decision, if there is one.
 type ProposeAnswer struct {
-	InStore
+	StoredAnswer
 	Joint    Joint          `json:"joint"`
 	Decision *JointDecision `json:"decision,omitempty"`
 }
@@ -121,7 +121,7 @@ type ReserveRequest struct {
 
 // ReserveAnswer is the part, and the record of the version, existing or future, without the digests of payloads.
 type ReserveAnswer struct {
-	InStore
+	StoredAnswer
 	Joint    Joint          `json:"joint"`
 	Decision *JointDecision `json:"decision,omitempty"`
 	Prepared PrepareAnswer  `json:"prepared"`
@@ -136,7 +136,7 @@ type OutcomeRequest struct {
 
 // OutcomeAnswer is the decision. Without a decision it is still open.
 type OutcomeAnswer struct {
-	InStore
+	StoredAnswer
 	Joint    Joint          `json:"joint"`
 	Decision *JointDecision `json:"decision,omitempty"`
 }

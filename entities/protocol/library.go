@@ -15,7 +15,7 @@ type LibraryName struct {
 
 // LibraryRequest is the payload of an Installation's publish-library. The content must already be in the store.
 type LibraryRequest struct {
-	Act
+	RequestMeta
 	LibraryName
 }
 

@@ -10,7 +10,7 @@ const AllServices = "*"
 
 // ManageRequest is the payload of an Application's unmanage and manage. An empty service is the whole application.
 type ManageRequest struct {
-	Act
+	RequestMeta
 	Service string `json:"service,omitempty"`
 }
 

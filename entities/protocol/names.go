@@ -111,7 +111,7 @@ const (
 	SignalGive  = "release" // Service → Runtime: a lease is returned (LeaseSignal)
 )
 
-// Grant is a Runtime's verb: a user grants a waiting lease at once, beyond the limit (LeaseAct). A Runtime's `request` and `release` are
+// Grant is a Runtime's verb: a user grants a waiting lease at once, beyond the limit (LeaseActionRequest). A Runtime's `request` and `release` are
 // Updates as well.
 const Grant = "grant"
 
@@ -131,11 +131,11 @@ const (
 const (
 	QueryStatus  = "status"
 	QueryExplain = "explain"
-	QueryHistory = "history" // the audit lines that are not in the store yet
+	QueryHistory = "history" // the audit entries that are not in the store yet
 	QueryState   = "state"   // the whole state without pending requests, for simulations
 	// QueryTerminated returns the running activities of a service that must end at once. These activities send it.
 	QueryTerminated = "terminated"
-	// QueryPlaced returns where a service runs, for a drain (Placed).
+	// QueryPlaced returns where a service runs, for a drain (Placement).
 	QueryPlaced = "placed"
 	// QueryConfigured returns how far a service is with the configuration of a given incarnation (Configured).
 	QueryConfigured = "configured"
@@ -166,8 +166,8 @@ const (
 	ActivitySteer     = "Steer"    // promotes or aborts a rollout
 	ActivityVerify    = "Verify"   // local: verifies a token
 	ActivityLease     = "Lease"    // local: signals a Runtime workflow, and starts it if there is none
-	ActivityHistory   = "History"  // local: appends audit lines to the store
-	ActivityAnnounce  = "Announce" // sends an audit line to webhooks
+	ActivityHistory   = "History"  // local: appends audit entries to the store
+	ActivityAnnounce  = "Announce" // sends an audit entry to webhooks
 	ActivityPause     = "Pause"    // announces a pause to the services of an application or a runtime
 	ActivityDrain     = "Drain"    // notifies services of the order in which they leave a runtime, and return
 	ActivityAlone     = "Alone"    // finds channels that would have nothing left without a runtime

@@ -20,33 +20,33 @@ const (
 // PartSchema names the version of Part.
 const PartSchema = "converge.part/v1"
 
-// InParts is the argument of a query whose answer may come in parts. Without it, an answer that is too large is shortened.
-type InParts struct {
+// PartsQuery is the argument of a query whose answer may come in parts. Without it, an answer that is too large is shortened.
+type PartsQuery struct {
 	Parts bool `json:"parts"`
-	// Of is the digest of the answer whose parts were received, and From how many bytes of it. Empty: the first request.
-	Of   string `json:"of,omitempty"`
-	From int    `json:"from,omitempty"`
+	// Digest is the digest of the answer whose parts were received, and Offset how many bytes of it. Empty: the first request.
+	Digest string `json:"of,omitempty"`
+	Offset int    `json:"from,omitempty"`
 }
 
 // Part is one part of an answer: of its JSON, packed, Size bytes in all. If the requested answer no longer exists, the first part of the
 // current one is returned.
 type Part struct {
 	Schema string `json:"schema"` // PartSchema
-	Of     string `json:"of"`     // digest of the packed answer
-	From   int    `json:"from,omitempty"`
+	Digest string `json:"of"`     // digest of the packed answer
+	Offset int    `json:"from,omitempty"`
 	Size   int    `json:"size"`
 	Packed Packed `json:"packed"`
 }
 
-// mostAsks limits the requests for one answer. If the answer changed at each request, they would never end.
-const mostAsks = 1000
+// maxPartRequests limits the requests for one answer. If the answer changed at each request, they would never end.
+const maxPartRequests = 1000
 
-// Whole requests an answer, in parts if it is too large for one, and decodes it.
-func Whole(ask func(InParts) (json.RawMessage, error), into any) error {
+// QueryWhole requests an answer, in parts if it is too large for one, and decodes it.
+func QueryWhole(ask func(PartsQuery) (json.RawMessage, error), into any) error {
 	var packed Packed
 	of := ""
-	for range mostAsks {
-		raw, err := ask(InParts{Parts: true, Of: of, From: len(packed)})
+	for range maxPartRequests {
+		raw, err := ask(PartsQuery{Parts: true, Digest: of, Offset: len(packed)})
 		if err != nil {
 			return err
 		}
@@ -54,8 +54,8 @@ func Whole(ask func(InParts) (json.RawMessage, error), into any) error {
 		if !isPart {
 			return json.Unmarshal(raw, into)
 		}
-		if part.Of != of || part.From != len(packed) { // the answer changed; start again
-			of, packed = part.Of, nil
+		if part.Digest != of || part.Offset != len(packed) { // the answer changed; start again
+			of, packed = part.Digest, nil
 		}
 		if packed = append(packed, part.Packed...); len(packed) >= part.Size {
 			return packed.Unpack(into)
@@ -70,8 +70,8 @@ func partIn(raw json.RawMessage) (p Part, ok bool) {
 	return p, err == nil && p.Schema == PartSchema
 }
 
-// packedBeyond returns a packed value if the value is too large to be sent plain.
-func packedBeyond(v any) Packed {
+// packIfLarge returns a packed value if the value is too large to be sent plain.
+func packIfLarge(v any) Packed {
 	raw, err := json.Marshal(v)
 	if err != nil || len(raw) <= MaxAnswer {
 		return nil
@@ -83,14 +83,14 @@ func packedBeyond(v any) Packed {
 	return packed
 }
 
-// InStore is embedded in answers of local activities that may be too large. Then it contains the digest of the packed answer in the store,
+// StoredAnswer is embedded in answers of local activities that may be too large. Then it contains the digest of the packed answer in the store,
 // and all other fields are empty. In histories it appears only in answers that are too large.
-type InStore struct {
-	AnswerInStore string `json:"answerInStore,omitempty"`
+type StoredAnswer struct {
+	AnswerDigest string `json:"answerInStore,omitempty"`
 }
 
-// Elsewhere returns that digest; "": the answer is complete.
-func (s *InStore) Elsewhere() string { return s.AnswerInStore }
+// StoredDigest returns that digest; "": the answer is complete.
+func (s *StoredAnswer) StoredDigest() string { return s.AnswerDigest }
 
-// Leave replaces the answer by its digest in the store.
-func (s *InStore) Leave(digest string) { s.AnswerInStore = digest }
+// SetStoredDigest replaces the answer by its digest in the store.
+func (s *StoredAnswer) SetStoredDigest(digest string) { s.AnswerDigest = digest }

@@ -11,16 +11,16 @@ import (
 )
 
 // inParts answers in parts of so many bytes.
-func inParts(t *testing.T, value any, of string, size int) func(protocol.InParts) protocol.Part {
+func inParts(t *testing.T, value any, of string, size int) func(protocol.PartsQuery) protocol.Part {
 	t.Helper()
 	packed, err := protocol.Pack(value)
 	require.NoError(t, err)
-	return func(q protocol.InParts) protocol.Part {
-		from := q.From
-		if q.Of != of {
+	return func(q protocol.PartsQuery) protocol.Part {
+		from := q.Offset
+		if q.Digest != of {
 			from = 0
 		}
-		return protocol.Part{Schema: protocol.PartSchema, Of: of, From: from, Size: len(packed), Packed: packed[from:min(from+size, len(packed))]}
+		return protocol.Part{Schema: protocol.PartSchema, Digest: of, Offset: from, Size: len(packed), Packed: packed[from:min(from+size, len(packed))]}
 	}
 }
 
@@ -29,7 +29,7 @@ func TestAnswerInParts_F8(t *testing.T) {
 	t.Parallel()
 	first, second := inParts(t, "an answer", "a", 7), inParts(t, "another answer", "b", 5)
 	asked := 0
-	ask := func(q protocol.InParts) (json.RawMessage, error) {
+	ask := func(q protocol.PartsQuery) (json.RawMessage, error) {
 		require.True(t, q.Parts)
 		if asked++; asked <= 2 {
 			return json.Marshal(first(q))
@@ -37,11 +37,11 @@ func TestAnswerInParts_F8(t *testing.T) {
 		return json.Marshal(second(q))
 	}
 	var got string
-	require.NoError(t, protocol.Whole(ask, &got))
+	require.NoError(t, protocol.QueryWhole(ask, &got))
 	require.Equal(t, "another answer", got)
 
 	asked = -100
-	require.NoError(t, protocol.Whole(ask, &got))
+	require.NoError(t, protocol.QueryWhole(ask, &got))
 	require.Equal(t, "an answer", got)
 }
 
@@ -49,22 +49,22 @@ func TestAnswerInParts_F8(t *testing.T) {
 func TestAnswerOfOlderWorker_F8(t *testing.T) {
 	t.Parallel()
 	var status protocol.Status
-	whole := func(protocol.InParts) (json.RawMessage, error) {
+	whole := func(protocol.PartsQuery) (json.RawMessage, error) {
 		return json.RawMessage(`{"schema":"converge.status/v1","service":"web"}`), nil
 	}
-	require.NoError(t, protocol.Whole(whole, &status))
+	require.NoError(t, protocol.QueryWhole(whole, &status))
 	require.Equal(t, "web", status.Service)
-	failing := func(protocol.InParts) (json.RawMessage, error) { return nil, errors.New("no worker answers") }
-	require.EqualError(t, protocol.Whole(failing, &status), "no worker answers")
+	failing := func(protocol.PartsQuery) (json.RawMessage, error) { return nil, errors.New("no worker answers") }
+	require.EqualError(t, protocol.QueryWhole(failing, &status), "no worker answers")
 }
 
 // An answer that is another one each time it is asked for is not asked for without end.
 func TestAnswerThatKeepsChanging_F8(t *testing.T) {
 	t.Parallel()
 	asked := 0
-	ask := func(q protocol.InParts) (json.RawMessage, error) {
+	ask := func(q protocol.PartsQuery) (json.RawMessage, error) {
 		asked++
 		return json.Marshal(inParts(t, "an answer", string(rune('a'+asked%20)), 7)(q))
 	}
-	require.EqualError(t, protocol.Whole(ask, new(string)), "the answer changed too often while it was read; try again")
+	require.EqualError(t, protocol.QueryWhole(ask, new(string)), "the answer changed too often while it was read; try again")
 }

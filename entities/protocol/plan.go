@@ -18,18 +18,18 @@ type PlanRef struct {
 }
 
 // ID returns the id of the plan's workflow.
-func (r PlanRef) ID() string { return PlansOf(r.Application) + r.Channel + "/" + r.Name }
+func (r PlanRef) ID() string { return PlanIDPrefix(r.Application) + r.Channel + "/" + r.Name }
 
-// PlansOf returns the prefix of the ids of an application's plans.
-func PlansOf(application string) string { return "plan/" + application + "/" }
+// PlanIDPrefix returns the prefix of the ids of an application's plans.
+func PlanIDPrefix(application string) string { return "plan/" + application + "/" }
 
 // PlanOfIncarnation names the plan of a change of configuration.
 func PlanOfIncarnation(application, channel string, incarnation int64) PlanRef {
 	return PlanRef{Application: application, Channel: channel, Name: fmt.Sprintf("i%d", incarnation)}
 }
 
-// PlanAsked is the task of a plan.
-type PlanAsked struct {
+// PlanTask is the task of a plan.
+type PlanTask struct {
 	Incarnation int64 `json:"incarnation"` // whose configuration it uses
 	// Release is the id of the release of Services, by their first names, that a user or CI created; "": the configuration's.
 	Release  string   `json:"release,omitempty"`
@@ -48,9 +48,9 @@ type PlanAsked struct {
 // PlanInput starts a run of a plan, or continues it.
 type PlanInput struct {
 	PlanRef
-	PlanAsked
-	// Goes: another run of the workflow; it continues with any state of the nodes.
-	Goes bool `json:"goes,omitempty"`
+	PlanTask
+	// Continued: another run of the workflow; it continues with any state of the nodes.
+	Continued bool `json:"goes,omitempty"`
 }
 
 // PlanNote explains the state of a node, by its index.
@@ -59,8 +59,8 @@ type PlanNote struct {
 	Text string `json:"text"`
 }
 
-// PlanPart is the progress of a started, unfinished node's commands.
-type PlanPart struct {
+// NodeProgress is the progress of a started, unfinished node's commands.
+type NodeProgress struct {
 	Node int    `json:"node"`
 	Done string `json:"done,omitempty"` // a letter for each command, if some are done
 	// Failed is how often retried commands failed, by index.
@@ -74,10 +74,10 @@ type PlanState struct {
 	Before string `json:"before,omitempty"`
 	After  string `json:"after,omitempty"`
 	// Parts belong to nodes that have begun, by index.
-	Parts []PlanPart `json:"parts,omitempty"`
-	// Notes belong to some nodes, by index. Trouble is the error of a failed step.
-	Notes   []PlanNote `json:"notes,omitempty"`
-	Trouble string     `json:"trouble,omitempty"`
+	Parts []NodeProgress `json:"parts,omitempty"`
+	// Notes belong to some nodes, by index. StepError is the error of a failed step.
+	Notes     []PlanNote `json:"notes,omitempty"`
+	StepError string     `json:"trouble,omitempty"`
 	// Over: the plan is finished. Ended says why it ended early: superseded or cancelled.
 	Over  bool   `json:"over,omitempty"`
 	Ended string `json:"ended,omitempty"`
@@ -92,27 +92,27 @@ const (
 // PlanRecord is a plan in the store: its scope and its state.
 type PlanRecord struct {
 	PlanRef
-	PlanAsked
+	PlanTask
 	Hash string `json:"hash"` // of the incarnation
 	// All, or the changes in Scope: what the plan was built from.
 	All   bool     `json:"all,omitempty"`
 	Scope []string `json:"scope,omitempty"`
-	// Beyond is the newest incarnation with a plan of the channel at the time when a user requested this one. That plan does not supersede it.
-	Beyond int64 `json:"beyond,omitempty"`
+	// SupersededAfter is the newest incarnation with a plan of the channel at the time when a user requested this one. That plan does not supersede it.
+	SupersededAfter int64 `json:"beyond,omitempty"`
 	PlanState
 }
 
-// PlanBegun is a plan when it begins, or continues.
-type PlanBegun struct {
-	InStore
+// PlanStart is a plan when it begins, or continues.
+type PlanStart struct {
+	StoredAnswer
 	Hash  string `json:"hash"`
 	Plan  Packed `json:"plan"` // plan.Plan
 	Limit int    `json:"limit,omitempty"`
-	// All, Scope and Beyond are those of the record.
-	All    bool     `json:"all,omitempty"`
-	Scope  []string `json:"scope,omitempty"`
-	Beyond int64    `json:"beyond,omitempty"`
-	State  Packed   `json:"state"` // PlanState
+	// All, Scope and SupersededAfter are those of the record.
+	All             bool     `json:"all,omitempty"`
+	Scope           []string `json:"scope,omitempty"`
+	SupersededAfter int64    `json:"beyond,omitempty"`
+	State           Packed   `json:"state"` // PlanState
 }
 
 // PlanKeepRequest stores the state of a plan, and grants entry to its running DEPLOYs (local activity). It contains the whole record, since
@@ -128,8 +128,8 @@ type PlanNode struct {
 	Text  string `json:"text,omitempty"`
 }
 
-// PlanFollowed is the state of running DEPLOYs.
-type PlanFollowed struct {
+// PlanFollowAnswer is the state of running DEPLOYs.
+type PlanFollowAnswer struct {
 	Nodes      []PlanNode `json:"nodes,omitempty"`
 	Superseded bool       `json:"superseded,omitempty"` // by the plan of a newer incarnation
 }
@@ -144,7 +144,7 @@ type PlanWork struct {
 	// Undeployed, for CALLBACK, SYNC and REDEPLOY, names services whose DEPLOY failed in this plan, or is blocked. Again: it ran before some
 	// of these failed.
 	Undeployed []string `json:"undeployed,omitempty"`
-	Again      bool     `json:"again,omitempty"`
+	Rerun      bool     `json:"again,omitempty"`
 	// UndeployedNodes replaces Undeployed for thousands of services: a letter for each node of the plan, x for the nodes of these services.
 	UndeployedNodes string `json:"undeployedNodes,omitempty"`
 }
@@ -192,22 +192,22 @@ type PlanRunRequest struct {
 	Attempt int         `json:"attempt"`
 }
 
-// PlanRan is the result of a command. Held: it did not run, and why.
-type PlanRan struct {
+// PlanRunAnswer is the result of a command. HoldReason: it did not run, and why.
+type PlanRunAnswer struct {
 	ExtensionAnswer
-	Held string `json:"held,omitempty"`
+	HoldReason string `json:"held,omitempty"`
 }
 
 // PlanStatus answers a plan's status query. It is also the result of a plan, then without the nodes that are done.
 type PlanStatus struct {
 	Schema string `json:"schema"` // converge.plan-run/v1
 	PlanRef
-	Nodes   []PlanNodeStatus `json:"nodes"`
-	Before  string           `json:"before,omitempty"` // a letter for each step
-	After   string           `json:"after,omitempty"`
-	Trouble string           `json:"trouble,omitempty"`
-	Over    bool             `json:"over,omitempty"`
-	Ended   string           `json:"ended,omitempty"`
+	Nodes     []PlanNodeStatus `json:"nodes"`
+	Before    string           `json:"before,omitempty"` // a letter for each step
+	After     string           `json:"after,omitempty"`
+	StepError string           `json:"trouble,omitempty"`
+	Over      bool             `json:"over,omitempty"`
+	Ended     string           `json:"ended,omitempty"`
 }
 
 // PlanNodeStatus is a node and its state: waiting, running, held, done, failed, blocked or superseded.

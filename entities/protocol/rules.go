@@ -26,12 +26,12 @@ type RulesRequest struct{}
 
 // ConfigureRequest is the payload of an Installation's configure: the complete new rules.
 type ConfigureRequest struct {
-	Act
+	RequestMeta
 	entities.Rules
 }
 
 // PauseAllRequest is the payload of an Installation's pause. Services of the applications in Except are not paused.
 type PauseAllRequest struct {
-	Act
+	RequestMeta
 	Except []string `json:"except,omitempty"`
 }

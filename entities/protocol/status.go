@@ -28,13 +28,13 @@ type Status struct {
 	MoreChannels int             `json:"moreChannels,omitempty"`
 	Releases     []ReleaseStatus `json:"releases"` // newest first, at most 1,000, plus the next ones and those in progress
 	// MoreReleases is how many older releases are not listed.
-	MoreReleases int                    `json:"moreReleases,omitempty"`
-	Pauses       []entities.Pause       `json:"pauses"`
-	Pins         []PinStatus            `json:"pins"`
-	Refused      []entities.Refusal     `json:"refused"`
-	Deletion     *Deletion              `json:"deletion,omitempty"` // it is being taken down
-	Notes        []string               `json:"notes,omitempty"`    // e.g. "config i42 waits for the next release"
-	Journal      []entities.JournalLine `json:"journal,omitempty"`  // limited to the newest lines, oldest first
+	MoreReleases int                     `json:"moreReleases,omitempty"`
+	Pauses       []entities.Pause        `json:"pauses"`
+	Pins         []PinStatus             `json:"pins"`
+	Refused      []entities.Refusal      `json:"refused"`
+	Deletion     *Deletion               `json:"deletion,omitempty"` // it is being taken down
+	Notes        []string                `json:"notes,omitempty"`    // e.g. "config i42 waits for the next release"
+	Journal      []entities.JournalEntry `json:"journal,omitempty"`  // limited to the newest lines, oldest first
 }
 
 // ChannelStatus is one channel of a service.
@@ -69,19 +69,19 @@ type ChannelStatus struct {
 	// StableSince: the target's objects are stable since then, and the phase after the deployment runs.
 	StableSince time.Time `json:"stableSince,omitzero"`
 	// StableFrom is when that was observed. Pauses move StableSince, but not this.
-	StableFrom time.Time          `json:"stableFrom,omitzero"`
-	Rollback   *entities.Rollback `json:"rollback,omitempty"`
-	LeaseAsked time.Time          `json:"leaseAsked,omitzero"` // it waits for a lease on its runtime since then
+	StableFrom       time.Time          `json:"stableFrom,omitzero"`
+	Rollback         *entities.Rollback `json:"rollback,omitempty"`
+	LeaseRequestedAt time.Time          `json:"leaseAsked,omitzero"` // it waits for a lease on its runtime since then
 	// MovesTo is the runtime in the configuration, until a release moves the channel there.
 	MovesTo string `json:"movesTo,omitempty"`
-	// Lacks says which configuration has not reached the channel, and why.
-	Lacks string `json:"lacks,omitempty"`
-	// Left lists objects that its instances left on runtimes that they have moved away from.
-	Left []LeftStatus `json:"left,omitempty"`
+	// MissingConfig says which configuration has not reached the channel, and why.
+	MissingConfig string `json:"lacks,omitempty"`
+	// PreviousPlacements lists objects that its instances left on runtimes that they have moved away from.
+	PreviousPlacements []PreviousPlacementStatus `json:"left,omitempty"`
 }
 
-// LeftStatus is an orphaned object that an instance left on a runtime that it moved away from.
-type LeftStatus struct {
+// PreviousPlacementStatus is an orphaned object that an instance left on a runtime that it moved away from.
+type PreviousPlacementStatus struct {
 	Instance string    `json:"instance"` // "production", or "production/eu-3" in a fleet
 	Runtime  string    `json:"runtime"`
 	Version  string    `json:"version"` // full version that was the target there
@@ -157,12 +157,12 @@ type ReleaseStatus struct {
 	At          time.Time         `json:"at"`
 	Phases      map[string]string `json:"phases"`
 	Reasons     map[string]string `json:"reasons,omitempty"` // channel → why it is in that phase
-	// Aspect is the aspect whose values it sets. Sets lists the values, for people. Empty: it releases a version (B5).
-	Aspect string `json:"aspect,omitempty"`
-	Sets   string `json:"sets,omitempty"`
-	// Keeps are the channels that get only its configuration, or its values, and keep their version → the resulting full version, once it is
+	// Aspect is the aspect whose values it sets. ValuesText lists the values, for people. Empty: it releases a version (B5).
+	Aspect     string `json:"aspect,omitempty"`
+	ValuesText string `json:"sets,omitempty"`
+	// KeptVersions are the channels that get only its configuration, or its values, and keep their version → the resulting full version, once it is
 	// rendered.
-	Keeps map[string]string `json:"keeps,omitempty"`
+	KeptVersions map[string]string `json:"keeps,omitempty"`
 
 	Approvals  []entities.Approval `json:"approvals,omitempty"`
 	Bypasses   []entities.Bypass   `json:"bypasses,omitempty"`
@@ -203,10 +203,10 @@ func (u Unread) Text() string { return u.Code + ": " + u.Message }
 
 // FleetStatus counts the instances of a channel that has several.
 type FleetStatus struct {
-	Instances int    `json:"instances"`
-	Version   string `json:"version,omitempty"`  // the newest target version of any instance, as it was named
-	At        int    `json:"at"`                 // how many have converged at it, with any configuration
-	AtPaused  int    `json:"atPaused,omitempty"` // how many of them are paused, and so are in ByStatus too
+	Instances       int    `json:"instances"`
+	Version         string `json:"version,omitempty"`  // the newest target version of any instance, as it was named
+	AtVersion       int    `json:"at"`                 // how many have converged at it, with any configuration
+	PausedAtVersion int    `json:"atPaused,omitempty"` // how many of them are paused, and so are in ByStatus too
 	// ByStatus counts those that are not CONVERGED.
 	ByStatus map[string]int `json:"byStatus,omitempty"`
 }
@@ -230,12 +230,12 @@ type Explanation struct {
 // Progress is the progress of an apply, a removal or an extension, from the heartbeat details of its activity, for people. It is up to some
 // seconds old.
 type Progress struct {
-	Channel string    `json:"channel,omitempty"`
-	What    string    `json:"what,omitempty"`  // "extension smoke of v2"; empty: a worker has the task, but has not begun
-	Place   string    `json:"place,omitempty"` // where its command runs, unless it is the worker's machine
-	Tail    string    `json:"tail,omitempty"`  // the end of its output so far, at most 500 bytes
-	Since   time.Time `json:"since,omitzero"`
-	Until   time.Time `json:"until,omitzero"` // its timeout
+	Channel     string    `json:"channel,omitempty"`
+	Description string    `json:"what,omitempty"`  // "extension smoke of v2"; empty: a worker has the task, but has not begun
+	Place       string    `json:"place,omitempty"` // where its command runs, unless it is the worker's machine
+	Tail        string    `json:"tail,omitempty"`  // the end of its output so far, at most 500 bytes
+	Since       time.Time `json:"since,omitzero"`
+	Until       time.Time `json:"until,omitzero"` // its timeout
 }
 
 // HistorySchema names the version of the HistoryAnswer document.
@@ -244,11 +244,11 @@ const HistorySchema = "converge.history/v1"
 // HistoryAnswer answers a Service's history query: the newest lines of the audit trail, which are not in the store yet. The lines up to
 // Stored are (D13).
 type HistoryAnswer struct {
-	Schema      string               `json:"schema"`
-	Application string               `json:"application"`
-	Service     string               `json:"service"`
-	Stored      int64                `json:"stored"` // number of the last line in the store
-	Lines       []entities.AuditLine `json:"lines"`  // oldest first
+	Schema      string                `json:"schema"`
+	Application string                `json:"application"`
+	Service     string                `json:"service"`
+	Stored      int64                 `json:"stored"` // number of the last line in the store
+	Entries     []entities.AuditEntry `json:"lines"`  // oldest first
 	// Last is the last recorded line. Its hash verifies all lines.
 	Last *entities.TrailEnd `json:"last,omitempty"`
 }

@@ -12,13 +12,13 @@ type SteerRequest struct {
 	RuntimeDigest string        `json:"runtimeDigest"`
 	Instance      InstanceRef   `json:"instance"`
 	Timeout       time.Duration `json:"timeout"`
-	Way           string        `json:"way"` // promote, abort
+	Action        string        `json:"way"` // promote, abort
 	Full          bool          `json:"full,omitempty"`
 	At            string        `json:"at,omitempty"` // where it waits
 }
 
 // SteerAnswer lists the results, a line for each rollout, or the reason why nothing was possible.
 type SteerAnswer struct {
-	Did []string `json:"did,omitempty"`
-	Err string   `json:"err,omitempty"`
+	Actions []string `json:"did,omitempty"`
+	Err     string   `json:"err,omitempty"`
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// Act is part of every verb's payload. By is the caller's stated identity (workflow code does not see the caller). RequestID makes the verb
+// RequestMeta is part of every verb's payload. By is the caller's stated identity (workflow code does not see the caller). RequestID makes the verb
 // idempotent, across continue-as-new too.
-type Act struct {
+type RequestMeta struct {
 	By        string `json:"by"`
 	RequestID string `json:"requestId,omitempty"`
 	Reason    string `json:"reason,omitempty"`
@@ -21,7 +21,7 @@ type Act struct {
 // ReleaseRequest requests a release of a version of the service. ID names the release. The payload of a release of several services of an
 // application is JointRequest (B8).
 type ReleaseRequest struct {
-	Act
+	RequestMeta
 	Version string `json:"version"`
 	ID      string `json:"id,omitempty"`
 	// Aspect is the aspect whose values are released, instead of a version (B5).
@@ -45,14 +45,14 @@ type ReleaseAnswer struct {
 
 // ScopeRequest is the payload of pause, resume, refresh and restart. An empty channel is the whole service.
 type ScopeRequest struct {
-	Act
+	RequestMeta
 	Channel string `json:"channel,omitempty"`
 }
 
 // RolloutRequest is the payload of promote and abort (H3). An empty channel is every channel that can have a rollout. Full, for promote: it
 // skips all remaining steps.
 type RolloutRequest struct {
-	Act
+	RequestMeta
 	Channel string `json:"channel,omitempty"`
 	Full    bool   `json:"full,omitempty"`
 }
@@ -61,7 +61,7 @@ type RolloutRequest struct {
 // all but Except. Exactly one is set. Of several releases of a version it selects the oldest unfinished one. Terminate: running work for
 // the release gets no time to finish.
 type CancelRequest struct {
-	Act
+	RequestMeta
 	Version   string `json:"version,omitempty"`
 	OlderThan string `json:"olderThan,omitempty"`
 	Except    string `json:"except,omitempty"`
@@ -72,7 +72,7 @@ type CancelRequest struct {
 // RollbackRequest is the payload of rollback (A22): a VersionRequest. Without a version it selects the newest release that entered any of
 // the channels. WhilePaused: also if its channel, or the service, is paused.
 type RollbackRequest struct {
-	Act
+	RequestMeta
 	Version     string `json:"version,omitempty"`
 	Channel     string `json:"channel,omitempty"`
 	WhilePaused bool   `json:"whilePaused,omitempty"`
@@ -81,7 +81,7 @@ type RollbackRequest struct {
 // VersionRequest is the payload of retry. An empty channel is every channel concerned. Version is a version or full version. Of several
 // releases of it, retry and rollback select the newest.
 type VersionRequest struct {
-	Act
+	RequestMeta
 	Version string `json:"version,omitempty"`
 	Channel string `json:"channel,omitempty"`
 }
@@ -89,7 +89,7 @@ type VersionRequest struct {
 // DeleteRequest is the payload of delete (A24). A channel stays declared and empty until it is restarted. Without a channel it is for the
 // whole service, which must no longer be declared.
 type DeleteRequest struct {
-	Act
+	RequestMeta
 	Channel string `json:"channel,omitempty"`
 }
 
@@ -101,7 +101,7 @@ type Answer struct {
 // PublishRequest makes a compiled incarnation the newest of its application. The incarnation, the manifest (service → spec digest) and the
 // specs are already in the store.
 type PublishRequest struct {
-	Act
+	RequestMeta
 	Hash     string   `json:"hash"`     // of the incarnation
 	Manifest string   `json:"manifest"` // digest of the manifest in the store
 	Services int      `json:"services"`

@@ -30,21 +30,21 @@ type Candidate struct {
 
 // Answer is the output of the command: the next instances in order, and the delay until its next run.
 type Answer struct {
-	Next     []string `json:"next"`
-	AskAgain string   `json:"askAgain"` // "10m"; empty: the default interval
+	Next       []string `json:"next"`
+	RetryAfter string   `json:"askAgain"` // "10m"; empty: the default interval
 }
 
 // Bounds of an answer.
 const (
-	MaxAnswer     = 12 << 10 // bytes
-	shortestAgain = time.Second
-	longestAgain  = 24 * time.Hour
+	MaxAnswerBytes = 12 << 10 // bytes
+	minRetry       = time.Second
+	maxRetry       = 24 * time.Hour
 )
 
-// read parses an answer about these candidates. Any deviation is an error, and then nothing is selected.
-func read(printed string, all []Candidate) (next []string, again time.Duration, err error) {
-	if len(printed) > MaxAnswer {
-		return nil, 0, fmt.Errorf("it printed more than %d KiB", MaxAnswer>>10)
+// parseAnswer parses an answer about these candidates. Any deviation is an error, and then nothing is selected.
+func parseAnswer(printed string, all []Candidate) (next []string, retry time.Duration, err error) {
+	if len(printed) > MaxAnswerBytes {
+		return nil, 0, fmt.Errorf("it printed more than %d KiB", MaxAnswerBytes>>10)
 	}
 	var a Answer
 	d := json.NewDecoder(strings.NewReader(printed))
@@ -54,21 +54,21 @@ func read(printed string, all []Candidate) (next []string, again time.Duration, 
 		return nil, 0, fmt.Errorf(`it printed %q; expected JSON such as {"next": ["eu-1"], "askAgain": "10m"}`, entities.Clip(strings.TrimSpace(printed), 80))
 	}
 	for n, name := range a.Next {
-		if why := unfit(name, all, a.Next[:n]); why != "" {
+		if why := whyNotSelectable(name, all, a.Next[:n]); why != "" {
 			return nil, 0, fmt.Errorf("it selects %q, which %s", entities.Clip(name, 80), why)
 		}
 	}
-	if a.AskAgain != "" {
-		if again, err = time.ParseDuration(a.AskAgain); err != nil || again < shortestAgain || again > longestAgain {
+	if a.RetryAfter != "" {
+		if retry, err = time.ParseDuration(a.RetryAfter); err != nil || retry < minRetry || retry > maxRetry {
 			return nil, 0, fmt.Errorf("askAgain is %q; expected a length of time such as 10m, from %s to %s",
-				entities.Clip(a.AskAgain, 80), entities.Length(shortestAgain), entities.Length(longestAgain))
+				entities.Clip(a.RetryAfter, 80), entities.Length(minRetry), entities.Length(maxRetry))
 		}
 	}
-	return a.Next, again, nil
+	return a.Next, retry, nil
 }
 
-// unfit returns why a name cannot be next, or "".
-func unfit(name string, all []Candidate, before []string) string {
+// whyNotSelectable returns why a name cannot be next, or "".
+func whyNotSelectable(name string, all []Candidate, before []string) string {
 	n := slices.IndexFunc(all, func(c Candidate) bool { return c.Name == name })
 	switch {
 	case n < 0:
@@ -109,8 +109,8 @@ func unpack(candidates string) ([]byte, error) {
 	return io.ReadAll(r)
 }
 
-// Among returns the candidates of an evaluation.
-func Among(e entities.Evaluation) (all []Candidate, err error) {
+// Candidates returns the candidates of an evaluation.
+func Candidates(e entities.Evaluation) (all []Candidate, err error) {
 	raw, err := unpack(e.Candidates)
 	if err == nil {
 		err = json.Unmarshal(raw, &all)
@@ -121,9 +121,9 @@ func Among(e entities.Evaluation) (all []Candidate, err error) {
 	return all, nil
 }
 
-// All is the reading that selects every free candidate, for use without a run of the command.
-func All(e entities.Evaluation, at time.Time) entities.CheckReading {
-	all, err := Among(e)
+// SelectAll is the reading that selects every free candidate, for use without a run of the command.
+func SelectAll(e entities.Evaluation, at time.Time) entities.CheckReading {
+	all, err := Candidates(e)
 	if err != nil {
 		return entities.CheckReading{Verdict: entities.Error, Reason: err.Error(), At: at}
 	}
@@ -136,9 +136,9 @@ func All(e entities.Evaluation, at time.Time) entities.CheckReading {
 	return r
 }
 
-// Reading converts an answer about these candidates into a reading at a time.
-func Reading(printed string, all []Candidate, at time.Time) (entities.CheckReading, error) {
-	next, again, err := read(printed, all)
+// ToReading converts an answer about these candidates into a reading at a time.
+func ToReading(printed string, all []Candidate, at time.Time) (entities.CheckReading, error) {
+	next, retry, err := parseAnswer(printed, all)
 	if err != nil {
 		return entities.CheckReading{}, err
 	}
@@ -146,9 +146,9 @@ func Reading(printed string, all []Candidate, at time.Time) (entities.CheckReadi
 	if len(next) == 0 {
 		r.Verdict, r.Reason = entities.Wait, "selects none now"
 	}
-	if again > 0 {
-		r.Reason += "; runs again after " + entities.Length(again)
-		r.Retry = at.Add(again)
+	if retry > 0 {
+		r.Reason += "; runs again after " + entities.Length(retry)
+		r.Retry = at.Add(retry)
 	}
 	return r, nil
 }

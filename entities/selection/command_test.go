@@ -35,11 +35,11 @@ func TestAnswer_D24(t *testing.T) {
 		"too soon":           {`{"next": [], "askAgain": "1ms"}`, `askAgain is "1ms"`},
 		"too late":           {`{"next": [], "askAgain": "25h"}`, `askAgain is "25h"`},
 		"backwards":          {`{"next": [], "askAgain": "-10m"}`, `askAgain is "-10m"`},
-		"beyond the bound":   {`{"next": ["eu-2"]}` + strings.Repeat(" ", MaxAnswer), "it printed more than 12 KiB"},
+		"beyond the bound":   {`{"next": ["eu-2"]}` + strings.Repeat(" ", MaxAnswerBytes), "it printed more than 12 KiB"},
 		"a cut beginning":    {"(the first 20 bytes are left out)\n" + `{"next": ["eu-2"]}`, "expected JSON"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, err := Reading(c.printed, all, noon)
+			r, err := ToReading(c.printed, all, noon)
 			if err != nil {
 				require.ErrorContains(t, err, c.says)
 				require.Zero(t, r)
@@ -48,27 +48,27 @@ func TestAnswer_D24(t *testing.T) {
 			require.Equal(t, c.says, string(r.Verdict)+" "+r.Reason)
 		})
 	}
-	r, err := Reading(`{"next": [], "askAgain": "10m"}`, all, noon)
+	r, err := ToReading(`{"next": [], "askAgain": "10m"}`, all, noon)
 	require.NoError(t, err)
 	require.Equal(t, noon.Add(10*time.Minute), r.Retry)
-	later, err := Reading(`{"next": [], "askAgain": "10m"}`, all, noon.Add(time.Minute))
+	later, err := ToReading(`{"next": [], "askAgain": "10m"}`, all, noon.Add(time.Minute))
 	require.NoError(t, err)
 	require.Equal(t, r.Digest(), later.Digest(), "the same answer again is no change")
-	two, err := Reading(`{"next": ["eu-2"]}`, all, noon)
+	two, err := ToReading(`{"next": ["eu-2"]}`, all, noon)
 	require.NoError(t, err)
-	three, err := Reading(`{"next": ["eu-3"]}`, all, noon)
+	three, err := ToReading(`{"next": ["eu-3"]}`, all, noon)
 	require.NoError(t, err)
 	require.NotEqual(t, two.Digest(), three.Digest(), "another selection is a change")
 }
 
 // For any selection of a command: no other instance is next, none that is not free, and no more become unavailable, or are in progress,
 // than allowed.
-func TestChooseProperty_D24(t *testing.T) {
+func TestSelectByCommandProperty_D24(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		all := make([]Instance, rapid.IntRange(0, 10).Draw(t, "instances"))
+		all := make([]InstanceState, rapid.IntRange(0, 10).Draw(t, "instances"))
 		for n := range all {
-			all[n] = Instance{
-				Updated: rapid.Bool().Draw(t, "updated"), Apart: rapid.IntRange(0, 5).Draw(t, "apart") == 0,
+			all[n] = InstanceState{
+				Updated: rapid.Bool().Draw(t, "updated"), Unaffected: rapid.IntRange(0, 5).Draw(t, "apart") == 0,
 				Held: rapid.IntRange(0, 5).Draw(t, "held") == 0, Stable: rapid.IntRange(0, 3).Draw(t, "stable") > 0,
 			}
 		}
@@ -80,18 +80,18 @@ func TestChooseProperty_D24(t *testing.T) {
 		if len(all) > 0 {
 			chosen = rapid.SliceOfNDistinct(rapid.IntRange(0, len(all)-1), 0, len(all), rapid.ID[int]).Draw(t, "chosen")
 		}
-		s := Choose(all, policy, chosen)
-		away, moving := s.Unavailable, s.moving(all)
+		s := SelectByCommand(all, policy, chosen)
+		unavailable, moving := s.Unavailable, s.moving(all)
 		for _, n := range s.Next {
 			require.Contains(t, chosen, n)
 			require.True(t, all[n].Free())
 			if all[n].Stable {
-				away++
+				unavailable++
 			}
 			moving++
 		}
 		if s.Allowed > 0 && len(s.Next) > 0 {
-			require.LessOrEqual(t, away, max(s.Allowed, s.Unavailable))
+			require.LessOrEqual(t, unavailable, max(s.Allowed, s.Unavailable))
 			require.LessOrEqual(t, moving, s.Allowed)
 		}
 		if len(chosen) == 0 {
@@ -108,6 +108,6 @@ func TestSelectAll_D24(t *testing.T) {
 	}
 	raw, err := json.Marshal(of)
 	require.NoError(t, err)
-	require.Equal(t, []string{"eu-0", "eu-3"}, All(entities.Evaluation{Candidates: string(raw)}, noon).Selected)
-	require.Equal(t, entities.Error, All(entities.Evaluation{}, noon).Verdict)
+	require.Equal(t, []string{"eu-0", "eu-3"}, SelectAll(entities.Evaluation{Candidates: string(raw)}, noon).Selected)
+	require.Equal(t, entities.Error, SelectAll(entities.Evaluation{}, noon).Verdict)
 }

@@ -10,10 +10,10 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// Instance is one instance of the channel.
-type Instance struct {
+// InstanceState is one instance of the channel.
+type InstanceState struct {
 	// Updated: the release is its target. Apart: the release does not concern it; it only counts as available or unavailable.
-	Updated, Apart bool
+	Updated, Unaffected bool
 	// Held: it cannot be selected now, for example because it is paused.
 	Held bool
 	// Stable: it runs its target and is healthy; if it is updated, since Since.
@@ -21,28 +21,28 @@ type Instance struct {
 	Since  time.Time
 }
 
-// Wait is the reason for an empty selection.
-type Wait string
+// WaitReason is the reason for an empty selection.
+type WaitReason string
 
 // The reasons to wait.
 const (
-	None   Wait = ""
-	Stable Wait = "stable" // the instances of the previous steps are not stable yet
-	Pause  Wait = "pause"  // they were not stable for long enough
-	Room   Wait = "room"   // no further instance may be unavailable
-	Held   Wait = "held"   // all remaining instances are held
-	Choice Wait = "choice" // the command selected none
+	None         WaitReason = ""
+	Stable       WaitReason = "stable" // the instances of the previous steps are not stable yet
+	Pause        WaitReason = "pause"  // they were not stable for long enough
+	LimitReached WaitReason = "room"   // no further instance may be unavailable
+	Held         WaitReason = "held"   // all remaining instances are held
+	NoneSelected WaitReason = "choice" // the command selected none
 )
 
 // Selection is the set of next instances. Empty means none now, never all.
 type Selection struct {
-	Next []int     // indexes of instances, in their order
-	Wait Wait      // why Next is empty; None also if all are updated
-	At   time.Time // when a pause ends
+	Next []int      // indexes of instances, in their order
+	Wait WaitReason // why Next is empty; None also if all are updated
+	At   time.Time  // when a pause ends
 	// Step is the current step of Steps, counted from 1. Updated counts the updated instances of the Of that the release concerns. More
 	// is how many are left in the step.
 	Step, Steps          int
-	Updated, Of, More    int
+	Updated, Total, More int
 	Unavailable, Allowed int // now, and the maximum; 0: no bound
 }
 
@@ -53,12 +53,12 @@ type stage struct {
 }
 
 // Select returns the next instances. Without a policy it selects all at once.
-func Select(all []Instance, policy *entities.Rollout, now time.Time) Selection {
+func Select(all []InstanceState, policy *entities.Rollout, now time.Time) Selection {
 	if policy == nil {
 		policy = &entities.Rollout{}
 	}
 	s, since := count(all, policy)
-	stages := stagesOf(policy, s.Of)
+	stages := stagesOf(policy, s.Total)
 	s.Steps = len(stages)
 	k := slices.IndexFunc(stages, func(st stage) bool { return st.until > s.Updated })
 	if k < 0 {
@@ -67,11 +67,11 @@ func Select(all []Instance, policy *entities.Rollout, now time.Time) Selection {
 	}
 	s.Step, s.More = k+1, stages[k].until-s.Updated
 	if k > 0 {
-		if s.Wait, s.At = stages[:k].ripe(since, now); s.Wait != None {
+		if s.Wait, s.At = stages[:k].waitAfter(since, now); s.Wait != None {
 			return s
 		}
 	}
-	s.choose(all, Order(len(all)))
+	s.take(all, Order(len(all)))
 	return s
 }
 
@@ -84,33 +84,33 @@ func Order(n int) []int {
 	return order
 }
 
-// Choose takes the instances that a command selected, by index and in that order, within the bound of the policy. It never selects an
+// SelectByCommand takes the instances that a command selected, by index and in that order, within the bound of the policy. It never selects an
 // instance that is not free.
-func Choose(all []Instance, policy *entities.Rollout, chosen []int) Selection {
+func SelectByCommand(all []InstanceState, policy *entities.Rollout, indexes []int) Selection {
 	s, _ := count(all, policy)
 	s.Step, s.Steps = 1, 1
-	if s.More = min(len(chosen), s.Of-s.Updated); s.Of > s.Updated {
-		s.choose(all, chosen)
-		if s.Wait == Held && slices.ContainsFunc(all, Instance.Free) {
-			s.Wait = Choice
+	if s.More = min(len(indexes), s.Total-s.Updated); s.Total > s.Updated {
+		s.take(all, indexes)
+		if s.Wait == Held && slices.ContainsFunc(all, InstanceState.Free) {
+			s.Wait = NoneSelected
 		}
 	}
 	return s
 }
 
 // Free reports whether an instance can be selected.
-func (i Instance) Free() bool { return !i.Updated && !i.Apart && !i.Held }
+func (i InstanceState) Free() bool { return !i.Updated && !i.Unaffected && !i.Held }
 
 // count returns the progress of the release, and since when each stable updated instance is stable.
-func count(all []Instance, policy *entities.Rollout) (s Selection, since []time.Time) {
+func count(all []InstanceState, policy *entities.Rollout) (s Selection, since []time.Time) {
 	for _, i := range all {
 		if !i.Stable {
 			s.Unavailable++
 		}
-		if i.Apart {
+		if i.Unaffected {
 			continue
 		}
-		s.Of++
+		s.Total++
 		if i.Updated {
 			s.Updated++
 			if i.Stable {
@@ -126,9 +126,9 @@ func count(all []Instance, policy *entities.Rollout) (s Selection, since []time.
 
 type steps []stage
 
-// ripe returns the reason to wait after these steps, and until when. As many instances as the steps updated must have been stable for the
+// waitAfter returns the reason to wait after these steps, and until when. As many instances as the steps updated must have been stable for the
 // pauses of the last step.
-func (done steps) ripe(since []time.Time, now time.Time) (Wait, time.Time) {
+func (done steps) waitAfter(since []time.Time, now time.Time) (WaitReason, time.Time) {
 	last := done[len(done)-1]
 	if len(since) < last.until {
 		return Stable, time.Time{}
@@ -145,12 +145,12 @@ func (done steps) ripe(since []time.Time, now time.Time) (Wait, time.Time) {
 }
 
 // stagesOf computes the steps for a number of instances. The remaining instances form a last step.
-func stagesOf(policy *entities.Rollout, of int) steps {
+func stagesOf(policy *entities.Rollout, total int) steps {
 	var out steps
 	for _, step := range policy.Steps {
 		switch {
 		case step.Instances != nil:
-			until := step.Instances.Of(of, true)
+			until := step.Instances.Of(total, true)
 			if n := len(out); n > 0 {
 				until = max(until, out[n-1].until)
 			}
@@ -159,14 +159,14 @@ func stagesOf(policy *entities.Rollout, of int) steps {
 			out[len(out)-1].pause += step.Pause
 		}
 	}
-	if n := len(out); n == 0 || out[n-1].until < of {
-		out = append(out, stage{until: of})
+	if n := len(out); n == 0 || out[n-1].until < total {
+		out = append(out, stage{until: total})
 	}
 	return out
 }
 
 // moving counts the updated instances that are not stable yet.
-func (s *Selection) moving(all []Instance) (n int) {
+func (s *Selection) moving(all []InstanceState) (n int) {
 	for _, i := range all {
 		if i.Updated && !i.Stable {
 			n++
@@ -175,24 +175,24 @@ func (s *Selection) moving(all []Instance) (n int) {
 	return n
 }
 
-// choose takes the first free instances of this order, up to the number that the step lacks. An instance that is unavailable already
+// take takes the first free instances of this order, up to the number that the step lacks. An instance that is unavailable already
 // costs no availability, so broken instances never block their fix. Still, no more instances move at once than may be unavailable.
-func (s *Selection) choose(all []Instance, order []int) {
-	room, moves := len(all), len(all)
+func (s *Selection) take(all []InstanceState, order []int) {
+	available, movable := len(all), len(all)
 	if s.Allowed > 0 {
-		room = max(0, s.Allowed-s.Unavailable)
-		moves = max(0, s.Allowed-s.moving(all))
+		available = max(0, s.Allowed-s.Unavailable)
+		movable = max(0, s.Allowed-s.moving(all))
 	}
 	s.Wait = Held
 	for _, n := range order {
 		switch i := all[n]; {
 		case len(s.Next) == s.More || !i.Free():
-		case moves == 0 || i.Stable && room == 0:
-			s.Wait = Room
+		case movable == 0 || i.Stable && available == 0:
+			s.Wait = LimitReached
 		case !i.Stable:
-			s.Next, moves = append(s.Next, n), moves-1
+			s.Next, movable = append(s.Next, n), movable-1
 		default:
-			s.Next, room, moves = append(s.Next, n), room-1, moves-1
+			s.Next, available, movable = append(s.Next, n), available-1, movable-1
 		}
 	}
 	if len(s.Next) > 0 {

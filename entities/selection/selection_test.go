@@ -23,15 +23,15 @@ func percent(n int) entities.RolloutStep {
 
 func pause(d time.Duration) entities.RolloutStep { return entities.RolloutStep{Pause: d} }
 
-func in(s ...entities.RolloutStep) *entities.Rollout { return &entities.Rollout{Steps: s} }
+func policyOf(s ...entities.RolloutStep) *entities.Rollout { return &entities.Rollout{Steps: s} }
 
 // fleet has one updated instance for each given time, stable since then; zero: not stable.
-func fleet(n int, updated ...time.Time) []Instance {
-	all := make([]Instance, n)
+func fleet(n int, updated ...time.Time) []InstanceState {
+	all := make([]InstanceState, n)
 	for i := range all {
-		all[i] = Instance{Stable: true}
+		all[i] = InstanceState{Stable: true}
 		if i < len(updated) {
-			all[i] = Instance{Updated: true, Stable: !updated[i].IsZero(), Since: updated[i]}
+			all[i] = InstanceState{Updated: true, Stable: !updated[i].IsZero(), Since: updated[i]}
 		}
 	}
 	return all
@@ -39,23 +39,23 @@ func fleet(n int, updated ...time.Time) []Instance {
 
 // The declared policies, each at the points of a decision (D24).
 func TestPolicies_D24(t *testing.T) {
-	canary := in(number(1), pause(10*time.Minute), percent(25), pause(time.Hour), percent(100))
+	canary := policyOf(number(1), pause(10*time.Minute), percent(25), pause(time.Hour), percent(100))
 	rolling := &entities.Rollout{MaxUnavailable: &entities.Amount{Number: 1}}
 	for name, c := range map[string]struct {
-		all    []Instance
+		all    []InstanceState
 		policy *entities.Rollout
 		now    time.Time
 		next   []int
-		wait   Wait
+		wait   WaitReason
 		at     time.Time
 	}{
 		"all":                             {fleet(3), nil, noon, []int{0, 1, 2}, None, time.Time{}},
 		"one by one: the first":           {fleet(3), rolling, noon, []int{0}, None, time.Time{}},
-		"one by one: it is in progress":   {fleet(3, time.Time{}), rolling, noon, nil, Room, time.Time{}},
+		"one by one: it is in progress":   {fleet(3, time.Time{}), rolling, noon, nil, LimitReached, time.Time{}},
 		"one by one: the second":          {fleet(3, noon), rolling, noon, []int{1}, None, time.Time{}},
-		"one, then the rest: the first":   {fleet(3), in(number(1)), noon, []int{0}, None, time.Time{}},
-		"one, then the rest: in progress": {fleet(3, time.Time{}), in(number(1)), noon, nil, Stable, time.Time{}},
-		"one, then the rest: the rest":    {fleet(3, noon), in(number(1)), noon, []int{1, 2}, None, time.Time{}},
+		"one, then the rest: the first":   {fleet(3), policyOf(number(1)), noon, []int{0}, None, time.Time{}},
+		"one, then the rest: in progress": {fleet(3, time.Time{}), policyOf(number(1)), noon, nil, Stable, time.Time{}},
+		"one, then the rest: the rest":    {fleet(3, noon), policyOf(number(1)), noon, []int{1, 2}, None, time.Time{}},
 		"a canary":                        {fleet(12), canary, noon, []int{0}, None, time.Time{}},
 		"a moment before the pause ends":  {fleet(12, noon), canary, noon.Add(10*time.Minute - 1), nil, Pause, noon.Add(10 * time.Minute)},
 		"at its end":                      {fleet(12, noon), canary, noon.Add(10 * time.Minute), []int{1, 2}, None, time.Time{}},
@@ -80,10 +80,10 @@ func TestUnavailable_D24(t *testing.T) {
 	all := fleet(6)
 	all[4].Stable = false
 	require.Equal(t, []int{0, 4}, Select(all, policy, noon).Next)
-	all[5] = Instance{Apart: true}
+	all[5] = InstanceState{Unaffected: true}
 	require.Equal(t, []int{4}, Select(all, policy, noon).Next, "one that the release does not touch is unavailable")
-	all[0], all[4] = Instance{Held: true, Stable: true}, Instance{Held: true}
-	require.Equal(t, Room, Select(all, policy, noon).Wait)
+	all[0], all[4] = InstanceState{Held: true, Stable: true}, InstanceState{Held: true}
+	require.Equal(t, LimitReached, Select(all, policy, noon).Wait)
 }
 
 // The percentage of updated instances is rounded up, that of unavailable ones down, and neither is ever zero.
@@ -118,7 +118,7 @@ func drawPolicy(t *rapid.T) *entities.Rollout {
 func TestSelectionProperty_D23_D24(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		policy, now := drawPolicy(t), noon
-		all := make([]Instance, rapid.IntRange(0, 12).Draw(t, "instances"))
+		all := make([]InstanceState, rapid.IntRange(0, 12).Draw(t, "instances"))
 		for n := range all {
 			all[n].Stable = rapid.IntRange(0, 5).Draw(t, "stable") > 0
 		}
@@ -136,7 +136,7 @@ func TestSelectionProperty_D23_D24(t *testing.T) {
 			require.True(t, len(s.Next) == 0 || s.Wait == None)
 			require.True(t, slices.IsSorted(s.Next))
 			for _, n := range s.Next {
-				require.False(t, all[n].Updated || all[n].Held || all[n].Apart)
+				require.False(t, all[n].Updated || all[n].Held || all[n].Unaffected)
 				all[n].Updated, all[n].Stable = true, false
 			}
 			if policy.MaxUnavailable != nil && len(all) > 0 {
@@ -161,7 +161,7 @@ func TestSelectionProperty_D23_D24(t *testing.T) {
 			"arrive": func(*rapid.T) { arrive() },
 			"later":  func(t *rapid.T) { now = now.Add(time.Duration(rapid.IntRange(1, 20).Draw(t, "minutes")) * time.Minute) },
 			"policy": func(t *rapid.T) { policy = drawPolicy(t) },
-			"add":    func(t *rapid.T) { all = append(all, Instance{Stable: rapid.Bool().Draw(t, "there")}) },
+			"add":    func(t *rapid.T) { all = append(all, InstanceState{Stable: rapid.Bool().Draw(t, "there")}) },
 			"remove": func(t *rapid.T) {
 				if len(all) > 0 {
 					n := rapid.IntRange(0, len(all)-1).Draw(t, "which")
@@ -186,22 +186,22 @@ func TestSelectionProperty_D23_D24(t *testing.T) {
 		}
 		arrive()
 		// Unavailable instances that were not held were updated too: none is left.
-		require.False(t, slices.ContainsFunc(all, func(i Instance) bool { return !i.Updated }), "%+v", all)
+		require.False(t, slices.ContainsFunc(all, func(i InstanceState) bool { return !i.Updated }), "%+v", all)
 	})
 }
 
 // A longer time or more stable instances never lead to fewer updated ones: no selection takes anything back.
-func TestIncreasing_D23(t *testing.T) {
+func TestSelectionIsMonotonic_D23(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		policy := drawPolicy(t)
 		all := fleet(rapid.IntRange(1, 12).Draw(t, "instances"))
 		updated := rapid.IntRange(0, len(all)).Draw(t, "updated")
 		for n := range updated {
-			all[n] = Instance{Updated: true, Stable: true, Since: noon.Add(time.Duration(rapid.IntRange(0, 9).Draw(t, "since")) * time.Minute)}
+			all[n] = InstanceState{Updated: true, Stable: true, Since: noon.Add(time.Duration(rapid.IntRange(0, 9).Draw(t, "since")) * time.Minute)}
 		}
 		now := noon.Add(9 * time.Minute)
-		soon := Select(all, policy, now)
+		earlier := Select(all, policy, now)
 		later := Select(all, policy, now.Add(time.Duration(rapid.IntRange(0, 90).Draw(t, "minutes"))*time.Minute))
-		require.Subset(t, later.Next, soon.Next)
+		require.Subset(t, later.Next, earlier.Next)
 	})
 }

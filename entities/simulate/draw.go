@@ -36,23 +36,23 @@ func (t *Timeline) Table(zone *time.Location) []string {
 	}
 	lines := []string{fmt.Sprintf("%-*s  %-*s  %-*s  %s", width, "CHANNEL", times, "ENTERS", times, "DONE", "HELD BY")}
 	for _, c := range t.Channels {
-		held := t.held(c, zone)
-		for n := range max(len(held), 1) {
-			name, enters, done, by := "", "", "", ""
+		reasons := t.holdTexts(c, zone)
+		for n := range max(len(reasons), 1) {
+			name, enters, done, reason := "", "", "", ""
 			if n == 0 {
 				name, enters, done = c.Name, t.moment(c.Entered, zone), t.moment(c.Succeeded, zone)
 			}
-			if n < len(held) {
-				by = held[n]
+			if n < len(reasons) {
+				reason = reasons[n]
 			}
-			lines = append(lines, strings.TrimRight(fmt.Sprintf("%-*s  %-*s  %-*s  %s", width, name, times, enters, times, done, by), " "))
+			lines = append(lines, strings.TrimRight(fmt.Sprintf("%-*s  %-*s  %-*s  %s", width, name, times, enters, times, done, reason), " "))
 		}
 	}
-	return append(lines, t.end(zone))
+	return append(lines, t.outcome(zone))
 }
 
-// held lists the reasons that hold a channel, each once, with the time when it ends.
-func (t *Timeline) held(c Channel, zone *time.Location) []string {
+// holdTexts lists the reasons that hold a channel, each once, with the time when it ends.
+func (t *Timeline) holdTexts(c Channel, zone *time.Location) []string {
 	type reason struct {
 		text  string
 		until time.Time
@@ -80,19 +80,19 @@ func (t *Timeline) held(c Channel, zone *time.Location) []string {
 	return out
 }
 
-// end describes how the timeline ends.
-func (t *Timeline) end(zone *time.Location) string {
+// outcome describes how the timeline ends.
+func (t *Timeline) outcome(zone *time.Location) string {
 	switch {
 	case t.CutOff:
 		return "not finished by " + t.moment(t.To, zone)
 	case slices.ContainsFunc(t.Channels, func(c Channel) bool { return c.Succeeded.IsZero() }):
 		return "no automatic change after " + t.moment(t.To, zone)
 	}
-	return fmt.Sprintf("%s is in every channel at %s, after %s", t.Version, t.moment(t.To, zone), span(t.To.Sub(t.From)))
+	return fmt.Sprintf("%s is in every channel at %s, after %s", t.Version, t.moment(t.To, zone), durationText(t.To.Sub(t.From)))
 }
 
-// span formats a duration in its two largest units.
-func span(d time.Duration) string {
+// durationText formats a duration in its two largest units.
+func durationText(d time.Duration) string {
 	d = d.Round(time.Second)
 	days, rest := int(d/(24*time.Hour)), d%(24*time.Hour)
 	if days > 0 {

@@ -52,32 +52,32 @@ type PlanNode struct {
 
 // RunPlan simulates a plan with the same walker that runs real plans.
 func RunPlan(in PlanInput) *PlanTimeline {
-	t := &PlanTimeline{Title: in.Title, Nodes: in.play(in.Plan, in.Limit)}
+	t := &PlanTimeline{Title: in.Title, Nodes: in.run(in.Plan, in.Limit)}
 	slices.SortStableFunc(t.Nodes, func(a, b PlanNode) int {
-		return cmp.Or(cmp.Compare(boolean(a.State == plan.Blocked), boolean(b.State == plan.Blocked)), cmp.Compare(a.From, b.From))
+		return cmp.Or(cmp.Compare(boolToInt(a.State == plan.Blocked), boolToInt(b.State == plan.Blocked)), cmp.Compare(a.From, b.From))
 	})
 	for _, n := range t.Nodes {
 		t.Took = max(t.Took, n.To)
 	}
-	for _, n := range in.play(&plan.Plan{Nodes: in.Plan.Nodes}, 0) {
+	for _, n := range in.run(&plan.Plan{Nodes: in.Plan.Nodes}, 0) {
 		t.Longest = max(t.Longest, n.To)
 	}
 	return t
 }
 
-func boolean(b bool) int {
+func boolToInt(b bool) int {
 	if b {
 		return 1
 	}
 	return 0
 }
 
-func (in *PlanInput) play(p *plan.Plan, limit int) []PlanNode {
+func (in *PlanInput) run(p *plan.Plan, limit int) []PlanNode {
 	out, walker := make([]PlanNode, len(p.Nodes)), p.Walker(nil)
 	var running []int
 	for now := Seconds(0); ; {
-		for _, n := range walker.Step(plan.Room{Limit: limit, Commands: -1}).Begin {
-			out[n].From, out[n].To = now, now+in.takes(&p.Nodes[n])
+		for _, n := range walker.Step(plan.Capacity{Limit: limit, Commands: -1}).Begin {
+			out[n].From, out[n].To = now, now+in.durationOf(&p.Nodes[n])
 			running = append(running, n)
 		}
 		if len(running) == 0 {
@@ -89,28 +89,28 @@ func (in *PlanInput) play(p *plan.Plan, limit int) []PlanNode {
 			if out[n].To > now {
 				return false
 			}
-			became := plan.Done
+			outcome := plan.Done
 			if p.Nodes[n].Kind == plan.Deploy && p.Nodes[n].Service == in.Fails && in.Fails != "" {
-				became = plan.Failed
+				outcome = plan.Failed
 			}
-			walker.Set(n, became)
+			walker.Set(n, outcome)
 			return true
 		})
 	}
 	for n := range out {
-		so := walker.So(n)
-		out[n].Node, out[n].State = p.Nodes[n].String(), so.State
+		progress := walker.Progress(n)
+		out[n].Node, out[n].State = p.Nodes[n].String(), progress.State
 		for _, m := range slices.Concat(p.Nodes[n].Needs, p.Nodes[n].After) {
 			out[n].Ready = max(out[n].Ready, out[m].To)
 		}
-		if so.State == plan.Blocked {
-			out[n].Ready, out[n].By = 0, p.Nodes[so.Cause].String()
+		if progress.State == plan.Blocked {
+			out[n].Ready, out[n].By = 0, p.Nodes[progress.Cause].String()
 		}
 	}
 	return out
 }
 
-func (in *PlanInput) takes(n *plan.Node) Seconds {
+func (in *PlanInput) durationOf(n *plan.Node) Seconds {
 	if n.Kind == plan.Deploy {
 		return Seconds(in.Deploy)
 	}
@@ -125,18 +125,18 @@ func (t *PlanTimeline) Table() []string {
 	}
 	lines := []string{fmt.Sprintf("%-*s  %-8s  %s", width, "NODE", "BEGINS", "ENDS")}
 	for _, n := range t.Nodes {
-		from, to, why := span(time.Duration(n.From)), span(time.Duration(n.To)), ""
+		from, to, note := durationText(time.Duration(n.From)), durationText(time.Duration(n.To)), ""
 		switch {
 		case n.State == plan.Blocked:
-			from, to, why = "-", "-", "blocked by "+n.By
+			from, to, note = "-", "-", "blocked by "+n.By
 		case n.State == plan.Failed:
-			why = "fails"
+			note = "fails"
 		case n.From > n.Ready:
-			why = "waits " + span(time.Duration(n.From-n.Ready)) + " for capacity"
+			note = "waits " + durationText(time.Duration(n.From-n.Ready)) + " for capacity"
 		}
-		lines = append(lines, strings.TrimRight(fmt.Sprintf("%-*s  %-8s  %-8s  %s", width, n.Node, from, to, why), " "))
+		lines = append(lines, strings.TrimRight(fmt.Sprintf("%-*s  %-8s  %-8s  %s", width, n.Node, from, to, note), " "))
 	}
-	return append(lines, fmt.Sprintf("finished after %s; the longest path takes %s", span(time.Duration(t.Took)), span(time.Duration(t.Longest))))
+	return append(lines, fmt.Sprintf("finished after %s; the longest path takes %s", durationText(time.Duration(t.Took)), durationText(time.Duration(t.Longest))))
 }
 
 // SVG draws the timeline as a Gantt chart, in the time zone of the start time: a row for each node.

@@ -13,7 +13,7 @@ import (
 
 // A plan is simulated by its walker: independent nodes overlap, one runs at a time if a target or a limit requires it, and a failed node
 // blocks those that need it.
-func TestPlanIsPlayed_E8_E10_E16(t *testing.T) {
+func TestRunPlan_E8_E10_E16(t *testing.T) {
 	deploy := func(service string, needs ...int) plan.Node {
 		return plan.Node{Kind: plan.Deploy, Service: service, Target: "host", Needs: needs}
 	}
@@ -44,9 +44,9 @@ finished after 2m10s; the longest path takes 1m10s`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.in.Deploy, tt.in.Command = time.Minute, 10*time.Second
-			played := simulate.RunPlan(tt.in)
-			require.Equal(t, tt.want, strings.Join(played.Table(), "\n"))
-			svg := played.SVG(time.Unix(0, 0).UTC())
+			timeline := simulate.RunPlan(tt.in)
+			require.Equal(t, tt.want, strings.Join(timeline.Table(), "\n"))
+			svg := timeline.SVG(time.Unix(0, 0).UTC())
 			for n := range nodes {
 				require.Contains(t, svg, ">"+nodes[n].String()+"<")
 			}

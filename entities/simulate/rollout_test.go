@@ -13,8 +13,8 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// wide is a channel of n instances, through which releases go by a policy.
-func wide(n int, policy entities.Rollout) *state.State {
+// wideFleet is a channel of n instances, through which releases go by a policy.
+func wideFleet(n int, policy entities.Rollout) *state.State {
 	s := shop()
 	s.Spec.Channels = s.Spec.Channels[:1]
 	c := &s.Spec.Channels[0]
@@ -22,7 +22,7 @@ func wide(n int, policy entities.Rollout) *state.State {
 	for i := range n {
 		c.Instances = append(c.Instances, entities.InstanceSpec{Name: fmt.Sprintf("i%d", i), Runtime: "local", Template: "t"})
 	}
-	c.RollOut(policy)
+	c.SetRollout(policy)
 	return s
 }
 
@@ -51,7 +51,7 @@ func TestMakespan_D24(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := Run(Input{State: wide(500, c.policy), Version: "v1", At: friday, Judge: judge})
+			got, err := Run(Input{State: wideFleet(500, c.policy), Version: "v1", At: friday, Judge: judge})
 			require.NoError(t, err)
 			ch := got.Channels[0]
 			require.Equal(t, c.least, ch.Succeeded.Sub(ch.Entered))
@@ -60,19 +60,19 @@ func TestMakespan_D24(t *testing.T) {
 }
 
 // The timeline contains the steps.
-func TestStepsAreTold_D24(t *testing.T) {
+func TestTimelineShowsRolloutSteps_D24(t *testing.T) {
 	policy := entities.Rollout{Steps: []entities.RolloutStep{{Instances: number(1)}, {Pause: time.Hour}}}
-	got, err := Run(Input{State: wide(4, policy), Version: "v1", At: friday, Judge: judge})
+	got, err := Run(Input{State: wideFleet(4, policy), Version: "v1", At: friday, Judge: judge})
 	require.NoError(t, err)
 	require.Contains(t, strings.Join(got.Table(time.UTC), "\n"), "step 2 of 2: 1 of 4 at v1; next 3 at 18:31 UTC (until Fri 20 Nov 18:31 UTC)")
 }
 
 // A command is assumed to select all free instances: only its bound is simulated (D24).
 func TestCommandIsAssumedToSelectAll_D24(t *testing.T) {
-	s := wide(500, entities.Rollout{Command: []string{"./select.sh"}, MaxUnavailable: number(50)})
+	s := wideFleet(500, entities.Rollout{Command: []string{"./select.sh"}, MaxUnavailable: number(50)})
 	c := &s.Spec.Channels[0]
 	c.Checks = append(c.Checks, entities.Check{ID: entities.SelectionID, Kind: entities.CheckSelection, Definition: "select", Interval: time.Minute})
-	got, err := Run(Input{State: s, Version: "v1", At: friday, Judge: selection.All})
+	got, err := Run(Input{State: s, Version: "v1", At: friday, Judge: selection.SelectAll})
 	require.NoError(t, err)
 	require.Equal(t, 10*time.Minute, got.Channels[0].Succeeded.Sub(got.Channels[0].Entered))
 }

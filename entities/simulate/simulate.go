@@ -70,9 +70,9 @@ type Timeline struct {
 }
 
 const (
-	defaultWork  = time.Minute
-	defaultUntil = 90 * 24 * time.Hour
-	maxTurns     = 100_000 // of a simulation: a bound for checks that claim to change at every moment
+	defaultWork   = time.Minute
+	defaultUntil  = 90 * 24 * time.Hour
+	maxIterations = 100_000 // of a simulation: a bound for checks that claim to change at every moment
 )
 
 // Run simulates the release. It returns the same errors as the workflow.
@@ -89,8 +89,8 @@ func Run(in Input) (*Timeline, error) {
 			c.Extensions[n].Every = 0
 		}
 	}
-	p := &play{Input: in, s: s, now: in.At, end: in.At.Add(orElse(in.Until, defaultUntil))}
-	p.Apply, p.Extension = orElse(in.Apply, defaultWork), orElse(in.Extension, defaultWork)
+	p := &simulation{Input: in, s: s, now: in.At, end: in.At.Add(durationOr(in.Until, defaultUntil))}
+	p.Apply, p.Extension = durationOr(in.Apply, defaultWork), durationOr(in.Extension, defaultWork)
 	p.release = p.open()
 	p.timeline = &Timeline{Application: s.Application, Service: s.Title(), Version: in.Version, From: in.At}
 	for _, c := range s.Spec.Channels {
@@ -115,11 +115,11 @@ func check(s *state.State, in *Input) error {
 	return s.CheckAspect(in.Aspect, a.Parameters, nil)
 }
 
-func orElse(d, otherwise time.Duration) time.Duration {
+func durationOr(d, fallback time.Duration) time.Duration {
 	if d > 0 {
 		return d
 	}
-	return otherwise
+	return fallback
 }
 
 func clone(s *state.State) (*state.State, error) {
@@ -134,8 +134,8 @@ func clone(s *state.State) (*state.State, error) {
 	return out, nil
 }
 
-// play is a service in virtual time.
-type play struct {
+// simulation is a service in virtual time.
+type simulation struct {
 	Input
 	s        *state.State
 	release  *state.Release
@@ -147,13 +147,13 @@ type play struct {
 
 // event is work that ends at a time.
 type event struct {
-	at    time.Time
-	take  func()
-	apply entities.InstanceID // the instance, for an apply
+	at     time.Time
+	finish func()
+	apply  entities.InstanceID // the instance, for an apply
 }
 
 // open opens the release with simulated payloads, as if it were rendered.
-func (p *play) open() *state.Release {
+func (p *simulation) open() *state.Release {
 	payloads, version := map[entities.InstanceID]string{}, p.Version
 	for _, id := range p.s.Spec.IDs() {
 		payloads[id] = "simulated/" + p.Version + "/" + id.Key()
@@ -165,15 +165,15 @@ func (p *play) open() *state.Release {
 		Version: version, FullVersion: version, Aspect: p.Aspect, Incarnation: p.s.Spec.Incarnation, Hash: p.s.Spec.Hash,
 		Payloads: payloads, By: "simulation",
 	}, p.now)
-	p.settleWhatRuns()
+	p.endRunningWork()
 	return r
 }
 
-// settleWhatRuns marks the running work of the real service as done. The simulation starts with nothing in flight that it could not end.
-func (p *play) settleWhatRuns() {
+// endRunningWork marks the running work of the real service as done. The simulation starts with nothing in flight that it could not end.
+func (p *simulation) endRunningWork() {
 	for _, id := range entities.SortedIDs(p.s.Instances) {
 		i := p.s.Instances[id]
-		i.Observed.Asked, i.Delivery.Lease = nil, nil
+		i.Observed.Query, i.Delivery.Lease = nil, nil
 		if i.Delivery.Apply.Running && i.Delivery.Target != nil {
 			p.applied(id, *i.Delivery.Target)
 		}
@@ -183,7 +183,7 @@ func (p *play) settleWhatRuns() {
 	}
 	for _, id := range p.s.Spec.IDs() {
 		if o := &p.s.Instance(id).Observed; o.Digest == "" && o.Reading.Err == nil { // no reading yet: there are no objects
-			p.s.Observed(id, "", entities.Reading{At: p.now}, true, p.now)
+			p.s.RecordReading(id, "", entities.Reading{At: p.now}, true, p.now)
 		}
 	}
 	for _, r := range p.s.Releases {
@@ -193,8 +193,8 @@ func (p *play) settleWhatRuns() {
 	}
 }
 
-func (p *play) run() {
-	for range maxTurns {
+func (p *simulation) run() {
+	for range maxIterations {
 		p.settle()
 		next, ok := p.next()
 		switch {
@@ -212,17 +212,17 @@ func (p *play) run() {
 }
 
 // recall restores an offloaded release with simulated payloads. The real ones are in the store.
-func (p *play) recall(r *state.Release) {
-	made := map[entities.InstanceID]string{}
+func (p *simulation) recall(r *state.Release) {
+	payloads := map[entities.InstanceID]string{}
 	for _, id := range entities.SortedIDs(r.Payloads) {
-		made[id] = "simulated " + r.FullVersion
+		payloads[id] = "simulated " + r.FullVersion
 	}
-	_ = r.Recalled(made) // no payload is missing
+	_ = r.RestoreDigests(payloads) // no payload is missing
 }
 
 // settle decides, judges and answers until nothing more happens at this moment. Then it records the activity of each channel.
-func (p *play) settle() {
-	for range maxTurns {
+func (p *simulation) settle() {
+	for range maxIterations {
 		p.endDue()
 		p.decision = loop.Settle(p.s, p.now, decide.Mode{})
 		busy := p.begin(p.decision)
@@ -230,21 +230,21 @@ func (p *play) settle() {
 			break
 		}
 	}
-	p.note()
+	p.recordSpans()
 }
 
 // endDue ends due events in order of their time.
-func (p *play) endDue() {
+func (p *simulation) endDue() {
 	slices.SortStableFunc(p.events, func(a, b event) int { return a.at.Compare(b.at) })
 	for len(p.events) > 0 && !p.events[0].at.After(p.now) {
 		e := p.events[0]
 		p.events = p.events[1:]
-		e.take()
+		e.finish()
 	}
 }
 
 // begin starts the work of a decision. It completes work that takes no time, and reports whether there was any.
-func (p *play) begin(d *decide.Decision) bool {
+func (p *simulation) begin(d *decide.Decision) bool {
 	for _, op := range d.Applies {
 		p.events = append(p.events, event{p.now.Add(p.Apply), func() { p.applied(op.Instance, op.Target) }, op.Instance})
 	}
@@ -257,15 +257,15 @@ func (p *play) begin(d *decide.Decision) bool {
 		p.s.ApplyLost(op.Instance, *p.s.Instances[op.Instance].Delivery.Target, "asked to end", p.now)
 	}
 	for _, op := range d.Extensions {
-		p.events = append(p.events, event{at: p.now.Add(p.Extension), take: func() { p.s.ExtensionEnded(op, "", "", "", p.now) }})
+		p.events = append(p.events, event{at: p.now.Add(p.Extension), finish: func() { p.s.ExtensionEnded(op, "", "", "", p.now) }})
 	}
-	for _, op := range d.Asks {
-		p.s.AskAnswered(op.Instance, op.Target, entities.Reading{At: p.now, Objects: []entities.Object{{Name: p.s.Service, Type: "simulated", Status: entities.ObjectPending}}})
+	for _, op := range d.Queries {
+		p.s.RecordQueryAnswer(op.Instance, op.Target, entities.Reading{At: p.now, Objects: []entities.Object{{Name: p.s.Service, Type: "simulated", Status: entities.ObjectPending}}})
 	}
 	for _, op := range d.Renders {
-		p.s.Rendered(op.Release, op.Instance, entities.Target{FullVersion: op.Present, Payload: "simulated"})
-		if op.As != "" {
-			p.s.Keep(op, entities.Target{FullVersion: op.As, Payload: "simulated, kept"})
+		p.s.RecordRender(op.Release, op.Instance, entities.Target{FullVersion: op.Present, Payload: "simulated"})
+		if op.FullVersion != "" {
+			p.s.RecordMergedRender(op, entities.Target{FullVersion: op.FullVersion, Payload: "simulated, kept"})
 		}
 	}
 	for _, op := range d.Recalls {
@@ -276,58 +276,58 @@ func (p *play) begin(d *decide.Decision) bool {
 		for _, e := range op.Checks {
 			readings[e.Key()] = p.reading(e)
 		}
-		p.s.PreflightDone(op, readings, p.now)
+		p.s.RecordPreflight(op, readings, p.now)
 	}
 	granted := 0
 	for _, op := range d.Leases {
-		if !op.GiveBack && p.s.LeaseGranted(op.ID, p.now) {
+		if !op.Return && p.s.LeaseGranted(op.ID, p.now) {
 			granted++
 		}
 	}
-	return len(d.Ends)+len(d.Asks)+len(d.Renders)+len(d.Recalls)+len(d.Preflights)+granted > 0
+	return len(d.Ends)+len(d.Queries)+len(d.Renders)+len(d.Recalls)+len(d.Preflights)+granted > 0
 }
 
 // applied completes an apply: the runtime reports the target as stable.
-func (p *play) applied(id entities.InstanceID, target entities.Target) {
+func (p *simulation) applied(id entities.InstanceID, target entities.Target) {
 	p.s.ApplyEnded(id, target, "", false, p.now)
-	p.s.Observed(id, target.FullVersion, entities.Reading{At: p.now, Objects: []entities.Object{{
+	p.s.RecordReading(id, target.FullVersion, entities.Reading{At: p.now, Objects: []entities.Object{{
 		Name: p.s.Service, Type: "simulated", Status: entities.ObjectSucceeded,
 		Versions: []entities.ObjectVersion{{Version: target.FullVersion, Active: true}},
 	}}}, true, p.now)
 }
 
-func (p *play) reading(e entities.Evaluation) entities.CheckReading {
+func (p *simulation) reading(e entities.Evaluation) entities.CheckReading {
 	r := p.Judge(e, p.now)
 	r.At = p.now
 	return r
 }
 
 // judge evaluates the wanted checks, and reports whether any result changed.
-func (p *play) judge() bool {
-	news := false
+func (p *simulation) judge() bool {
+	changed := false
 	for _, e := range p.decision.Evaluations(p.s) {
 		r := p.reading(e)
-		if r.Digest() != e.Known {
-			p.s.Evaluated(e, r, p.now)
-			news = true
+		if r.Digest() != e.KnownDigest {
+			p.s.RecordCheck(e, r, p.now)
+			changed = true
 		}
 	}
-	return news
+	return changed
 }
 
 // approve gives the approvals that are required now, if Approve is set.
-func (p *play) approve() bool {
+func (p *simulation) approve() bool {
 	if !p.Approve {
 		return false
 	}
 	given := false
 	for _, c := range p.s.Spec.Channels {
-		d, ok := p.channel(c.Name)
+		d, ok := p.channelDecision(c.Name)
 		if !ok || d.Status != entities.StatusManualApproval {
 			continue
 		}
 		for _, g := range d.Gates {
-			if g.Kind == decide.KindApproval && g.Verdict == entities.Wait && p.word(c, g.Subject, d.Next) {
+			if g.Kind == decide.KindApproval && g.Verdict == entities.Wait && p.addApproval(c, g.Subject, d.Next) {
 				given = true
 			}
 		}
@@ -335,8 +335,8 @@ func (p *play) approve() bool {
 	return given
 }
 
-// word adds the approval of one more person.
-func (p *play) word(c entities.ChannelSpec, topic string, r *state.Release) bool {
+// addApproval adds the approval of one more person.
+func (p *simulation) addApproval(c entities.ChannelSpec, topic string, r *state.Release) bool {
 	if r == nil {
 		return false
 	}
@@ -345,11 +345,11 @@ func (p *play) word(c entities.ChannelSpec, topic string, r *state.Release) bool
 		if condition.Topic != topic {
 			continue
 		}
-		for _, may := range condition.Approvers {
-			if group, ok := strings.CutPrefix(may, "group:"); ok {
+		for _, approver := range condition.Approvers {
+			if group, ok := strings.CutPrefix(approver, "group:"); ok {
 				who.Groups = append(who.Groups, group)
-			} else if !slices.ContainsFunc(r.Approvals, func(a entities.Approval) bool { return a.Who.Name == may && a.Topic == topic }) {
-				who.Name = may
+			} else if !slices.ContainsFunc(r.Approvals, func(a entities.Approval) bool { return a.Who.Name == approver && a.Topic == topic }) {
+				who.Name = approver
 			}
 		}
 	}
@@ -361,7 +361,7 @@ func (p *play) word(c entities.ChannelSpec, topic string, r *state.Release) bool
 	return true
 }
 
-func (p *play) channel(name string) (decide.ChannelDecision, bool) {
+func (p *simulation) channelDecision(name string) (decide.ChannelDecision, bool) {
 	if n := slices.IndexFunc(p.decision.Channels, func(d decide.ChannelDecision) bool { return d.Channel == name }); n >= 0 {
 		return p.decision.Channels[n], true
 	}
@@ -369,14 +369,14 @@ func (p *play) channel(name string) (decide.ChannelDecision, bool) {
 }
 
 // next is the next moment at which anything may happen; false: never.
-func (p *play) next() (time.Time, bool) {
+func (p *simulation) next() (time.Time, bool) {
 	var next time.Time
 	consider := func(t time.Time) {
 		if t.After(p.now) && (next.IsZero() || t.Before(next)) {
 			next = t
 		}
 	}
-	if p.over() {
+	if p.ended() {
 		return next, false
 	}
 	consider(p.decision.Wake)
@@ -389,14 +389,14 @@ func (p *play) next() (time.Time, bool) {
 	return next, !next.IsZero()
 }
 
-// over reports whether the release has ended in every channel.
-func (p *play) over() bool {
+// ended reports whether the release has ended in every channel.
+func (p *simulation) ended() bool {
 	r := p.s.ReleaseByID(p.release.ID)
 	return r == nil || r.Over()
 }
 
 // phase is the phase of the release in a channel.
-func (p *play) phase(channel string) maestro.Phase {
+func (p *simulation) phase(channel string) maestro.Phase {
 	if r := p.s.ReleaseByID(p.release.ID); r != nil && r.Phases[channel] != nil {
 		return r.Phases[channel].Phase
 	}

@@ -83,7 +83,7 @@ func kinds(c Channel) []Kind {
 	return out
 }
 
-func TestEndsWhereAPersonIsWaitedFor(t *testing.T) { // A14
+func TestEndsAtARequiredApproval(t *testing.T) { // A14
 	got, err := Run(Input{State: shop(), Version: "v9", At: friday, Judge: judge})
 	require.NoError(t, err)
 	production := got.Channels[1]
@@ -96,7 +96,7 @@ func TestEndsWhereAPersonIsWaitedFor(t *testing.T) { // A14
 }
 
 // A periodic extension of one channel is not simulated while another channel waits: it moves nothing.
-func TestWhatRunsAgainIsNotPlayed(t *testing.T) {
+func TestPeriodicExtensionsAreNotSimulated(t *testing.T) {
 	s := shop()
 	s.Spec.Channels[0].Extensions = []entities.Extension{
 		{Name: "smoke", Stage: entities.PostDeployment, Key: "staging", Every: time.Minute, Timeout: time.Minute, MaxAttempts: 1},
@@ -118,7 +118,7 @@ func TestCutOff(t *testing.T) {
 	require.Equal(t, friday.Add(3*day), got.To)
 }
 
-func TestRefusesWhatTheServiceWould(t *testing.T) {
+func TestRejectsAnInvalidRelease(t *testing.T) {
 	_, err := Run(Input{State: shop(), Version: "", At: friday, Judge: judge})
 	require.EqualError(t, err, "no version given")
 }
@@ -159,7 +159,7 @@ func TestValuesOfAnAspect_B5(t *testing.T) {
 		i := s.Instance(c.ID(c.Instances[0]))
 		t1 := entities.Target{FullVersion: "v1", Payload: "p"}
 		i.Runtime, i.Delivery.Target, i.Delivery.LastGood, i.Delivery.Converged = "local", &t1, &t1, true
-		s.Observed(i.ID, "v1", entities.Reading{At: friday, Objects: []entities.Object{{Name: "web", Type: "fake", Status: entities.ObjectSucceeded, Versions: []entities.ObjectVersion{{Version: "v1", Active: true}}}}}, true, friday)
+		s.RecordReading(i.ID, "v1", entities.Reading{At: friday, Objects: []entities.Object{{Name: "web", Type: "fake", Status: entities.ObjectSucceeded, Versions: []entities.ObjectVersion{{Version: "v1", Active: true}}}}}, true, friday)
 	}
 	got, err := Run(Input{State: s, Aspect: "flags", At: friday, Judge: judge, Apply: 2 * time.Minute})
 	require.NoError(t, err)

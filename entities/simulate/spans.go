@@ -10,11 +10,11 @@ import (
 	"github.com/converge-engine/converge/entities/maestro"
 )
 
-// note records the activity of each channel from now on.
-func (p *play) note() {
+// recordSpans records the activity of each channel from now on.
+func (p *simulation) recordSpans() {
 	for n := range p.timeline.Channels {
 		c := &p.timeline.Channels[n]
-		kind, reasons := p.doing(c.Name)
+		kind, reasons := p.activity(c.Name)
 		for n := range reasons { // replaces the digest in the version of values of an aspect: the user did not give it
 			reasons[n] = strings.ReplaceAll(reasons[n], p.release.FullVersion, p.Version)
 		}
@@ -45,33 +45,33 @@ func (c *Channel) span(s Span) {
 	c.Spans = append(c.Spans, s)
 }
 
-// doing returns the current activity of a channel for the release, with its reasons.
-func (p *play) doing(channel string) (Kind, []string) {
+// activity returns the current activity of a channel for the release, with its reasons.
+func (p *simulation) activity(channel string) (Kind, []string) {
 	c := p.s.Channels[channel]
 	switch phase := p.phase(channel); phase {
 	case maestro.Succeeded:
 		return Runs, nil
 	case maestro.InProgress:
 		if c != nil && !c.StableSince.IsZero() {
-			return Soaks, p.soak(channel)
+			return Soaks, p.soakReasons(channel)
 		}
-		if d, _ := p.channel(channel); d.Step != "" {
+		if d, _ := p.channelDecision(channel); d.Step != "" {
 			return Deploys, []string{d.Step}
 		}
 		return Deploys, nil
 	case maestro.Pending:
-		return Waits, p.holds(channel)
+		return Waits, p.holdReasons(channel)
 	default:
 		return Fails, []string{string(phase)}
 	}
 }
 
-// soak names the checks and extensions that watch a channel after a deployment.
-func (p *play) soak(channel string) []string {
+// soakReasons names the checks and extensions that watch a channel after a deployment.
+func (p *simulation) soakReasons(channel string) []string {
 	var by []string
 	spec, _ := p.s.Spec.Channel(channel)
 	for _, c := range spec.Checks {
-		if c.After() {
+		if c.RunsAfterDeployment() {
 			by = append(by, c.ID)
 		}
 	}
@@ -83,18 +83,18 @@ func (p *play) soak(channel string) []string {
 	return []string{"soaks: " + strings.Join(by, ", ")}
 }
 
-// holds returns the reasons that hold the release before a channel: the conditions that do not pass, or the releases ahead of it.
-func (p *play) holds(channel string) []string {
-	d, _ := p.channel(channel)
+// holdReasons returns the reasons that hold the release before a channel: the conditions that do not pass, or the releases ahead of it.
+func (p *simulation) holdReasons(channel string) []string {
+	d, _ := p.channelDecision(channel)
 	if d.Next == nil {
 		return d.Texts()
 	}
 	var out []string
 	for _, g := range d.Gates {
 		// A gate that was not evaluated yet has no reason of its own.
-		asked := g.Kind == decide.KindApproval
-		if g.Verdict != entities.Pass && g.Code != decide.CodeNotAsked && !(asked && p.Approve) {
-			out = append(out, held(g))
+		isApproval := g.Kind == decide.KindApproval
+		if g.Verdict != entities.Pass && g.Code != decide.CodeNotEvaluated && !(isApproval && p.Approve) {
+			out = append(out, gateText(g))
 		}
 	}
 	if d.Status == entities.StatusPaused {
@@ -106,14 +106,14 @@ func (p *play) holds(channel string) []string {
 	return out
 }
 
-// held names a condition by its id, unless its reason is sufficient.
-func held(g decide.Judgement) string {
+// gateText names a condition by its id, unless its reason is sufficient.
+func gateText(g decide.Judgement) string {
 	if g.Kind == decide.KindChannelStable || g.Kind == decide.KindInProgress || g.Reason == "" {
 		return cmp.Or(g.Reason, g.ID)
 	}
 	return g.ID + ": " + g.Reason
 }
 
-func (p *play) finish(cut bool) {
-	p.timeline.To, p.timeline.CutOff = p.now, cut
+func (p *simulation) finish(cutOff bool) {
+	p.timeline.To, p.timeline.CutOff = p.now, cutOff
 }

@@ -6,19 +6,19 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// Interrupted records that all work in progress was lost: the state was saved while work ran, and that work was abandoned. The work
+// RecordInterruption records that all work in progress was lost: the state was saved while work ran, and that work was abandoned. The work
 // starts again. Work with external effects starts at next at the earliest, because the lost run may take that long to end.
-func (s *State) Interrupted(now, next time.Time) {
+func (s *State) RecordInterruption(now, next time.Time) {
 	for _, id := range entities.SortedIDs(s.Instances) {
 		i := s.Instances[id]
 		if a := &i.Delivery.Apply; a.Running {
-			a.Running, a.Ended, a.Next = false, now, next
+			a.Running, a.Ended, a.NotBefore = false, now, next
 			i.Observed.Fresh = false
 		}
-		i.interruptedLeft(next)
+		i.interruptRemovals(next)
 		i.Observed.Requested = true // much may have happened
-		if o := &i.Observed; o.Asked != nil && o.Asked.Running {
-			o.Asked = nil
+		if o := &i.Observed; o.Query != nil && o.Query.Running {
+			o.Query = nil
 		}
 	}
 	for _, name := range entities.SortedKeys(s.Channels) {
@@ -35,21 +35,21 @@ func (s *State) Interrupted(now, next time.Time) {
 	}
 }
 
-// interruptedLeft does the same for the objects that it left on other runtimes. If the instance came back there, its next apply waits.
-func (i *Instance) interruptedLeft(next time.Time) {
-	if i.LeftOn(i.Runtime) != nil {
-		i.forgetLeft(i.Runtime)
-		i.Delivery.Apply.Next = next
+// interruptRemovals does the same for the objects that it left on other runtimes. If the instance came back there, its next apply waits.
+func (i *Instance) interruptRemovals(next time.Time) {
+	if i.PreviousPlacementOn(i.Runtime) != nil {
+		i.dropPlacement(i.Runtime)
+		i.Delivery.Apply.NotBefore = next
 	}
-	for n := range i.Left {
-		if a := &i.Left[n].Apply; a.Running {
-			a.Running, a.Next = false, next
+	for n := range i.PreviousPlacements {
+		if a := &i.PreviousPlacements[n].Apply; a.Running {
+			a.Running, a.NotBefore = false, next
 		}
 	}
 }
 
-// HoldBack pauses a service that Converge must not continue without a person.
-func (s *State) HoldBack(reason string, now time.Time) {
+// PauseAutomatically pauses a service that Converge must not continue without a person.
+func (s *State) PauseAutomatically(reason string, now time.Time) {
 	effect, err := s.Pause("", entities.Who{Name: "converge"}, reason, now)
 	if err == nil {
 		effect()

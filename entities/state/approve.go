@@ -16,30 +16,30 @@ import (
 // ApplyTopic is the prefix of the topics of approvals of single applies: "apply/CHANNEL".
 const ApplyTopic = "apply/"
 
-// Tally is the progress of the approval of a release for a condition.
-type Tally struct {
-	Have     []string           // distinct people who approved, in the order of their approvals
-	Need     int                // at least 1
-	Since    time.Time          // time of the last approval
-	Rejected *entities.Approval // a rejection is final
+// ApprovalCount is the progress of the approval of a release for a condition.
+type ApprovalCount struct {
+	Approvers []string           // distinct people who approved, in the order of their approvals
+	Required  int                // at least 1
+	Since     time.Time          // time of the last approval
+	Rejected  *entities.Approval // a rejection is final
 }
 
-// Given reports whether enough people approved and no person rejected.
-func (t Tally) Given() bool { return t.Rejected == nil && len(t.Have) >= t.Need }
+// Satisfied reports whether enough people approved and no person rejected.
+func (t ApprovalCount) Satisfied() bool { return t.Rejected == nil && len(t.Approvers) >= t.Required }
 
-// Tally counts the distinct authorized people whose approvals are valid in a channel.
-func (r *Release) Tally(channel string, c entities.Condition) Tally {
-	t := Tally{Need: max(c.MinApprovers, 1)}
+// CountApprovals counts the distinct authorized people whose approvals are valid in a channel.
+func (r *Release) CountApprovals(channel string, c entities.Condition) ApprovalCount {
+	t := ApprovalCount{Required: max(c.MinApprovers, 1)}
 	var counted []entities.Who
 	for i := range r.Approvals {
 		a := &r.Approvals[i]
 		switch _, withdrawn := a.Withdrawn[channel]; {
 		case a.Topic != c.Topic:
 		case a.Reject:
-			return Tally{Need: t.Need, Rejected: a, Since: a.At}
+			return ApprovalCount{Required: t.Required, Rejected: a, Since: a.At}
 		case withdrawn:
 		case r.mayApprove(c, a.Who) && !slices.ContainsFunc(counted, a.Who.Same):
-			t.Have, counted = append(t.Have, a.Who.Name), append(counted, a.Who)
+			t.Approvers, counted = append(t.Approvers, a.Who.Name), append(counted, a.Who)
 			if a.At.After(t.Since) {
 				t.Since = a.At
 			}
@@ -48,41 +48,41 @@ func (r *Release) Tally(channel string, c entities.Condition) Tally {
 	return t
 }
 
-// TallyText formats the progress of an approval, "1 of 2 (alice), by any of group:sre except alice", with withdrawn approvals. If callers
+// ApprovalText formats the progress of an approval, "1 of 2 (alice), by any of group:sre except alice", with withdrawn approvals. If callers
 // can prove their identity, an approver who did not is marked.
-func (s *State) TallyText(r *Release, channel string, c entities.Condition) string {
-	t := r.Tally(channel, c)
+func (s *State) ApprovalText(r *Release, channel string, c entities.Condition) string {
+	t := r.CountApprovals(channel, c)
 	if t.Rejected != nil {
 		return t.Rejected.Rejection()
 	}
-	text := fmt.Sprintf("%d of %d", len(t.Have), t.Need)
-	if len(t.Have) > 0 {
-		text += " (" + strings.Join(s.ShownPeople(r, c.Topic, t.Have), ", ") + ")"
+	text := fmt.Sprintf("%d of %d", len(t.Approvers), t.Required)
+	if len(t.Approvers) > 0 {
+		text += " (" + strings.Join(s.FormatApprovers(r, c.Topic, t.Approvers), ", ") + ")"
 	}
-	if !t.Given() {
-		text += ", by " + r.whoMay(c, t.Have) + s.withdrawnText(r, channel, c.Topic, t.Have)
+	if !t.Satisfied() {
+		text += ", by " + r.eligibleApprovers(c, t.Approvers) + s.withdrawnText(r, channel, c.Topic, t.Approvers)
 	}
 	return text
 }
 
 // withdrawnText lists the approvals that are no longer valid in a channel, and why: "; withdrawn: alice (v2 failed in staging)".
-func (s *State) withdrawnText(r *Release, channel, topic string, again []string) string {
+func (s *State) withdrawnText(r *Release, channel, topic string, counted []string) string {
 	var who []string
 	why := ""
 	for i := range r.Approvals {
 		a := &r.Approvals[i]
-		if because, withdrawn := a.Withdrawn[channel]; withdrawn && a.Topic == topic && !slices.Contains(slices.Concat(who, again), a.Who.Name) {
-			who, why = append(who, a.Who.Name), because
+		if reason, withdrawn := a.Withdrawn[channel]; withdrawn && a.Topic == topic && !slices.Contains(slices.Concat(who, counted), a.Who.Name) {
+			who, why = append(who, a.Who.Name), reason
 		}
 	}
 	if len(who) == 0 {
 		return ""
 	}
-	return "; withdrawn: " + strings.Join(s.ShownPeople(r, topic, who), ", ") + " (" + why + ")"
+	return "; withdrawn: " + strings.Join(s.FormatApprovers(r, topic, who), ", ") + " (" + why + ")"
 }
 
-// ShownPeople formats the names of approvers of a topic. If callers can prove their identity, an approver who did not is marked.
-func (s *State) ShownPeople(r *Release, topic string, who []string) []string {
+// FormatApprovers formats the names of approvers of a topic. If callers can prove their identity, an approver who did not is marked.
+func (s *State) FormatApprovers(r *Release, topic string, who []string) []string {
 	if s.Spec.Identity == nil {
 		return who
 	}
@@ -99,14 +99,14 @@ func (s *State) ShownPeople(r *Release, topic string, who []string) []string {
 }
 
 func (r *Release) mayApprove(c entities.Condition, who entities.Who) bool {
-	return (len(c.Approvers) == 0 || who.Among(c.Approvers)) && !(c.NotReleaser && who.Same(r.releaser()))
+	return (len(c.Approvers) == 0 || who.IsOneOf(c.Approvers)) && !(c.NotReleaser && who.Same(r.releaser()))
 }
 
 // releaser is the person who released it.
 func (r *Release) releaser() entities.Who { return entities.Who{Name: r.By, Subject: r.Subject} }
 
-// whoMay lists the people who can still approve: "any of group:sre except alice".
-func (r *Release) whoMay(c entities.Condition, have []string) string {
+// eligibleApprovers lists the people who can still approve: "any of group:sre except alice".
+func (r *Release) eligibleApprovers(c entities.Condition, have []string) string {
 	text := "anybody"
 	if len(c.Approvers) > 0 {
 		text = "any of " + strings.Join(c.Approvers, ", ")
@@ -120,10 +120,10 @@ func (r *Release) whoMay(c entities.Condition, have []string) string {
 	return text
 }
 
-// Restricted reports whether a topic limits its approvers: a condition names the approvers, or requires more than one person.
-func (s *State) Restricted(topic string) bool {
-	return slices.ContainsFunc(s.asking(topic), func(ask asks) bool {
-		c := ask.condition
+// RestrictsApprovers reports whether a topic limits its approvers: a condition names the approvers, or requires more than one person.
+func (s *State) RestrictsApprovers(topic string) bool {
+	return slices.ContainsFunc(s.topicRequirements(topic), func(req topicRequirement) bool {
+		c := req.condition
 		return len(c.Approvers) > 0 || c.NotReleaser || c.MinApprovers > 1
 	})
 }
@@ -133,7 +133,7 @@ func (s *State) Restricted(topic string) bool {
 func (r *Release) RejectedIn(c *entities.ChannelSpec) bool {
 	return slices.ContainsFunc(r.Approvals, func(a entities.Approval) bool {
 		return a.Reject && slices.ContainsFunc(c.Conditions, func(cond entities.Condition) bool {
-			return cond.Kind == entities.ManualApproval && cond.Topic == a.Topic && r.Bypassed(c.Name, cond.ID) == nil
+			return cond.Kind == entities.ManualApproval && cond.Topic == a.Topic && r.BypassOf(c.Name, cond.ID) == nil
 		})
 	})
 }
@@ -141,17 +141,17 @@ func (r *Release) RejectedIn(c *entities.ChannelSpec) bool {
 // Approve records an approval or rejection of a release for a topic. A rejection (a.Reject) is final for that release in the channels of
 // the topic that it has not entered.
 func (s *State) Approve(version string, a entities.Approval) (Effect, error) {
-	channel, ofApply := strings.CutPrefix(a.Topic, ApplyTopic)
-	if ofApply = ofApply && len(s.approvedApplies(channel)) > 0; !ofApply {
+	channel, forApply := strings.CutPrefix(a.Topic, ApplyTopic)
+	if forApply = forApply && len(s.instancesWithApplyApproval(channel)) > 0; !forApply {
 		channel = ""
 	}
 	r, err := s.FindOpen(version, channel)
 	if err != nil {
 		return nil, err
 	}
-	if !a.Reject && !strings.HasPrefix(version, entities.ByID) {
-		for _, again := range s.releasedAgain(r) {
-			if effect, err := s.approve(again, channel, a); err == nil {
+	if !a.Reject && !strings.HasPrefix(version, entities.IDPrefix) {
+		for _, other := range s.openReleasesOf(r) {
+			if effect, err := s.approve(other, channel, a); err == nil {
 				return effect, nil
 			}
 		}
@@ -159,23 +159,23 @@ func (s *State) Approve(version string, a entities.Approval) (Effect, error) {
 	return s.approve(r, channel, a)
 }
 
-// releasedAgain are the open releases of the same version: those without a failure come first.
-func (s *State) releasedAgain(r *Release) (open []*Release) {
-	var broken []*Release
-	for _, again := range s.Releases {
+// openReleasesOf are the open releases of the same version: those without a failure come first.
+func (s *State) openReleasesOf(r *Release) (open []*Release) {
+	var failed []*Release
+	for _, other := range s.Releases {
 		switch {
-		case again.Over() || again.FullVersion != r.FullVersion:
-		case again.failedSomewhere():
-			broken = append(broken, again)
+		case other.Over() || other.FullVersion != r.FullVersion:
+		case other.failedInAnyChannel():
+			failed = append(failed, other)
 		default:
-			open = append(open, again)
+			open = append(open, other)
 		}
 	}
-	return append(open, broken...)
+	return append(open, failed...)
 }
 
-// failedSomewhere reports whether a release cannot continue from some channel.
-func (r *Release) failedSomewhere() bool {
+// failedInAnyChannel reports whether a release cannot continue from some channel.
+func (r *Release) failedInAnyChannel() bool {
 	// The order does not affect the result.
 	//workflowcheck:ignore
 	for _, p := range r.Phases {
@@ -186,13 +186,13 @@ func (r *Release) failedSomewhere() bool {
 	return false
 }
 
-// approve records an approval or rejection of a release: for every apply in the channel ofApply, or, if that is "", for a topic.
-func (s *State) approve(r *Release, ofApply string, a entities.Approval) (Effect, error) {
+// approve records an approval or rejection of a release: for every apply in applyChannel, or, if that is "", for a topic.
+func (s *State) approve(r *Release, applyChannel string, a entities.Approval) (Effect, error) {
 	if a.Who.Name == "" {
 		return nil, fmt.Errorf("no approver named for %s", r.FullVersion)
 	}
-	if ofApply != "" {
-		return s.approveApply(r, ofApply, a)
+	if applyChannel != "" {
+		return s.approveApply(r, applyChannel, a)
 	}
 	if err := s.checkApproval(r, a); err != nil {
 		return nil, err
@@ -202,15 +202,15 @@ func (s *State) approve(r *Release, ofApply string, a entities.Approval) (Effect
 		if a.Reject {
 			return s.reject(r, a)
 		}
-		s.noteApproval(r, a, "", "approved "+a.Topic)
-		return fmt.Sprintf("%s approved for %s by %s%s", r.FullVersion, a.Topic, a.Who.Name, s.progress(r, a.Topic))
+		s.recordApproval(r, a, "", "approved "+a.Topic)
+		return fmt.Sprintf("%s approved for %s by %s%s", r.FullVersion, a.Topic, a.Who.Name, s.approvalCountText(r, a.Topic))
 	}, nil
 }
 
 // checkApproval returns an error for an approval that would change nothing or is not allowed.
 func (s *State) checkApproval(r *Release, a entities.Approval) error {
-	asking := s.asking(a.Topic)
-	if len(asking) == 0 {
+	requirements := s.topicRequirements(a.Topic)
+	if len(requirements) == 0 {
 		return fmt.Errorf("no approval topic %q%s", a.Topic, entities.Expected(s.topics()))
 	}
 	for i := range r.Approvals {
@@ -219,98 +219,98 @@ func (s *State) checkApproval(r *Release, a entities.Approval) error {
 		case old.Topic != a.Topic:
 		case old.Reject:
 			return fmt.Errorf("%s was %s for %s; a rejection is final", r.FullVersion, old.Rejection(), a.Topic)
-		case old.Who.Same(a.Who) && !a.Reject && s.counts(r, old):
+		case old.Who.Same(a.Who) && !a.Reject && s.approvalValid(r, old):
 			return fmt.Errorf("%s has already approved %s for %s; another person must approve", a.Who.Name, r.FullVersion, a.Topic)
 		}
 	}
 	if r.Over() {
-		return fmt.Errorf("%s is over: %s", r.FullVersion, r.phases())
+		return fmt.Errorf("%s is over: %s", r.FullVersion, r.phasesText())
 	}
-	open := slices.ContainsFunc(asking, func(ask asks) bool {
-		p := r.Phases[ask.channel]
+	open := slices.ContainsFunc(requirements, func(req topicRequirement) bool {
+		p := r.Phases[req.channel]
 		return p != nil && p.Phase == maestro.Pending
 	})
 	if !open {
-		return fmt.Errorf("%s does not wait for %s in any channel: %s", r.FullVersion, a.Topic, r.phases())
+		return fmt.Errorf("%s does not wait for %s in any channel: %s", r.FullVersion, a.Topic, r.phasesText())
 	}
-	return r.checkApprover(asking, a)
+	return r.checkApprover(requirements, a)
 }
 
 // checkApprover returns an error for a person who may not approve the topic in any channel. The releaser may reject the release.
-func (r *Release) checkApprover(asking []asks, a entities.Approval) error {
+func (r *Release) checkApprover(requirements []topicRequirement, a entities.Approval) error {
 	var list []string
-	own := false
-	for _, ask := range asking {
-		by := ask.condition
+	ownRelease := false
+	for _, req := range requirements {
+		by := req.condition
 		by.NotReleaser = by.NotReleaser && !a.Reject
 		if r.mayApprove(by, a.Who) {
 			return nil
 		}
-		own = own || by.NotReleaser && a.Who.Same(r.releaser())
+		ownRelease = ownRelease || by.NotReleaser && a.Who.Same(r.releaser())
 		list = append(list, by.Approvers...)
 	}
-	if own {
+	if ownRelease {
 		return fmt.Errorf("%s released %s and may not approve %s", a.Who.Name, r.FullVersion, a.Topic)
 	}
-	return fmt.Errorf("%s may not approve %s; allowed: %s%s", a.Who.Name, a.Topic, entities.Everybody(list), a.Who.Uncounted())
+	return fmt.Errorf("%s may not approve %s; allowed: %s%s", a.Who.Name, a.Topic, entities.JoinNames(list), a.Who.UncountedGroups())
 }
 
-// counts reports whether an approval is valid in all channels that the release has not entered.
-func (s *State) counts(r *Release, a *entities.Approval) bool {
-	return !slices.ContainsFunc(s.asking(a.Topic), func(ask asks) bool {
-		_, withdrawn := a.Withdrawn[ask.channel]
-		p := r.in(ask.channel)
+// approvalValid reports whether an approval is valid in all channels that the release has not entered.
+func (s *State) approvalValid(r *Release, a *entities.Approval) bool {
+	return !slices.ContainsFunc(s.topicRequirements(a.Topic), func(req topicRequirement) bool {
+		_, withdrawn := a.Withdrawn[req.channel]
+		p := r.phaseState(req.channel)
 		return withdrawn && p != nil && p.Phase == maestro.Pending
 	})
 }
 
 // reject ends the release in the channels of the topic that it has not entered.
 func (s *State) reject(r *Release, a entities.Approval) string {
-	var ended []string
-	for _, ask := range s.asking(a.Topic) {
-		if p := r.Phases[ask.channel]; p != nil && p.Phase == maestro.Pending {
-			r.cancel(ask.channel, a.Rejection(), a.At)
-			ended = append(ended, ask.channel)
+	var cancelled []string
+	for _, req := range s.topicRequirements(a.Topic) {
+		if p := r.Phases[req.channel]; p != nil && p.Phase == maestro.Pending {
+			r.cancel(req.channel, a.Rejection(), a.At)
+			cancelled = append(cancelled, req.channel)
 		}
 	}
-	s.noteApproval(r, a, "", "rejected "+a.Topic)
-	return fmt.Sprintf("%s rejected by %s in %s", r.FullVersion, a.Who.Name, strings.Join(ended, ", "))
+	s.recordApproval(r, a, "", "rejected "+a.Topic)
+	return fmt.Sprintf("%s rejected by %s in %s", r.FullVersion, a.Who.Name, strings.Join(cancelled, ", "))
 }
 
-func (s *State) noteApproval(r *Release, a entities.Approval, channel, text string) {
-	s.Record(a.At, channel, fmt.Sprintf("%s %s by %s%s", r.FullVersion, text, a.Who.Name, entities.Because(a.Comment)))
-	s.note(entities.AuditLine{
+func (s *State) recordApproval(r *Release, a entities.Approval, channel, text string) {
+	s.AppendJournal(a.At, channel, fmt.Sprintf("%s %s by %s%s", r.FullVersion, text, a.Who.Name, entities.Because(a.Comment)))
+	s.recordAudit(entities.AuditEntry{
 		At: a.At, Kind: entities.EventApproval, Who: &a.Who, Channel: channel, Release: r.ID, Version: r.FullVersion,
 		Text: text, Reason: a.Comment,
 	})
 }
 
-// progress formats the number of approvals of a topic if more than one is required.
-func (s *State) progress(r *Release, topic string) string {
-	most := ""
-	for _, ask := range s.asking(topic) {
-		if ask.condition.MinApprovers > 1 {
-			most = ": " + s.TallyText(r, ask.channel, ask.condition)
+// approvalCountText formats the number of approvals of a topic if more than one is required.
+func (s *State) approvalCountText(r *Release, topic string) string {
+	text := ""
+	for _, req := range s.topicRequirements(topic) {
+		if req.condition.MinApprovers > 1 {
+			text = ": " + s.ApprovalText(r, req.channel, req.condition)
 		}
-		if !r.Tally(ask.channel, ask.condition).Given() {
+		if !r.CountApprovals(req.channel, req.condition).Satisfied() {
 			break
 		}
 	}
-	return most
+	return text
 }
 
-// asks is a channel that requires the approval of a topic.
-type asks struct {
+// topicRequirement is a channel that requires the approval of a topic.
+type topicRequirement struct {
 	channel   string
 	condition entities.Condition
 }
 
-func (s *State) asking(topic string) []asks {
-	var out []asks
+func (s *State) topicRequirements(topic string) []topicRequirement {
+	var out []topicRequirement
 	for n := range s.Spec.Channels {
 		for _, c := range s.Spec.Channels[n].Approvals() {
 			if c.Topic == topic {
-				out = append(out, asks{s.Spec.Channels[n].Name, c})
+				out = append(out, topicRequirement{s.Spec.Channels[n].Name, c})
 			}
 		}
 	}
@@ -327,7 +327,7 @@ func (s *State) topics() []string {
 				out = append(out, cond.Topic)
 			}
 		}
-		if len(s.approvedApplies(c.Name)) > 0 {
+		if len(s.instancesWithApplyApproval(c.Name)) > 0 {
 			out = append(out, ApplyTopic+c.Name)
 		}
 	}
@@ -339,7 +339,7 @@ func (s *State) TopicChannels(topic string) []string {
 	var out []string
 	for n := range s.Spec.Channels {
 		c := &s.Spec.Channels[n]
-		opens := topic == ApplyTopic+c.Name && len(s.approvedApplies(c.Name)) > 0
+		opens := topic == ApplyTopic+c.Name && len(s.instancesWithApplyApproval(c.Name)) > 0
 		for _, condition := range c.Approvals() {
 			opens = opens || condition.Topic == topic
 		}
@@ -350,134 +350,134 @@ func (s *State) TopicChannels(topic string) []string {
 	return out
 }
 
-// approvedApplies are the instances of a channel whose runtimes require an approval of every apply.
-func (s *State) approvedApplies(channel string) []*Instance {
-	return slices.DeleteFunc(s.In(channel), func(i *Instance) bool {
+// instancesWithApplyApproval are the instances of a channel whose runtimes require an approval of every apply.
+func (s *State) instancesWithApplyApproval(channel string) []*Instance {
+	return slices.DeleteFunc(s.InstancesIn(channel), func(i *Instance) bool {
 		_, rt := s.Runtime(i.ID)
 		return !rt.ApproveApplies
 	})
 }
 
-// applyAsked describes the applies of a release that an approval is for.
-type applyAsked struct {
-	pending bool               // the release has not entered the channel yet
-	there   bool               // it is the target of some instance
-	to      []*Instance        // instances with an apply that waits for the approval, or will come
-	given   *entities.Approval // the approval that was given already
+// applyApprovalRequest describes the applies of a release that an approval is for.
+type applyApprovalRequest struct {
+	pending   bool               // the release has not entered the channel yet
+	isTarget  bool               // it is the target of some instance
+	instances []*Instance        // instances with an apply that waits for the approval, or will come
+	given     *entities.Approval // the approval that was given already
 }
 
-func (s *State) applyAsked(r *Release, channel string) applyAsked {
+func (s *State) applyApprovalRequest(r *Release, channel string) applyApprovalRequest {
 	p := r.Phases[channel]
-	asked := applyAsked{pending: p != nil && p.Phase == maestro.Pending}
-	for _, i := range s.approvedApplies(channel) {
-		at := i.present() == r.FullIn(i.ID)
-		asked.there = asked.there || at
+	request := applyApprovalRequest{pending: p != nil && p.Phase == maestro.Pending}
+	for _, i := range s.instancesWithApplyApproval(channel) {
+		at := i.currentVersion() == r.FullVersionFor(i.ID)
+		request.isTarget = request.isTarget || at
 		switch {
-		case i.ApprovesEntry(r), !asked.pending && i.Approves(r.FullIn(i.ID)):
-			asked.given = i.Approval.Of(r.FullIn(i.ID))
-		case asked.pending || at && !i.Approval.Asked.IsZero():
-			asked.to = append(asked.to, i)
+		case i.EntryApproved(r), !request.pending && i.ApplyApproved(r.FullVersionFor(i.ID)):
+			request.given = i.Approval.For(r.FullVersionFor(i.ID))
+		case request.pending || at && !i.Approval.WaitingSince.IsZero():
+			request.instances = append(request.instances, i)
 		}
 	}
-	return asked
+	return request
 }
 
 // approveApply approves the next apply of a release in a channel: of the instances where one waits, or of those with which the release
 // will enter. The approval is used up when that apply starts.
 func (s *State) approveApply(r *Release, channel string, a entities.Approval) (Effect, error) {
-	switch asked := s.applyAsked(r, channel); {
-	case !asked.pending && !asked.there:
-		return nil, fmt.Errorf("no apply of %s is expected in %s: %s", r.FullVersion, channel, r.phases())
-	case !asked.pending && a.Reject:
+	switch request := s.applyApprovalRequest(r, channel); {
+	case !request.pending && !request.isTarget:
+		return nil, fmt.Errorf("no apply of %s is expected in %s: %s", r.FullVersion, channel, r.phasesText())
+	case !request.pending && a.Reject:
 		return nil, fmt.Errorf("%s is already the target of %s; roll it back with: converge rollback", r.FullVersion, channel)
-	case len(asked.to) == 0 && asked.given != nil && !a.Reject:
-		return nil, fmt.Errorf("the apply of %s in %s is already approved, by %s", r.FullVersion, channel, asked.given.Who.Name)
-	case len(asked.to) == 0 && !a.Reject:
+	case len(request.instances) == 0 && request.given != nil && !a.Reject:
+		return nil, fmt.Errorf("the apply of %s in %s is already approved, by %s", r.FullVersion, channel, request.given.Who.Name)
+	case len(request.instances) == 0 && !a.Reject:
 		return nil, fmt.Errorf("no apply of %s waits for approval in %s", r.FullVersion, channel)
 	case a.Reject:
 		return func() string {
 			r.cancel(channel, a.Rejection(), a.At)
-			s.noteApproval(r, a, channel, "rejected "+a.Topic)
+			s.recordApproval(r, a, channel, "rejected "+a.Topic)
 			return fmt.Sprintf("%s rejected by %s in %s", r.FullVersion, a.Who.Name, channel)
 		}, nil
 	default:
 		return func() string {
 			a.Release = r.ID
-			for _, i := range asked.to {
+			for _, i := range request.instances {
 				given := a
-				given.Version = r.FullIn(i.ID)
-				i.Approval.give(&given)
+				given.Version = r.FullVersionFor(i.ID)
+				i.Approval.add(&given)
 			}
-			s.noteApproval(r, a, channel, "approved "+a.Topic)
+			s.recordApproval(r, a, channel, "approved "+a.Topic)
 			return fmt.Sprintf("the apply of %s in %s is approved by %s", r.FullVersion, channel, a.Who.Name)
 		}, nil
 	}
 }
 
-// Approves reports whether the next apply of a version is approved here.
-func (i *Instance) Approves(version string) bool {
-	return i.Approval.Of(version) != nil
+// ApplyApproved reports whether the next apply of a version is approved here.
+func (i *Instance) ApplyApproved(version string) bool {
+	return i.Approval.For(version) != nil
 }
 
-// ApprovesEntry reports whether the apply with which a release enters is approved here. The approval is for this release only: another
+// EntryApproved reports whether the apply with which a release enters is approved here. The approval is for this release only: another
 // release of the same version needs its own.
-func (i *Instance) ApprovesEntry(r *Release) bool {
-	given := i.Approval.Of(r.FullIn(i.ID))
+func (i *Instance) EntryApproved(r *Release) bool {
+	given := i.Approval.For(r.FullVersionFor(i.ID))
 	return given != nil && (given.Release == "" || given.Release == r.ID)
 }
 
-// Of is the approval of the next apply of a version, or nil.
-func (a *ApplyApproval) Of(version string) *entities.Approval {
+// For is the approval of the next apply of a version, or nil.
+func (a *ApplyApproval) For(version string) *entities.Approval {
 	if a.Given != nil && a.Given.Version == version {
 		return a.Given
 	}
-	for _, also := range a.Also {
-		if also.Version == version {
-			return also
+	for _, other := range a.Others {
+		if other.Version == version {
+			return other
 		}
 	}
 	return nil
 }
 
-// give adds an approval. It replaces one of the same version.
-func (a *ApplyApproval) give(given *entities.Approval) {
-	a.drop(func(old *entities.Approval) bool { return old.Version == given.Version })
+// add adds an approval. It replaces one of the same version.
+func (a *ApplyApproval) add(approval *entities.Approval) {
+	a.remove(func(old *entities.Approval) bool { return old.Version == approval.Version })
 	if a.Given != nil {
-		a.Also = append(slices.Clone(a.Also), a.Given) // the slice may be shared
+		a.Others = append(slices.Clone(a.Others), a.Given) // the slice may be shared
 	}
-	a.Given, a.Asked = given, time.Time{}
+	a.Given, a.WaitingSince = approval, time.Time{}
 }
 
-// drop removes approvals.
-func (a *ApplyApproval) drop(of func(*entities.Approval) bool) {
-	if a.Given != nil && of(a.Given) {
+// remove removes approvals.
+func (a *ApplyApproval) remove(match func(*entities.Approval) bool) {
+	if a.Given != nil && match(a.Given) {
 		a.Given = nil
 	}
-	if slices.ContainsFunc(a.Also, of) {
-		a.Also = slices.DeleteFunc(slices.Clone(a.Also), of)
+	if slices.ContainsFunc(a.Others, match) {
+		a.Others = slices.DeleteFunc(slices.Clone(a.Others), match)
 	}
 }
 
-// ForgetApprovals drops the approvals of applies in a channel that will not come any more. For a degraded instance a repair may come.
-func (s *State) ForgetApprovals(spec *entities.ChannelSpec, degraded func(entities.InstanceID) bool) {
+// DropStaleApprovals drops the approvals of applies in a channel that will not come any more. For a degraded instance a repair may come.
+func (s *State) DropStaleApprovals(spec *entities.ChannelSpec, degraded func(entities.InstanceID) bool) {
 	for _, inst := range spec.Instances {
 		i := s.Instances[spec.ID(inst)]
-		if i == nil || i.Approval.Given == nil && len(i.Approval.Also) == 0 {
+		if i == nil || i.Approval.Given == nil && len(i.Approval.Others) == 0 {
 			continue
 		}
-		broken := degraded(i.ID)
-		i.Approval.drop(func(given *entities.Approval) bool { return !s.applyComes(i, given.Version, broken) })
+		isDegraded := degraded(i.ID)
+		i.Approval.remove(func(given *entities.Approval) bool { return !s.applyExpected(i, given.Version, isDegraded) })
 	}
 }
 
-// applyComes reports whether the approved apply may still come.
-func (s *State) applyComes(i *Instance, version string, degraded bool) bool {
-	if i.present() == version && (!i.Delivery.Converged || degraded) {
+// applyExpected reports whether the approved apply may still come.
+func (s *State) applyExpected(i *Instance, version string, degraded bool) bool {
+	if i.currentVersion() == version && (!i.Delivery.Converged || degraded) {
 		return true
 	}
 	return slices.ContainsFunc(s.Releases, func(r *Release) bool {
 		p := r.Phases[i.ID.Channel]
-		return r.FullIn(i.ID) == version && p != nil && p.Phase == maestro.Pending && i.ApprovesEntry(r)
+		return r.FullVersionFor(i.ID) == version && p != nil && p.Phase == maestro.Pending && i.EntryApproved(r)
 	})
 }
 
@@ -489,8 +489,8 @@ func (s *State) Bypass(r *Release, b entities.Bypass) Effect {
 			s.Channel(b.Channel).Preflight = nil // a failed preflight delays the next one; the bypass may concern the condition that failed
 		}
 		text := fmt.Sprintf("%s passes %s of %s, %s", r.FullVersion, b.Condition, b.Channel, b.Text())
-		s.Record(b.At, b.Channel, text)
-		s.note(entities.AuditLine{
+		s.AppendJournal(b.At, b.Channel, text)
+		s.recordAudit(entities.AuditEntry{
 			At: b.At, Kind: entities.EventBypass, Who: &b.Who, Channel: b.Channel, Release: r.ID, Version: r.FullVersion,
 			Text: "bypassed " + b.Condition, Reason: b.Reason,
 		})
@@ -507,11 +507,11 @@ func (s *State) CheckBypass(r *Release, b entities.Bypass) error {
 		return fmt.Errorf("no caller named for the bypass")
 	case strings.TrimSpace(b.Reason) == "":
 		return fmt.Errorf("a bypass needs a reason")
-	case s.Spec.MayBypass(b.Condition, b.Who) != nil:
-		return s.Spec.MayBypass(b.Condition, b.Who)
+	case s.Spec.CheckBypass(b.Condition, b.Who) != nil:
+		return s.Spec.CheckBypass(b.Condition, b.Who)
 	case r.Phases[b.Channel] == nil:
 		return fmt.Errorf("%s is not released to %s", r.FullVersion, b.Channel)
-	case r.Phases[b.Channel].Phase.Over() && !(b.Condition == entities.NoRollbackBelow && s.KeptByFloor(b.Channel, r)):
+	case r.Phases[b.Channel].Phase.Over() && !(b.Condition == entities.NoRollbackBelow && s.HeldByFloor(b.Channel, r)):
 		return fmt.Errorf("%s is over in %s: %s", r.FullVersion, b.Channel, r.Phases[b.Channel].Phase)
 	}
 	return nil

@@ -17,18 +17,18 @@ func TestApprovalsOfApplies_C10_A14(t *testing.T) {
 	of := func(version string) *entities.Approval {
 		return &entities.Approval{Topic: ApplyTopic + "prod", Version: version, Who: entities.Who{Name: "alice"}}
 	}
-	i.Approval.Asked = time.Unix(1, 0)
-	i.Approval.give(of("v1"))
-	require.Zero(t, i.Approval.Asked)
-	i.Approval.give(of("v2"))
-	i.Approval.give(of("v2"))
-	require.True(t, i.Approves("v1") && i.Approves("v2") && !i.Approves("v3"))
-	require.Len(t, i.Approval.Also, 1)
+	i.Approval.WaitingSince = time.Unix(1, 0)
+	i.Approval.add(of("v1"))
+	require.Zero(t, i.Approval.WaitingSince)
+	i.Approval.add(of("v2"))
+	i.Approval.add(of("v2"))
+	require.True(t, i.ApplyApproved("v1") && i.ApplyApproved("v2") && !i.ApplyApproved("v3"))
+	require.Len(t, i.Approval.Others, 1)
 
 	i.renameTopic("prod", "production")
-	require.Equal(t, ApplyTopic+"production", i.Approval.Of("v1").Topic)
-	require.Equal(t, ApplyTopic+"production", i.Approval.Of("v2").Topic)
+	require.Equal(t, ApplyTopic+"production", i.Approval.For("v1").Topic)
+	require.Equal(t, ApplyTopic+"production", i.Approval.For("v2").Topic)
 
-	i.Approval.drop(func(a *entities.Approval) bool { return a.Version == "v2" })
-	require.True(t, i.Approves("v1") && !i.Approves("v2"))
+	i.Approval.remove(func(a *entities.Approval) bool { return a.Version == "v2" })
+	require.True(t, i.ApplyApproved("v1") && !i.ApplyApproved("v2"))
 }

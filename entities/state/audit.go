@@ -11,8 +11,10 @@ import (
 // This file keeps the audit trail: a line for every change of a target, every action of a person, every bypass and every outcome. The
 // state is only its outbox; the complete trail is in the store.
 
-// note records an audit line, and announces it if a notification includes its kind.
-func (s *State) note(line entities.AuditLine) { s.Announce(s.notifications(), s.Note(line)) }
+// recordAudit records an audit entry, and announces it if a notification includes its kind.
+func (s *State) recordAudit(entry entities.AuditEntry) {
+	s.Announce(s.notifications(), s.AppendAudit(entry))
+}
 
 // notifications are the notifications that the service declares.
 func (s *State) notifications() []entities.Notification {
@@ -22,63 +24,63 @@ func (s *State) notifications() []entities.Notification {
 	return s.Spec.Notifications
 }
 
-// AnnouncedTo records that a notification has sent a line, and so all before it.
-func (s *State) AnnouncedTo(notification string, line int64) {
-	s.Sent(s.notifications(), notification, line)
+// NotificationSent records that a notification has sent a line, and so all before it.
+func (s *State) NotificationSent(notification string, number int64) {
+	s.MarkSent(s.notifications(), notification, number)
 }
 
-// ForgetAnnounced removes the announcements that no notification needs any more.
-func (s *State) ForgetAnnounced() { s.ForgetSent(s.notifications()) }
+// PruneAnnouncements removes the announcements that no notification needs any more.
+func (s *State) PruneAnnouncements() { s.PruneSent(s.notifications()) }
 
-// noteChange records the audit line of a change that concerns a target.
-func (s *State) noteChange(c Change, kind, text string, now time.Time) {
-	line := entities.AuditLine{At: now, Kind: kind, Channel: c.Channel, Release: c.Release, Text: text, Reason: c.Cause}
+// recordChange records the audit entry of a change that concerns a target.
+func (s *State) recordChange(c Change, kind, text string, now time.Time) {
+	entry := entities.AuditEntry{At: now, Kind: kind, Channel: c.Channel, Release: c.Release, Text: text, Reason: c.Cause}
 	switch r := s.ReleaseByID(c.Release); {
 	case c.Target != nil:
-		line.Version = c.Target.FullVersion
+		entry.Version = c.Target.FullVersion
 	case len(c.Moves) > 0:
-		line.Version = c.Moves[0].Target.FullVersion
+		entry.Version = c.Moves[0].Target.FullVersion
 	case r != nil:
-		line.Version = r.FullVersion
+		entry.Version = r.FullVersion
 	}
-	s.note(line)
+	s.recordAudit(entry)
 }
 
-// noteAct records the audit line of an action of a person.
-func (s *State) noteAct(kind string, who entities.Who, r *Release, channel, text, reason string, now time.Time) {
-	line := entities.AuditLine{At: now, Kind: kind, Who: &who, Channel: channel, Text: text, Reason: reason}
+// recordAction records the audit entry of an action of a person.
+func (s *State) recordAction(kind string, who entities.Who, r *Release, channel, text, reason string, now time.Time) {
+	entry := entities.AuditEntry{At: now, Kind: kind, Who: &who, Channel: channel, Text: text, Reason: reason}
 	if r != nil {
-		line.Release, line.Version = r.ID, r.FullVersion
+		entry.Release, entry.Version = r.ID, r.FullVersion
 	}
-	s.note(line)
+	s.recordAudit(entry)
 }
 
 // AnnounceWaiting records once for each release and channel that approvals are required; if every apply is approved, once for each
 // request (C10). A nil release means that an apply of the current target waits.
 func (s *State) AnnounceWaiting(channel string, r *Release, conditions []string, now time.Time) {
-	line := entities.AuditLine{At: now, Kind: entities.EventWaiting, Channel: channel}
+	entry := entities.AuditEntry{At: now, Kind: entities.EventWaiting, Channel: channel}
 	what := ""
 	if r != nil {
-		line.Release, line.Version, what = r.ID, r.FullVersion, r.ID
+		entry.Release, entry.Version, what = r.ID, r.FullVersion, r.ID
 	}
-	for _, i := range s.In(channel) {
-		if !i.Approval.Asked.IsZero() {
-			line.Release, line.Version, what = "", i.present(), "apply "+i.Approval.Asked.UTC().Format(time.RFC3339)
+	for _, i := range s.InstancesIn(channel) {
+		if !i.Approval.WaitingSince.IsZero() {
+			entry.Release, entry.Version, what = "", i.currentVersion(), "apply "+i.Approval.WaitingSince.UTC().Format(time.RFC3339)
 			break
 		}
 	}
 	c := s.Channel(channel)
-	if what == "" || c.Announced == what {
+	if what == "" || c.AnnouncedWait == what {
 		return
 	}
-	c.Announced = what
-	line.Text = fmt.Sprintf("%s waits for %s", line.Version, strings.Join(conditions, ", "))
-	s.note(line)
+	c.AnnouncedWait = what
+	entry.Text = fmt.Sprintf("%s waits for %s", entry.Version, strings.Join(conditions, ", "))
+	s.recordAudit(entry)
 }
 
-// NoteLoosened records which requirements an incarnation loosens for waiting releases, before it takes effect: a line for each channel
+// RecordLoosened records which requirements an incarnation loosens for waiting releases, before it takes effect: a line for each channel
 // with fewer requirements, and one for requirements of all channels. by is the publisher.
-func (s *State) NoteLoosened(incarnation int64, by entities.Who, all []entities.Loosening, now time.Time) {
+func (s *State) RecordLoosened(incarnation int64, by entities.Who, all []entities.Loosening, now time.Time) {
 	var in []string // channels, in order; "" is all of them
 	texts := map[string][]string{}
 	for _, l := range all {
@@ -88,33 +90,33 @@ func (s *State) NoteLoosened(incarnation int64, by entities.Who, all []entities.
 		texts[l.Channel] = append(texts[l.Channel], l.Text)
 	}
 	for _, channel := range in {
-		r := s.waitingAnywhere(channel)
+		r := s.firstWaiting(channel)
 		if r == nil {
 			continue
 		}
-		line := entities.AuditLine{
+		entry := entities.AuditEntry{
 			At: now, Kind: entities.EventRules, Channel: channel, Release: r.ID, Version: r.FullVersion,
 			Text: fmt.Sprintf("incarnation %d relaxes requirements: %s", incarnation, strings.Join(texts[channel], ", ")),
 		}
 		if by.Name != "" {
-			line.Who = &by
+			entry.Who = &by
 		}
-		s.note(line)
+		s.recordAudit(entry)
 	}
 }
 
-// waitingAnywhere is the oldest release that waits in a channel, or, if channel is empty, in any.
-func (s *State) waitingAnywhere(channel string) *Release {
+// firstWaiting is the oldest release that waits in a channel, or, if channel is empty, in any.
+func (s *State) firstWaiting(channel string) *Release {
 	if channel != "" {
-		return s.Waiting(channel)
+		return s.OldestPending(channel)
 	}
 	for _, c := range s.Spec.ChannelNames() {
-		if r := s.Waiting(c); r != nil {
+		if r := s.OldestPending(c); r != nil {
 			return r
 		}
 	}
 	return nil
 }
 
-// Waits reports whether a release waits in any channel.
-func (s *State) Waits() bool { return s.Spec != nil && s.waitingAnywhere("") != nil }
+// HasWaitingRelease reports whether a release waits in any channel.
+func (s *State) HasWaitingRelease() bool { return s.Spec != nil && s.firstWaiting("") != nil }

@@ -12,8 +12,8 @@ import (
 
 // This file cancels releases (A18, I2): a cancelled release does not continue, and its running work ends.
 
-// Cancelling describes the cancellation of a release.
-type Cancelling struct {
+// Cancellation describes the cancellation of a release.
+type Cancellation struct {
 	Version string
 	Channel string // "": all channels in which it is not over
 	// Terminate: its running work ends at once, without time to finish.
@@ -22,201 +22,203 @@ type Cancelling struct {
 	Reason    string
 }
 
-func (c *Cancelling) by() string { return "by " + c.Who.Name + entities.Because(c.Reason) }
+func (c *Cancellation) reasonText() string { return "by " + c.Who.Name + entities.Because(c.Reason) }
 
 // Cancel ends the remaining part of a release: pending phases never start. Where it is in progress, its running work is requested to end,
 // a converged version stays enforced, and the target does not become a good one. A release that is cancelled already and still has
 // running work can be terminated.
-func (s *State) Cancel(c Cancelling, now time.Time) (Effect, error) {
+func (s *State) Cancel(c Cancellation, now time.Time) (Effect, error) {
 	r, err := s.FindOpen(c.Version, c.Channel)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.isPassed(r, c.Channel); err != nil {
+	if err := s.checkNotPassed(r, c.Channel); err != nil {
 		return nil, err
 	}
 	all := []*Release{r}
-	if c.Version == r.Version && !r.Config() {
-		all = append(all, s.configsOf(r)...)
+	if c.Version == r.Version && !r.IsConfig() {
+		all = append(all, s.openConfigReleases(r)...)
 	}
 	all = slices.DeleteFunc(all, func(r *Release) bool {
-		ends, keeps := s.cancels(r, &c)
-		return len(ends)+len(keeps) == 0 && !(c.Terminate && s.lasts(r))
+		cancelIn, keepIn := s.cancelScope(r, &c)
+		return len(cancelIn)+len(keepIn) == 0 && !(c.Terminate && s.hasRunningWork(r))
 	})
 	if len(all) == 0 {
-		return nil, fmt.Errorf("%s is over: %s", r.FullVersion, r.phases())
+		return nil, fmt.Errorf("%s is over: %s", r.FullVersion, r.phasesText())
 	}
 	return func() string {
 		var texts []string
 		for _, r := range all {
-			texts = append(texts, s.cancelOne(r, &c, now))
+			texts = append(texts, s.cancelRelease(r, &c, now))
 		}
 		if c.Version == r.Version {
-			s.keepOver(r, s.phaseChannels(r, c.Channel))
+			s.excludeCancelledVersion(r, s.phaseChannels(r, c.Channel))
 		}
 		return strings.Join(texts, ". ")
 	}, nil
 }
 
-// keepOver ensures that a configuration for a version does not bring that version after a person ended it. That includes configurations
+// excludeCancelledVersion ensures that a configuration for a version does not bring that version after a person ended it. That includes configurations
 // that newer ones replaced.
-func (s *State) keepOver(r *Release, channels []string) {
+func (s *State) excludeCancelledVersion(r *Release, channels []string) {
 	for _, name := range channels {
-		if r.Config() || !r.calledOff(name) || s.isAt(name, r) {
+		if r.IsConfig() || !r.isRevoked(name) || s.isAt(name, r) {
 			continue
 		}
 		for _, o := range s.Releases {
-			if p := o.in(name); o.Config() && o.Version == r.Version && p != nil && p.Phase.Over() && !s.isAt(name, o) {
-				o.keep(name)
+			if p := o.phaseState(name); o.IsConfig() && o.Version == r.Version && p != nil && p.Phase.Over() && !s.isAt(name, o) {
+				o.markKeepsVersion(name)
 			}
 		}
 	}
 }
 
-// configsOf are the open releases of newer configurations for the version of a release.
-func (s *State) configsOf(r *Release) (out []*Release) {
+// openConfigReleases are the open releases of newer configurations for the version of a release.
+func (s *State) openConfigReleases(r *Release) (out []*Release) {
 	for _, o := range s.Releases {
-		if o != r && o.Config() && o.Version == r.Version && !o.Over() {
+		if o != r && o.IsConfig() && o.Version == r.Version && !o.Over() {
 			out = append(out, o)
 		}
 	}
 	return out
 }
 
-// cancels returns the channels in which a release ends, and those in which its configuration still comes, with the current version. The
+// cancelScope returns the channels in which a release ends, and those in which its configuration still comes, with the current version. The
 // latter happens if its version is cancelled, not the release itself.
-func (s *State) cancels(r *Release, c *Cancelling) (ends, keeps []string) {
+func (s *State) cancelScope(r *Release, c *Cancellation) (cancelIn, keepIn []string) {
 	for _, name := range s.phaseChannels(r, c.Channel) {
 		p := r.Phases[name]
-		switch other := r.Config() && c.Version == r.Version; {
-		case p.Phase.Over(), other && r.Keeps(name):
-		case other && p.Phase == maestro.Pending && s.keepable(name) && !s.isAtVersion(name, r.Version):
-			keeps = append(keeps, name)
+		switch other := r.IsConfig() && c.Version == r.Version; {
+		case p.Phase.Over(), other && r.KeepsVersion(name):
+		case other && p.Phase == maestro.Pending && s.canTakeConfig(name) && !s.isAtVersion(name, r.Version):
+			keepIn = append(keepIn, name)
 		default:
-			ends = append(ends, name)
+			cancelIn = append(cancelIn, name)
 		}
 	}
-	return ends, keeps
+	return cancelIn, keepIn
 }
 
-// cancelOne ends one release, and returns the text for the person.
-func (s *State) cancelOne(r *Release, c *Cancelling, now time.Time) string {
-	ends, keeps := s.cancels(r, c)
-	if len(ends)+len(keeps) == 0 {
+// cancelRelease ends one release, and returns the text for the person.
+func (s *State) cancelRelease(r *Release, c *Cancellation, now time.Time) string {
+	cancelIn, keepIn := s.cancelScope(r, c)
+	if len(cancelIn)+len(keepIn) == 0 {
 		return s.terminate(r, c, now)
 	}
-	for _, name := range ends {
-		s.cancel(r, name, c, now)
+	for _, name := range cancelIn {
+		s.cancelInChannel(r, name, c, now)
 	}
-	for _, name := range keeps {
-		r.keep(name)
+	for _, name := range keepIn {
+		r.markKeepsVersion(name)
 	}
 	var parts []string
-	if len(ends) > 0 {
-		parts = append(parts, "cancelled in "+strings.Join(ends, ", "))
+	if len(cancelIn) > 0 {
+		parts = append(parts, "cancelled in "+strings.Join(cancelIn, ", "))
 	}
-	if len(keeps) > 0 {
-		parts = append(parts, fmt.Sprintf("kept in %s as configuration %d for the current version", strings.Join(keeps, ", "), r.Incarnation))
+	if len(keepIn) > 0 {
+		parts = append(parts, fmt.Sprintf("kept in %s as configuration %d for the current version", strings.Join(keepIn, ", "), r.Incarnation))
 	}
 	text := strings.Join(parts, ", ")
-	s.noteAct(entities.EventCancel, c.Who, r, c.Channel, text, c.Reason, now)
-	if len(ends) > 0 {
-		s.Record(now, c.Channel, fmt.Sprintf("%s cancelled by %s in %s%s", r.FullVersion, c.Who.Name, strings.Join(ends, ", "), entities.Because(c.Reason)))
+	s.recordAction(entities.EventCancel, c.Who, r, c.Channel, text, c.Reason, now)
+	if len(cancelIn) > 0 {
+		s.AppendJournal(now, c.Channel, fmt.Sprintf("%s cancelled by %s in %s%s", r.FullVersion, c.Who.Name, strings.Join(cancelIn, ", "), entities.Because(c.Reason)))
 	}
 	text = r.FullVersion + " " + text
-	return text + s.asked(r, c)
+	return text + s.requestEnd(r, c)
 }
 
-// keepable reports whether the current version of a channel can get newer configuration.
-func (s *State) keepable(channel string) bool { return s.hasTarget(channel) && !s.offIn(channel) }
+// canTakeConfig reports whether the current version of a channel can get newer configuration.
+func (s *State) canTakeConfig(channel string) bool {
+	return s.hasTarget(channel) && !s.hasRevokedTarget(channel)
+}
 
 // isAtVersion reports whether any instance of a channel is at a version, in any configuration.
 func (s *State) isAtVersion(channel, version string) bool {
-	return slices.ContainsFunc(s.In(channel), func(i *Instance) bool { return s.VersionOf(i) == version })
+	return slices.ContainsFunc(s.InstancesIn(channel), func(i *Instance) bool { return s.VersionOf(i) == version })
 }
 
-// cancel ends a release in one channel.
-func (s *State) cancel(r *Release, channel string, c *Cancelling, now time.Time) {
+// cancelInChannel ends a release in one channel.
+func (s *State) cancelInChannel(r *Release, channel string, c *Cancellation, now time.Time) {
 	entered := r.Phases[channel].Phase == maestro.InProgress
-	r.cancel(channel, c.by(), now)
-	for _, i := range s.everIn(channel) {
+	r.cancel(channel, c.reasonText(), now)
+	for _, i := range s.allInstances(channel) {
 		d := &i.Delivery
 		if before := d.BeforePin; before != nil && before.Target.Same(r.Target(i.ID)) {
 			d.BeforePin = nil
 		}
-		if !entered || !i.IsAt(r) || d.Reported || s.ReportsOnly(channel) {
+		if !entered || !i.IsAt(r) || d.ReportedOnly || s.IsReportOnly(channel) {
 			continue
 		}
-		d.Cancelled = c.by()
+		d.Cancelled = c.reasonText()
 		if d.Converged { // another instance had not converged
-			d.bad(*d.Target)
+			d.markBad(*d.Target)
 		}
 	}
 	if entered {
 		s.Channel(channel).endWindow()
 	}
-	s.forgo(channel, false, now)
+	s.cancelDependentConfigs(channel, false, now)
 }
 
-// forgo cancels releases that would bring newer configuration to the cancelled version of a channel. versions: also config releases of
+// cancelDependentConfigs cancels releases that would bring newer configuration to the cancelled version of a channel. withConfigs: also config releases of
 // that version itself, which no person cancelled explicitly.
-func (s *State) forgo(channel string, versions bool, now time.Time) {
-	at := slices.IndexFunc(s.In(channel), s.off)
+func (s *State) cancelDependentConfigs(channel string, withConfigs bool, now time.Time) {
+	at := slices.IndexFunc(s.InstancesIn(channel), s.targetRevoked)
 	if at < 0 {
 		return
 	}
-	off := s.In(channel)[at]
+	revoked := s.InstancesIn(channel)[at]
 	for _, o := range s.Releases {
-		comes := o.Keeping[channel] || versions && o.Config() && !o.Return && o.Version == s.VersionOf(off)
-		if p := o.in(channel); comes && p != nil && p.Phase == maestro.Pending {
-			o.cancel(channel, off.present()+" was cancelled before it had succeeded here", now)
+		affected := o.KeepsVersionIn[channel] || withConfigs && o.IsConfig() && !o.Return && o.Version == s.VersionOf(revoked)
+		if p := o.phaseState(channel); affected && p != nil && p.Phase == maestro.Pending {
+			o.cancel(channel, revoked.currentVersion()+" was cancelled before it had succeeded here", now)
 		}
 	}
 }
 
-// asked requests the end of running work of a release that nothing waits for any more, and describes it.
-func (s *State) asked(r *Release, c *Cancelling) string {
-	var runs, moves []string
-	for _, i := range s.at(r) {
+// requestEnd requests the end of running work of a release that nothing waits for any more, and describes it.
+func (s *State) requestEnd(r *Release, c *Cancellation) string {
+	var ending, inProgress []string
+	for _, i := range s.cancelledInstances(r) {
 		switch d := &i.Delivery; {
 		case d.Apply.Running:
 			d.Apply.Terminated = d.Apply.Terminated || c.Terminate
-			runs = append(runs, "the apply in "+s.Shown(i.ID))
+			ending = append(ending, "the apply in "+s.DisplayName(i.ID))
 		case !d.Converged && c.Terminate:
-			moves = append(moves, s.Shown(i.ID))
+			inProgress = append(inProgress, s.DisplayName(i.ID))
 		}
 	}
 	for _, key := range entities.SortedKeys(r.Extensions) {
-		afterwards := strings.HasPrefix(key, string(entities.OnRollback)+"/") || strings.HasPrefix(key, string(entities.Repeated)+"/")
-		if e := r.Extensions[key]; e.Running && !afterwards && !s.awaits(r, key) {
+		notAwaited := strings.HasPrefix(key, string(entities.OnRollback)+"/") || strings.HasPrefix(key, string(entities.Repeated)+"/")
+		if e := r.Extensions[key]; e.Running && !notAwaited && !s.extensionAwaited(r, key) {
 			e.Cancelled, e.Terminated = true, e.Terminated || c.Terminate
-			runs = append(runs, "extension "+entities.ExtensionName(key))
+			ending = append(ending, "extension "+entities.ExtensionName(key))
 		}
 	}
-	return s.saysAsked(r, runs, moves, c)
+	return s.endRequestText(r, ending, inProgress, c)
 }
 
-// saysAsked lists the work that will end, and the work that cannot be ended: changes that a runtime has accepted and carries out itself.
-func (s *State) saysAsked(r *Release, runs, moves []string, c *Cancelling) (text string) {
-	what := strings.Join(runs, ", ")
+// endRequestText lists the work that will end, and the work that cannot be ended: changes that a runtime has accepted and carries out itself.
+func (s *State) endRequestText(r *Release, ending, inProgress []string, c *Cancellation) (text string) {
+	list := strings.Join(ending, ", ")
 	switch {
-	case what == "":
+	case list == "":
 	case c.Terminate:
-		text = "; terminated: " + what
+		text = "; terminated: " + list
 	default:
-		text = "; end requested: " + what
+		text = "; end requested: " + list
 	}
-	if len(moves) > 0 {
+	if len(inProgress) > 0 {
 		text += fmt.Sprintf("; already applied, and the runtime continues with it: %s; to roll it back: converge rollback %s/%s %s",
-			strings.Join(moves, ", "), s.Application, s.Title(), r.FullVersion)
+			strings.Join(inProgress, ", "), s.Application, s.Title(), r.FullVersion)
 	}
 	return text
 }
 
-// at are the instances at a release that was cancelled there before it had succeeded.
-func (s *State) at(r *Release) (out []*Instance) {
+// cancelledInstances are the instances at a release that was cancelled there before it had succeeded.
+func (s *State) cancelledInstances(r *Release) (out []*Instance) {
 	for _, name := range s.phaseChannels(r, "") {
-		for _, i := range s.In(name) {
+		for _, i := range s.InstancesIn(name) {
 			if i.Delivery.Cancelled != "" && i.IsAt(r) {
 				out = append(out, i)
 			}
@@ -225,29 +227,31 @@ func (s *State) at(r *Release) (out []*Instance) {
 	return out
 }
 
-// cancelledIn reports whether any instance of a channel is at a release that was cancelled before it had succeeded there.
-func (s *State) cancelledIn(channel string) bool {
-	return slices.ContainsFunc(s.In(channel), func(i *Instance) bool { return i.Delivery.Cancelled != "" })
+// hasCancelledTarget reports whether any instance of a channel is at a release that was cancelled before it had succeeded there.
+func (s *State) hasCancelledTarget(channel string) bool {
+	return slices.ContainsFunc(s.InstancesIn(channel), func(i *Instance) bool { return i.Delivery.Cancelled != "" })
 }
 
-// offIn reports whether any instance of a channel is at a release that a person cancelled there, applied or only reported.
-func (s *State) offIn(channel string) bool { return slices.ContainsFunc(s.In(channel), s.off) }
-
-// offAt is the same for a version, in any configuration.
-func (s *State) offAt(channel, version string) bool {
-	return slices.ContainsFunc(s.everIn(channel), func(i *Instance) bool { return s.off(i) && s.VersionOf(i) == version })
+// hasRevokedTarget reports whether any instance of a channel is at a release that a person cancelled there, applied or only reported.
+func (s *State) hasRevokedTarget(channel string) bool {
+	return slices.ContainsFunc(s.InstancesIn(channel), s.targetRevoked)
 }
 
-// isUnseenAt reports whether any instance of a channel is at a version that was only reported, never applied there.
-func (s *State) isUnseenAt(channel, version string) bool {
-	return slices.ContainsFunc(s.In(channel), func(i *Instance) bool {
+// hasRevokedTargetAt is the same for a version, in any configuration.
+func (s *State) hasRevokedTargetAt(channel, version string) bool {
+	return slices.ContainsFunc(s.allInstances(channel), func(i *Instance) bool { return s.targetRevoked(i) && s.VersionOf(i) == version })
+}
+
+// isReportedOnlyAt reports whether any instance of a channel is at a version that was only reported, never applied there.
+func (s *State) isReportedOnlyAt(channel, version string) bool {
+	return slices.ContainsFunc(s.InstancesIn(channel), func(i *Instance) bool {
 		d := &i.Delivery
-		return !d.Converged && (d.Reported || s.ReportsOnly(channel)) && s.VersionOf(i) == version
+		return !d.Converged && (d.ReportedOnly || s.IsReportOnly(channel)) && s.VersionOf(i) == version
 	})
 }
 
-// everIn are the instances of a channel, including those that are not declared now: they may be declared again.
-func (s *State) everIn(channel string) (out []*Instance) {
+// allInstances are the instances of a channel, including those that are not declared now: they may be declared again.
+func (s *State) allInstances(channel string) (out []*Instance) {
 	for _, id := range entities.SortedIDs(s.Instances) {
 		if id.Channel == channel {
 			out = append(out, s.Instances[id])
@@ -256,10 +260,12 @@ func (s *State) everIn(channel string) (out []*Instance) {
 	return out
 }
 
-func (s *State) off(i *Instance) bool { return i.Delivery.Cancelled != "" || s.calledOffUnseen(i) }
+func (s *State) targetRevoked(i *Instance) bool {
+	return i.Delivery.Cancelled != "" || s.revokedBeforeApply(i)
+}
 
-// awaits reports whether a channel in which the release is not over waits for a run of an extension.
-func (s *State) awaits(r *Release, key string) bool {
+// extensionAwaited reports whether a channel in which the release is not over waits for a run of an extension.
+func (s *State) extensionAwaited(r *Release, key string) bool {
 	for _, name := range s.phaseChannels(r, "") {
 		spec, _ := s.Spec.Channel(name)
 		for n := range spec.Extensions {
@@ -271,9 +277,9 @@ func (s *State) awaits(r *Release, key string) bool {
 	return false
 }
 
-// lasts reports whether work of a cancelled release is still running.
-func (s *State) lasts(r *Release) bool {
-	for _, i := range s.at(r) {
+// hasRunningWork reports whether work of a cancelled release is still running.
+func (s *State) hasRunningWork(r *Release) bool {
+	for _, i := range s.cancelledInstances(r) {
 		if i.Delivery.Apply.Running {
 			return true
 		}
@@ -287,10 +293,10 @@ func (s *State) lasts(r *Release) bool {
 }
 
 // terminate ends at once the work that was requested to end.
-func (s *State) terminate(r *Release, c *Cancelling, now time.Time) string {
-	text := strings.TrimPrefix(s.asked(r, c), "; ")
-	s.noteAct(entities.EventCancel, c.Who, r, c.Channel, "terminated", c.Reason, now)
-	s.Record(now, c.Channel, fmt.Sprintf("%s terminated by %s%s", r.FullVersion, c.Who.Name, entities.Because(c.Reason)))
+func (s *State) terminate(r *Release, c *Cancellation, now time.Time) string {
+	text := strings.TrimPrefix(s.requestEnd(r, c), "; ")
+	s.recordAction(entities.EventCancel, c.Who, r, c.Channel, "terminated", c.Reason, now)
+	s.AppendJournal(now, c.Channel, fmt.Sprintf("%s terminated by %s%s", r.FullVersion, c.Who.Name, entities.Because(c.Reason)))
 	return r.FullVersion + ": " + text
 }
 

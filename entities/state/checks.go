@@ -21,14 +21,14 @@ func (s *State) Evaluation(channel *entities.ChannelSpec, c *entities.Check, r *
 	if len(channel.Instances) == 0 {
 		return e
 	}
-	first := s.First(channel, r)
+	first := s.RepresentativeInstance(channel, r)
 	if c.Remote {
 		e.Runtime = first.Runtime
 	}
 	id := channel.ID(first)
 	if i := s.Instances[id]; i != nil && i.Delivery.Target != nil {
 		t := i.Delivery.Target
-		e.FullVersion, e.Payload, e.Present = t.FullVersion, t.Payload, t.Payload
+		e.FullVersion, e.Payload, e.CurrentPayload = t.FullVersion, t.Payload, t.Payload
 	}
 	if r != nil {
 		t := r.Target(id)
@@ -44,18 +44,18 @@ func (s *State) Evaluation(channel *entities.ChannelSpec, c *entities.Check, r *
 }
 
 // OldestIncarnation is the lowest incarnation of the targets in a channel; 0: none.
-func (s *State) OldestIncarnation(channel string) (least int64) {
-	for _, i := range s.In(channel) {
-		if t := i.Delivery.Target; t != nil && (least == 0 || t.Incarnation < least) {
-			least = t.Incarnation
+func (s *State) OldestIncarnation(channel string) (oldest int64) {
+	for _, i := range s.InstancesIn(channel) {
+		if t := i.Delivery.Target; t != nil && (oldest == 0 || t.Incarnation < oldest) {
+			oldest = t.Incarnation
 		}
 	}
-	return least
+	return oldest
 }
 
-// First is the instance by which a channel is judged: the first one for which the release has a payload, or, without a release, the first
+// RepresentativeInstance is the instance by which a channel is judged: the first one for which the release has a payload, or, without a release, the first
 // one with a target. Instances on drained runtimes do not count. If there is none, it is the first declared instance.
-func (s *State) First(channel *entities.ChannelSpec, r *Release) entities.InstanceSpec {
+func (s *State) RepresentativeInstance(channel *entities.ChannelSpec, r *Release) entities.InstanceSpec {
 	for _, spec := range channel.Instances {
 		id := channel.ID(spec)
 		i := s.Instances[id]
@@ -68,31 +68,31 @@ func (s *State) First(channel *entities.ChannelSpec, r *Release) entities.Instan
 	return channel.Instances[0]
 }
 
-// Known adds the last known result of a check.
-func (s *State) Known(e entities.Evaluation) entities.Evaluation {
-	if st := s.Channels[e.Channel].Reading(e); st != nil {
-		e.Known, e.Errors, e.Said, e.SaidAt = st.Digest(), st.Errors, st.Said(), st.At
+// WithKnownResult adds the last known result of a check.
+func (s *State) WithKnownResult(e entities.Evaluation) entities.Evaluation {
+	if st := s.Channels[e.Channel].LastReading(e); st != nil {
+		e.KnownDigest, e.Errors, e.ReasonDigest, e.ReasonAt = st.Digest(), st.Errors, st.ReasonDigest(), st.At
 	}
 	return e
 }
 
-// Reading is the last known result of a check, or nil: of this release, and with this definition.
-func (c *Channel) Reading(e entities.Evaluation) *CheckState {
+// LastReading is the last known result of a check, or nil: of this release, and with this definition.
+func (c *Channel) LastReading(e entities.Evaluation) *CheckState {
 	if c == nil {
 		return nil
 	}
 	st := c.Checks[e.ReadingKey()]
-	if st == nil || st.Release != e.Release || st.Definition != e.Definition || st.Among != e.Among() {
+	if st == nil || st.Release != e.Release || st.Definition != e.Definition || st.CandidatesDigest != e.CandidatesDigest() {
 		return nil
 	}
 	return st
 }
 
-// Evaluated records the result of a check. It ignores a reading of a release that is over here, of a check with another definition, or
+// RecordCheck records the result of a check. It ignores a reading of a release that is over here, of a check with another definition, or
 // one that is older than the known reading.
-func (s *State) Evaluated(e entities.Evaluation, r entities.CheckReading, now time.Time) {
+func (s *State) RecordCheck(e entities.Evaluation, r entities.CheckReading, now time.Time) {
 	c := s.Channels[e.Channel]
-	if c == nil || !s.concerns(e) {
+	if c == nil || !s.evaluationCurrent(e) {
 		return
 	}
 	if r.At.IsZero() {
@@ -101,15 +101,15 @@ func (s *State) Evaluated(e entities.Evaluation, r entities.CheckReading, now ti
 	if !r.Verdict.Known() { // of a newer version
 		r.Verdict, r.Reason = entities.Error, fmt.Sprintf("verdict %q is unknown to this version", r.Verdict)
 	}
-	before := c.Reading(e)
+	before := c.LastReading(e)
 	if before != nil && r.At.Before(before.At) {
 		return
 	}
-	st := &CheckState{Release: e.Release, Definition: e.Definition, Among: e.Among(), CheckReading: r, Since: now}
+	st := &CheckState{Release: e.Release, Definition: e.Definition, CandidatesDigest: e.CandidatesDigest(), CheckReading: r, Since: now}
 	if before == nil || before.Verdict != r.Verdict {
 		before = &CheckState{Since: now}
 	}
-	st.Since, st.Told = before.Since, before.Told
+	st.Since, st.NotifiedErrors = before.Since, before.NotifiedErrors
 	if r.Verdict == entities.Error {
 		st.Errors = max(r.Errors, before.Errors+1)
 	}
@@ -118,12 +118,12 @@ func (s *State) Evaluated(e entities.Evaluation, r entities.CheckReading, now ti
 	}
 	c.Checks[e.ReadingKey()] = st
 	if r := s.ReleaseByID(e.Release); r != nil {
-		r.Phases[e.Channel].refuse(e.ID, st.Verdict)
+		r.Phases[e.Channel].recordRefusal(e.ID, st.Verdict)
 	}
 }
 
-// Interval of a check of a channel, by the key of its readings; 0: it is not declared.
-func (s *State) Interval(channel, reading string) time.Duration {
+// CheckInterval of a check of a channel, by the key of its readings; 0: it is not declared.
+func (s *State) CheckInterval(channel, reading string) time.Duration {
 	if s.Spec == nil {
 		return 0
 	}
@@ -136,42 +136,42 @@ func (s *State) Interval(channel, reading string) time.Duration {
 	return 0
 }
 
-// Untold are the readings of checks with so many consecutive errors that people must be notified: after three errors, and each time that
+// UnnotifiedChecks are the readings of checks with so many consecutive errors that people must be notified: after three errors, and each time that
 // the number doubles (D16).
-func (s *State) Untold() []Untold {
-	var out []Untold
+func (s *State) UnnotifiedChecks() []UnnotifiedCheck {
+	var out []UnnotifiedCheck
 	for _, channel := range entities.SortedKeys(s.Channels) {
 		checks := s.Channels[channel].Checks
 		for _, key := range entities.SortedKeys(checks) {
-			if st := checks[key]; st.Verdict == entities.Error && entities.ErrorsUntold(st.Errors, st.Told) {
-				out = append(out, Untold{channel, strings.TrimPrefix(key, entities.RepairKey("")), st})
+			if st := checks[key]; st.Verdict == entities.Error && entities.NeedsNotification(st.Errors, st.NotifiedErrors) {
+				out = append(out, UnnotifiedCheck{channel, strings.TrimPrefix(key, entities.RepairKey("")), st})
 			}
 		}
 	}
 	return out
 }
 
-// Untold is a check that people must be notified of.
-type Untold struct {
+// UnnotifiedCheck is a check that people must be notified of.
+type UnnotifiedCheck struct {
 	Channel, Check string
 	*CheckState
 }
 
-// Tell reports that a check cannot be evaluated: in the journal, in the audit trail, and in notifications.
-func (s *State) Tell(u Untold, now time.Time) {
-	u.Told = u.Errors
+// NotifyCheckErrors reports that a check cannot be evaluated: in the journal, in the audit trail, and in notifications.
+func (s *State) NotifyCheckErrors(u UnnotifiedCheck, now time.Time) {
+	u.NotifiedErrors = u.Errors
 	text := fmt.Sprintf("%s could not be evaluated %d times in a row; the next retry is after %s",
-		u.Check, u.Errors, entities.ErrorPause(s.Interval(u.Channel, u.Check), u.Errors))
-	s.Record(now, u.Channel, text+": "+u.Reason)
-	line := entities.AuditLine{At: now, Kind: entities.EventError, Channel: u.Channel, Release: u.Release, Text: text, Reason: u.Reason}
+		u.Check, u.Errors, entities.RetryInterval(s.CheckInterval(u.Channel, u.Check), u.Errors))
+	s.AppendJournal(now, u.Channel, text+": "+u.Reason)
+	entry := entities.AuditEntry{At: now, Kind: entities.EventError, Channel: u.Channel, Release: u.Release, Text: text, Reason: u.Reason}
 	if r := s.ReleaseByID(u.Release); r != nil {
-		line.Version = r.FullVersion
+		entry.Version = r.FullVersion
 	}
-	s.note(line)
+	s.recordAudit(entry)
 }
 
-// concerns reports whether the check is still declared with the same definition, and its subject is still in progress.
-func (s *State) concerns(e entities.Evaluation) bool {
+// evaluationCurrent reports whether the check is still declared with the same definition, and its subject is still in progress.
+func (s *State) evaluationCurrent(e entities.Evaluation) bool {
 	spec, _ := s.Spec.Channel(e.Channel)
 	for i := range spec.Checks {
 		if c := &spec.Checks[i]; c.ID != e.ID || c.Definition != e.Definition {
@@ -187,22 +187,22 @@ func (s *State) concerns(e entities.Evaluation) bool {
 	return false
 }
 
-// refuse records whether a check returned FAIL for a pending release.
-func (p *PhaseState) refuse(check string, v entities.Verdict) {
+// recordRefusal records whether a check returned FAIL for a pending release.
+func (p *PhaseState) recordRefusal(check string, v entities.Verdict) {
 	if p.Phase != maestro.Pending {
 		return
 	}
-	p.Refused = slices.DeleteFunc(slices.Clone(p.Refused), func(id string) bool { return id == check })
+	p.FailedChecks = slices.DeleteFunc(slices.Clone(p.FailedChecks), func(id string) bool { return id == check })
 	if v == entities.Fail {
-		p.Refused = append(p.Refused, check)
+		p.FailedChecks = append(p.FailedChecks, check)
 	}
 }
 
-// preflightPause is the minimum time after a preflight that did not pass.
-const preflightPause = 10 * time.Second
+// preflightInterval is the minimum time after a preflight that did not pass.
+const preflightInterval = 10 * time.Second
 
-// answer is the reading of a check in a preflight. A check without a reading could not be evaluated.
-func answer(e entities.Evaluation, readings map[string]entities.CheckReading, now time.Time) entities.CheckReading {
+// preflightReading is the reading of a check in a preflight. A check without a reading could not be evaluated.
+func preflightReading(e entities.Evaluation, readings map[string]entities.CheckReading, now time.Time) entities.CheckReading {
 	r, ok := readings[e.Key()]
 	if !ok {
 		r = entities.CheckReading{Verdict: entities.Error, Reason: "the preflight could not evaluate it"}
@@ -211,11 +211,11 @@ func answer(e entities.Evaluation, readings map[string]entities.CheckReading, no
 	return r
 }
 
-// PreflightDone records the readings of a preflight, by Evaluation.Key. The decision at the same moment may set the target; a later one
+// RecordPreflight records the readings of a preflight, by Evaluation.Key. The decision at the same moment may set the target; a later one
 // evaluates again.
-func (s *State) PreflightDone(op PreflightOp, readings map[string]entities.CheckReading, now time.Time) {
+func (s *State) RecordPreflight(op PreflightOp, readings map[string]entities.CheckReading, now time.Time) {
 	if op.Window {
-		s.windowRead(op, readings, now)
+		s.recordWindow(op, readings, now)
 		return
 	}
 	c := s.Channels[op.Channel]
@@ -224,19 +224,19 @@ func (s *State) PreflightDone(op PreflightOp, readings map[string]entities.Check
 	}
 	p := &Preflight{Release: op.Release, Done: now}
 	for _, e := range op.Checks {
-		r := answer(e, readings, now)
-		s.Evaluated(e, r, now)
+		r := preflightReading(e, readings, now)
+		s.RecordCheck(e, r, now)
 		if r.Verdict != entities.Pass {
-			p.Next = now.Add(max(e.Interval, preflightPause))
+			p.Next = now.Add(max(e.Interval, preflightInterval))
 		}
-		p.Read = append(p.Read, e.ID+"@"+e.Definition)
+		p.Evaluated = append(p.Evaluated, e.ID+"@"+e.Definition)
 	}
 	c.Preflight = p
 }
 
-// windowRead records the fresh readings at the end of windows: a passing check has soaked, an error is evaluated again after the check's
+// recordWindow records the fresh readings at the end of windows: a passing check has soaked, an error is evaluated again after the check's
 // interval, and any other verdict fails the channel.
-func (s *State) windowRead(op PreflightOp, readings map[string]entities.CheckReading, now time.Time) {
+func (s *State) recordWindow(op PreflightOp, readings map[string]entities.CheckReading, now time.Time) {
 	c := s.Channels[op.Channel]
 	if c == nil {
 		return // the channel was removed in the meantime
@@ -246,90 +246,90 @@ func (s *State) windowRead(op PreflightOp, readings map[string]entities.CheckRea
 		return
 	}
 	c.Preflight = nil
-	if !declared || !op.still(c) {
+	if !declared || !op.stillValid(c) {
 		return
 	}
-	again := time.Duration(0)
-	together := !slices.ContainsFunc(op.Checks, func(e entities.Evaluation) bool { return answer(e, readings, now).Verdict != entities.Pass })
+	retryIn := time.Duration(0)
+	allPass := !slices.ContainsFunc(op.Checks, func(e entities.Evaluation) bool { return preflightReading(e, readings, now).Verdict != entities.Pass })
 	for _, e := range op.Checks {
-		r := answer(e, readings, now)
-		s.Evaluated(e, r, now)
+		r := preflightReading(e, readings, now)
+		s.RecordCheck(e, r, now)
 		switch {
-		case r.Verdict == entities.Error && (again == 0 || e.Interval < again):
-			again = max(e.Interval, time.Second)
+		case r.Verdict == entities.Error && (retryIn == 0 || e.Interval < retryIn):
+			retryIn = max(e.Interval, time.Second)
 		case r.Verdict == entities.Pass:
-			c.soaked(&spec, e.ID, now, together)
+			c.markSoaked(&spec, e.ID, now, allPass)
 		}
 	}
-	if again > 0 {
-		c.Preflight = &Preflight{Release: op.Release, Window: true, Next: now.Add(again)}
+	if retryIn > 0 {
+		c.Preflight = &Preflight{Release: op.Release, Window: true, Next: now.Add(retryIn)}
 	}
 }
 
-// still reports whether the window that was evaluated exists and did not restart in the meantime.
-func (op PreflightOp) still(c *Channel) bool {
+// stillValid reports whether the window that was evaluated exists and did not restart in the meantime.
+func (op PreflightOp) stillValid(c *Channel) bool {
 	return !c.StableSince.IsZero() && op.StableSince.Equal(c.StableSince)
 }
 
-// soaked records that the ended windows of a check ended with a fresh PASS. Postconditions must pass together.
-func (c *Channel) soaked(spec *entities.ChannelSpec, check string, now time.Time, together bool) {
+// markSoaked records that the ended windows of a check ended with a fresh PASS. Postconditions must pass together.
+func (c *Channel) markSoaked(spec *entities.ChannelSpec, check string, now time.Time, allPass bool) {
 	for _, w := range spec.Windows(c.StableSince) {
-		if w.Check.ID == check && !now.Before(w.End) && (w.Until.IsZero() || together) && !slices.Contains(c.Soaked, w.Key) {
+		if w.Check.ID == check && !now.Before(w.End) && (w.Until.IsZero() || allPass) && !slices.Contains(c.Soaked, w.Key) {
 			c.Soaked = append(c.Soaked, w.Key)
 		}
 	}
 }
 
-// Wanted is the set of evaluations that the gates of a channel need after a decision. It is not part of the state. Readings that are not
+// NeededChecks is the set of evaluations that the gates of a channel need after a decision. It is not part of the state. Readings that are not
 // in it are removed.
-type Wanted struct {
+type NeededChecks struct {
 	Release string   // the release that the checks are evaluated for
 	Checks  []string // ids
 	Repairs []string // ids of checks evaluated for a repair
-	// Selects is the release for which a command selects the next instances among Candidates (in the form of entities.Evaluation).
-	Selects, Candidates string
-	// Besides is the release that only a preflight evaluates, while the checks are evaluated for the release that yields to it.
-	Besides string
+	// SelectionFor is the release for which a command selects the next instances among Candidates (in the form of entities.Evaluation).
+	SelectionFor, Candidates string
+	// PreflightFor is the release that only a preflight evaluates, while the checks are evaluated for the release that yields to it.
+	PreflightFor string
 }
 
-// Of reports whether checks are evaluated for a release.
-func (w *Wanted) Of(release string) bool {
-	return release == w.Release || release != "" && release == w.Besides
+// IsFor reports whether checks are evaluated for a release.
+func (w *NeededChecks) IsFor(release string) bool {
+	return release == w.Release || release != "" && release == w.PreflightFor
 }
 
-// asks reports whether a reading of a release is wanted; "": of a repair.
-func (w *Wanted) asks(key, release string) bool {
+// includes reports whether a reading of a release is wanted; "": of a repair.
+func (w *NeededChecks) includes(key, release string) bool {
 	switch {
 	case release == "":
 		return slices.Contains(w.Repairs, strings.TrimPrefix(key, entities.RepairKey("")))
 	case key == entities.SelectionID:
-		return release == w.Selects
+		return release == w.SelectionFor
 	}
 	return release == w.Release && slices.Contains(w.Checks, key)
 }
 
-// Forget removes the readings that the gates of a channel do not need any more.
-func (s *State) Forget(channel string, w *Wanted) {
+// PruneReadings removes the readings that the gates of a channel do not need any more.
+func (s *State) PruneReadings(channel string, w *NeededChecks) {
 	c := s.Channels[channel]
 	if c == nil || c.Checks == nil && c.Preflight == nil {
 		return
 	}
 	if w == nil {
-		w = &Wanted{}
+		w = &NeededChecks{}
 	}
 	for _, key := range entities.SortedKeys(c.Checks) {
-		if !w.asks(key, c.Checks[key].Release) {
+		if !w.includes(key, c.Checks[key].Release) {
 			delete(c.Checks, key)
 		}
 	}
 	if len(c.Checks) == 0 {
 		c.Checks = nil
 	}
-	if p := c.Preflight; p != nil && (p.used() || !p.Running && !w.Of(p.Release)) {
+	if p := c.Preflight; p != nil && (p.isConsumed() || !p.Running && !w.IsFor(p.Release)) {
 		c.Preflight = nil
 	}
 }
 
-// used reports whether the decision after a preflight was made. Its readings are not valid any more, whether the target was set or not.
+// isConsumed reports whether the decision after a preflight was made. Its readings are not valid any more, whether the target was set or not.
 // Only the earliest time of the next preflight is kept.
-func (p *Preflight) used() bool { return !p.Running && !p.Window && p.Next.IsZero() }
+func (p *Preflight) isConsumed() bool { return !p.Running && !p.Window && p.Next.IsZero() }

@@ -12,67 +12,67 @@ import (
 
 // This file cancels many waiting releases at once.
 
-// Clearing selects the waiting releases to cancel: those older than OlderThan, or all but Except. Exactly one of them is set, to a
+// BulkCancellation selects the waiting releases to cancel: those older than OlderThan, or all but Except. Exactly one of them is set, to a
 // version as for Find. An empty channel means all channels.
-type Clearing struct {
+type BulkCancellation struct {
 	OlderThan, Except string
-	Cancelling        // for each of them
+	Cancellation      // for each of them
 }
 
-// Clear cancels the waiting releases in one action. Releases in progress in a channel continue there, and so do releases that take
+// CancelWaiting cancels the waiting releases in one action. Releases in progress in a channel continue there, and so do releases that take
 // another one back.
-func (s *State) Clear(c Clearing, now time.Time) (Effect, error) {
-	mark, err := s.FindOpen(c.OlderThan+c.Except, c.Channel)
+func (s *State) CancelWaiting(c BulkCancellation, now time.Time) (Effect, error) {
+	reference, err := s.FindOpen(c.OlderThan+c.Except, c.Channel)
 	if err != nil {
 		return nil, err
 	}
-	ended, in := s.toClear(c, mark)
-	if len(ended) == 0 {
-		return nil, fmt.Errorf("no release waits in %s %s", s.scope(c.Channel), c.of(mark))
+	cancelled, in := s.selectWaiting(c, reference)
+	if len(cancelled) == 0 {
+		return nil, fmt.Errorf("no release waits in %s %s", s.scopeName(c.Channel), c.selectionText(reference))
 	}
-	where := strings.Join(in, ", ")
-	text := fmt.Sprintf("%s cancelled in %s", c.span(ended, mark), where)
+	channels := strings.Join(in, ", ")
+	text := fmt.Sprintf("%s cancelled in %s", c.rangeText(cancelled, reference), channels)
 	return func() string {
-		asked := ""
-		for _, r := range ended {
-			if one := s.clear(r, &c.Cancelling, now); one != "" && asked == "" { // they have the same extensions
-				asked = one
+		ending := ""
+		for _, r := range cancelled {
+			if one := s.cancelWaiting(r, &c.Cancellation, now); one != "" && ending == "" { // they have the same extensions
+				ending = one
 			}
 		}
-		line := s.Audit[len(s.Audit)-1]
-		line.Text = text
-		s.Announce(s.notifications(), line) // once, for all
-		s.Record(now, c.Channel, fmt.Sprintf("%s by %s%s", text, c.Who.Name, entities.Because(c.Reason)))
-		return text + asked
+		entry := s.Audit[len(s.Audit)-1]
+		entry.Text = text
+		s.Announce(s.notifications(), entry) // once, for all
+		s.AppendJournal(now, c.Channel, fmt.Sprintf("%s by %s%s", text, c.Who.Name, entities.Because(c.Reason)))
+		return text + ending
 	}, nil
 }
 
-// clear cancels one release where it waits, and describes its work that was requested to end.
-func (s *State) clear(r *Release, c *Cancelling, now time.Time) string {
+// cancelWaiting cancels one release where it waits, and describes its work that was requested to end.
+func (s *State) cancelWaiting(r *Release, c *Cancellation, now time.Time) string {
 	var in []string
-	for _, channel := range s.pendingIn(r, c.Channel) {
-		s.cancel(r, channel, c, now)
+	for _, channel := range s.pendingChannels(r, c.Channel) {
+		s.cancelInChannel(r, channel, c, now)
 		in = append(in, channel)
 	}
-	s.Note(entities.AuditLine{
+	s.AppendAudit(entities.AuditEntry{
 		At: now, Kind: entities.EventCancel, Who: &c.Who, Channel: c.Channel, Release: r.ID, Version: r.FullVersion,
 		Text: "cancelled in " + strings.Join(in, ", "), Reason: c.Reason,
 	})
-	return s.asked(r, c)
+	return s.requestEnd(r, c)
 }
 
-// toClear are the releases to cancel, oldest first, and their channels, in the spec's order.
-func (s *State) toClear(c Clearing, mark *Release) (ended []*Release, in []string) {
+// selectWaiting are the releases to cancel, oldest first, and their channels, in the spec's order.
+func (s *State) selectWaiting(c BulkCancellation, reference *Release) (selected []*Release, in []string) {
 	channels := map[string]bool{}
 	for _, r := range s.Releases {
-		if r == mark && c.OlderThan != "" {
+		if r == reference && c.OlderThan != "" {
 			break
 		}
-		pending := s.pendingIn(r, c.Channel)
-		if r.Return || r.Line() != mark.Line() || c.Except != "" && r.FullVersion == mark.FullVersion || len(pending) == 0 {
+		pending := s.pendingChannels(r, c.Channel)
+		if r.Return || r.Track() != reference.Track() || c.Except != "" && r.FullVersion == reference.FullVersion || len(pending) == 0 {
 			continue
 		}
-		ended = append(ended, r)
+		selected = append(selected, r)
 		for _, channel := range pending {
 			channels[channel] = true
 		}
@@ -82,31 +82,31 @@ func (s *State) toClear(c Clearing, mark *Release) (ended []*Release, in []strin
 			in = append(in, channel)
 		}
 	}
-	return ended, in
+	return selected, in
 }
 
-// pendingIn are the channels where a release waits, one or all.
-func (s *State) pendingIn(r *Release, channel string) []string {
+// pendingChannels are the channels where a release waits, one or all.
+func (s *State) pendingChannels(r *Release, channel string) []string {
 	return slices.DeleteFunc(s.phaseChannels(r, channel), func(c string) bool { return r.Phases[c].Phase != maestro.Pending })
 }
 
-// of describes the selection.
-func (c Clearing) of(mark *Release) string {
+// selectionText describes the selection.
+func (c BulkCancellation) selectionText(reference *Release) string {
 	if c.Except != "" {
-		return "other than " + mark.FullVersion
+		return "other than " + reference.FullVersion
 	}
-	return "that is older than " + mark.FullVersion
+	return "that is older than " + reference.FullVersion
 }
 
-// span names the cancelled releases, by the first and the last.
-func (c Clearing) span(releases []*Release, mark *Release) string {
+// rangeText names the cancelled releases, by the first and the last.
+func (c BulkCancellation) rangeText(releases []*Release, reference *Release) string {
 	first, last := releases[0], releases[len(releases)-1]
 	if len(releases) == 1 {
 		return first.FullVersion
 	}
-	but := ""
+	except := ""
 	if c.Except != "" {
-		but = " except " + mark.FullVersion
+		except = " except " + reference.FullVersion
 	}
-	return fmt.Sprintf("%d releases, %s to %s%s,", len(releases), first.FullVersion, last.FullVersion, but)
+	return fmt.Sprintf("%d releases, %s to %s%s,", len(releases), first.FullVersion, last.FullVersion, except)
 }

@@ -16,7 +16,7 @@ func (s *State) Commit(changes []Change, w *Work, now time.Time) {
 	var skipped map[string]*Release
 	for _, c := range changes {
 		if c.Kind != ChangeSkip {
-			s.change(c, now)
+			s.applyChange(c, now)
 			continue
 		}
 		if skipped == nil { // thousands may have waited
@@ -27,8 +27,8 @@ func (s *State) Commit(changes []Change, w *Work, now time.Time) {
 	for _, op := range w.Applies {
 		s.applyStarted(op, now)
 	}
-	for _, op := range w.Asks {
-		s.Instance(op.Instance).Observed.Asked = &Asked{Target: op.Target, Running: true}
+	for _, op := range w.Queries {
+		s.Instance(op.Instance).Observed.Query = &VersionQuery{Target: op.Target, Running: true}
 	}
 	for _, op := range w.Preflights {
 		s.Channel(op.Channel).Preflight = &Preflight{Release: op.Release, Running: true, Window: op.Window}
@@ -41,93 +41,93 @@ func (s *State) Commit(changes []Change, w *Work, now time.Time) {
 	}
 	for _, op := range w.Ends {
 		if r := s.ReleaseByID(op.Release); r != nil {
-			r.Extensions[op.Extension].Ending = now
+			r.Extensions[op.Extension].EndRequested = now
 			continue
 		}
-		s.Instance(op.Instance).Delivery.Apply.Ending = now
+		s.Instance(op.Instance).Delivery.Apply.EndRequested = now
 	}
 	for _, op := range w.Removes {
 		i := s.Instance(op.Instance)
-		if l := i.LeftOn(op.From); op.From != "" {
+		if l := i.PreviousPlacementOn(op.From); op.From != "" {
 			l.Apply.Running, l.Apply.Started = true, now
 			continue
 		}
-		if !i.Removed { // no apply of an earlier target may follow it
+		if !i.RemovalStarted { // no apply of an earlier target may follow it
 			i.Delivery.Sequence++
 		}
-		i.Delivery.Apply.Running, i.Delivery.Apply.Started, i.Removed = true, now, true
-		i.Delivery.Apply.Of = ""
+		i.Delivery.Apply.Running, i.Delivery.Apply.Started, i.RemovalStarted = true, now, true
+		i.Delivery.Apply.RunningVersion = ""
 	}
 }
 
-func (s *State) change(c Change, now time.Time) {
-	s.unsettle(c)
+func (s *State) applyChange(c Change, now time.Time) {
+	s.dropStableTimes(c)
 	switch c.Kind {
 	case ChangePromote, ChangeTarget:
 		s.promote(c, now)
 	case ChangeUnchanged:
-		s.unchanged(c, now)
+		s.recordUnchanged(c, now)
 	case ChangeConverged:
-		s.converged(c, now)
+		s.recordConverged(c, now)
 	case ChangeFail:
-		s.fail(c, now)
+		s.recordFailure(c, now)
 	case ChangeRollback:
-		s.rollback(c, nil, now)
+		s.applyRollback(c, nil, now)
 	case ChangePin:
-		s.pinned(c, now)
-	case ChangeAway:
-		s.away(c)
-	case ChangeBack:
-		s.back(c, now)
+		s.applyPin(c, now)
+	case ChangeDrained:
+		s.markDrained(c)
+	case ChangeRestored:
+		s.restoreDrained(c, now)
 	case ChangeStable:
-		s.stable(c, now)
+		s.startWindow(c, now)
 	case ChangeAside:
 		s.setAside(c, now)
 	case ChangeResume:
-		s.goOn(c, now)
+		s.continueAside(c, now)
 	case ChangeStopClock, ChangeStartClock:
-		s.clock(c, now)
+		s.setWindowClock(c, now)
 	case ChangeUnstable:
 		s.Channel(c.Channel).endWindow()
-		s.Record(now, c.Channel, "no longer stable"+entities.Because(c.Cause))
+		s.AppendJournal(now, c.Channel, "no longer stable"+entities.Because(c.Cause))
 	}
 	for _, id := range c.Instances {
-		s.Instance(id).change(c, now)
+		s.Instance(id).applyChange(c, now)
 	}
 }
 
-// change is the part of a change that concerns a single instance only.
-func (i *Instance) change(c Change, now time.Time) {
+// applyChange is the part of a change that concerns a single instance only.
+func (i *Instance) applyChange(c Change, now time.Time) {
 	d := &i.Delivery
 	switch c.Kind {
 	case ChangeRepaired:
-		d.Apply.Attempts, d.Apply.Err, d.Apply.Next = 0, "", time.Time{}
-	case ChangeRead:
+		d.Apply.Attempts, d.Apply.Err, d.Apply.NotBefore = 0, "", time.Time{}
+	case ChangeRequestReading:
 		i.Observed.Requested, d.Apply.Overdue = true, now
 	case ChangeUnstable:
-		d.Apply.First, d.Apply.Overdue, d.StoppedAt = now, time.Time{}, time.Time{}
+		d.Apply.FirstStarted, d.Apply.Overdue, d.StoppedAt = now, time.Time{}, time.Time{}
 		if d.Converged { // it is in progress again
-			d.Converged, d.Arrived = false, time.Time{}
-			d.bad(*d.Target)
+			d.Converged, d.ConvergedAt = false, time.Time{}
+			d.markBad(*d.Target)
 		}
-	case ChangeAwait:
-		i.Approval.Asked = time.Time{}
+	case ChangeAwaitApproval:
+		i.Approval.WaitingSince = time.Time{}
 		if c.Target != nil {
-			i.Approval.Asked = now
+			i.Approval.WaitingSince = now
 		}
 	case ChangeStopClock:
 		d.StoppedAt = now
 	case ChangeStartClock:
-		if !d.Apply.First.IsZero() {
-			d.Apply.First = d.Apply.First.Add(now.Sub(d.StoppedAt))
+		if !d.Apply.FirstStarted.IsZero() {
+			d.Apply.FirstStarted = d.Apply.FirstStarted.Add(now.Sub(d.StoppedAt))
 			d.Apply.Overdue = time.Time{}
 		}
 		d.StoppedAt = time.Time{}
 	}
 }
 
-// clock stops the post-deployment window of a channel, or restarts it where it stopped.
-func (s *State) clock(c Change, now time.Time) {
+// setWindowClock stops the post-deployment window of a channel, or restarts it where it stopped.
+func (s *State) setWindowClock(c Change, now time.Time) {
 	g := &s.Channel(c.Channel).Gates
 	switch {
 	case !c.Window:
@@ -143,57 +143,57 @@ func (s *State) clock(c Change, now time.Time) {
 // had converged at it, nothing returns to it.
 func (s *State) skip(c Change, r *Release, now time.Time) {
 	if r.Phases[c.Channel].Phase == maestro.InProgress {
-		s.Record(now, c.Channel, r.FullVersion+" "+c.Cause)
+		s.AppendJournal(now, c.Channel, r.FullVersion+" "+c.Cause)
 		s.Channel(c.Channel).endWindow()
-		for _, i := range s.In(c.Channel) {
+		for _, i := range s.InstancesIn(c.Channel) {
 			if i.IsAt(r) && i.Delivery.Converged {
-				i.Delivery.bad(*i.Delivery.Target)
+				i.Delivery.markBad(*i.Delivery.Target)
 			}
 		}
 	}
 	r.Phases[c.Channel] = &PhaseState{Phase: maestro.Skipped, Since: now, Reason: c.Cause}
-	s.takenBack(r, c.Channel, now)
+	s.recordRolledBack(r, c.Channel, now)
 }
 
 func (s *State) promote(c Change, now time.Time) {
 	if c.Kind == ChangePromote {
 		s.setPhase(c, maestro.InProgress, now)
-		s.Channel(c.Channel).targetSet()
+		s.Channel(c.Channel).clearReadings()
 	}
-	move := s.moved(c.Moves)
-	if s.ReportsOnly(c.Channel) {
-		move = onlyReported + move
+	text := s.moveText(c.Moves)
+	if s.IsReportOnly(c.Channel) {
+		text = reportOnlyPrefix + text
 	}
-	s.Record(now, c.Channel, move+" ("+c.Cause+")")
-	s.noteChange(c, entities.EventTarget, move, now)
+	s.AppendJournal(now, c.Channel, text+" ("+c.Cause+")")
+	s.recordChange(c, entities.EventTarget, text, now)
 	by := s.ReleaseByID(c.Release)
-	s.takenBack(by, c.Channel, now)
+	s.recordRolledBack(by, c.Channel, now)
 	if c.Kind == ChangePromote && by != nil {
-		for _, i := range s.In(c.Channel) { // failed instances restart with it, including its window
+		for _, i := range s.InstancesIn(c.Channel) { // failed instances restart with it, including its window
 			switch d := &i.Delivery; {
 			case !i.IsAt(by):
 			case d.Converged:
-				d.Failure, d.Cut = "", false
+				d.Failure, d.ChannelRemoved = "", false
 			case d.Failure != "":
-				i.restart(now)
+				i.resetAttempts(now)
 			}
 		}
 	}
 	for _, m := range c.Moves {
 		i := s.Instance(m.Instance)
-		if i.Delivery.Target != nil && by.takesBack() {
-			s.badBy(i, s.ReleaseByID(by.TakesBack)) // a person took it back
+		if i.Delivery.Target != nil && by.isRollback() {
+			s.markReleaseBad(i, s.ReleaseByID(by.RollsBack)) // a person took it back
 		}
 		s.setTarget(i, m.Target, now)
 		if m.Reading != nil {
-			i.observe(*m.Reading, now)
+			i.setReading(*m.Reading, now)
 			i.Observed.Fresh = true
 		}
 	}
 }
 
-// moved describes the new targets: "target v1 → v2", with the number of instances if there are several.
-func (s *State) moved(moves []Move) string {
+// moveText describes the new targets: "target v1 → v2", with the number of instances if there are several.
+func (s *State) moveText(moves []Move) string {
 	if len(moves) == 0 {
 		return "target"
 	}
@@ -202,39 +202,39 @@ func (s *State) moved(moves []Move) string {
 	if t := s.Instance(first.Instance).Delivery.Target; t != nil {
 		from = t.FullVersion + " → "
 	}
-	text := "target " + from + first.Target.FullVersion + s.elsewhere(first)
+	text := "target " + from + first.Target.FullVersion + s.runtimeChangeText(first)
 	if c, ok := s.Spec.Channel(first.Instance.Channel); ok && len(c.Instances) > 1 {
 		text += fmt.Sprintf(" in %d of %d", len(moves), len(c.Instances))
 	}
 	return text
 }
 
-func (s *State) unchanged(c Change, now time.Time) {
+func (s *State) recordUnchanged(c Change, now time.Time) {
 	s.setPhase(c, maestro.Succeeded, now)
-	s.takenBack(s.ReleaseByID(c.Release), c.Channel, now)
+	s.recordRolledBack(s.ReleaseByID(c.Release), c.Channel, now)
 	for _, id := range c.Instances {
 		s.Instance(id).Delivery.Rollback = nil // the current version is what a newer release wants
 	}
-	s.Record(now, c.Channel, s.ReleaseByID(c.Release).FullVersion+" unchanged: "+c.Cause)
-	s.noteChange(c, entities.EventSucceeded, "unchanged", now)
+	s.AppendJournal(now, c.Channel, s.ReleaseByID(c.Release).FullVersion+" unchanged: "+c.Cause)
+	s.recordChange(c, entities.EventSucceeded, "unchanged", now)
 }
 
-// converged records that targets are stable. If the change has a release, it has succeeded in the channel. Without one, other instances
+// recordConverged records that targets are stable. If the change has a release, it has succeeded in the channel. Without one, other instances
 // are still in progress, or a rollback or a pin has arrived.
-func (s *State) converged(c Change, now time.Time) {
+func (s *State) recordConverged(c Change, now time.Time) {
 	var rolledBack *entities.Rollback
 	since := now
 	spec, _ := s.Spec.Channel(c.Channel)
 	for _, id := range c.Instances {
 		d := &s.Instance(id).Delivery
 		if spec.Rollout != nil && !d.Converged {
-			d.Arrived = now
+			d.ConvergedAt = now
 		}
-		d.Converged, d.Reapply, d.Restarting, d.ComesBack = true, false, false, false
-		if d.Cancelled == "" && !d.Cut {
-			d.good(*d.Target)
+		d.Converged, d.Reapply, d.Restarting, d.ReappliedAfterDrain = true, false, false, false
+		if d.Cancelled == "" && !d.ChannelRemoved {
+			d.markGood(*d.Target)
 		}
-		d.Apply = Apply{Started: d.Apply.Started, Ended: d.Apply.Ended, First: d.Apply.First, OK: true}
+		d.Apply = Apply{Started: d.Apply.Started, Ended: d.Apply.Ended, FirstStarted: d.Apply.FirstStarted, OK: true}
 		d.StoppedAt = time.Time{}
 		if d.Rollback != nil {
 			rolledBack = d.Rollback
@@ -250,22 +250,22 @@ func (s *State) converged(c Change, now time.Time) {
 		return
 	}
 	s.Channel(c.Channel).endWindow()
-	took := c.Target.FullVersion + " (" + entities.Took(now.Sub(since)) + ")"
+	took := c.Target.FullVersion + " (" + entities.RoundDuration(now.Sub(since)) + ")"
 	if rolledBack != nil && c.Release == "" {
-		s.Record(now, c.Channel, "ROLLED_BACK to "+took+"; "+rolledBack.From+" is barred here")
-		s.noteChange(c, entities.EventSucceeded, "rolled back to "+c.Target.FullVersion, now)
+		s.AppendJournal(now, c.Channel, "ROLLED_BACK to "+took+"; "+rolledBack.From+" is barred here")
+		s.recordChange(c, entities.EventSucceeded, "rolled back to "+c.Target.FullVersion, now)
 		return
 	}
-	if c.Release == "" && s.cancelledIn(c.Channel) {
-		s.Record(now, c.Channel, took+" converged although it was cancelled")
+	if c.Release == "" && s.hasCancelledTarget(c.Channel) {
+		s.AppendJournal(now, c.Channel, took+" converged although it was cancelled")
 		return
 	}
-	s.Record(now, c.Channel, "CONVERGED at "+took)
-	s.noteChange(c, entities.EventSucceeded, "converged at "+c.Target.FullVersion, now)
+	s.AppendJournal(now, c.Channel, "CONVERGED at "+took)
+	s.recordChange(c, entities.EventSucceeded, "converged at "+c.Target.FullVersion, now)
 	s.setPhase(c, maestro.Succeeded, now)
 }
 
-func (s *State) fail(c Change, now time.Time) {
+func (s *State) recordFailure(c Change, now time.Time) {
 	s.Channel(c.Channel).endWindow()
 	if r := s.ReleaseByID(c.Release); r != nil {
 		s.setPhase(c, maestro.Failed, now)
@@ -281,26 +281,26 @@ func (s *State) fail(c Change, now time.Time) {
 		}
 		c.Target = d.Target
 	}
-	s.noteChange(c, entities.EventFailed, text, now)
+	s.recordChange(c, entities.EventFailed, text, now)
 }
 
-// stable starts the post-deployment window. Only readings taken in the window count.
-func (s *State) stable(c Change, now time.Time) {
+// startWindow starts the post-deployment window. Only readings taken in the window count.
+func (s *State) startWindow(c Change, now time.Time) {
 	channel := s.Channel(c.Channel)
 	channel.StableSince, channel.StableFrom = now, now
 	spec, _ := s.Spec.Channel(c.Channel)
 	for n := range spec.Checks {
-		if spec.Checks[n].After() {
+		if spec.Checks[n].RunsAfterDeployment() {
 			delete(channel.Checks, spec.Checks[n].ID) // the window needs new readings
 		}
 	}
 	since := now
-	for _, i := range s.In(c.Channel) {
+	for _, i := range s.InstancesIn(c.Channel) {
 		if i.Delivery.Target != nil && i.Delivery.Target.FullVersion == c.Target.FullVersion && i.Delivery.Since.Before(since) {
 			since = i.Delivery.Since
 		}
 	}
-	s.Record(now, c.Channel, "stable at "+c.Target.FullVersion+" ("+entities.Took(now.Sub(since))+"), soaking")
+	s.AppendJournal(now, c.Channel, "stable at "+c.Target.FullVersion+" ("+entities.RoundDuration(now.Sub(since))+"), soaking")
 }
 
 // setPhase sets the phase of a change's release. A change without one concerns instances only.
@@ -326,14 +326,14 @@ func (s *State) extensionStarted(op ExtensionOp, now time.Time) {
 		r.Extensions[key] = e
 	}
 	if e.Over() {
-		e.Done, e.Failed, e.Attempts, e.Begun = false, false, 0, e.Begun+1
+		e.Done, e.Failed, e.Attempts, e.Restarts = false, false, 0, e.Restarts+1
 	}
 	e.Running, e.Channel, e.Since, e.Next = true, op.Channel, now, time.Time{}
-	e.Cancelled, e.Terminated, e.Ending = false, false, time.Time{}
+	e.Cancelled, e.Terminated, e.EndRequested = false, false, time.Time{}
 }
 
-// Show stores the status of a channel and since when, and records the transitions that are of interest to people in the journal.
-func (s *State) Show(channel string, status entities.Status, reasons []string, now time.Time) {
+// RecordStatus stores the status of a channel and since when, and records the transitions that are of interest to people in the journal.
+func (s *State) RecordStatus(channel string, status entities.Status, reasons []string, now time.Time) {
 	c := s.Channel(channel)
 	if c.Status == status {
 		return
@@ -342,25 +342,25 @@ func (s *State) Show(channel string, status entities.Status, reasons []string, n
 	c.Status, c.Since = status, now
 	switch {
 	case before == "" || status == entities.StatusConverged && !s.hasTarget(channel): // nothing happened yet
-	case status == entities.StatusProgressing && disturbed(before):
-		s.Record(now, channel, "as declared again after "+string(before)+" for "+entities.Took(now.Sub(since)))
-	case status == entities.StatusConverged && disturbed(before):
-		s.Record(now, channel, "CONVERGED again after "+string(before)+" for "+entities.Took(now.Sub(since)))
-	case disturbed(status) || failed(status) || status == entities.StatusPaused:
-		s.Record(now, channel, string(status)+entities.Because(strings.Join(reasons, "; ")))
+	case status == entities.StatusProgressing && isUnhealthy(before):
+		s.AppendJournal(now, channel, "as declared again after "+string(before)+" for "+entities.RoundDuration(now.Sub(since)))
+	case status == entities.StatusConverged && isUnhealthy(before):
+		s.AppendJournal(now, channel, "CONVERGED again after "+string(before)+" for "+entities.RoundDuration(now.Sub(since)))
+	case isUnhealthy(status) || isFailure(status) || status == entities.StatusPaused:
+		s.AppendJournal(now, channel, string(status)+entities.Because(strings.Join(reasons, "; ")))
 	}
 }
 
 func (s *State) hasTarget(channel string) bool {
-	return slices.ContainsFunc(s.In(channel), func(i *Instance) bool { return i.Delivery.Target != nil })
+	return slices.ContainsFunc(s.InstancesIn(channel), func(i *Instance) bool { return i.Delivery.Target != nil })
 }
 
-// disturbed: a converged channel is no longer healthy.
-func disturbed(s entities.Status) bool {
+// isUnhealthy: a converged channel is no longer healthy.
+func isUnhealthy(s entities.Status) bool {
 	return s == entities.StatusDegraded || s == entities.StatusUnknown || s == entities.StatusBlocked
 }
 
-// failed: a person may want to know at once.
-func failed(s entities.Status) bool {
+// isFailure: a person may want to know at once.
+func isFailure(s entities.Status) bool {
 	return s == entities.StatusFailed || s == entities.StatusRollingBack || s == entities.StatusFailedRollback
 }

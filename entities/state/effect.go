@@ -16,8 +16,8 @@ import (
 // invalid input loses nothing.
 type Effect func() string
 
-// already is an effect that changes nothing, because the requested state exists.
-func already(format string, args ...any) (Effect, error) {
+// noChange is an effect that changes nothing, because the requested state exists.
+func noChange(format string, args ...any) (Effect, error) {
 	return func() string { return fmt.Sprintf(format, args...) }, nil
 }
 
@@ -31,17 +31,17 @@ func (s *State) Refresh(channel string) (Effect, error) {
 			if channel == "" || id.Channel == channel {
 				o := &s.Instance(id).Observed
 				o.Requested = true
-				o.refreshed++
+				o.refreshCount++
 			}
 		}
-		return s.scope(channel) + " is observed now"
+		return s.scopeName(channel) + " is observed now"
 	}, nil
 }
 
-// Refreshed is how often a reading of an instance was requested in this run.
-func (s *State) Refreshed(id entities.InstanceID) int {
+// RefreshCount is how often a reading of an instance was requested in this run.
+func (s *State) RefreshCount(id entities.InstanceID) int {
 	if i := s.Instances[id]; i != nil {
-		return i.Observed.refreshed
+		return i.Observed.refreshCount
 	}
 	return 0
 }
@@ -51,51 +51,51 @@ func (s *State) Refreshed(id entities.InstanceID) int {
 // and every gate is evaluated again. Where it was skipped, it waits again, if it is newer than the current version. A failed rollback is
 // attempted again.
 func (s *State) Retry(version, channel string, who entities.Who, now time.Time) (Effect, error) {
-	return s.RetryOne(Retrying{Version: version, Channel: channel, Who: who}, now)
+	return s.RetryRelease(RetryRequest{Version: version, Channel: channel, Who: who}, now)
 }
 
-// Retrying describes a retry.
-type Retrying struct {
+// RetryRequest describes a retry.
+type RetryRequest struct {
 	Version string
 	Channel string // "": all channels in which it failed
 	Who     entities.Who
 }
 
-// RetryOne is Retry.
-func (s *State) RetryOne(re Retrying, now time.Time) (Effect, error) {
-	version, channel, who := re.Version, re.Channel, re.Who
+// RetryRelease is Retry.
+func (s *State) RetryRelease(req RetryRequest, now time.Time) (Effect, error) {
+	version, channel, who := req.Version, req.Channel, req.Who
 	r, err := s.Find(version, channel)
 	if err != nil && !s.failedRollbackTo(version, channel) {
 		return nil, err
 	}
-	if r != nil && strings.HasPrefix(version, entities.ByID) {
+	if r != nil && strings.HasPrefix(version, entities.IDPrefix) {
 		version = r.FullVersion
 	}
-	re.Version = version
-	var where [retryKinds][]string
-	var barred []string
+	req.Version = version
+	var channels [retryKinds][]string
+	var refusals []string
 	var effects []func()
 	for n := range s.Spec.Channels {
 		spec := &s.Spec.Channels[n]
 		if channel != "" && spec.Name != channel {
 			continue
 		}
-		switch effect, why := s.retryIn(spec, r, &re, now); {
+		switch effect, why := s.retryIn(spec, r, &req, now); {
 		case effect != nil:
 			k := s.retryKind(r, spec.Name)
-			where[k], effects = append(where[k], spec.Name), append(effects, effect)
+			channels[k], effects = append(channels[k], spec.Name), append(effects, effect)
 		case why != nil:
-			barred = append(barred, fmt.Sprintf("%s: %s", spec.Name, why))
+			refusals = append(refusals, fmt.Sprintf("%s: %s", spec.Name, why))
 		}
 	}
 	switch {
 	case len(effects) > 0:
-	case len(barred) > 0:
-		return nil, fmt.Errorf("%s cannot be retried: %s", version, strings.Join(barred, ", "))
+	case len(refusals) > 0:
+		return nil, fmt.Errorf("%s cannot be retried: %s", version, strings.Join(refusals, ", "))
 	case r == nil:
 		return nil, err
 	default:
-		return nil, fmt.Errorf("%s did not fail where it is the target: %s%s", r.FullVersion, r.phases(), s.releaseAnew(r, channel))
+		return nil, fmt.Errorf("%s did not fail where it is the target: %s%s", r.FullVersion, r.phasesText(), s.releaseHint(r, channel))
 	}
 	full := version
 	if r != nil {
@@ -105,26 +105,26 @@ func (s *State) RetryOne(re Retrying, now time.Time) (Effect, error) {
 		for _, effect := range effects {
 			effect()
 		}
-		s.retried(full, r, channel, who, where[retryHere], "retried in ", now)
-		s.retried(full, r, channel, who, where[retryAnew], "retried, to pass all gates again, in ", now)
-		s.retried(full, r, channel, who, where[retryWaits], "retried, queued again in ", now)
-		return retryAnswer(full, where[retryHere], where[retryAnew], where[retryWaits])
+		s.recordRetry(full, r, channel, who, channels[retryInPlace], "retried in ", now)
+		s.recordRetry(full, r, channel, who, channels[retryReenters], "retried, to pass all gates again, in ", now)
+		s.recordRetry(full, r, channel, who, channels[retryRequeued], "retried, queued again in ", now)
+		return retryAnswer(full, channels[retryInPlace], channels[retryReenters], channels[retryRequeued])
 	}, nil
 }
 
-// retried records where a person retried a release.
-func (s *State) retried(full string, r *Release, channel string, who entities.Who, where []string, text string, now time.Time) {
-	if len(where) == 0 {
+// recordRetry records where a person retried a release.
+func (s *State) recordRetry(full string, r *Release, channel string, who entities.Who, channels []string, text string, now time.Time) {
+	if len(channels) == 0 {
 		return
 	}
-	text += strings.Join(where, ", ")
-	s.Record(now, channel, full+" "+text+" by "+who.Name)
-	s.noteAct(entities.EventRetry, who, r, channel, text, "", now)
+	text += strings.Join(channels, ", ")
+	s.AppendJournal(now, channel, full+" "+text+" by "+who.Name)
+	s.recordAction(entities.EventRetry, who, r, channel, text, "", now)
 }
 
-// releaseAnew is the command that brings a release back to a channel where it is not any more, or where it was cancelled before it came;
+// releaseHint is the command that brings a release back to a channel where it is not any more, or where it was cancelled before it came;
 // or "".
-func (s *State) releaseAnew(r *Release, channel string) string {
+func (s *State) releaseHint(r *Release, channel string) string {
 	for _, c := range s.phaseChannels(r, channel) {
 		if p := r.Phases[c].Phase; (p == maestro.Succeeded || p == maestro.Cancelled) && !s.isAt(c, r) {
 			return fmt.Sprintf("; to release it to %s again: converge release %s/%s %s", c, s.Application, s.Title(), r.Version)
@@ -133,115 +133,115 @@ func (s *State) releaseAnew(r *Release, channel string) string {
 	return ""
 }
 
-func retryAnswer(full string, again, anew, waits []string) string {
-	var says []string
-	if len(again) > 0 {
-		says = append(says, "starts again in "+strings.Join(again, ", "))
+func retryAnswer(full string, continued, reentered, requeued []string) string {
+	var parts []string
+	if len(continued) > 0 {
+		parts = append(parts, "starts again in "+strings.Join(continued, ", "))
 	}
-	if len(anew) > 0 {
-		says = append(says, "was rolled back in "+strings.Join(anew, ", ")+": it enters again once all gates pass again, including approvals")
+	if len(reentered) > 0 {
+		parts = append(parts, "was rolled back in "+strings.Join(reentered, ", ")+": it enters again once all gates pass again, including approvals")
 	}
-	if len(waits) > 0 {
-		says = append(says, "was skipped in "+strings.Join(waits, ", ")+": it is queued again")
+	if len(requeued) > 0 {
+		parts = append(parts, "was skipped in "+strings.Join(requeued, ", ")+": it is queued again")
 	}
-	return full + " " + strings.Join(says, "; ")
+	return full + " " + strings.Join(parts, "; ")
 }
 
 // The ways in which a release restarts in a channel: in place, after all gates pass again, or in the queue.
 const (
-	retryHere = iota
-	retryAnew
-	retryWaits
+	retryInPlace = iota
+	retryReenters
+	retryRequeued
 	retryKinds
 )
 
 func (s *State) retryKind(r *Release, channel string) int {
 	switch {
 	case r.skippedIn(channel):
-		return retryWaits
+		return retryRequeued
 	case s.reenters(r, channel):
-		return retryAnew
+		return retryReenters
 	}
-	return retryHere
+	return retryInPlace
 }
 
 // reenters reports whether a retry lets a release enter a channel again, rather than continue there.
 func (s *State) reenters(r *Release, channel string) bool {
-	p := r.in(channel)
+	p := r.phaseState(channel)
 	return p != nil && p.Phase == maestro.RolledBack && s.hasTarget(channel)
 }
 
 // retryIn is the effect that restarts a release in one channel, or nil. An error states why it may not restart although it failed.
-func (s *State) retryIn(spec *entities.ChannelSpec, r *Release, re *Retrying, now time.Time) (func(), error) {
-	failed := s.failedRollbacks(spec.Name, re.Version)
-	p := r.in(spec.Name)
+func (s *State) retryIn(spec *entities.ChannelSpec, r *Release, req *RetryRequest, now time.Time) (func(), error) {
+	failed := s.failedRollbacks(spec.Name, req.Version)
+	p := r.phaseState(spec.Name)
 	switch {
 	case len(failed) > 0:
 		return func() {
 			s.Channel(spec.Name).endWindow()
 			for _, i := range failed {
-				i.restart(now)
+				i.resetAttempts(now)
 				i.Delivery.Rollback.Failed = time.Time{}
 			}
 		}, nil
 	case p == nil:
 		return nil, nil
 	case r.Aside(spec.Name):
-		return nil, errors.New(r.passed(spec.Name))
+		return nil, errors.New(r.passingReason(spec.Name))
 	case p.Phase == maestro.Pending && retriable(r, spec):
 		return func() { retryExtensions(r, spec, now) }, nil
-	case p.Phase == maestro.Pending && !p.Retried.IsZero():
+	case p.Phase == maestro.Pending && !p.RetriedAt.IsZero():
 		return nil, fmt.Errorf("it already waits for the gates")
 	case p.Phase == maestro.Pending:
 		return nil, nil
 	case s.reenters(r, spec.Name):
-		return s.retryRolledBack(r, spec, re, now)
+		return s.retryRolledBack(r, spec, req, now)
 	case r.skippedIn(spec.Name):
-		return s.retrySkipped(r, spec, re, now)
+		return s.retrySkipped(r, spec, req, now)
 	}
-	return s.retryFailed(r, spec, re, now)
+	return s.retryFailed(r, spec, req, now)
 }
 
 // retryFailed restarts a release where it is the target and failed, was cancelled in progress, or is still in progress. If a newer
 // release has entered since, it cannot take the instances that this one has not reached.
-func (s *State) retryFailed(r *Release, spec *entities.ChannelSpec, re *Retrying, now time.Time) (func(), error) {
+func (s *State) retryFailed(r *Release, spec *entities.ChannelSpec, req *RetryRequest, now time.Time) (func(), error) {
 	p := r.Phases[spec.Name]
-	at, failed := s.retriedAt(r, spec.Name)
+	at, failed := s.retryTargets(r, spec.Name)
 	if len(at) == 0 || !failed {
 		return nil, nil
 	}
-	cancelled := p.Phase == maestro.Cancelled && s.cancelledIn(spec.Name)
-	anew := p.Phase == maestro.Failed || p.Phase == maestro.RolledBack || cancelled
-	if newer := s.newerThan(r, spec.Name); anew && newer != nil {
-		return nil, enteredMeanwhile(newer, r)
+	cancelled := p.Phase == maestro.Cancelled && s.hasCancelledTarget(spec.Name)
+	restarts := p.Phase == maestro.Failed || p.Phase == maestro.RolledBack || cancelled
+	if newer := s.newerInChannel(r, spec.Name); restarts && newer != nil {
+		return nil, newerEnteredError(newer, r)
 	}
 	return func() {
 		s.Channel(spec.Name).endWindow()
 		for _, i := range at {
-			i.restart(now)
+			i.resetAttempts(now)
 		}
 		retryExtensions(r, spec, now)
-		switch unseen := slices.ContainsFunc(at, func(i *Instance) bool { return i.Delivery.Reported }); {
-		case cancelled && unseen: // its gates passed while the channel was report-only
-			r.Phases[spec.Name] = &PhaseState{Phase: maestro.Pending, Since: now, Reason: "retried by " + re.Who.Name, Retried: now}
-		case anew:
-			r.Phases[spec.Name] = &PhaseState{Phase: maestro.InProgress, Since: now, Reason: "retried by " + re.Who.Name}
+		switch reportedOnly := slices.ContainsFunc(at, func(i *Instance) bool { return i.Delivery.ReportedOnly }); {
+		case cancelled && reportedOnly: // its gates passed while the channel was report-only
+			r.Phases[spec.Name] = &PhaseState{Phase: maestro.Pending, Since: now, Reason: "retried by " + req.Who.Name, RetriedAt: now}
+		case restarts:
+			r.Phases[spec.Name] = &PhaseState{Phase: maestro.InProgress, Since: now, Reason: "retried by " + req.Who.Name}
 		}
 	}, nil
 }
 
-func enteredMeanwhile(newer, r *Release) error {
+func newerEnteredError(newer, r *Release) error {
 	return fmt.Errorf("%s has entered since; to return to %s, release it again", newer.FullVersion, r.Version)
 }
 
-// retriedAt are the instances of a channel at which a release restarts, and whether there is a reason to restart.
-func (s *State) retriedAt(r *Release, channel string) (at []*Instance, failed bool) {
+// retryTargets are the instances of a channel at which a release restarts, and whether there is a reason to restart.
+func (s *State) retryTargets(r *Release, channel string) (at []*Instance, failed bool) {
 	phase := r.Phases[channel].Phase
 	failed = phase == maestro.Failed || phase == maestro.InProgress
-	for _, i := range s.In(channel) {
+	for _, i := range s.InstancesIn(channel) {
 		if d := &i.Delivery; i.IsAt(r) && (!d.Converged || d.Failure != "" || d.Cancelled != "") {
 			at = append(at, i)
-			failed = failed || d.Failure != "" || d.Cancelled != "" && s.enteredSince(r, channel) == nil
+			failed = failed || d.Failure != "" || d.Cancelled != "" && s.newerEntered(r, channel) == nil
 		} else if i.IsAt(r) && phase == maestro.InProgress {
 			at = append(at, i)
 		}
@@ -251,20 +251,20 @@ func (s *State) retriedAt(r *Release, channel string) (at []*Instance, failed bo
 
 // retryRolledBack restarts a release where it was rolled back. It is next in line again. Its earlier gate results are not valid any more:
 // a check may FAIL now, and the approvers did not know of the failure.
-func (s *State) retryRolledBack(r *Release, spec *entities.ChannelSpec, re *Retrying, now time.Time) (func(), error) {
-	if newer := s.newerThan(r, spec.Name); newer != nil {
-		return nil, enteredMeanwhile(newer, r)
+func (s *State) retryRolledBack(r *Release, spec *entities.ChannelSpec, req *RetryRequest, now time.Time) (func(), error) {
+	if newer := s.newerInChannel(r, spec.Name); newer != nil {
+		return nil, newerEnteredError(newer, r)
 	}
-	var back []*Instance
-	for _, i := range s.In(spec.Name) {
-		if b := i.Delivery.Rollback; b != nil && b.Release == r.ID && r.Concerns(i.ID) {
-			back = append(back, i)
+	var instances []*Instance
+	for _, i := range s.InstancesIn(spec.Name) {
+		if b := i.Delivery.Rollback; b != nil && b.Release == r.ID && r.HasPayload(i.ID) {
+			instances = append(instances, i)
 		}
 	}
-	if len(back) == 0 {
+	if len(instances) == 0 {
 		return nil, fmt.Errorf("its rollback target was replaced")
 	}
-	for _, i := range back {
+	for _, i := range instances {
 		if p, ok := s.PauseOf(i.ID); ok {
 			return nil, fmt.Errorf("paused by %s", p.By)
 		}
@@ -274,35 +274,35 @@ func (s *State) retryRolledBack(r *Release, spec *entities.ChannelSpec, re *Retr
 	}
 	return func() {
 		retryExtensions(r, spec, now)
-		r.Phases[spec.Name] = &PhaseState{Phase: maestro.Pending, Since: now, Reason: "retried by " + re.Who.Name, Retried: now}
+		r.Phases[spec.Name] = &PhaseState{Phase: maestro.Pending, Since: now, Reason: "retried by " + req.Who.Name, RetriedAt: now}
 	}, nil
 }
 
 func (r *Release) skippedIn(channel string) bool {
-	p := r.in(channel)
+	p := r.phaseState(channel)
 	return p != nil && p.Phase == maestro.Skipped
 }
 
 // retrySkipped lets a skipped release wait again, unless the channel is at a newer release: a retry never moves a channel back (B3).
-func (s *State) retrySkipped(r *Release, spec *entities.ChannelSpec, re *Retrying, now time.Time) (func(), error) {
+func (s *State) retrySkipped(r *Release, spec *entities.ChannelSpec, req *RetryRequest, now time.Time) (func(), error) {
 	for _, newer := range s.Releases[slices.Index(s.Releases, r)+1:] {
 		p, _ := newer.PhaseIn(spec.Name)
-		left := p.Entered() && s.isAt(spec.Name, newer) || p == maestro.Cancelled && (s.leavable(newer, spec.Name) || s.isThere(newer, r, spec.Name))
-		if left || p == maestro.InProgress || p == maestro.Succeeded {
+		active := p.Entered() && s.isAt(spec.Name, newer) || p == maestro.Cancelled && (s.canRollBack(newer, spec.Name) || s.isCancelledTarget(newer, r, spec.Name))
+		if active || p == maestro.InProgress || p == maestro.Succeeded {
 			return nil, fmt.Errorf("the newer %s is the target; to return to %s, release it again", newer.FullVersion, r.Version)
 		}
 	}
-	if r.Keeps(spec.Name) && s.offIn(spec.Name) {
+	if r.KeepsVersion(spec.Name) && s.hasRevokedTarget(spec.Name) {
 		return nil, errors.New("it changes the configuration of the current version, which was cancelled before it had succeeded")
 	}
 	return func() {
 		retryExtensions(r, spec, now)
-		r.Phases[spec.Name] = &PhaseState{Phase: maestro.Pending, Since: now, Reason: "retried by " + re.Who.Name, Retried: now}
+		r.Phases[spec.Name] = &PhaseState{Phase: maestro.Pending, Since: now, Reason: "retried by " + req.Who.Name, RetriedAt: now}
 	}, nil
 }
 
-// enteredSince is a newer release that entered a channel, or nil.
-func (s *State) enteredSince(r *Release, channel string) *Release {
+// newerEntered is a newer release that entered a channel, or nil.
+func (s *State) newerEntered(r *Release, channel string) *Release {
 	for _, newer := range s.Releases[slices.Index(s.Releases, r)+1:] {
 		if p, ok := newer.PhaseIn(channel); ok && p.Entered() {
 			return newer
@@ -311,26 +311,26 @@ func (s *State) enteredSince(r *Release, channel string) *Release {
 	return nil
 }
 
-// newerThan is a newer release that entered a channel and was not cancelled in progress, or is still the target; or nil.
-func (s *State) newerThan(r *Release, channel string) *Release {
-	newer := s.enteredSince(r, channel)
+// newerInChannel is a newer release that entered a channel and was not cancelled in progress, or is still the target; or nil.
+func (s *State) newerInChannel(r *Release, channel string) *Release {
+	newer := s.newerEntered(r, channel)
 	if newer != nil {
 		return newer
 	}
 	for _, newer := range s.Releases[slices.Index(s.Releases, r)+1:] {
-		if p, _ := newer.PhaseIn(channel); p == maestro.Cancelled && s.isThere(newer, r, channel) {
+		if p, _ := newer.PhaseIn(channel); p == maestro.Cancelled && s.isCancelledTarget(newer, r, channel) {
 			return newer
 		}
 	}
 	return nil
 }
 
-// isThere reports whether an instance of a channel is at a newer release that was cancelled, and not only reported.
-func (s *State) isThere(newer, r *Release, channel string) bool {
-	return slices.ContainsFunc(s.In(channel), func(i *Instance) bool {
+// isCancelledTarget reports whether an instance of a channel is at a newer release that was cancelled, and not only reported.
+func (s *State) isCancelledTarget(newer, r *Release, channel string) bool {
+	return slices.ContainsFunc(s.InstancesIn(channel), func(i *Instance) bool {
 		d := &i.Delivery
-		unseen := !d.Converged && d.Cancelled == "" && (d.Reported || s.ReportsOnly(channel))
-		return i.IsAt(newer) && !i.IsAt(r) && !unseen
+		reportedOnly := !d.Converged && d.Cancelled == "" && (d.ReportedOnly || s.IsReportOnly(channel))
+		return i.IsAt(newer) && !i.IsAt(r) && !reportedOnly
 	})
 }
 
@@ -346,7 +346,7 @@ func (s *State) failedRollbackTo(version, channel string) bool {
 
 // failedRollbacks are the instances of a channel that are at a failed rollback to that version.
 func (s *State) failedRollbacks(channel, version string) []*Instance {
-	return slices.DeleteFunc(s.In(channel), func(i *Instance) bool {
+	return slices.DeleteFunc(s.InstancesIn(channel), func(i *Instance) bool {
 		return !i.RollbackFailed() || i.Delivery.Target.FullVersion != version
 	})
 }

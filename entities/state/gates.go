@@ -14,14 +14,14 @@ type ExtensionState struct {
 	Running bool `json:"running,omitempty"`
 	Done    bool `json:"done,omitempty"`   // succeeded
 	Failed  bool `json:"failed,omitempty"` // all attempts are used
-	// Begun counts how often it was started again after it had ended.
-	Begun int `json:"begun,omitempty"`
-	// Untaken: since then no worker takes it.
-	Untaken time.Time `json:"untaken,omitzero"`
-	// Cancelled: nothing waits for it any more, so a run must end; the end was requested at Ending. Terminated: at once.
-	Cancelled  bool      `json:"cancelled,omitempty"`
-	Terminated bool      `json:"terminated,omitempty"`
-	Ending     time.Time `json:"ending,omitzero"`
+	// Restarts counts how often it was started again after it had ended.
+	Restarts int `json:"begun,omitempty"`
+	// NoWorkerSince: since then no worker takes it.
+	NoWorkerSince time.Time `json:"untaken,omitzero"`
+	// Cancelled: nothing waits for it any more, so a run must end; the end was requested at EndRequested. Terminated: at once.
+	Cancelled    bool      `json:"cancelled,omitempty"`
+	Terminated   bool      `json:"terminated,omitempty"`
+	EndRequested time.Time `json:"ending,omitzero"`
 	entities.ExtensionProgress
 }
 
@@ -33,10 +33,10 @@ type CheckState struct {
 	Release string `json:"release"` // id; "" for a repair
 	entities.CheckReading
 	// Definition of the check: a reading with another one does not count.
-	Definition string    `json:"definition,omitempty"`
-	Among      string    `json:"among,omitempty"` // Evaluation.Among; a reading with another one does not count
-	Since      time.Time `json:"since"`           // of this verdict
-	Told       int       `json:"told,omitempty"`  // number of consecutive errors at the last notification
+	Definition       string    `json:"definition,omitempty"`
+	CandidatesDigest string    `json:"among,omitempty"` // Evaluation.Among; a reading with another one does not count
+	Since            time.Time `json:"since"`           // of this verdict
+	NotifiedErrors   int       `json:"told,omitempty"`  // number of consecutive errors at the last notification
 }
 
 // Preflight is the one evaluation of all external conditions immediately before a target is set (A10), or at the end of a post-deployment
@@ -47,19 +47,19 @@ type Preflight struct {
 	Done    time.Time `json:"done,omitzero"` // its readings are valid for this moment only
 	Next    time.Time `json:"next,omitzero"` // earliest time of the next one, after one that did not pass
 	Window  bool      `json:"window,omitempty"`
-	// Read are the checks that it evaluated, each with its definition.
-	Read []string `json:"read,omitempty"`
+	// Evaluated are the checks that it evaluated, each with its definition.
+	Evaluated []string `json:"read,omitempty"`
 }
 
 // Lease is a slot among the concurrent applies of a runtime that limits them (C10).
 type Lease struct {
-	ID      string    `json:"id"` // of the apply
-	Runtime string    `json:"runtime"`
-	Version string    `json:"version"`        // full version that is applied
-	Used    bool      `json:"used,omitempty"` // its apply has started
-	Asked   time.Time `json:"asked"`
-	Again   time.Time `json:"again,omitzero"` // time of the last repeated request
-	Granted time.Time `json:"granted,omitzero"`
+	ID          string    `json:"id"` // of the apply
+	Runtime     string    `json:"runtime"`
+	Version     string    `json:"version"`        // full version that is applied
+	Used        bool      `json:"used,omitempty"` // its apply has started
+	RequestedAt time.Time `json:"asked"`
+	RepeatedAt  time.Time `json:"again,omitzero"` // time of the last repeated request
+	GrantedAt   time.Time `json:"granted,omitzero"`
 }
 
 // Pin keeps a channel at a version, even if others are released, until it is unpinned (A17).
@@ -78,8 +78,8 @@ type Deletion struct {
 	Who    entities.Who `json:"who"`
 	Reason string       `json:"reason,omitempty"`
 	At     time.Time    `json:"at"`
-	// Gone lists the instances whose objects are removed.
-	Gone []entities.InstanceID `json:"gone,omitempty"`
+	// Removed lists the instances whose objects are removed.
+	Removed []entities.InstanceID `json:"gone,omitempty"`
 }
 
 // Text states the version of the pin, by whom and why.

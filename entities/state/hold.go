@@ -21,60 +21,60 @@ func (s *State) Pin(channel, version string, who entities.Who, reason string, no
 		return nil, fmt.Errorf("no channel given%s", entities.Expected(s.Spec.ChannelNames()))
 	}
 	if version == "" {
-		present, err := s.presentIn(channel)
+		current, err := s.currentVersionIn(channel)
 		if err != nil {
 			return nil, err
 		}
-		version = present
+		version = current
 	}
-	targets, known := s.pinnable(channel, version)
+	targets, known := s.pinTargets(channel, version)
 	if len(targets) == 0 {
-		return nil, fmt.Errorf("%s has not converged at %q%s", s.scope(channel), version, entities.Expected(known))
+		return nil, fmt.Errorf("%s has not converged at %q%s", s.scopeName(channel), version, entities.Expected(known))
 	}
-	if why := s.asksGatesOf(channel, version, targets); why != nil {
+	if why := s.checkPinGates(channel, version, targets); why != nil {
 		return nil, why
 	}
-	if why := s.keptFromPin(channel, targets); why != nil {
+	if why := s.checkPinFloor(channel, targets); why != nil {
 		return nil, why
 	}
 	if old, ok := s.PinOf(channel); ok && old.Version == version && old.same(targets) {
-		return already("%s is already pinned to %s by %s", s.scope(channel), version, old.Who.Name)
+		return noChange("%s is already pinned to %s by %s", s.scopeName(channel), version, old.Who.Name)
 	}
 	return func() string {
 		s.Pins = append(s.otherPins(channel), Pin{Channel: channel, Version: version, Targets: targets, Who: who, Reason: reason, At: now})
 		text := "pinned to " + version
-		s.Record(now, channel, text+" by "+who.Name+entities.Because(reason))
-		s.note(entities.AuditLine{At: now, Kind: entities.EventPin, Who: &who, Channel: channel, Version: version, Text: text, Reason: reason})
-		for _, i := range s.In(channel) {
+		s.AppendJournal(now, channel, text+" by "+who.Name+entities.Because(reason))
+		s.recordAudit(entities.AuditEntry{At: now, Kind: entities.EventPin, Who: &who, Channel: channel, Version: version, Text: text, Reason: reason})
+		for _, i := range s.InstancesIn(channel) {
 			if t, ok := targets[i.ID.Name]; ok && !i.Delivery.Target.Same(t) {
-				s.noteUnasked(channel, version, who, "for the pin", reason, now)
+				s.recordSkippedGates(channel, version, who, "for the pin", reason, now)
 				break
 			}
 		}
-		return s.scope(channel) + " is " + text
+		return s.scopeName(channel) + " is " + text
 	}, nil
 }
 
-// presentIn is the full version that all instances of a channel have as their target.
-func (s *State) presentIn(channel string) (string, error) {
+// currentVersionIn is the full version that all instances of a channel have as their target.
+func (s *State) currentVersionIn(channel string) (string, error) {
 	var versions []string
-	for _, i := range s.In(channel) {
-		if v := i.present(); v != "" && !slices.Contains(versions, v) {
+	for _, i := range s.InstancesIn(channel) {
+		if v := i.currentVersion(); v != "" && !slices.Contains(versions, v) {
 			versions = append(versions, v)
 		}
 	}
 	switch len(versions) {
 	case 0:
-		return "", fmt.Errorf("nothing was released to %s yet: there is nothing to pin it to", s.scope(channel))
+		return "", fmt.Errorf("nothing was released to %s yet: there is nothing to pin it to", s.scopeName(channel))
 	case 1:
 		return versions[0], nil
 	}
-	return "", fmt.Errorf("%s is at several versions%s", s.scope(channel), entities.Expected(versions))
+	return "", fmt.Errorf("%s is at several versions%s", s.scopeName(channel), entities.Expected(versions))
 }
 
-// noteUnasked records that a person moves a channel to a good version without its gates.
-func (s *State) noteUnasked(channel, version string, who entities.Who, by, reason string, now time.Time) {
-	s.note(entities.AuditLine{
+// recordSkippedGates records that a person moves a channel to a good version without its gates.
+func (s *State) recordSkippedGates(channel, version string, who entities.Who, by, reason string, now time.Time) {
+	s.recordAudit(entities.AuditEntry{
 		At: now, Kind: entities.EventBypass, Who: &who, Channel: channel, Version: version,
 		Text: "gates of " + version + " are not evaluated " + by, Reason: reason,
 	})
@@ -93,8 +93,8 @@ func (p *Pin) same(targets map[string]entities.Target) bool {
 	return true
 }
 
-// Unpinning describes how a channel is unpinned.
-type Unpinning struct {
+// UnpinRequest describes how a channel is unpinned.
+type UnpinRequest struct {
 	Channel string
 	Stay    bool // keep the pinned version until a newer release comes
 	Who     entities.Who
@@ -103,65 +103,65 @@ type Unpinning struct {
 
 // Unpin ends a pin (A17): waiting releases continue. If none waits, the version that was promoted before the pin comes back once all
 // gates pass, as a release, so a version that was denied during the pin does not come back.
-func (s *State) Unpin(u Unpinning, now time.Time) (Effect, error) {
+func (s *State) Unpin(u UnpinRequest, now time.Time) (Effect, error) {
 	p, ok := s.PinOf(u.Channel)
 	if !ok {
 		if err := s.checkChannel(u.Channel); err != nil {
 			return nil, err
 		}
-		return nil, fmt.Errorf("%s is not pinned", s.scope(u.Channel))
+		return nil, fmt.Errorf("%s is not pinned", s.scopeName(u.Channel))
 	}
 	return func() string {
 		s.Pins = s.otherPins(u.Channel)
 		text := "unpinned from " + p.Version
-		s.Record(now, u.Channel, text+" by "+u.Who.Name+entities.Because(u.Reason))
-		s.note(entities.AuditLine{At: now, Kind: entities.EventPin, Who: &u.Who, Channel: u.Channel, Version: p.Version, Text: text, Reason: u.Reason})
-		return s.scope(u.Channel) + " is " + text + s.afterPin(u, now)
+		s.AppendJournal(now, u.Channel, text+" by "+u.Who.Name+entities.Because(u.Reason))
+		s.recordAudit(entities.AuditEntry{At: now, Kind: entities.EventPin, Who: &u.Who, Channel: u.Channel, Version: p.Version, Text: text, Reason: u.Reason})
+		return s.scopeName(u.Channel) + " is " + text + s.restoreAfterUnpin(u, now)
 	}, nil
 }
 
-// afterPin brings back the version that was promoted before a pin, or prevents that.
-func (s *State) afterPin(u Unpinning, now time.Time) string {
-	var back []Move
-	for _, i := range s.In(u.Channel) {
+// restoreAfterUnpin brings back the version that was promoted before a pin, or prevents that.
+func (s *State) restoreAfterUnpin(u UnpinRequest, now time.Time) string {
+	var moves []Move
+	for _, i := range s.InstancesIn(u.Channel) {
 		if before := i.Delivery.BeforePin; before != nil {
-			back = append(back, Move{Instance: i.ID, Target: before.Target})
+			moves = append(moves, Move{Instance: i.ID, Target: before.Target})
 		}
 	}
-	if len(back) == 0 {
+	if len(moves) == 0 {
 		return ""
 	}
-	stays := s.Instance(back[0].Instance).present()
-	for _, m := range back {
+	current := s.Instance(moves[0].Instance).currentVersion()
+	for _, m := range moves {
 		s.Instance(m.Instance).Delivery.BeforePin = nil
 	}
-	if r := s.waiting(u.Channel); r != nil {
-		return fmt.Sprintf("; %s stays until %s enters", stays, r.FullVersion)
+	if r := s.oldestPending(u.Channel); r != nil {
+		return fmt.Sprintf("; %s stays until %s enters", current, r.FullVersion)
 	}
 	if u.Stay {
-		s.callOff(back)
-		return "; " + stays + " stays until a newer release"
+		s.revokeTargets(moves)
+		return "; " + current + " stays until a newer release"
 	}
-	s.openReturns(back, "", u.Who, now)
-	return "; it returns to " + back[0].Target.FullVersion + " once all gates pass"
+	s.openReturns(moves, "", u.Who, now)
+	return "; it returns to " + moves[0].Target.FullVersion + " once all gates pass"
 }
 
-// waiting is the oldest pending release of a channel, or nil.
-func (s *State) waiting(channel string) *Release {
+// oldestPending is the oldest pending release of a channel, or nil.
+func (s *State) oldestPending(channel string) *Release {
 	for _, r := range s.Releases {
-		if p := r.in(channel); p != nil && p.Phase == maestro.Pending {
+		if p := r.phaseState(channel); p != nil && p.Phase == maestro.Pending {
 			return r
 		}
 	}
 	return nil
 }
 
-// callOff ensures that a change of configuration does not bring back the targets that instances do not return to.
-func (s *State) callOff(moves []Move) {
+// revokeTargets ensures that a change of configuration does not bring back the targets that instances do not return to.
+func (s *State) revokeTargets(moves []Move) {
 	for _, m := range moves {
 		for _, r := range s.Releases {
-			if p := r.in(m.Instance.Channel); p != nil && p.Phase.Entered() && m.Target.Same(r.Target(m.Instance)) {
-				p.CalledOff = true
+			if p := r.phaseState(m.Instance.Channel); p != nil && p.Phase.Entered() && m.Target.Same(r.Target(m.Instance)) {
+				p.Revoked = true
 			}
 		}
 	}
@@ -189,12 +189,12 @@ func (s *State) otherPins(channel string) []Pin {
 	return slices.DeleteFunc(slices.Clone(s.Pins), func(p Pin) bool { return p.Channel == channel })
 }
 
-// pinnable are the targets of a version that the instances of a channel can be pinned to, and all versions that any of them can be pinned
+// pinTargets are the targets of a version that the instances of a channel can be pinned to, and all versions that any of them can be pinned
 // to: the current one first, then from the newest good one.
-func (s *State) pinnable(channel, version string) (targets map[string]entities.Target, known []string) {
+func (s *State) pinTargets(channel, version string) (targets map[string]entities.Target, known []string) {
 	targets = map[string]entities.Target{}
-	for _, i := range s.In(channel) {
-		for _, t := range i.Delivery.pinnable() {
+	for _, i := range s.InstancesIn(channel) {
+		for _, t := range i.Delivery.knownTargets() {
 			if !slices.Contains(known, t.FullVersion) {
 				known = append(known, t.FullVersion)
 			}
@@ -206,7 +206,7 @@ func (s *State) pinnable(channel, version string) (targets map[string]entities.T
 	return targets, known
 }
 
-func (d *Delivery) pinnable() []entities.Target {
+func (d *Delivery) knownTargets() []entities.Target {
 	var out []entities.Target
 	add := func(t *entities.Target) {
 		if t != nil && !slices.ContainsFunc(out, t.Same) {
@@ -215,26 +215,26 @@ func (d *Delivery) pinnable() []entities.Target {
 	}
 	add(d.Target)
 	add(d.LastGood)
-	for n := len(d.Earlier) - 1; n >= 0; n-- {
-		add(&d.Earlier[n])
+	for n := len(d.EarlierGood) - 1; n >= 0; n-- {
+		add(&d.EarlierGood[n])
 	}
 	return out
 }
 
-// pinned sets the targets of a pin, or, after the pin, the targets from before it.
-func (s *State) pinned(c Change, now time.Time) {
-	move := s.moved(c.Moves)
-	s.Record(now, c.Channel, move+" ("+c.Cause+")")
-	s.noteChange(Change{Channel: c.Channel, Moves: c.Moves, Cause: c.Cause}, entities.EventTarget, move, now)
-	s.Channel(c.Channel).targetSet()
+// applyPin sets the targets of a pin, or, after the pin, the targets from before it.
+func (s *State) applyPin(c Change, now time.Time) {
+	text := s.moveText(c.Moves)
+	s.AppendJournal(now, c.Channel, text+" ("+c.Cause+")")
+	s.recordChange(Change{Channel: c.Channel, Moves: c.Moves, Cause: c.Cause}, entities.EventTarget, text, now)
+	s.Channel(c.Channel).clearReadings()
 	pin, pinned := s.PinOf(c.Channel)
-	if r := s.ReleaseByID(c.Release); pinned && r != nil && !pin.to(r) { // it comes back after unpin
+	if r := s.ReleaseByID(c.Release); pinned && r != nil && !pin.keepsAt(r) { // it comes back after unpin
 		r.Phases[c.Channel] = &PhaseState{Phase: maestro.Pending, Since: now, Reason: "pinned to " + pin.Version + " by " + pin.Who.Name}
 	}
 	for _, m := range c.Moves {
 		i := s.Instance(m.Instance)
 		if before := i.Delivery.BeforePin; !pinned && before != nil {
-			s.returnTo(i, before.Target, now)
+			s.restoreTarget(i, before.Target, now)
 			i.Delivery.Rollback = before.Rollback
 			continue
 		}
@@ -242,8 +242,8 @@ func (s *State) pinned(c Change, now time.Time) {
 	}
 }
 
-// to reports whether a pin keeps instances at a release.
-func (p *Pin) to(r *Release) bool {
+// keepsAt reports whether a pin keeps instances at a release.
+func (p *Pin) keepsAt(r *Release) bool {
 	for _, name := range entities.SortedKeys(p.Targets) {
 		if p.Targets[name].Same(r.Target(entities.InstanceID{Channel: p.Channel, Name: name})) {
 			return true
@@ -256,13 +256,13 @@ func (p *Pin) to(r *Release) bool {
 func (s *State) pinTo(i *Instance, t entities.Target, now time.Time) {
 	d := &i.Delivery
 	before := d.BeforePin
-	if before == nil && !s.calledOffHere(i) && (d.Converged || d.Rollback != nil) {
+	if before == nil && !s.targetCancelled(i) && (d.Converged || d.Rollback != nil) {
 		before = &BeforePin{Target: *d.Target, Rollback: d.Rollback}
 		if before.Rollback != nil {
 			before.Rollback.Failed = time.Time{}
 		}
 	}
-	s.returnTo(i, t, now)
+	s.restoreTarget(i, t, now)
 	if before != nil && before.Target.Same(t) {
 		d.Rollback = before.Rollback
 	} else {
@@ -283,12 +283,12 @@ func (s *State) SetPause(scope string, pause *entities.Pause, now time.Time) {
 		if was.Drain != nil {
 			ended = "turned up"
 		}
-		s.Record(now, "", fmt.Sprintf("%s %s (%s by %s)", scope, ended, was.Held(), was.By))
+		s.AppendJournal(now, "", fmt.Sprintf("%s %s (%s by %s)", scope, ended, was.StateText(), was.By))
 	case at >= 0:
 		s.Pauses[at] = entities.Pause{Scope: scope, By: pause.By, Reason: pause.Reason, At: pause.At, Drain: pause.Drain}
 	default:
 		s.Pauses = append(s.Pauses, entities.Pause{Scope: scope, By: pause.By, Reason: pause.Reason, At: pause.At, Drain: pause.Drain})
-		s.Record(now, "", fmt.Sprintf("%s %s by %s%s", scope, pause.Held(), pause.By, entities.Because(pause.Reason)))
+		s.AppendJournal(now, "", fmt.Sprintf("%s %s by %s%s", scope, pause.StateText(), pause.By, entities.Because(pause.Reason)))
 	}
 }
 
@@ -302,24 +302,24 @@ func (s *State) PauseOf(id entities.InstanceID) (entities.Pause, bool) {
 	return s.PauseOn(id, runtime)
 }
 
-// HeldFromOutside reports whether a pause of a larger scope holds the instance: of its runtime, its application, or everything.
-func (s *State) HeldFromOutside(id entities.InstanceID) bool {
+// HasWiderPause reports whether a pause of a larger scope holds the instance: of its runtime, its application, or everything.
+func (s *State) HasWiderPause(id entities.InstanceID) bool {
 	runtime, _ := s.Runtime(id)
 	return slices.ContainsFunc(s.Pauses, func(p entities.Pause) bool { return p.Scope != "" && nearness(p, id.Channel, runtime) > 0 })
 }
 
 // PauseOn returns the pause that holds the objects of an instance on a runtime.
 func (s *State) PauseOn(id entities.InstanceID, runtime string) (entities.Pause, bool) {
-	return s.nearest(func(p entities.Pause) int { return nearness(p, id.Channel, runtime) })
+	return s.nearestPause(func(p entities.Pause) int { return nearness(p, id.Channel, runtime) })
 }
 
 // PauseIn returns the pause that holds a channel independent of the runtimes of its instances. An empty channel means the service as a
 // whole.
 func (s *State) PauseIn(channel string) (entities.Pause, bool) {
-	return s.nearest(func(p entities.Pause) int { return nearness(p, channel, "") })
+	return s.nearestPause(func(p entities.Pause) int { return nearness(p, channel, "") })
 }
 
-func (s *State) nearest(nearness func(entities.Pause) int) (entities.Pause, bool) {
+func (s *State) nearestPause(nearness func(entities.Pause) int) (entities.Pause, bool) {
 	found, nearest := entities.Pause{}, 0
 	for _, p := range s.Pauses {
 		if n := nearness(p); n > nearest {
@@ -355,13 +355,13 @@ func (s *State) Pause(channel string, who entities.Who, reason string, now time.
 	}
 	for _, p := range s.Pauses {
 		if p.Channel == channel && p.Scope == "" {
-			return already("%s is already paused by %s", s.scope(channel), p.By)
+			return noChange("%s is already paused by %s", s.scopeName(channel), p.By)
 		}
 	}
 	return func() string {
 		s.Pauses = append(s.Pauses, entities.Pause{Channel: channel, By: who.Name, Reason: reason, At: now})
-		s.noteAct(entities.EventPause, who, nil, channel, "paused", reason, now)
-		return s.scope(channel) + " is paused"
+		s.recordAction(entities.EventPause, who, nil, channel, "paused", reason, now)
+		return s.scopeName(channel) + " is paused"
 	}, nil
 }
 
@@ -373,32 +373,32 @@ func (s *State) Resume(channel string, who entities.Who, now time.Time) (Effect,
 	if err := s.checkChannel(channel); err != nil {
 		return nil, err
 	}
-	if p, ok := s.pauseShown(channel); ok {
-		return nil, fmt.Errorf("%s itself is not paused; %s is, by %s; resume it with: %s", s.scope(channel), s.where(p), p.By, s.ResumeWith(p))
+	if p, ok := s.displayedPause(channel); ok {
+		return nil, fmt.Errorf("%s itself is not paused; %s is, by %s; resume it with: %s", s.scopeName(channel), s.pauseScopeName(p), p.By, s.ResumeCommand(p))
 	}
-	return already("%s is not paused", s.scope(channel))
+	return noChange("%s is not paused", s.scopeName(channel))
 }
 
 func (s *State) resume(at int, channel string, who entities.Who, now time.Time) string {
 	s.Pauses = append(s.Pauses[:at:at], s.Pauses[at+1:]...)
-	s.Record(now, channel, "resumed by "+who.Name)
-	s.noteAct(entities.EventPause, who, nil, channel, "resumed", "", now)
-	if still, ok := s.pauseShown(channel); ok {
-		return fmt.Sprintf("%s resumed, but %s is still paused by %s", s.scope(channel), s.where(still), still.By)
+	s.AppendJournal(now, channel, "resumed by "+who.Name)
+	s.recordAction(entities.EventPause, who, nil, channel, "resumed", "", now)
+	if remaining, ok := s.displayedPause(channel); ok {
+		return fmt.Sprintf("%s resumed, but %s is still paused by %s", s.scopeName(channel), s.pauseScopeName(remaining), remaining.By)
 	}
-	return s.scope(channel) + " resumed"
+	return s.scopeName(channel) + " resumed"
 }
 
-// pauseShown is the nearest pause of a channel, or of the runtime of its only instance.
-func (s *State) pauseShown(channel string) (entities.Pause, bool) {
+// displayedPause is the nearest pause of a channel, or of the runtime of its only instance.
+func (s *State) displayedPause(channel string) (entities.Pause, bool) {
 	if c, ok := s.Spec.Channel(channel); ok && len(c.Instances) == 1 {
 		return s.PauseOf(c.ID(c.Instances[0]))
 	}
 	return s.PauseIn(channel)
 }
 
-// where names the scope of a pause, for people.
-func (s *State) where(p entities.Pause) string {
+// pauseScopeName names the scope of a pause, for people.
+func (s *State) pauseScopeName(p entities.Pause) string {
 	switch {
 	case p.Scope == entities.ScopeApplication:
 		return "application " + s.Application
@@ -407,11 +407,11 @@ func (s *State) where(p entities.Pause) string {
 	case p.Scope != "":
 		return p.Scope
 	}
-	return s.scope(p.Channel)
+	return s.scopeName(p.Channel)
 }
 
-// ResumeWith is the command that ends a pause.
-func (s *State) ResumeWith(p entities.Pause) string {
+// ResumeCommand is the command that ends a pause.
+func (s *State) ResumeCommand(p entities.Pause) string {
 	name := s.Application + "/" + s.Title()
 	switch {
 	case p.Scope == entities.ScopeApplication:

@@ -13,16 +13,16 @@ type Channel struct {
 	Key string `json:"key,omitempty"`
 	// Position of the channel in the spec when it was last declared.
 	Position int `json:"position,omitempty"`
-	// Reports: it was report-only when it was last declared (A25).
-	Reports bool `json:"reports,omitempty"`
-	Gates   `json:"gates,omitzero"`
-	// Down: a person took it down, until a person brings it back.
-	Down *Down `json:"down,omitempty"`
+	// ReportOnly: it was report-only when it was last declared (A25).
+	ReportOnly bool `json:"reports,omitempty"`
+	Gates      `json:"gates,omitzero"`
+	// Takedown: a person took it down, until a person brings it back.
+	Takedown *Takedown `json:"down,omitempty"`
 	// Status that was last shown to people, and since when.
 	Status entities.Status `json:"status,omitempty"`
 	Since  time.Time       `json:"since,omitzero"`
-	// Announced: the last announced wait for an approval here: of a release (id), or of an apply.
-	Announced string `json:"announced,omitempty"`
+	// AnnouncedWait: the last announced wait for an approval here: of a release (id), or of an apply.
+	AnnouncedWait string `json:"announced,omitempty"`
 	// Candidate is the release (id) that was last next here, by a strategy: it continues until a gate refuses it (B3).
 	Candidate string `json:"candidate,omitempty"`
 }
@@ -54,14 +54,14 @@ type Instance struct {
 	LastRuntime *entities.RuntimeSpec `json:"lastRuntime,omitempty"`
 	// OnDelete is the onDelete of its channel when it was last declared.
 	OnDelete entities.OnDelete `json:"onDelete,omitempty"`
-	// Removed: the removal of its objects was started.
-	Removed bool `json:"removed,omitempty"`
-	// Down: its objects are removed, and the instance is still declared.
-	Down bool `json:"down,omitempty"`
+	// RemovalStarted: the removal of its objects was started.
+	RemovalStarted bool `json:"removed,omitempty"`
+	// TakenDown: its objects are removed, and the instance is still declared.
+	TakenDown bool `json:"down,omitempty"`
 	// Drained: its runtime is drained, or was and the instance is not back yet.
 	Drained bool `json:"drained,omitempty"`
-	// Left are the objects that it left on other runtimes when it moved, oldest first.
-	Left []Left `json:"left,omitempty"`
+	// PreviousPlacements are the objects that it left on other runtimes when it moved, oldest first.
+	PreviousPlacements []PreviousPlacement `json:"left,omitempty"`
 }
 
 // Observation is the last reading of an instance.
@@ -74,13 +74,13 @@ type Observation struct {
 	At       time.Time `json:"at,omitzero"` // by the engine's clock, including failed readings
 	ErrSince time.Time `json:"errSince,omitzero"`
 	// Requested: a reading is required now, regardless of the last one.
-	Requested bool   `json:"requested,omitempty"`
-	Asked     *Asked `json:"asked,omitempty"`
-	refreshed int    // number of requested readings in this run
+	Requested    bool          `json:"requested,omitempty"`
+	Query        *VersionQuery `json:"asked,omitempty"`
+	refreshCount int           // number of requested readings in this run
 }
 
-// Asked is the answer of an exit-code runtime about a version that is not yet the target (C7).
-type Asked struct {
+// VersionQuery is the answer of an exit-code runtime about a version that is not yet the target (C7).
+type VersionQuery struct {
 	Target  entities.Target  `json:"target"`
 	Running bool             `json:"running,omitempty"`
 	Reading entities.Reading `json:"reading"`
@@ -92,11 +92,11 @@ type Delivery struct {
 	Since  time.Time        `json:"since,omitzero"` // of the target
 	// Converged: the current target has been stable once; any later difference is drift.
 	Converged bool `json:"converged,omitempty"`
-	// Arrived is when it converged, if releases go through the channel in steps; or when steps were declared, if it had converged before.
-	Arrived  time.Time        `json:"arrived,omitzero"`
-	LastGood *entities.Target `json:"lastGood,omitempty"`
-	// Earlier are the good targets before LastGood, oldest first, at most MaxEarlier.
-	Earlier []entities.Target `json:"earlier,omitempty"`
+	// ConvergedAt is when it converged, if releases go through the channel in steps; or when steps were declared, if it had converged before.
+	ConvergedAt time.Time        `json:"arrived,omitzero"`
+	LastGood    *entities.Target `json:"lastGood,omitempty"`
+	// EarlierGood are the good targets before LastGood, oldest first, at most MaxEarlier.
+	EarlierGood []entities.Target `json:"earlier,omitempty"`
 	// Failure is why the current target failed here permanently, until it is retried or replaced.
 	Failure string `json:"failure,omitempty"`
 	Apply   Apply  `json:"apply,omitzero"`
@@ -108,52 +108,52 @@ type Delivery struct {
 	Rollback  *entities.Rollback `json:"rollback,omitempty"`
 	// Reapply: the target was set before, and is applied even if the current objects match it.
 	Reapply bool `json:"reapply,omitempty"`
-	// Reported: the target was not reached while its channel was report-only. It is applied once a release enters again.
-	Reported bool `json:"reported,omitempty"`
-	// Cut: the channel was removed before the release of the current target had succeeded there. It is still applied, but it is not good,
+	// ReportedOnly: the target was not reached while its channel was report-only. It is applied once a release enters again.
+	ReportedOnly bool `json:"reported,omitempty"`
+	// ChannelRemoved: the channel was removed before the release of the current target had succeeded there. It is still applied, but it is not good,
 	// and a release does not count it as already delivered.
-	Cut bool `json:"cut,omitempty"`
-	// Restarted is when a person last restarted the instance: runtimes that write it into objects keep it for every target. Restarting:
+	ChannelRemoved bool `json:"cut,omitempty"`
+	// RestartedAt is when a person last restarted the instance: runtimes that write it into objects keep it for every target. Restarting:
 	// the current target is applied for a restart.
-	Restarted  time.Time `json:"restarted,omitzero"`
-	Restarting bool      `json:"restarting,omitempty"`
-	// ComesBack: the current target is applied again after a drain, so a failure is no evidence against the version.
-	ComesBack bool `json:"comesBack,omitempty"`
+	RestartedAt time.Time `json:"restarted,omitzero"`
+	Restarting  bool      `json:"restarting,omitempty"`
+	// ReappliedAfterDrain: the current target is applied again after a drain, so a failure is no evidence against the version.
+	ReappliedAfterDrain bool `json:"comesBack,omitempty"`
 	// BeforePin is the target that the instance returns to when its channel is unpinned.
 	BeforePin *BeforePin `json:"beforePin,omitempty"`
 	Lease     *Lease     `json:"lease,omitempty"`
 	// Sequence counts the targets that were ever set here. It is sent with each apply, so none is carried out after one of a later target
-	// (F2). Fenced is the sequence that refused an apply of the current target; 0: none.
+	// (F2). FencedBy is the sequence that refused an apply of the current target; 0: none.
 	Sequence int64 `json:"sequence,omitempty"`
-	Fenced   int64 `json:"fenced,omitempty"`
+	FencedBy int64 `json:"fenced,omitempty"`
 }
 
 // Apply is the state of the applies of the current target.
 type Apply struct {
-	Running  bool      `json:"running,omitempty"`
-	First    time.Time `json:"first,omitzero"`   // start of the first one: the progress deadline counts from here
-	Started  time.Time `json:"started,omitzero"` // start of the last one
-	Ended    time.Time `json:"ended,omitzero"`
-	Attempts int       `json:"attempts,omitempty"` // consecutive failures, or repairs without effect
-	OK       bool      `json:"ok,omitempty"`       // the last one succeeded
-	Err      string    `json:"err,omitempty"`
-	Next     time.Time `json:"next,omitzero"`    // not before
-	Overdue  time.Time `json:"overdue,omitzero"` // the progress deadline has passed, and a last reading was requested
-	Untaken  time.Time `json:"untaken,omitzero"` // since then no worker takes it
-	Ending   time.Time `json:"ending,omitzero"`  // since then its end is requested
-	// Of is the full version of the running apply, which may be of the previous target. Terminated: it must end at once.
-	Of         string `json:"of,omitempty"`
-	Terminated bool   `json:"terminated,omitempty"`
-	// Approved is the approval of the last started apply. It is valid again if that apply did not start.
-	Approved *entities.Approval `json:"approved,omitempty"`
+	Running       bool      `json:"running,omitempty"`
+	FirstStarted  time.Time `json:"first,omitzero"`   // start of the first one: the progress deadline counts from here
+	Started       time.Time `json:"started,omitzero"` // start of the last one
+	Ended         time.Time `json:"ended,omitzero"`
+	Attempts      int       `json:"attempts,omitempty"` // consecutive failures, or repairs without effect
+	OK            bool      `json:"ok,omitempty"`       // the last one succeeded
+	Err           string    `json:"err,omitempty"`
+	NotBefore     time.Time `json:"next,omitzero"`    // not before
+	Overdue       time.Time `json:"overdue,omitzero"` // the progress deadline has passed, and a last reading was requested
+	NoWorkerSince time.Time `json:"untaken,omitzero"` // since then no worker takes it
+	EndRequested  time.Time `json:"ending,omitzero"`  // since then its end is requested
+	// RunningVersion is the full version of the running apply, which may be of the previous target. Terminated: it must end at once.
+	RunningVersion string `json:"of,omitempty"`
+	Terminated     bool   `json:"terminated,omitempty"`
+	// Approval is the approval of the last started apply. It is valid again if that apply did not start.
+	Approval *entities.Approval `json:"approved,omitempty"`
 }
 
 // ApplyApproval is the approval of an apply, if every apply is approved (C10).
 type ApplyApproval struct {
 	Given *entities.Approval `json:"given,omitempty"` // for the next apply
-	// Also are earlier approvals of applies of other versions, which may still come.
-	Also  []*entities.Approval `json:"also,omitempty"`
-	Asked time.Time            `json:"asked,omitzero"` // an apply of the current target waits for it since then
+	// Others are earlier approvals of applies of other versions, which may still come.
+	Others       []*entities.Approval `json:"also,omitempty"`
+	WaitingSince time.Time            `json:"asked,omitzero"` // an apply of the current target waits for it since then
 }
 
 // BeforePin is the state that an instance returns to when its channel is unpinned.
@@ -167,14 +167,14 @@ func (i *Instance) IsAt(r *Release) bool {
 	return i != nil && i.Delivery.Target != nil && i.Delivery.Target.Same(r.Target(i.ID))
 }
 
-// has reports whether the values of a release of an aspect are at the instance.
-func (i *Instance) has(r *Release) bool {
-	_, values := entities.SplitVersion(i.present())
+// hasValues reports whether the values of a release of an aspect are at the instance.
+func (i *Instance) hasValues(r *Release) bool {
+	_, values := entities.SplitVersion(i.currentVersion())
 	return slices.Contains(values, r.FullVersion)
 }
 
-// present is the full version of the target, or "".
-func (i *Instance) present() string {
+// currentVersion is the full version of the target, or "".
+func (i *Instance) currentVersion() string {
 	if i.Delivery.Target == nil {
 		return ""
 	}
@@ -187,7 +187,7 @@ func (i *Instance) RollbackFailed() bool {
 	return d.Rollback != nil && !d.Rollback.Failed.IsZero() && d.Target != nil
 }
 
-// RollingBack reports whether a rollback is in progress, which no gate holds.
+// RollbackRequest reports whether a rollback is in progress, which no gate holds.
 func (i *Instance) RollingBack() bool { return i.Delivery.Rollback != nil && !i.Delivery.Converged }
 
 // isGood reports whether the current target is the newest good one.
@@ -195,77 +195,77 @@ func (d *Delivery) isGood() bool {
 	return d.Target != nil && d.Converged && d.LastGood != nil && d.LastGood.Same(*d.Target)
 }
 
-// good records that a target converged: it is the newest good one.
-func (d *Delivery) good(t entities.Target) {
+// markGood records that a target converged: it is the newest good one.
+func (d *Delivery) markGood(t entities.Target) {
 	if d.LastGood != nil && !d.LastGood.Same(t) {
-		d.Earlier = entities.KeepLast(append(slices.DeleteFunc(slices.Clone(d.Earlier), t.Same), *d.LastGood), MaxEarlier)
+		d.EarlierGood = entities.KeepLast(append(slices.DeleteFunc(slices.Clone(d.EarlierGood), t.Same), *d.LastGood), MaxEarlier)
 	}
 	d.LastGood = &t
 }
 
-// bad records that a target is not good any more: nothing returns to it automatically.
-func (d *Delivery) bad(t entities.Target) {
-	d.Earlier = slices.DeleteFunc(slices.Clone(d.Earlier), t.Same)
+// markBad records that a target is not good any more: nothing returns to it automatically.
+func (d *Delivery) markBad(t entities.Target) {
+	d.EarlierGood = slices.DeleteFunc(slices.Clone(d.EarlierGood), t.Same)
 	if d.LastGood == nil || !d.LastGood.Same(t) {
 		return
 	}
 	d.LastGood = nil
-	if n := len(d.Earlier); n > 0 {
-		last := d.Earlier[n-1]
-		d.LastGood, d.Earlier = &last, d.Earlier[:n-1]
+	if n := len(d.EarlierGood); n > 0 {
+		last := d.EarlierGood[n-1]
+		d.LastGood, d.EarlierGood = &last, d.EarlierGood[:n-1]
 	}
 }
 
 // setTarget sets a target, on the runtime that its payload is for. A running apply belongs to the previous target: it ends first.
 func (s *State) setTarget(i *Instance, t entities.Target, now time.Time) {
-	if runtime, _ := s.Bound(i.ID, t); runtime != i.Runtime {
+	if runtime, _ := s.TargetRuntime(i.ID, t); runtime != i.Runtime {
 		i.moveTo(runtime, now)
 	}
 	d := &i.Delivery
 	d.Target, d.Since = &t, now
-	d.Sequence, d.Fenced = d.Sequence+1, 0
-	d.Converged, d.Arrived, d.Failure, d.Cancelled = false, time.Time{}, "", ""
-	d.Rollback, d.BeforePin, d.Reapply, d.Reported, d.Restarting, d.ComesBack, d.Cut = nil, nil, false, false, false, false, false
-	d.Apply, d.StoppedAt = d.Apply.running(), time.Time{}
-	i.Observed.Asked, i.Approval.Asked = nil, time.Time{}
+	d.Sequence, d.FencedBy = d.Sequence+1, 0
+	d.Converged, d.ConvergedAt, d.Failure, d.Cancelled = false, time.Time{}, "", ""
+	d.Rollback, d.BeforePin, d.Reapply, d.ReportedOnly, d.Restarting, d.ReappliedAfterDrain, d.ChannelRemoved = nil, nil, false, false, false, false, false
+	d.Apply, d.StoppedAt = d.Apply.carriedOver(), time.Time{}
+	i.Observed.Query, i.Approval.WaitingSince = nil, time.Time{}
 }
 
-// running is the state of a running apply, which survives a change of the target.
-func (a Apply) running() Apply {
+// carriedOver is the state of a running apply, which survives a change of the target.
+func (a Apply) carriedOver() Apply {
 	out := Apply{Running: a.Running, Started: a.Started}
 	if a.Running {
-		out.Of, out.Terminated = a.Of, a.Terminated
+		out.RunningVersion, out.Terminated = a.RunningVersion, a.Terminated
 	}
 	return out
 }
 
-// returnTo sets an earlier target again. It is applied even if the current objects match it, because the target in between may still be
+// restoreTarget sets an earlier target again. It is applied even if the current objects match it, because the target in between may still be
 // in progress.
-func (s *State) returnTo(i *Instance, t entities.Target, now time.Time) {
+func (s *State) restoreTarget(i *Instance, t entities.Target, now time.Time) {
 	s.setTarget(i, t, now)
 	i.Delivery.Reapply = true
 }
 
-// restart resets the attempts at the current target. A running apply is the first of them.
-func (i *Instance) restart(now time.Time) {
+// resetAttempts resets the attempts at the current target. A running apply is the first of them.
+func (i *Instance) resetAttempts(now time.Time) {
 	d := &i.Delivery
 	if d.Cancelled != "" && d.Converged { // it has arrived, and is good only once its release has succeeded
-		d.Converged, d.Arrived = false, time.Time{}
+		d.Converged, d.ConvergedAt = false, time.Time{}
 	}
 	d.Failure, d.Cancelled, d.StoppedAt = "", "", time.Time{}
-	if d.Fenced >= d.Sequence && d.Fenced > 0 { // a person confirms that this target is the right one
-		d.Sequence, d.Fenced = d.Fenced+1, 0
+	if d.FencedBy >= d.Sequence && d.FencedBy > 0 { // a person confirms that this target is the right one
+		d.Sequence, d.FencedBy = d.FencedBy+1, 0
 	}
 	ended := d.Apply.Ended
-	d.Apply = d.Apply.running()
+	d.Apply = d.Apply.carriedOver()
 	d.Apply.Ended = ended
 	if d.Apply.Running {
-		d.Apply.First = now
+		d.Apply.FirstStarted = now
 	}
 }
 
-// targetSet removes the readings of a channel's gates about the previous target.
-func (c *Channel) targetSet() {
+// clearReadings removes the readings of a channel's gates about the previous target.
+func (c *Channel) clearReadings() {
 	c.endWindow()
 	c.Checks = nil
 	if c.Preflight != nil && !c.Preflight.Running {

@@ -26,7 +26,7 @@ const MaxReservations = 20
 func (s *State) CheckReservation(id string) error {
 	switch {
 	case s.ReleaseByID(id) != nil:
-		return fmt.Errorf("%s already has a release %s", s.scope(""), id)
+		return fmt.Errorf("%s already has a release %s", s.scopeName(""), id)
 	case len(s.Reservations) >= MaxReservations:
 		return fmt.Errorf("%d joint releases wait for a decision, which is the limit", len(s.Reservations))
 	}
@@ -37,7 +37,7 @@ func (s *State) CheckReservation(id string) error {
 func (s *State) CheckReserved(version string) error {
 	for _, r := range s.Reservations {
 		if r.Version == version {
-			return fmt.Errorf("%s of %s is part of release %s, which is still being decided; try again in a moment", version, s.scope(""), r.ID)
+			return fmt.Errorf("%s of %s is part of release %s, which is still being decided; try again in a moment", version, s.scopeName(""), r.ID)
 		}
 	}
 	return nil
@@ -46,41 +46,41 @@ func (s *State) CheckReserved(version string) error {
 // Reserve makes a promise.
 func (s *State) Reserve(r Reservation, now time.Time) {
 	s.Reservations = append(s.Reservations, r)
-	s.Record(now, "", fmt.Sprintf("release %s: %s promised, by %s", r.ID, r.Version, r.By))
+	s.AppendJournal(now, "", fmt.Sprintf("release %s: %s promised, by %s", r.ID, r.Version, r.By))
 }
 
-// Reserved is the promise for a release, or nil.
-func (s *State) Reserved(id string) *Reservation {
+// ReservationByID is the promise for a release, or nil.
+func (s *State) ReservationByID(id string) *Reservation {
 	if n := slices.IndexFunc(s.Reservations, func(r Reservation) bool { return r.ID == id }); n >= 0 {
 		return &s.Reservations[n]
 	}
 	return nil
 }
 
-// Conclude ends a promise: it was carried out or abandoned.
-func (s *State) Conclude(id, why string, now time.Time) {
-	if s.Reserved(id) == nil {
+// EndReservation ends a promise: it was carried out or abandoned.
+func (s *State) EndReservation(id, why string, now time.Time) {
+	if s.ReservationByID(id) == nil {
 		return
 	}
 	s.Reservations = slices.DeleteFunc(s.Reservations, func(r Reservation) bool { return r.ID == id })
 	if why != "" {
-		s.Record(now, "", fmt.Sprintf("release %s: abandoned: %s", id, why))
+		s.AppendJournal(now, "", fmt.Sprintf("release %s: abandoned: %s", id, why))
 	}
 }
 
-// Carried records that a joint release, with this time of proposal, was carried out.
-func (s *State) Carried(proposed time.Time) {
+// MarkCarriedOut records that a joint release, with this time of proposal, was carried out.
+func (s *State) MarkCarriedOut(proposed time.Time) {
 	if proposed.After(s.LastJoint) {
 		s.LastJoint = proposed
 	}
 }
 
-// CarriedBefore reports whether an unknown joint release was carried out and pruned since. An application carries them out in the order
+// WasCarriedOut reports whether an unknown joint release was carried out and pruned since. An application carries them out in the order
 // of their proposals.
-func (s *State) CarriedBefore(proposed time.Time) bool { return !proposed.After(s.LastJoint) }
+func (s *State) WasCarriedOut(proposed time.Time) bool { return !proposed.After(s.LastJoint) }
 
-// ReservedUntil is when the first promise is due; zero: there is none.
-func (s *State) ReservedUntil() time.Time {
+// NextReservationDeadline is when the first promise is due; zero: there is none.
+func (s *State) NextReservationDeadline() time.Time {
 	var first time.Time
 	for _, r := range s.Reservations {
 		if first.IsZero() || r.Until.Before(first) {

@@ -14,27 +14,27 @@ import (
 func (s *State) applyStarted(op ApplyOp, now time.Time) {
 	i := s.Instance(op.Instance)
 	a := &i.Delivery.Apply
-	a.Running, a.Started, a.Ending, a.Terminated, a.Of = true, now, time.Time{}, false, op.Target.FullVersion
-	if a.First.IsZero() {
-		a.First = now
+	a.Running, a.Started, a.EndRequested, a.Terminated, a.RunningVersion = true, now, time.Time{}, false, op.Target.FullVersion
+	if a.FirstStarted.IsZero() {
+		a.FirstStarted = now
 	}
 	i.Observed.Fresh = false
 	if i.Delivery.Lease != nil {
 		i.Delivery.Lease.Used = true
 	}
-	a.Approved = i.Approval.Of(op.Target.FullVersion)
-	i.Approval.drop(func(given *entities.Approval) bool { return given.Version == op.Target.FullVersion })
-	i.Approval.Asked = time.Time{}
+	a.Approval = i.Approval.For(op.Target.FullVersion)
+	i.Approval.remove(func(given *entities.Approval) bool { return given.Version == op.Target.FullVersion })
+	i.Approval.WaitingSince = time.Time{}
 }
 
-// notBegun records that the started apply did not begin, so its approval was not used up.
-func (i *Instance) notBegun() {
-	given := i.Delivery.Apply.Approved
-	if i.Delivery.Apply.Approved = nil; given == nil || i.Approves(given.Version) {
+// restoreApplyApproval records that the started apply did not begin, so its approval was not used up.
+func (i *Instance) restoreApplyApproval() {
+	given := i.Delivery.Apply.Approval
+	if i.Delivery.Apply.Approval = nil; given == nil || i.ApplyApproved(given.Version) {
 		return
 	}
 	if i.Approval.Given != nil {
-		i.Approval.Also = append(slices.Clone(i.Approval.Also), i.Approval.Given)
+		i.Approval.Others = append(slices.Clone(i.Approval.Others), i.Approval.Given)
 	}
 	i.Approval.Given = given
 }
@@ -44,7 +44,7 @@ func (i *Instance) notBegun() {
 func (s *State) ApplyEnded(id entities.InstanceID, target entities.Target, err string, permanent bool, now time.Time) {
 	i := s.Instance(id)
 	d := &i.Delivery
-	d.Apply.Running, d.Apply.Ended, d.Apply.Untaken, d.Apply.Approved = false, now, time.Time{}, nil
+	d.Apply.Running, d.Apply.Ended, d.Apply.NoWorkerSince, d.Apply.Approval = false, now, time.Time{}, nil
 	i.Observed.Requested = true // the effect of the apply is unknown until the next reading
 	if !s.Declared(id) {
 		d.Apply = Apply{Ended: now} // if the instance comes back, it is applied again
@@ -58,9 +58,9 @@ func (s *State) ApplyEnded(id entities.InstanceID, target entities.Target, err s
 	switch {
 	case d.Converged: // a repair; without effect it is not repeated at once either
 		d.Apply.Attempts++
-		d.Apply.Next = now.Add(backoff(rt.Timing, d.Apply.Attempts))
+		d.Apply.NotBefore = now.Add(backoff(rt.Timing, d.Apply.Attempts))
 	case err == "":
-		s.takeAsReading(i, now)
+		s.recordSuccessAsReading(i, now)
 	case d.Cancelled != "" && !permanent: // its end was requested
 	default:
 		d.Apply.Attempts++
@@ -68,7 +68,7 @@ func (s *State) ApplyEnded(id entities.InstanceID, target entities.Target, err s
 			d.Failure = err
 			return
 		}
-		d.Apply.Next = now.Add(backoff(rt.Timing, d.Apply.Attempts))
+		d.Apply.NotBefore = now.Add(backoff(rt.Timing, d.Apply.Attempts))
 	}
 }
 
@@ -78,7 +78,7 @@ func (s *State) ApplyEnded(id entities.InstanceID, target entities.Target, err s
 func (s *State) ApplyLost(id entities.InstanceID, target entities.Target, reason string, now time.Time) {
 	s.ApplyEnded(id, target, reason, false, now)
 	if d := &s.Instance(id).Delivery; d.Target != nil && d.Target.Same(target) {
-		d.Apply.First, d.Apply.Next = time.Time{}, now
+		d.Apply.FirstStarted, d.Apply.NotBefore = time.Time{}, now
 	}
 }
 
@@ -87,41 +87,41 @@ func (s *State) ApplyLost(id entities.InstanceID, target entities.Target, reason
 func (s *State) ApplyUnready(id entities.InstanceID, target entities.Target, reason string, now time.Time) {
 	i := s.Instance(id)
 	d := &i.Delivery
-	d.Apply.Running, d.Apply.Ended, d.Apply.Untaken, i.Observed.Requested = false, now, time.Time{}, true
+	d.Apply.Running, d.Apply.Ended, d.Apply.NoWorkerSince, i.Observed.Requested = false, now, time.Time{}, true
 	if d.Target == nil || !d.Target.Same(target) {
 		return
 	}
-	i.notBegun()
+	i.restoreApplyApproval()
 	_, rt := s.Runtime(id)
-	d.Apply.Err, d.Apply.First = reason, time.Time{}
-	d.Apply.Next = now.Add(max(rt.Timing.RetryBackoff, unreadyPause))
+	d.Apply.Err, d.Apply.FirstStarted = reason, time.Time{}
+	d.Apply.NotBefore = now.Add(max(rt.Timing.RetryBackoff, unreadyInterval))
 }
 
-// ApplyUntaken records that no worker took an apply. Nothing has started: neither attempts nor the deadline count, and the state of the
+// NoWorkerForApply records that no worker took an apply. Nothing has started: neither attempts nor the deadline count, and the state of the
 // runtime is unknown. If the runtime can be observed, the next apply waits for a reading, which needs a worker; otherwise the apply
 // itself waits.
-func (s *State) ApplyUntaken(id entities.InstanceID, target entities.Target, e *entities.ReadingError, now time.Time) {
+func (s *State) NoWorkerForApply(id entities.InstanceID, target entities.Target, e *entities.ReadingError, now time.Time) {
 	i := s.Instance(id)
 	d := &i.Delivery
 	d.Apply.Running, d.Apply.Ended, i.Observed.Requested = false, now, true
 	if d.Target == nil || !d.Target.Same(target) {
 		return
 	}
-	i.notBegun()
-	d.Apply.Err, d.Apply.First, d.Apply.Next = e.Message, time.Time{}, now
-	if d.Apply.Untaken.IsZero() {
-		d.Apply.Untaken = now
+	i.restoreApplyApproval()
+	d.Apply.Err, d.Apply.FirstStarted, d.Apply.NotBefore = e.Message, time.Time{}, now
+	if d.Apply.NoWorkerSince.IsZero() {
+		d.Apply.NoWorkerSince = now
 	}
 	if _, rt := s.Runtime(id); rt.Observable {
-		i.observe(entities.Reading{Err: e, At: now}, now)
+		i.setReading(entities.Reading{Err: e, At: now}, now)
 		i.Observed.Requested = true
 	}
 }
 
-// Unreached reports whether an apply waits for a reading, which proves that a worker is available again.
-func (i *Instance) Unreached() bool {
+// WaitsForWorker reports whether an apply waits for a reading, which proves that a worker is available again.
+func (i *Instance) WaitsForWorker() bool {
 	e := i.Observed.Reading.Err
-	return !i.Delivery.Apply.Untaken.IsZero() && e != nil && e.Code == entities.CodeNoWorker
+	return !i.Delivery.Apply.NoWorkerSince.IsZero() && e != nil && e.Code == entities.CodeNoWorker
 }
 
 // ApplyFenced records that an apply was refused: a run that this one does not know claimed a later target for the instance, or applied
@@ -133,22 +133,22 @@ func (s *State) ApplyFenced(id entities.InstanceID, target entities.Target, by i
 	}
 	s.ApplyUnready(id, target, why, now)
 	if d := &s.Instance(id).Delivery; d.Target != nil && d.Target.Same(target) {
-		d.Fenced, d.Apply.Next = by, now.Add(fencedPause)
+		d.FencedBy, d.Apply.NotBefore = by, now.Add(fencedInterval)
 	}
 }
 
-// fencedPause is the time between two attempts of an apply that is refused.
-const fencedPause = time.Minute
+// fencedInterval is the time between two attempts of an apply that is refused.
+const fencedInterval = time.Minute
 
-// unreadyPause is the minimum time between two attempts to begin an apply.
-const unreadyPause = 15 * time.Second
+// unreadyInterval is the minimum time between two attempts to begin an apply.
+const unreadyInterval = 15 * time.Second
 
-// takeAsReading: on a runtime that cannot be observed, the success of an apply is the state (C1).
-func (s *State) takeAsReading(i *Instance, now time.Time) {
+// recordSuccessAsReading: on a runtime that cannot be observed, the success of an apply is the state (C1).
+func (s *State) recordSuccessAsReading(i *Instance, now time.Time) {
 	if _, rt := s.Runtime(i.ID); rt.Observable {
 		return
 	}
-	i.observe(entities.Reading{At: now, Objects: []entities.Object{{
+	i.setReading(entities.Reading{At: now, Objects: []entities.Object{{
 		Name: s.Service, Type: "applied", Status: entities.ObjectSucceeded,
 		Versions: []entities.ObjectVersion{{Version: i.Delivery.Target.FullVersion, Active: true}},
 	}}}, now)
@@ -164,30 +164,30 @@ func backoff(t entities.RuntimeTiming, n int) time.Duration {
 	return min(wait, max(t.RetryMax, t.RetryBackoff))
 }
 
-// Observed records a reading. fresh: it was taken after the end of the last apply. A failed reading keeps the last good objects (C6). A
+// RecordReading records a reading. fresh: it was taken after the end of the last apply. A failed reading keeps the last good objects (C6). A
 // reading about another version than the target's is stale.
-func (s *State) Observed(id entities.InstanceID, fullVersion string, r entities.Reading, fresh bool, now time.Time) {
+func (s *State) RecordReading(id entities.InstanceID, fullVersion string, r entities.Reading, fresh bool, now time.Time) {
 	i := s.Instances[id]
 	if i == nil {
 		return
 	}
-	if _, rt := s.Runtime(id); i.present() != fullVersion && rt.Mode == entities.FetchExitCode {
+	if _, rt := s.Runtime(id); i.currentVersion() != fullVersion && rt.Mode == entities.FetchExitCode {
 		return
 	}
 	if !fresh && i.Observed.Fresh {
 		return // a reading that began before the end of the last apply is older than the known one
 	}
-	again := i.Observed.Requested && !fresh
-	i.observe(r, now)
-	i.Observed.Requested, i.Observed.Fresh = again, fresh && !i.Delivery.Apply.Running
+	stillRequested := i.Observed.Requested && !fresh
+	i.setReading(r, now)
+	i.Observed.Requested, i.Observed.Fresh = stillRequested, fresh && !i.Delivery.Apply.Running
 }
 
-func (i *Instance) observe(r entities.Reading, now time.Time) {
+func (i *Instance) setReading(r entities.Reading, now time.Time) {
 	o := &i.Observed
 	o.Requested, o.At = false, now
 	o.Digest = r.Digest()
 	if r.Err == nil || r.Err.Code != entities.CodeNoWorker {
-		i.Delivery.Apply.Untaken = time.Time{}
+		i.Delivery.Apply.NoWorkerSince = time.Time{}
 	}
 	if r.Err == nil {
 		o.Reading, o.ErrSince = r, time.Time{}
@@ -199,15 +199,15 @@ func (i *Instance) observe(r entities.Reading, now time.Time) {
 	o.Reading.Err, o.Reading.At = r.Err, r.At
 }
 
-// AskAnswered records the answer of an exit-code runtime about a version.
-func (s *State) AskAnswered(id entities.InstanceID, target entities.Target, r entities.Reading) {
-	if o := &s.Instance(id).Observed; o.Asked != nil && o.Asked.Target.Same(target) {
-		o.Asked = &Asked{Target: target, Reading: r}
+// RecordQueryAnswer records the answer of an exit-code runtime about a version.
+func (s *State) RecordQueryAnswer(id entities.InstanceID, target entities.Target, r entities.Reading) {
+	if o := &s.Instance(id).Observed; o.Query != nil && o.Query.Target.Same(target) {
+		o.Query = &VersionQuery{Target: target, Reading: r}
 	}
 }
 
-// Rendered records the render of a config release with the current version of an instance.
-func (s *State) Rendered(release string, id entities.InstanceID, present entities.Target) {
+// RecordRender records the render of a config release with the current version of an instance.
+func (s *State) RecordRender(release string, id entities.InstanceID, present entities.Target) {
 	if r := s.ReleaseByID(release); r != nil {
 		if r.Present == nil {
 			r.Present = map[entities.InstanceID]entities.Target{}
@@ -216,52 +216,52 @@ func (s *State) Rendered(release string, id entities.InstanceID, present entitie
 	}
 }
 
-// Keep records the render of a release for an instance on top of the current version or values, or the rollback target of the release
+// RecordMergedRender records the render of a release for an instance on top of the current version or values, or the rollback target of the release
 // that it passes.
-func (s *State) Keep(op RenderOp, t entities.Target) {
+func (s *State) RecordMergedRender(op RenderOp, t entities.Target) {
 	r := s.ReleaseByID(op.Release)
 	if r == nil {
 		return
 	}
-	if i := s.Instances[op.Instance]; r.OfAspect() && i != nil && i.Delivery.Target != nil {
+	if i := s.Instances[op.Instance]; r.IsAspect() && i != nil && i.Delivery.Target != nil {
 		t.Runtime = i.Delivery.Target.Runtime // the current version was made for it
 	}
-	k := Kept{Version: op.Of, Target: t}
-	if op.Way {
-		r.keepWay(op.Instance, k)
+	k := MergedTarget{Version: op.Version, Target: t}
+	if op.RollbackTarget {
+		r.setRollbackTarget(op.Instance, k)
 		return
 	}
-	if r.Kept == nil {
-		r.Kept = map[entities.InstanceID]Kept{}
+	if r.MergedTargets == nil {
+		r.MergedTargets = map[entities.InstanceID]MergedTarget{}
 	}
-	r.Kept[op.Instance] = k
+	r.MergedTargets[op.Instance] = k
 }
 
-// Unrendered records that a release for an instance cannot be rendered on top of the current version. A pending release is cancelled in
+// RecordRenderFailure records that a release for an instance cannot be rendered on top of the current version. A pending release is cancelled in
 // the channel; a release in progress there leaves the instance out.
-func (s *State) Unrendered(release string, id entities.InstanceID, why string, now time.Time) {
+func (s *State) RecordRenderFailure(release string, id entities.InstanceID, why string, now time.Time) {
 	r := s.ReleaseByID(release)
-	if r == nil || r.in(id.Channel) == nil {
+	if r == nil || r.phaseState(id.Channel) == nil {
 		return
 	}
-	if r.in(id.Channel).Phase != maestro.InProgress {
-		s.doesNotCome(r, id.Channel, why, now)
+	if r.phaseState(id.Channel).Phase != maestro.InProgress {
+		s.cancelUnentered(r, id.Channel, why, now)
 		return
 	}
-	delete(r.Kept, id)
-	if !r.Keeps(id.Channel) {
+	delete(r.MergedTargets, id)
+	if !r.KeepsVersion(id.Channel) {
 		delete(r.Payloads, id)
 	}
-	text := r.FullVersion + " skips " + s.Shown(id)
-	s.Record(now, id.Channel, text+": "+why)
-	s.note(entities.AuditLine{At: now, Kind: entities.EventError, Channel: id.Channel, Release: r.ID, Version: r.FullVersion, Text: text, Reason: why})
+	text := r.FullVersion + " skips " + s.DisplayName(id)
+	s.AppendJournal(now, id.Channel, text+": "+why)
+	s.recordAudit(entities.AuditEntry{At: now, Kind: entities.EventError, Channel: id.Channel, Release: r.ID, Version: r.FullVersion, Text: text, Reason: why})
 }
 
-// doesNotCome cancels a release in a channel that it has not entered yet.
-func (s *State) doesNotCome(r *Release, channel, why string, now time.Time) {
-	if r.Keeps(channel) || r.in(channel).Phase == maestro.Pending {
+// cancelUnentered cancels a release in a channel that it has not entered yet.
+func (s *State) cancelUnentered(r *Release, channel, why string, now time.Time) {
+	if r.KeepsVersion(channel) || r.phaseState(channel).Phase == maestro.Pending {
 		r.cancel(channel, why, now)
-		s.Record(now, channel, r.FullVersion+" "+why)
+		s.AppendJournal(now, channel, r.FullVersion+" "+why)
 	}
 }
 
@@ -276,9 +276,9 @@ func (s *State) ExtensionEnded(op ExtensionOp, err, tail, log string, now time.T
 	if st.Done {
 		return
 	}
-	st.Running, st.Since, st.Err, st.Tail, st.Log, st.Untaken = false, now, err, tail, log, time.Time{}
+	st.Running, st.Since, st.Err, st.Tail, st.Log, st.NoWorkerSince = false, now, err, tail, log, time.Time{}
 	if st.Cancelled && err != "" { // its end was requested
-		s.Record(now, op.Channel, fmt.Sprintf("extension %s of %s ended, because it was cancelled", op.Extension.Name, r.FullVersion))
+		s.AppendJournal(now, op.Channel, fmt.Sprintf("extension %s of %s ended, because it was cancelled", op.Extension.Name, r.FullVersion))
 		return
 	}
 	st.Attempts++
@@ -286,29 +286,29 @@ func (s *State) ExtensionEnded(op ExtensionOp, err, tail, log string, now time.T
 	switch {
 	case err == "":
 		st.Done = true
-		s.Record(now, op.Channel, fmt.Sprintf("extension %s of %s succeeded", e.Name, r.FullVersion))
+		s.AppendJournal(now, op.Channel, fmt.Sprintf("extension %s of %s succeeded", e.Name, r.FullVersion))
 	case st.Attempts >= e.MaxAttempts:
 		st.Failed = true
 		text := fmt.Sprintf("extension %s of %s failed %s", e.Name, r.FullVersion, entities.Times(st.Attempts))
-		s.Record(now, op.Channel, text+": "+err)
+		s.AppendJournal(now, op.Channel, text+": "+err)
 		if e.Stage == entities.OnRollback || e.Stage == entities.Repeated { // nothing waits for it, so the failure would go unnoticed
-			s.note(entities.AuditLine{At: now, Kind: entities.EventError, Channel: op.Channel, Release: r.ID, Version: r.FullVersion, Text: text, Reason: err})
+			s.recordAudit(entities.AuditEntry{At: now, Kind: entities.EventError, Channel: op.Channel, Release: r.ID, Version: r.FullVersion, Text: text, Reason: err})
 		}
 	default:
 		st.Next = now.Add(backoff(entities.RuntimeTiming{RetryBackoff: e.RetryBackoff, RetryMax: e.RetryMax}, st.Attempts))
 	}
 }
 
-// ExtensionUntaken records that no worker took a run of an extension. That is not an attempt: it waits for a worker.
-func (s *State) ExtensionUntaken(op ExtensionOp, why string, now time.Time) {
+// NoWorkerForExtension records that no worker took a run of an extension. That is not an attempt: it waits for a worker.
+func (s *State) NoWorkerForExtension(op ExtensionOp, why string, now time.Time) {
 	r := s.ReleaseByID(op.Release)
 	if r == nil || r.Extensions[op.Extension.RunKey()] == nil {
 		return
 	}
 	st := r.Extensions[op.Extension.RunKey()]
 	st.Running, st.Err, st.Next = false, why, now
-	if st.Untaken.IsZero() {
-		st.Untaken = now
+	if st.NoWorkerSince.IsZero() {
+		st.NoWorkerSince = now
 	}
 }
 
@@ -321,29 +321,29 @@ const (
 	askAgainMax = 30 * time.Minute
 )
 
-// AskAgain is the time of the next request: the interval is as long as the wait so far.
-func (l *Lease) AskAgain() time.Time {
-	last := l.Asked
-	if !l.Again.IsZero() {
-		last = l.Again
+// NextRequest is the time of the next request: the interval is as long as the wait so far.
+func (l *Lease) NextRequest() time.Time {
+	last := l.RequestedAt
+	if !l.RepeatedAt.IsZero() {
+		last = l.RepeatedAt
 	}
-	return last.Add(min(max(last.Sub(l.Asked), askAgain), askAgainMax))
+	return last.Add(min(max(last.Sub(l.RequestedAt), askAgain), askAgainMax))
 }
 
 // leaseAsked records that a lease was requested or returned.
 func (s *State) leaseAsked(op LeaseOp, now time.Time) {
 	i := s.Instance(op.Instance)
-	if op.GiveBack {
+	if op.Return {
 		i.Delivery.Lease = nil
-		s.dropEmpty(op.Instance) // it was only kept for that
+		s.dropIfEmpty(op.Instance) // it was only kept for that
 		return
 	}
-	if op.Again {
-		i.Delivery.Lease.Again = now
+	if op.Repeat {
+		i.Delivery.Lease.RepeatedAt = now
 		return
 	}
 	s.LeaseCount++
-	i.Delivery.Lease = &Lease{ID: op.ID, Runtime: op.Runtime, Version: op.Version, Asked: now}
+	i.Delivery.Lease = &Lease{ID: op.ID, Runtime: op.Runtime, Version: op.Version, RequestedAt: now}
 }
 
 // LeaseGranted records that a lease was granted. False: it is not needed any more, and must be returned.
@@ -352,8 +352,8 @@ func (s *State) LeaseGranted(id string, now time.Time) bool {
 	if l == nil {
 		return false
 	}
-	if l.Granted.IsZero() {
-		l.Granted = now
+	if l.GrantedAt.IsZero() {
+		l.GrantedAt = now
 	}
 	return true
 }
@@ -361,8 +361,8 @@ func (s *State) LeaseGranted(id string, now time.Time) bool {
 // HoldsLease reports to the Runtime workflow whether that lease is still held, or waited for.
 func (s *State) HoldsLease(id string) bool { return s.lease(id) != nil }
 
-// LeaseOn is the runtime of a lease that is held or waited for; empty if there is none.
-func (s *State) LeaseOn(id string) string {
+// LeaseRuntime is the runtime of a lease that is held or waited for; empty if there is none.
+func (s *State) LeaseRuntime(id string) string {
 	if l := s.lease(id); l != nil {
 		return l.Runtime
 	}

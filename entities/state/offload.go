@@ -12,36 +12,36 @@ import (
 // store keeps the contents of each version, so the digests are loaded again when the release is next (B3, F8). Everything that affects
 // decisions stays here: phases, order, approvals, bypasses.
 
-// MaxWhole is the number of newest open releases that keep all their data.
-const MaxWhole = 70
+// MaxLoaded is the number of newest open releases that keep all their data.
+const MaxLoaded = 70
 
-// InStore replaces a digest that was moved to the store.
-const InStore = "in the store"
+// OffloadedDigest replaces a digest that was moved to the store.
+const OffloadedDigest = "in the store"
 
 // Offload moves the large data of the open releases behind the newest ones to the store. Releases that are next in a channel stay
 // complete.
 func (s *State) Offload(next []*Release) {
-	whole, brought := MaxWhole, map[*Instance]*Release(nil)
+	remaining, targetReleases := MaxLoaded, map[*Instance]*Release(nil)
 	for _, r := range slices.Backward(s.Releases) {
 		if r.Over() {
 			continue
 		}
-		if whole--; whole >= 0 || r.Offloaded() || slices.Contains(next, r) {
+		if remaining--; remaining >= 0 || r.Offloaded() || slices.Contains(next, r) {
 			continue
 		}
-		if brought == nil {
-			brought = s.allBrought()
+		if targetReleases == nil {
+			targetReleases = s.targetReleases()
 		}
-		if s.mayOffload(r, brought) {
+		if s.canOffload(r, targetReleases) {
 			r.offload()
 		}
 	}
 }
 
-// mayOffload reports whether the release is in progress nowhere, and no instance is at it or may return to it. A release that takes
+// canOffload reports whether the release is in progress nowhere, and no instance is at it or may return to it. A release that takes
 // another one back consists of several versions, which only the state knows.
-func (s *State) mayOffload(r *Release, brought map[*Instance]*Release) bool {
-	if r.Return || r.OfAspect() || s.needed(r, brought) {
+func (s *State) canOffload(r *Release, targetReleases map[*Instance]*Release) bool {
+	if r.Return || r.IsAspect() || s.isNeeded(r, targetReleases) {
 		return false
 	}
 	// The order does not affect the result.
@@ -54,7 +54,7 @@ func (s *State) mayOffload(r *Release, brought map[*Instance]*Release) bool {
 	// The order does not affect the result.
 	//workflowcheck:ignore
 	for id, i := range s.Instances {
-		if slices.ContainsFunc(i.Delivery.Earlier, r.Target(id).Same) {
+		if slices.ContainsFunc(i.Delivery.EarlierGood, r.Target(id).Same) {
 			return false
 		}
 	}
@@ -64,7 +64,7 @@ func (s *State) mayOffload(r *Release, brought map[*Instance]*Release) bool {
 func (r *Release) offload() {
 	for _, digests := range []map[entities.InstanceID]string{r.Payloads, r.Templates} {
 		for _, id := range entities.SortedIDs(digests) {
-			digests[id] = InStore
+			digests[id] = OffloadedDigest
 		}
 	}
 }
@@ -74,14 +74,14 @@ func (r *Release) Offloaded() bool {
 	// The order does not affect the result: all digests are here, or all in the store.
 	//workflowcheck:ignore
 	for _, digest := range r.Payloads {
-		return digest == InStore
+		return digest == OffloadedDigest
 	}
 	return false
 }
 
-// Recalled adds the digests of a release's payloads from the store. It returns an error for an instance without one, and then changes
+// RestoreDigests adds the digests of a release's payloads from the store. It returns an error for an instance without one, and then changes
 // nothing.
-func (r *Release) Recalled(payloads map[entities.InstanceID]string) error {
+func (r *Release) RestoreDigests(payloads map[entities.InstanceID]string) error {
 	ids := entities.SortedIDs(r.Payloads)
 	for _, id := range ids {
 		if payloads[id] == "" {

@@ -9,42 +9,42 @@ import (
 // Outbox is the queue of notifications of a service or of an application. Each notification sends its lines in order, independent of the
 // others.
 type Outbox struct {
-	// Announcements are audit lines that some notification has not sent yet. Announced is the number of the last line that each
+	// Announcements are audit entries that some notification has not sent yet. Announced is the number of the last line that each
 	// notification has sent, by its name, while more are queued.
-	Announcements []entities.AuditLine `json:"announcements,omitempty"`
-	Announced     map[string]int64     `json:"announced,omitempty"`
+	Announcements []entities.AuditEntry `json:"announcements,omitempty"`
+	Announced     map[string]int64      `json:"announced,omitempty"`
 }
 
 // Announce queues a line if a notification includes its kind.
-func (o *Outbox) Announce(all []entities.Notification, line entities.AuditLine) {
-	line.Prev = "" // a receiver could not verify it
-	if slices.ContainsFunc(all, func(n entities.Notification) bool { return slices.Contains(n.Events, line.Kind) }) {
-		o.Announcements = entities.KeepLast(append(o.Announcements, line), MaxAnnouncements)
+func (o *Outbox) Announce(all []entities.Notification, entry entities.AuditEntry) {
+	entry.Prev = "" // a receiver could not verify it
+	if slices.ContainsFunc(all, func(n entities.Notification) bool { return slices.Contains(n.Events, entry.Kind) }) {
+		o.Announcements = entities.KeepLast(append(o.Announcements, entry), MaxAnnouncements)
 	}
 }
 
 // NextAnnouncement is the oldest line that a notification includes and has not sent yet.
-func (o *Outbox) NextAnnouncement(n entities.Notification) (entities.AuditLine, bool) {
+func (o *Outbox) NextAnnouncement(n entities.Notification) (entities.AuditEntry, bool) {
 	for _, l := range o.Announcements {
 		if l.N > o.Announced[n.Name] && slices.Contains(n.Events, l.Kind) {
 			return l, true
 		}
 	}
-	return entities.AuditLine{}, false
+	return entities.AuditEntry{}, false
 }
 
-// Sent records that a notification has sent a line, and so all before it.
-func (o *Outbox) Sent(all []entities.Notification, notification string, line int64) {
+// MarkSent records that a notification has sent a line, and so all before it.
+func (o *Outbox) MarkSent(all []entities.Notification, notification string, number int64) {
 	if o.Announced == nil {
 		o.Announced = map[string]int64{}
 	}
-	o.Announced[notification] = line
-	o.ForgetSent(all)
+	o.Announced[notification] = number
+	o.PruneSent(all)
 }
 
-// ForgetSent removes the announcements that no notification needs any more.
-func (o *Outbox) ForgetSent(all []entities.Notification) {
-	o.Announcements = slices.DeleteFunc(o.Announcements, func(l entities.AuditLine) bool {
+// PruneSent removes the announcements that no notification needs any more.
+func (o *Outbox) PruneSent(all []entities.Notification) {
+	o.Announcements = slices.DeleteFunc(o.Announcements, func(l entities.AuditEntry) bool {
 		return !slices.ContainsFunc(all, func(n entities.Notification) bool {
 			return l.N > o.Announced[n.Name] && slices.Contains(n.Events, l.Kind)
 		})

@@ -16,13 +16,13 @@ import (
 // Aside is the stored state of a release that is set aside.
 type Aside struct {
 	Reason string `json:"reason,omitempty"` // of its phase, before
-	// Arrived is since when the instances were stable at it. Its pause continues for instances that stay stable.
-	Arrived map[entities.InstanceID]time.Time `json:"arrived,omitempty"`
+	// ConvergedAt is since when the instances were stable at it. Its pause continues for instances that stay stable.
+	ConvergedAt map[entities.InstanceID]time.Time `json:"arrived,omitempty"`
 }
 
 // Aside implements maestro.Release.
 func (r *Release) Aside(channel string) bool {
-	p := r.in(channel)
+	p := r.phaseState(channel)
 	return p != nil && p.Aside != nil
 }
 
@@ -38,119 +38,119 @@ func (s *State) AsideIn(channel string) *Release {
 func (s *State) setAside(c Change, now time.Time) {
 	r := s.ReleaseByID(c.Release)
 	p := r.Phases[c.Channel]
-	p.Aside = &Aside{Reason: p.Reason, Arrived: map[entities.InstanceID]time.Time{}}
+	p.Aside = &Aside{Reason: p.Reason, ConvergedAt: map[entities.InstanceID]time.Time{}}
 	p.Reason = c.Cause
-	for _, i := range s.In(c.Channel) {
+	for _, i := range s.InstancesIn(c.Channel) {
 		if i.IsAt(r) {
-			p.Aside.Arrived[i.ID] = i.Delivery.Arrived
+			p.Aside.ConvergedAt[i.ID] = i.Delivery.ConvergedAt
 		}
 	}
-	s.Record(now, c.Channel, r.FullVersion+" is set aside: "+c.Cause)
+	s.AppendJournal(now, c.Channel, r.FullVersion+" is set aside: "+c.Cause)
 }
 
-// goOn continues a release that was set aside. Good values that came on top of it count as present before it from now on. If they were
+// continueAside continues a release that was set aside. Good values that came on top of it count as present before it from now on. If they were
 // taken back, the instance is at the release as before.
-func (s *State) goOn(c Change, now time.Time) {
+func (s *State) continueAside(c Change, now time.Time) {
 	r := s.ReleaseByID(c.Release)
 	p := r.Phases[c.Channel]
-	for _, i := range s.In(c.Channel) {
+	for _, i := range s.InstancesIn(c.Channel) {
 		switch d := &i.Delivery; {
-		case i.IsAt(r) && s.passedBy(d.Rollback, r):
-			d.Rollback, p.Doubted = nil, now // a failure there is the release's own
-		case s.Carries(i, r):
-			s.putUnder(i, r)
-			d.Arrived = cmp.Or(p.Aside.Arrived[i.ID], d.Arrived)
+		case i.IsAt(r) && s.rolledBackPassing(d.Rollback, r):
+			d.Rollback, p.ResumedAt = nil, now // a failure there is the release's own
+		case s.HasValuesOnTop(i, r):
+			s.reorderBelow(i, r)
+			d.ConvergedAt = cmp.Or(p.Aside.ConvergedAt[i.ID], d.ConvergedAt)
 		}
 	}
 	p.Reason, p.Aside = p.Aside.Reason, nil
-	s.Record(now, c.Channel, r.FullVersion+" continues")
+	s.AppendJournal(now, c.Channel, r.FullVersion+" continues")
 }
 
-// unsettle removes the stable times of instances that are not stable any more at the release set aside.
-func (s *State) unsettle(c Change) {
+// dropStableTimes removes the stable times of instances that are not stable any more at the release set aside.
+func (s *State) dropStableTimes(c Change) {
 	r := s.AsideIn(c.Channel)
 	if r == nil || c.Kind != ChangeUnstable && c.Kind != ChangeFail && c.Kind != ChangePin {
 		return
 	}
 	for _, id := range c.Instances {
-		delete(r.Phases[c.Channel].Aside.Arrived, id)
+		delete(r.Phases[c.Channel].Aside.ConvergedAt, id)
 	}
 	for _, m := range c.Moves {
-		delete(r.Phases[c.Channel].Aside.Arrived, m.Instance)
+		delete(r.Phases[c.Channel].Aside.ConvergedAt, m.Instance)
 	}
 }
 
-// Carries reports whether values came to an instance on top of a release.
-func (s *State) Carries(i *Instance, r *Release) bool {
-	return i.Delivery.Target != nil && !i.IsAt(r) && s.merges(i, r)
+// HasValuesOnTop reports whether values came to an instance on top of a release.
+func (s *State) HasValuesOnTop(i *Instance, r *Release) bool {
+	return i.Delivery.Target != nil && !i.IsAt(r) && s.targetIncludes(i, r)
 }
 
-// passedBy reports whether the release that a rollback took back had passed release r.
-func (s *State) passedBy(b *entities.Rollback, r *Release) bool {
+// rolledBackPassing reports whether the release that a rollback took back had passed release r.
+func (s *State) rolledBackPassing(b *entities.Rollback, r *Release) bool {
 	if b == nil {
 		return false
 	}
 	by := s.ReleaseByID(b.Release)
-	return by != nil && by.Line() != r.Line()
+	return by != nil && by.Track() != r.Track()
 }
 
-// putUnder changes the order of the values that came to an instance on top of a release: they count as present before it.
-func (s *State) putUnder(i *Instance, r *Release) {
-	d, present, version := &i.Delivery, *i.Delivery.Target, s.VersionOf(i)
-	var way Kept
-	if by := s.Brought(i); by != nil {
-		way = by.Ways[i.ID]
-		delete(by.Ways, i.ID)
+// reorderBelow changes the order of the values that came to an instance on top of a release: they count as present before it.
+func (s *State) reorderBelow(i *Instance, r *Release) {
+	d, current, version := &i.Delivery, *i.Delivery.Target, s.VersionOf(i)
+	var rollbackTarget MergedTarget
+	if by := s.TargetRelease(i); by != nil {
+		rollbackTarget = by.RollbackTargets[i.ID]
+		delete(by.RollbackTargets, i.ID)
 	}
 	for _, o := range s.Releases { // the same values may have been released before
-		if i.IsAt(o) && o.Line() != r.Line() {
-			delete(o.Kept, i.ID)
-			if way.Payload != "" {
-				o.Kept[i.ID] = way
+		if i.IsAt(o) && o.Track() != r.Track() {
+			delete(o.MergedTargets, i.ID)
+			if rollbackTarget.Payload != "" {
+				o.MergedTargets[i.ID] = rollbackTarget
 			}
 		}
 	}
-	r.bring(Move{Instance: i.ID, Target: present, Version: version})
-	d.Earlier = slices.DeleteFunc(slices.Clone(d.Earlier), func(t entities.Target) bool {
-		return exchange(present.FullVersion, t.FullVersion, r.Line()) == present.FullVersion // of the release, without the values
+	r.setMergedTarget(Move{Instance: i.ID, Target: current, Version: version})
+	d.EarlierGood = slices.DeleteFunc(slices.Clone(d.EarlierGood), func(t entities.Target) bool {
+		return replaceAspect(current.FullVersion, t.FullVersion, r.Track()) == current.FullVersion // of the release, without the values
 	})
-	if way.Payload != "" {
-		d.good(way.Target)
-		d.good(present)
+	if rollbackTarget.Payload != "" {
+		d.markGood(rollbackTarget.Target)
+		d.markGood(current)
 	}
 }
 
-// WayUnder is the rollback target of a release at an instance after values came on top of it. It is to be rendered unless made is true.
-// made is also true if there is none.
-func (s *State) WayUnder(i *Instance, r, values *Release) (op RenderOp, made bool) {
-	_, full := s.Merged(i, values)
-	to, of, why := s.wayFrom(i, full, r)
+// RollbackTargetBelow is the rollback target of a release at an instance after values came on top of it. It is to be rendered unless rendered is true.
+// rendered is also true if there is none.
+func (s *State) RollbackTargetBelow(i *Instance, r, values *Release) (op RenderOp, rendered bool) {
+	_, full := s.MergedVersion(i, values)
+	to, of, why := s.aspectRollbackTargetFrom(i, full, r)
 	if why != "" {
 		return op, true
 	}
-	op = RenderOp{Instance: i.ID, Release: values.ID, Present: i.present(), As: to.FullVersion, Of: of, Way: true}
-	return op, values.Ways[i.ID].FullVersion == to.FullVersion
+	op = RenderOp{Instance: i.ID, Release: values.ID, Present: i.currentVersion(), FullVersion: to.FullVersion, Version: of, RollbackTarget: true}
+	return op, values.RollbackTargets[i.ID].FullVersion == to.FullVersion
 }
 
-func (r *Release) keepWay(id entities.InstanceID, k Kept) {
-	if r.Ways == nil {
-		r.Ways = map[entities.InstanceID]Kept{}
+func (r *Release) setRollbackTarget(id entities.InstanceID, k MergedTarget) {
+	if r.RollbackTargets == nil {
+		r.RollbackTargets = map[entities.InstanceID]MergedTarget{}
 	}
-	r.Ways[id] = k
+	r.RollbackTargets[id] = k
 }
 
-// isPassed returns an error for an action on a release while values pass it in one of these channels.
-func (s *State) isPassed(r *Release, channel string) error {
+// checkNotPassed returns an error for an action on a release while values pass it in one of these channels.
+func (s *State) checkNotPassed(r *Release, channel string) error {
 	for _, c := range s.phaseChannels(r, channel) {
-		if why := r.passed(c); why != "" {
-			return fmt.Errorf("%s in %s: %s", r.FullVersion, s.scope(c), why)
+		if why := r.passingReason(c); why != "" {
+			return fmt.Errorf("%s in %s: %s", r.FullVersion, s.scopeName(c), why)
 		}
 	}
 	return nil
 }
 
-// passed returns why a person cannot change a release in a channel, or "": values pass it there.
-func (r *Release) passed(channel string) string {
+// passingReason returns why a person cannot change a release in a channel, or "": values pass it there.
+func (r *Release) passingReason(channel string) string {
 	if !r.Aside(channel) {
 		return ""
 	}

@@ -17,47 +17,47 @@ type Opening struct {
 	Version, FullVersion string
 	Cause                string
 	Initial              bool     // no earlier release is known
-	Of                   *Release // the release whose version a config release carries; else nil
+	Base                 *Release // the release whose version a config release carries; else nil
 }
 
-// TakeSpec applies a newly published spec. Its rules take effect at once, also for releases in flight. It returns the release that the
+// ApplySpec applies a newly published spec. Its rules take effect at once, also for releases in flight. It returns the release that the
 // publication opens, or nil: the file's own version, the initial one, or a config release if a payload changed (B9). Whether a config
 // release changes anything is known only after it is rendered.
-func (s *State) TakeSpec(spec *entities.Spec, digest string, now time.Time) *Opening {
-	o := s.takeSpec(spec, digest, now)
-	s.Making = 0
+func (s *State) ApplySpec(spec *entities.Spec, digest string, now time.Time) *Opening {
+	o := s.applySpec(spec, digest, now)
+	s.RenderingIncarnation = 0
 	if o != nil {
-		s.Making = spec.Incarnation
+		s.RenderingIncarnation = spec.Incarnation
 	}
 	return o
 }
 
-func (s *State) takeSpec(spec *entities.Spec, digest string, now time.Time) *Opening {
-	s.Awaiting = nil
-	s.retire(spec)
-	s.stay(spec)
-	s.Spec, s.SpecDigest, s.Problem, s.Trouble, s.Unreleased = spec, digest, "", "", ""
+func (s *State) applySpec(spec *entities.Spec, digest string, now time.Time) *Opening {
+	s.PendingIncarnation = nil
+	s.retainOldSpec(spec)
+	s.keepRuntimes(spec)
+	s.Spec, s.SpecDigest, s.Problem, s.TransientProblem, s.RenderFailure = spec, digest, "", "", ""
 	text := fmt.Sprintf("incarnation %d", spec.Incarnation)
 	if spec.Baseline != nil {
 		text += fmt.Sprintf(", with the baseline of rules %d", spec.Baseline.Rules)
 	}
-	s.Record(now, "", text)
-	s.leaveRemoved(now)
+	s.AppendJournal(now, "", text)
+	s.cancelInRemovedChannels(now)
 	for n, c := range spec.Channels {
 		if s.Channels[c.Name] == nil {
 			s.Channel(c.Name).Key = c.Key
 		}
 		s.Channel(c.Name).Position = n
-		s.report(&spec.Channels[n], now)
+		s.applyReportMode(&spec.Channels[n], now)
 		for _, i := range c.Instances {
-			s.declare(c.ID(i), i.Runtime, now)
+			s.declareInstance(c.ID(i), i.Runtime, now)
 		}
-		s.arrived(&spec.Channels[n], now)
+		s.backfillConvergedAt(&spec.Channels[n], now)
 	}
-	s.forgetRuntimes()
+	s.pruneRuntimes()
 	s.settleDeletion(now)
-	s.leaveAspects(now)
-	newest, offered := s.Offered(), s.offered()
+	s.cancelRemovedAspects(now)
+	newest, offered := s.NewestForward(), s.newestUncancelled()
 	s.WaitingConfig = 0
 	switch {
 	case spec.Version != "" && (newest == nil || newest.Version != spec.Version):
@@ -66,36 +66,36 @@ func (s *State) takeSpec(spec *entities.Spec, digest string, now time.Time) *Ope
 		return &Opening{Version: spec.InitialVersion, FullVersion: spec.InitialVersion, Cause: spec.DeclaredAt, Initial: true}
 	case offered == nil || !templatesDiffer(newest, spec):
 		return nil
-	case spec.ConfigChanges == entities.ConfigHold || s.Open() >= MaxOpenReleases:
+	case spec.ConfigChanges == entities.ConfigHold || s.OpenCount() >= MaxOpenReleases:
 		s.WaitingConfig = spec.Incarnation
 		return nil
 	}
 	return &Opening{
 		Version: offered.Version, FullVersion: fmt.Sprintf("%s-i%d", offered.Version, spec.Incarnation),
-		Cause: "configuration", Of: offered,
+		Cause: "configuration", Base: offered,
 	}
 }
 
-// arrived marks instances that converged before there was a policy as stable from now on: the actual time was not recorded.
-func (s *State) arrived(c *entities.ChannelSpec, now time.Time) {
+// backfillConvergedAt marks instances that converged before there was a policy as stable from now on: the actual time was not recorded.
+func (s *State) backfillConvergedAt(c *entities.ChannelSpec, now time.Time) {
 	if c.Rollout == nil {
 		return
 	}
-	for _, i := range s.In(c.Name) {
-		if d := &i.Delivery; d.Converged && d.Arrived.IsZero() {
-			d.Arrived = now
+	for _, i := range s.InstancesIn(c.Name) {
+		if d := &i.Delivery; d.Converged && d.ConvergedAt.IsZero() {
+			d.ConvergedAt = now
 		}
 	}
 }
 
-// Unchanged records that a new configuration renders to the payloads of a release. It then belongs to all releases with the same previous
+// AdoptTemplates records that a new configuration renders to the payloads of a release. It then belongs to all releases with the same previous
 // configuration.
-func (s *State) Unchanged(of *Release, templates map[entities.InstanceID]string) {
-	was := of.Templates
+func (s *State) AdoptTemplates(of *Release, templates map[entities.InstanceID]string) {
+	old := of.Templates
 	of.Templates = templates
 	for _, r := range s.Releases {
 		for _, id := range entities.SortedIDs(r.Templates) {
-			if t, ok := templates[id]; ok && r != of && r.Templates[id] == was[id] {
+			if t, ok := templates[id]; ok && r != of && r.Templates[id] == old[id] {
 				r.Templates[id] = t
 			}
 		}
@@ -114,32 +114,32 @@ func templatesDiffer(r *Release, spec *entities.Spec) bool {
 	return false
 }
 
-// IsOpening reports whether the release of the newest configuration is still to be created, and will be. A dependency without an answer
+// ReleasePending reports whether the release of the newest configuration is still to be created, and will be. A dependency without an answer
 // only delays it.
-func (s *State) IsOpening() bool {
-	if s.Making > 0 {
+func (s *State) ReleasePending() bool {
+	if s.RenderingIncarnation > 0 {
 		return true
 	}
-	newest := s.Offered()
-	return s.Spec != nil && newest != nil && s.offered() != nil && s.WaitingConfig == 0 && s.NotReleased() == "" && templatesDiffer(newest, s.Spec)
+	newest := s.NewestForward()
+	return s.Spec != nil && newest != nil && s.newestUncancelled() != nil && s.WaitingConfig == 0 && s.UnreleasedReason() == "" && templatesDiffer(newest, s.Spec)
 }
 
-// NotReleased returns why the release of the newest configuration will not be created; "": it will, or was.
-func (s *State) NotReleased() string {
-	if s.Unreleased == "" && s.Trouble == "" {
+// UnreleasedReason returns why the release of the newest configuration will not be created; "": it will, or was.
+func (s *State) UnreleasedReason() string {
+	if s.RenderFailure == "" && s.TransientProblem == "" {
 		return s.Problem // of a version of Converge without a separate field for it
 	}
-	return s.Unreleased
+	return s.RenderFailure
 }
 
-// leaveRemoved cancels pending and running phases in channels that are not declared any more. Their objects stay and are reported as
+// cancelInRemovedChannels cancels pending and running phases in channels that are not declared any more. Their objects stay and are reported as
 // orphaned. A channel that comes back is a new one for the releases that were cut off there.
-func (s *State) leaveRemoved(now time.Time) {
+func (s *State) cancelInRemovedChannels(now time.Time) {
 	for _, r := range s.Releases {
 		for _, c := range entities.SortedKeys(r.Phases) {
 			if _, ok := s.Spec.Channel(c); !ok && !r.Phases[c].Phase.Over() {
-				for _, i := range s.In(c) {
-					i.cutOff(r)
+				for _, i := range s.InstancesIn(c) {
+					i.markChannelRemoved(r)
 				}
 				r.cancel(c, "the channel was removed", now)
 				for _, id := range entities.SortedIDs(r.Templates) {
@@ -152,67 +152,67 @@ func (s *State) leaveRemoved(now time.Time) {
 		}
 	}
 	for _, id := range entities.SortedIDs(s.Instances) {
-		s.dropEmpty(id)
+		s.dropIfEmpty(id)
 	}
 }
 
-// cutOff records that the channel of an instance was removed before a release had succeeded there, so its target is not good. Values of
+// markChannelRemoved records that the channel of an instance was removed before a release had succeeded there, so its target is not good. Values of
 // aspects are exempt: no later configuration brings them again.
-func (i *Instance) cutOff(r *Release) {
-	d, p := &i.Delivery, r.in(i.ID.Channel)
-	if r.OfAspect() || !i.IsAt(r) {
+func (i *Instance) markChannelRemoved(r *Release) {
+	d, p := &i.Delivery, r.phaseState(i.ID.Channel)
+	if r.IsAspect() || !i.IsAt(r) {
 		return
 	}
-	brought := p.Phase == maestro.InProgress && !d.Since.Before(r.At)
-	if brought || !d.isGood() {
-		d.Cut = true
-		d.bad(*d.Target)
+	deliveredHere := p.Phase == maestro.InProgress && !d.Since.Before(r.At)
+	if deliveredHere || !d.isGood() {
+		d.ChannelRemoved = true
+		d.markBad(*d.Target)
 	}
 }
 
-// leaveAspects cancels pending releases of aspects that are not declared any more.
-func (s *State) leaveAspects(now time.Time) {
+// cancelRemovedAspects cancels pending releases of aspects that are not declared any more.
+func (s *State) cancelRemovedAspects(now time.Time) {
 	for _, r := range s.Releases {
 		for _, c := range entities.SortedKeys(r.Phases) {
-			if r.OfAspect() && s.Spec.Aspect(r.Aspect) == nil && r.Phases[c].Phase == maestro.Pending {
+			if r.IsAspect() && s.Spec.Aspect(r.Aspect) == nil && r.Phases[c].Phase == maestro.Pending {
 				r.cancel(c, "aspect "+r.Aspect+" is no longer declared", now)
 			}
 		}
 	}
 }
 
-// dropEmpty removes an undeclared instance that has no objects anywhere and waits for no lease.
-func (s *State) dropEmpty(id entities.InstanceID) {
+// dropIfEmpty removes an undeclared instance that has no objects anywhere and waits for no lease.
+func (s *State) dropIfEmpty(id entities.InstanceID) {
 	i := s.Instances[id]
-	if s.Spec != nil && !s.Declared(id) && i.Delivery.Target == nil && i.Delivery.Lease == nil && len(i.Left) == 0 {
-		s.drop(id)
+	if s.Spec != nil && !s.Declared(id) && i.Delivery.Target == nil && i.Delivery.Lease == nil && len(i.PreviousPlacements) == 0 {
+		s.dropInstance(id)
 	}
 }
 
-// drop removes an instance, and its channel with the last of its instances.
-func (s *State) drop(id entities.InstanceID) {
+// dropInstance removes an instance, and its channel with the last of its instances.
+func (s *State) dropInstance(id entities.InstanceID) {
 	if i := s.Instances[id]; i != nil {
-		s.Floor = max(s.Floor, i.Delivery.Sequence)
+		s.MinSequence = max(s.MinSequence, i.Delivery.Sequence)
 	}
 	delete(s.Instances, id)
-	if _, declared := s.Spec.Channel(id.Channel); !declared && len(s.In(id.Channel)) == 0 {
+	if _, declared := s.Spec.Channel(id.Channel); !declared && len(s.InstancesIn(id.Channel)) == 0 {
 		delete(s.Channels, id.Channel)
 		s.Pins = s.otherPins(id.Channel)
 	}
 }
 
-// declare sets the runtime of a declared instance. An instance that was taken down, or is being taken down, is applied again, unless
+// declareInstance sets the runtime of a declared instance. An instance that was taken down, or is being taken down, is applied again, unless
 // another runtime is named: then nothing stays on the old one. A delivered target stays where it is until a release moves it to the other
 // runtime.
-func (s *State) declare(id entities.InstanceID, runtime string, now time.Time) {
+func (s *State) declareInstance(id entities.InstanceID, runtime string, now time.Time) {
 	i := s.Instance(id)
 	d := &i.Delivery
-	if i.LastRuntime != nil && i.Removed {
-		i.Removed, d.Converged, i.Observed.Digest, i.Observed.Fresh = false, false, "", false
+	if i.LastRuntime != nil && i.RemovalStarted {
+		i.RemovalStarted, d.Converged, i.Observed.Digest, i.Observed.Fresh = false, false, "", false
 		s.Channel(id.Channel).endWindow()
 		d.Apply = Apply{Running: d.Apply.Running, Started: d.Apply.Started}
 		if i.Runtime != runtime {
-			if s.IsGone(id) {
+			if s.IsRemoved(id) {
 				d.Target = nil
 			}
 			i.moveTo(runtime, now)
@@ -225,9 +225,9 @@ func (s *State) declare(id entities.InstanceID, runtime string, now time.Time) {
 	}
 }
 
-// retire keeps the parts of the old spec that are still needed for things that the new one does not declare any more: the runtimes of
+// retainOldSpec keeps the parts of the old spec that are still needed for things that the new one does not declare any more: the runtimes of
 // remaining objects, and, if the whole service is removed, its id and its rules.
-func (s *State) retire(spec *entities.Spec) {
+func (s *State) retainOldSpec(spec *entities.Spec) {
 	if s.Spec == nil {
 		return
 	}
@@ -261,16 +261,16 @@ func (s *State) settleDeletion(now time.Time) {
 	switch {
 	case declared && s.Deletion != nil:
 		s.Deletion = nil
-		s.Record(now, "", "declared again: no longer taken down")
+		s.AppendJournal(now, "", "declared again: no longer taken down")
 	case !declared && s.Spec.Remove && s.Deletion == nil:
 		s.Deletion = &Deletion{Who: entities.Who{Name: "its configuration"}, Reason: "removal is declared", At: now}
-		s.Record(now, "", "no longer declared: taken down, as declared")
-		s.note(entities.AuditLine{At: now, Kind: entities.EventDelete, Text: "no longer declared: taken down", Reason: "removal is declared"})
+		s.AppendJournal(now, "", "no longer declared: taken down, as declared")
+		s.recordAudit(entities.AuditEntry{At: now, Kind: entities.EventDelete, Text: "no longer declared: taken down", Reason: "removal is declared"})
 	}
 }
 
-// Waiting is the oldest pending release of a channel, or nil.
-func (s *State) Waiting(channel string) *Release {
+// OldestPending is the oldest pending release of a channel, or nil.
+func (s *State) OldestPending(channel string) *Release {
 	for _, r := range s.Releases {
 		if p := r.Phases[channel]; p != nil && p.Phase == maestro.Pending {
 			return r
@@ -282,75 +282,75 @@ func (s *State) Waiting(channel string) *Release {
 // Delete starts to remove the running objects of a service that is not declared any more (A24). It returns an error for a declared
 // service, because the next publication would bring it back.
 func (s *State) Delete(who entities.Who, reason string, now time.Time) (Effect, error) {
-	name := s.scope("")
+	name := s.scopeName("")
 	switch {
 	case s.Spec == nil:
 		return nil, fmt.Errorf("%s has no configuration yet: there is nothing to take down", name)
 	case len(s.Spec.Channels) > 0:
-		return nil, fmt.Errorf("%s is still declared%s; remove it from the configuration, apply that, and delete it then", name, entities.In(s.Spec.DeclaredAt))
+		return nil, fmt.Errorf("%s is still declared%s; remove it from the configuration, apply that, and delete it then", name, entities.InChannel(s.Spec.DeclaredAt))
 	case s.Deletion != nil:
-		return already("%s is already being taken down, by %s", name, s.Deletion.Who.Name)
+		return noChange("%s is already being taken down, by %s", name, s.Deletion.Who.Name)
 	}
 	return func() string {
 		s.Deletion = &Deletion{Who: who, Reason: reason, At: now}
-		s.Record(now, "", "taken down by "+who.Name+entities.Because(reason))
-		s.noteAct(entities.EventDelete, who, nil, "", "taken down", reason, now)
+		s.AppendJournal(now, "", "taken down by "+who.Name+entities.Because(reason))
+		s.recordAction(entities.EventDelete, who, nil, "", "taken down", reason, now)
 		return name + " is being taken down"
 	}, nil
 }
 
-// Gone reports whether a service that is taken down is removed, except for objects that its runtimes cannot remove. Its workflow then
+// FullyRemoved reports whether a service that is taken down is removed, except for objects that its runtimes cannot remove. Its workflow then
 // ends.
-func (s *State) Gone() bool {
+func (s *State) FullyRemoved() bool {
 	if s.Deletion == nil {
 		return false
 	}
 	// The order does not affect the result.
 	//workflowcheck:ignore
 	for id, i := range s.Instances {
-		if i.Delivery.Apply.Running || s.Removable(id) && !s.IsGone(id) || s.LeavesToRemove(i) {
+		if i.Delivery.Apply.Running || s.CanRemove(id) && !s.IsRemoved(id) || s.HasPlacementsToRemove(i) {
 			return false
 		}
 	}
 	return true
 }
 
-// IsGone reports whether an instance of a service that is being taken down is removed.
-func (s *State) IsGone(id entities.InstanceID) bool {
-	return s.Deletion != nil && slices.Contains(s.Deletion.Gone, id)
+// IsRemoved reports whether an instance of a service that is being taken down is removed.
+func (s *State) IsRemoved(id entities.InstanceID) bool {
+	return s.Deletion != nil && slices.Contains(s.Deletion.Removed, id)
 }
 
-// Removable reports whether there may be objects, the runtime can remove them, and the channel was not report-only.
-func (s *State) Removable(id entities.InstanceID) bool {
+// CanRemove reports whether there may be objects, the runtime can remove them, and the channel was not report-only.
+func (s *State) CanRemove(id entities.InstanceID) bool {
 	_, rt := s.Runtime(id)
 	i := s.Instances[id]
-	return i != nil && i.Delivery.Target != nil && rt.CanRemove && !s.ReportsOnly(id.Channel)
+	return i != nil && i.Delivery.Target != nil && rt.CanRemove && !s.IsReportOnly(id.Channel)
 }
 
-// Removes reports whether an undeclared instance is taken down, rather than left in place: with the whole service, or because its channel
+// WillRemove reports whether an undeclared instance is taken down, rather than left in place: with the whole service, or because its channel
 // declared it, or else the service.
-func (s *State) Removes(i *Instance) bool {
+func (s *State) WillRemove(i *Instance) bool {
 	if s.Deletion != nil || i.OnDelete != "" {
 		return s.Deletion != nil || i.OnDelete == entities.DeleteRemoves
 	}
 	return s.Spec != nil && s.Spec.Remove
 }
 
-// Removed records the result of a removal of an instance; an empty err is success. A failed one is retried without a limit, with growing
+// RecordRemoval records the result of a removal of an instance; an empty err is success. A failed one is retried without a limit, with growing
 // backoff.
-func (s *State) Removed(op RemoveOp, err string, now time.Time) {
+func (s *State) RecordRemoval(op RemoveOp, err string, now time.Time) {
 	i := s.Instances[op.Instance]
 	if i == nil {
 		return
 	}
 	if op.From != "" {
-		s.leftRemoved(i, op, err, now)
+		s.recordPlacementRemoval(i, op, err, now)
 		return
 	}
 	a := &i.Delivery.Apply
 	a.Running, a.Ended = false, now
-	down := s.isDown(i) || s.DrainOf(i.Runtime) != nil
-	if s.Declared(op.Instance) && !down { // it came back in the meantime, and is applied again
+	takenDown := s.isTakenDown(i) || s.DrainOf(i.Runtime) != nil
+	if s.Declared(op.Instance) && !takenDown { // it came back in the meantime, and is applied again
 		*a, i.Observed.Requested, i.Observed.Fresh = Apply{Ended: now}, true, false
 		return
 	}
@@ -358,21 +358,21 @@ func (s *State) Removed(op RemoveOp, err string, now time.Time) {
 		_, rt := s.Runtime(op.Instance)
 		a.Attempts++
 		a.Err = err
-		a.Next = now.Add(max(backoff(rt.Timing, a.Attempts), time.Second))
+		a.NotBefore = now.Add(max(backoff(rt.Timing, a.Attempts), time.Second))
 		return
 	}
 	text := op.Target.FullVersion + " taken down"
-	s.Record(now, op.Instance.Channel, text)
-	s.note(entities.AuditLine{At: now, Kind: entities.EventDelete, Channel: op.Instance.Channel, Version: op.Target.FullVersion, Text: text})
-	if down {
-		i.Down, i.Delivery.Converged, *a = true, false, Apply{Ended: now}
+	s.AppendJournal(now, op.Instance.Channel, text)
+	s.recordAudit(entities.AuditEntry{At: now, Kind: entities.EventDelete, Channel: op.Instance.Channel, Version: op.Target.FullVersion, Text: text})
+	if takenDown {
+		i.TakenDown, i.Delivery.Converged, *a = true, false, Apply{Ended: now}
 		i.Observed.Requested = true
 		return
 	}
 	if s.Deletion == nil { // only the instance is removed
-		s.drop(op.Instance)
+		s.dropInstance(op.Instance)
 		return
 	}
 	i.Observed.Reading, *a = entities.Reading{At: now}, Apply{Ended: now}
-	s.Deletion.Gone = append(s.Deletion.Gone, op.Instance)
+	s.Deletion.Removed = append(s.Deletion.Removed, op.Instance)
 }

@@ -27,22 +27,22 @@ type Release struct {
 	// Present: for a config release, the render of its configuration with the current version of an instance; set when the release is
 	// next there.
 	Present map[entities.InstanceID]entities.Target `json:"present,omitempty"`
-	// Keeping: for a config release, the channels in which its version was cancelled, or taken back by a person: only its configuration
-	// comes there, with the current version (I2, I4). Kept is the result of that render, set together with Present.
-	Keeping map[string]bool              `json:"keeping,omitempty"`
-	Kept    map[entities.InstanceID]Kept `json:"kept,omitempty"`
-	Phases  map[string]*PhaseState       `json:"phases"` // by channel
-	// Aspect that it gives values to; empty: it has a version. Sets are the values, for people. The targets are in Kept, as are those of
+	// KeepsVersionIn: for a config release, the channels in which its version was cancelled, or taken back by a person: only its configuration
+	// comes there, with the current version (I2, I4). MergedTargets is the result of that render, set together with Present.
+	KeepsVersionIn map[string]bool                      `json:"keeping,omitempty"`
+	MergedTargets  map[entities.InstanceID]MergedTarget `json:"kept,omitempty"`
+	Phases         map[string]*PhaseState               `json:"phases"` // by channel
+	// Aspect that it gives values to; empty: it has a version. ValuesText are the values, for people. The targets are in MergedTargets, as are those of
 	// a version that keeps the current values.
-	Aspect string `json:"aspect,omitempty"`
-	Sets   string `json:"sets,omitempty"`
-	// Ways are, for values that pass a release in progress, the rollback targets of that release after the values: its previous targets
+	Aspect     string `json:"aspect,omitempty"`
+	ValuesText string `json:"sets,omitempty"`
+	// RollbackTargets are, for values that pass a release in progress, the rollback targets of that release after the values: its previous targets
 	// with the values.
-	Ways map[entities.InstanceID]Kept `json:"ways,omitempty"`
+	RollbackTargets map[entities.InstanceID]MergedTarget `json:"ways,omitempty"`
 	// Return: it takes another release back, to an earlier good target, because a person requested it.
 	Return bool `json:"return,omitempty"`
-	// TakesBack is the id of that release, if a person requested a rollback.
-	TakesBack string `json:"takesBack,omitempty"`
+	// RollsBack is the id of that release, if a person requested a rollback.
+	RollsBack string `json:"takesBack,omitempty"`
 	// Strategy that it was released with; empty: that of the service.
 	Strategy maestro.Strategy `json:"strategy,omitempty"`
 
@@ -56,26 +56,26 @@ type PhaseState struct {
 	Phase  maestro.Phase `json:"phase"`
 	Since  time.Time     `json:"since"`
 	Reason string        `json:"reason,omitempty"`
-	// CalledOff: a person took the release back here. A change of configuration does not bring its version again.
-	CalledOff bool `json:"calledOff,omitempty"`
-	// Refused are the checks that returned FAIL before the release entered: a newer one may pass it (B10).
-	Refused []string `json:"refused,omitempty"`
-	// Retried: it was rolled back or skipped here, and a person let it enter again at that time.
-	Retried time.Time `json:"retried,omitzero"`
+	// Revoked: a person took the release back here. A change of configuration does not bring its version again.
+	Revoked bool `json:"calledOff,omitempty"`
+	// FailedChecks are the checks that returned FAIL before the release entered: a newer one may pass it (B10).
+	FailedChecks []string `json:"refused,omitempty"`
+	// RetriedAt: it was rolled back or skipped here, and a person let it enter again at that time.
+	RetriedAt time.Time `json:"retried,omitzero"`
 	// Aside: it is in progress, and waits between two steps for values that pass it.
 	Aside *Aside `json:"aside,omitempty"`
-	// Doubted is when it continued after such values had been taken back.
-	Doubted time.Time `json:"doubted,omitzero"`
+	// ResumedAt is when it continued after such values had been taken back.
+	ResumedAt time.Time `json:"doubted,omitzero"`
 }
 
-// Kept is a configuration with another version than that of its release.
-type Kept struct {
+// MergedTarget is a configuration with another version than that of its release.
+type MergedTarget struct {
 	Version string `json:"version"` // as a person or CI named it
 	entities.Target
 }
 
-// Config reports whether only a configuration change made this release (B9).
-func (r *Release) Config() bool { return r.Version != r.FullVersion }
+// IsConfig reports whether only a configuration change made this release (B9).
+func (r *Release) IsConfig() bool { return r.Version != r.FullVersion }
 
 // PhaseIn implements maestro.Release.
 func (r *Release) PhaseIn(channel string) (maestro.Phase, bool) {
@@ -85,38 +85,38 @@ func (r *Release) PhaseIn(channel string) (maestro.Phase, bool) {
 	return "", false
 }
 
-// in is the progress of a release in a channel; nil: it does not concern the channel, or there is no release.
-func (r *Release) in(channel string) *PhaseState {
+// phaseState is the progress of a release in a channel; nil: it does not concern the channel, or there is no release.
+func (r *Release) phaseState(channel string) *PhaseState {
 	if r == nil {
 		return nil
 	}
 	return r.Phases[channel]
 }
 
-// PastRollback reports whether a rollback that is in progress in a channel, or failed there, does not hold the release: it was made after
+// PassesRollback reports whether a rollback that is in progress in a channel, or failed there, does not hold the release: it was made after
 // the failure, or it is the release that was taken back and a person retries it.
-func (r *Release) PastRollback(channel string, b *entities.Rollback) bool {
-	p := r.in(channel)
-	retried := p != nil && b.Release == r.ID && !p.Retried.IsZero()
+func (r *Release) PassesRollback(channel string, b *entities.Rollback) bool {
+	p := r.phaseState(channel)
+	retried := p != nil && b.Release == r.ID && !p.RetriedAt.IsZero()
 	return retried || !b.Failed.IsZero() && !r.At.Before(b.Failed)
 }
 
-// Line implements maestro.Release: it is the aspect.
-func (r *Release) Line() string { return r.Aspect }
+// Track implements maestro.Release: it is the aspect.
+func (r *Release) Track() string { return r.Aspect }
 
-// OfAspect reports whether the release gives values to an aspect, and keeps everything else (B5).
-func (r *Release) OfAspect() bool { return r.Aspect != "" && !r.Return }
+// IsAspect reports whether the release gives values to an aspect, and keeps everything else (B5).
+func (r *Release) IsAspect() bool { return r.Aspect != "" && !r.Return }
 
 // Waives implements maestro.Release: a bypassed condition names channels in which the release need not have succeeded. A release that
 // returns a channel to a good version needs no success in other channels.
 func (r *Release) Waives(channel, condition string) bool {
-	return r.Return || r.Bypassed(channel, condition) != nil
+	return r.Return || r.BypassOf(channel, condition) != nil
 }
 
 // Reopened implements maestro.Release.
 func (r *Release) Reopened(channel string) bool {
-	p := r.in(channel)
-	return p != nil && !p.Retried.IsZero()
+	p := r.phaseState(channel)
+	return p != nil && !p.RetriedAt.IsZero()
 }
 
 // Strategy is the strategy of a release.
@@ -128,8 +128,8 @@ func (s *State) Strategy(r *Release) maestro.Strategy {
 	return strategy
 }
 
-// Bypassed is the bypass of a condition of a channel, or nil.
-func (r *Release) Bypassed(channel, condition string) *entities.Bypass {
+// BypassOf is the bypass of a condition of a channel, or nil.
+func (r *Release) BypassOf(channel, condition string) *entities.Bypass {
 	for i := range r.Bypasses {
 		if b := &r.Bypasses[i]; b.Channel == channel && b.Condition == condition {
 			return b
@@ -152,7 +152,7 @@ func (r *Release) Over() bool {
 
 // Target is the target of the release for an instance; empty if it is not rendered yet.
 func (r *Release) Target(id entities.InstanceID) entities.Target {
-	if k, rendered := r.Kept[id]; rendered || r.Keeps(id.Channel) {
+	if k, rendered := r.MergedTargets[id]; rendered || r.KeepsVersion(id.Channel) {
 		t := k.Target
 		t.Runtime = cmp.Or(r.Runtimes[id], t.Runtime)
 		return t
@@ -160,27 +160,27 @@ func (r *Release) Target(id entities.InstanceID) entities.Target {
 	return entities.Target{FullVersion: r.FullVersion, Incarnation: r.Incarnation, Payload: r.Payloads[id], Runtime: r.Runtimes[id]}
 }
 
-// Keeps reports whether only the configuration, or the values, of the release come to a channel.
-func (r *Release) Keeps(channel string) bool { return r.Keeping[channel] || r.OfAspect() }
+// KeepsVersion reports whether only the configuration, or the values, of the release come to a channel.
+func (r *Release) KeepsVersion(channel string) bool { return r.KeepsVersionIn[channel] || r.IsAspect() }
 
-// keep limits the release in a channel to its configuration.
-func (r *Release) keep(channel string) {
-	if r.Keeping == nil {
-		r.Keeping = map[string]bool{}
+// markKeepsVersion limits the release in a channel to its configuration.
+func (r *Release) markKeepsVersion(channel string) {
+	if r.KeepsVersionIn == nil {
+		r.KeepsVersionIn = map[string]bool{}
 	}
-	r.Keeping[channel] = true
+	r.KeepsVersionIn[channel] = true
 }
 
-// FullIn is the full version of the release for an instance.
-func (r *Release) FullIn(id entities.InstanceID) string {
+// FullVersionFor is the full version of the release for an instance.
+func (r *Release) FullVersionFor(id entities.InstanceID) string {
 	return cmp.Or(r.Target(id).FullVersion, r.FullVersion)
 }
 
-// comesAs reports whether the release has a full version for any instance.
-func (r *Release) comesAs(fullVersion string) bool {
+// hasFullVersion reports whether the release has a full version for any instance.
+func (r *Release) hasFullVersion(fullVersion string) bool {
 	// The order does not affect the result.
 	//workflowcheck:ignore
-	for _, k := range r.Kept {
+	for _, k := range r.MergedTargets {
 		if k.FullVersion == fullVersion {
 			return true
 		}
@@ -188,11 +188,11 @@ func (r *Release) comesAs(fullVersion string) bool {
 	return r.FullVersion == fullVersion
 }
 
-// Concerns reports whether the release has a payload for an instance.
-func (r *Release) Concerns(id entities.InstanceID) bool { return r.Target(id).Payload != "" }
+// HasPayload reports whether the release has a payload for an instance.
+func (r *Release) HasPayload(id entities.InstanceID) bool { return r.Target(id).Payload != "" }
 
-// phases formats the phase of the release in every channel.
-func (r *Release) phases() string {
+// phasesText formats the phase of the release in every channel.
+func (r *Release) phasesText() string {
 	var parts []string
 	for _, c := range entities.SortedKeys(r.Phases) {
 		parts = append(parts, c+" "+string(r.Phases[c].Phase))
@@ -205,15 +205,15 @@ func (r *Release) cancel(channel, reason string, now time.Time) {
 	r.Phases[channel] = &PhaseState{Phase: maestro.Cancelled, Since: now, Reason: reason}
 }
 
-// calledOff reports whether a person cancelled the release here, or took it back. (A release that was cancelled because its channel was
+// isRevoked reports whether a person cancelled the release here, or took it back. (A release that was cancelled because its channel was
 // removed has no template there any more.)
-func (r *Release) calledOff(channel string) bool {
+func (r *Release) isRevoked(channel string) bool {
 	p := r.Phases[channel]
-	return p != nil && (p.Phase == maestro.Cancelled || p.CalledOff) && r.templated(channel)
+	return p != nil && (p.Phase == maestro.Cancelled || p.Revoked) && r.hasTemplates(channel)
 }
 
-// templated reports whether the release has templates in a channel.
-func (r *Release) templated(channel string) bool {
+// hasTemplates reports whether the release has templates in a channel.
+func (r *Release) hasTemplates(channel string) bool {
 	// The order does not affect the result.
 	//workflowcheck:ignore
 	for id := range r.Templates {

@@ -13,16 +13,16 @@ import (
 
 // isAt reports whether any instance of a channel is at a release.
 func (s *State) isAt(channel string, r *Release) bool {
-	return slices.ContainsFunc(s.In(channel), func(i *Instance) bool { return i.IsAt(r) })
+	return slices.ContainsFunc(s.InstancesIn(channel), func(i *Instance) bool { return i.IsAt(r) })
 }
 
 // allAt reports whether all instances of a channel that have a target are at a release.
 func (s *State) allAt(channel string, r *Release) bool {
-	return s.isAt(channel, r) && !slices.ContainsFunc(s.In(channel), func(i *Instance) bool { return i.Delivery.Target != nil && !i.IsAt(r) })
+	return s.isAt(channel, r) && !slices.ContainsFunc(s.InstancesIn(channel), func(i *Instance) bool { return i.Delivery.Target != nil && !i.IsAt(r) })
 }
 
-// Brought is the newest release of an instance's current target, or nil.
-func (s *State) Brought(i *Instance) *Release {
+// TargetRelease is the newest release of an instance's current target, or nil.
+func (s *State) TargetRelease(i *Instance) *Release {
 	for n := len(s.Releases) - 1; n >= 0; n-- {
 		r := s.Releases[n]
 		if p := r.Phases[i.ID.Channel]; p != nil && i.IsAt(r) && p.Phase != maestro.Pending {
@@ -32,14 +32,14 @@ func (s *State) Brought(i *Instance) *Release {
 	return nil
 }
 
-// Enters are the incarnation of the release that an audit line is about, and of the one that had succeeded in its channel before; 0:
+// EntryIncarnations are the incarnation of the release that an audit entry is about, and of the one that had succeeded in its channel before; 0:
 // none.
-func (s *State) Enters(line entities.AuditLine) (incarnation, since int64) {
+func (s *State) EntryIncarnations(entry entities.AuditEntry) (incarnation, since int64) {
 	for _, r := range s.Releases { // oldest first
-		if r.ID == line.Release {
+		if r.ID == entry.Release {
 			return r.Incarnation, since
 		}
-		if p := r.Phases[line.Channel]; p != nil && p.Phase == maestro.Succeeded {
+		if p := r.Phases[entry.Channel]; p != nil && p.Phase == maestro.Succeeded {
 			since = r.Incarnation
 		}
 	}
@@ -51,15 +51,15 @@ func (s *State) Find(version, channel string) (*Release, error) {
 	if err := s.checkChannel(channel); err != nil {
 		return nil, err
 	}
-	if id, named := strings.CutPrefix(version, entities.ByID); named {
+	if id, named := strings.CutPrefix(version, entities.IDPrefix); named {
 		if r := s.ReleaseByID(id); r != nil {
 			return r, nil
 		}
-		return nil, fmt.Errorf("%s has no release %s; finished releases are pruned", s.scope(""), id)
+		return nil, fmt.Errorf("%s has no release %s; finished releases are pruned", s.scopeName(""), id)
 	}
 	var found *Release
 	for _, r := range s.Releases {
-		if r.comesAs(version) || r.Version == version && (found == nil || !found.comesAs(version)) {
+		if r.hasFullVersion(version) || r.Version == version && (found == nil || !found.hasFullVersion(version)) {
 			found = r
 		}
 	}
@@ -88,11 +88,11 @@ func (s *State) newestVersions() []string {
 // Find. Of two releases of one version the older one waits for people, and the younger waits behind it.
 func (s *State) FindOpen(version, channel string) (*Release, error) {
 	newest, err := s.Find(version, channel)
-	if err != nil || strings.HasPrefix(version, entities.ByID) {
+	if err != nil || strings.HasPrefix(version, entities.IDPrefix) {
 		return newest, err
 	}
 	for _, r := range s.Releases {
-		if p := r.in(channel); p != nil && !p.Phase.Over() && r.FullVersion == newest.FullVersion {
+		if p := r.phaseState(channel); p != nil && !p.Phase.Over() && r.FullVersion == newest.FullVersion {
 			return r, nil
 		}
 	}
@@ -105,10 +105,10 @@ func (s *State) FindOpen(version, channel string) (*Release, error) {
 }
 
 // phaseChannels are the channels of a release, one or all, in the spec's order.
-func (s *State) phaseChannels(r *Release, only string) []string {
+func (s *State) phaseChannels(r *Release, channel string) []string {
 	var out []string
 	for _, c := range s.Spec.Channels {
-		if r.Phases[c.Name] != nil && (only == "" || only == c.Name) {
+		if r.Phases[c.Name] != nil && (channel == "" || channel == c.Name) {
 			out = append(out, c.Name)
 		}
 	}
@@ -134,9 +134,9 @@ func (s *State) Prune() {
 	if over <= MaxFinishedReleases {
 		return
 	}
-	kept, brought := make([]*Release, 0, len(s.Releases)), s.allBrought()
+	kept, targetReleases := make([]*Release, 0, len(s.Releases)), s.targetReleases()
 	for n, r := range s.Releases {
-		if r.Over() && over > MaxFinishedReleases && n < len(s.Releases)-1 && !r.runs() && !s.needed(r, brought) {
+		if r.Over() && over > MaxFinishedReleases && n < len(s.Releases)-1 && !r.hasRunningExtension() && !s.isNeeded(r, targetReleases) {
 			over--
 			continue
 		}
@@ -145,8 +145,8 @@ func (s *State) Prune() {
 	s.Releases = kept
 }
 
-// runs reports whether an extension still runs for the release. The extension of the next release starts after its end.
-func (r *Release) runs() bool {
+// hasRunningExtension reports whether an extension still runs for the release. The extension of the next release starts after its end.
+func (r *Release) hasRunningExtension() bool {
 	// The order does not affect the result.
 	//workflowcheck:ignore
 	for _, e := range r.Extensions {
@@ -157,35 +157,35 @@ func (r *Release) runs() bool {
 	return false
 }
 
-// allBrought is Brought of all instances, for callers that check many releases.
-func (s *State) allBrought() map[*Instance]*Release {
+// targetReleases is TargetRelease of all instances, for callers that check many releases.
+func (s *State) targetReleases() map[*Instance]*Release {
 	out := make(map[*Instance]*Release, len(s.Instances))
 	// The order does not affect the result.
 	//workflowcheck:ignore
 	for _, i := range s.Instances {
-		out[i] = s.Brought(i)
+		out[i] = s.TargetRelease(i)
 	}
 	return out
 }
 
-// needed reports whether an instance is at a release, may return to it, or may be retried there. Such a release maps a full version to
+// isNeeded reports whether an instance is at a release, may return to it, or may be retried there. Such a release maps a full version to
 // its version, even if it was cut off there because the channel was removed for a while.
-func (s *State) needed(r *Release, brought map[*Instance]*Release) bool {
+func (s *State) isNeeded(r *Release, targetReleases map[*Instance]*Release) bool {
 	// The order does not affect the result.
 	//workflowcheck:ignore
 	for id, i := range s.Instances {
 		if r.Phases[id.Channel] == nil {
 			continue
 		}
-		if i.Drained && s.missed(i) == r {
+		if i.Drained && s.missedRelease(i) == r {
 			return true
 		}
 		d, t := &i.Delivery, r.Target(id)
-		if r.OfAspect() && i.has(r) {
+		if r.IsAspect() && i.hasValues(r) {
 			return true
 		}
-		if r.comesAs(i.present()) || d.LastGood != nil && d.LastGood.Same(t) || d.BeforePin != nil && d.BeforePin.Target.Same(t) ||
-			d.Rollback != nil && d.Rollback.Release == r.ID || brought[i].takes(r) {
+		if r.hasFullVersion(i.currentVersion()) || d.LastGood != nil && d.LastGood.Same(t) || d.BeforePin != nil && d.BeforePin.Target.Same(t) ||
+			d.Rollback != nil && d.Rollback.Release == r.ID || targetReleases[i].rollsBack(r) {
 			return true
 		}
 	}

@@ -21,7 +21,7 @@ func (s *State) CheckRelease(version string, parameters []string, channels []str
 	if err := s.Spec.CheckRelease(version, parameters, channels); err != nil {
 		return err
 	}
-	return s.checkRoom()
+	return s.checkCapacity()
 }
 
 // CheckAspect does the same for a release of an aspect.
@@ -32,19 +32,19 @@ func (s *State) CheckAspect(aspect string, parameters, channels []string) error 
 	if err := s.Spec.CheckAspect(aspect, parameters, channels); err != nil {
 		return err
 	}
-	return s.checkRoom()
+	return s.checkCapacity()
 }
 
-func (s *State) checkRoom() error {
-	if n := s.Open() + len(s.Reservations); n >= MaxOpenReleases {
+func (s *State) checkCapacity() error {
+	if n := s.OpenCount() + len(s.Reservations); n >= MaxOpenReleases {
 		return fmt.Errorf("%d releases are in flight, which is the limit; cancel those that are not needed: converge cancel %s/%s --older-than VERSION",
 			n, s.Application, s.Title())
 	}
 	return nil
 }
 
-// Open is the number of releases that are not over.
-func (s *State) Open() int {
+// OpenCount is the number of releases that are not over.
+func (s *State) OpenCount() int {
 	n := 0
 	for _, r := range s.Releases {
 		if !r.Over() {
@@ -65,8 +65,8 @@ type NewRelease struct {
 	By          string
 	Who         *entities.Who // for the audit trail; nil: By, stated
 	Strategy    maestro.Strategy
-	Aspect      string // that it gives values to; Sets are the values, for people
-	Sets        string
+	Aspect      string // that it gives values to; ValuesText are the values, for people
+	ValuesText  string
 }
 
 func (n *NewRelease) subject() string {
@@ -88,14 +88,14 @@ func (s *State) OpenRelease(n NewRelease, now time.Time) *Release {
 	}
 	r := &Release{
 		ID: n.ID, Version: n.Version, FullVersion: n.FullVersion, Incarnation: n.Incarnation, Hash: n.Hash,
-		By: n.By, Subject: n.subject(), At: now, Strategy: n.Strategy, Aspect: n.Aspect, Sets: n.Sets, Payloads: n.Payloads, Templates: map[entities.InstanceID]string{}, Phases: map[string]*PhaseState{},
+		By: n.By, Subject: n.subject(), At: now, Strategy: n.Strategy, Aspect: n.Aspect, ValuesText: n.ValuesText, Payloads: n.Payloads, Templates: map[entities.InstanceID]string{}, Phases: map[string]*PhaseState{},
 	}
 	if r.ID == "" {
 		r.ID = fmt.Sprint(s.LastRelease)
 	}
 	for _, c := range s.Spec.Channels {
 		for _, i := range c.Instances {
-			if !r.OfAspect() { // which brings no configuration
+			if !r.IsAspect() { // which brings no configuration
 				r.Templates[c.ID(i)] = i.Template
 			}
 			if _, ok := n.Payloads[c.ID(i)]; ok {
@@ -103,53 +103,53 @@ func (s *State) OpenRelease(n NewRelease, now time.Time) *Release {
 			}
 		}
 	}
-	if r.Config() {
-		s.inheritCancels(r, now)
+	if r.IsConfig() {
+		s.inheritCancellations(r, now)
 		s.replaceUnpromoted(r, now)
 	}
-	if r.Incarnation >= s.WaitingConfig && !r.OfAspect() {
+	if r.Incarnation >= s.WaitingConfig && !r.IsAspect() {
 		s.WaitingConfig = 0
 	}
 	s.Releases = append(s.Releases, r)
-	s.Record(now, "", fmt.Sprintf("release %s: %s, by %s", r.ID, r.made(), r.By))
+	s.AppendJournal(now, "", fmt.Sprintf("release %s: %s, by %s", r.ID, r.contentText(), r.By))
 	s.Journal[len(s.Journal)-1].Release = r.ID
 	who := entities.Who{Name: n.By}
 	if n.Who != nil {
 		who = *n.Who
 	}
-	s.noteAct(entities.EventRelease, who, r, "", "release of "+r.made(), "", now)
+	s.recordAction(entities.EventRelease, who, r, "", "release of "+r.contentText(), "", now)
 	return r
 }
 
-// made describes the contents of a release, for people.
-func (r *Release) made() string {
-	if r.OfAspect() {
-		return r.FullVersion + " (" + r.Sets + ")"
+// contentText describes the contents of a release, for people.
+func (r *Release) contentText() string {
+	if r.IsAspect() {
+		return r.FullVersion + " (" + r.ValuesText + ")"
 	}
 	return fmt.Sprintf("%s from incarnation %d", r.FullVersion, r.Incarnation)
 }
 
-// inheritCancels: if a version was cancelled before it came, a change of configuration does not bring it (A18). The configuration comes
+// inheritCancellations: if a version was cancelled before it came, a change of configuration does not bring it (A18). The configuration comes
 // with the current version, if there is one.
-func (s *State) inheritCancels(r *Release, now time.Time) {
-	of := s.offered()
+func (s *State) inheritCancellations(r *Release, now time.Time) {
+	of := s.newestUncancelled()
 	if of == nil || of.Version != r.Version {
 		return
 	}
 	offered := of
 	for _, c := range entities.SortedKeys(r.Phases) {
 		of := cmp.Or(s.newestIn(c, r.Version), offered)
-		switch off := of.Keeps(c) || of.calledOff(c) && !s.allAt(c, of); {
-		case s.offAt(c, r.Version):
+		switch revoked := of.KeepsVersion(c) || of.isRevoked(c) && !s.allAt(c, of); {
+		case s.hasRevokedTargetAt(c, r.Version):
 			r.cancel(c, r.Version+" was cancelled before it had succeeded here", now)
-		case off && s.keepable(c) && !s.isUnseenAt(c, r.Version):
-			r.keep(c)
-		case off:
-			was := string(of.Phases[c].Phase)
+		case revoked && s.canTakeConfig(c) && !s.isReportedOnlyAt(c, r.Version):
+			r.markKeepsVersion(c)
+		case revoked:
+			phase := string(of.Phases[c].Phase)
 			if of.Phases[c].Phase == maestro.Succeeded {
-				was = "called off"
+				phase = "called off"
 			}
-			r.cancel(c, fmt.Sprintf("%s was %s here", of.FullVersion, was), now)
+			r.cancel(c, fmt.Sprintf("%s was %s here", of.FullVersion, phase), now)
 		}
 	}
 }
@@ -157,15 +157,15 @@ func (s *State) inheritCancels(r *Release, now time.Time) {
 // newestIn is the newest release of a version that concerns a channel, or nil: the channel was added since.
 func (s *State) newestIn(channel, version string) *Release {
 	for _, o := range slices.Backward(s.Releases) {
-		if o.in(channel) != nil && o.Version == version && !o.Return {
+		if o.phaseState(channel) != nil && o.Version == version && !o.Return {
 			return o
 		}
 	}
 	return nil
 }
 
-// offered is the newest release that was not cancelled before it entered a channel: a change of configuration applies to its version.
-func (s *State) offered() *Release {
+// newestUncancelled is the newest release that was not cancelled before it entered a channel: a change of configuration applies to its version.
+func (s *State) newestUncancelled() *Release {
 	for n := len(s.Releases) - 1; n >= 0; n-- {
 		r := s.Releases[n]
 		if r.Return {
@@ -174,7 +174,7 @@ func (s *State) offered() *Release {
 		// The order does not affect the result.
 		//workflowcheck:ignore
 		for c := range r.Phases {
-			if !r.Keeps(c) && (!r.calledOff(c) || s.isAt(c, r)) {
+			if !r.KeepsVersion(c) && (!r.isRevoked(c) || s.isAt(c, r)) {
 				return r
 			}
 		}
@@ -182,51 +182,51 @@ func (s *State) offered() *Release {
 	return nil
 }
 
-// Merged is the version of a release for an instance, as a person or CI named it, and the full version. The latter includes the current
+// MergedVersion is the version of a release for an instance, as a person or CI named it, and the full version. The latter includes the current
 // values of other aspects, or, if the instance has no target yet, those that were promoted into the channel.
-func (s *State) Merged(i *Instance, r *Release) (version, full string) {
-	var there []string
+func (s *State) MergedVersion(i *Instance, r *Release) (version, full string) {
+	var current []string
 	full = r.FullVersion
 	if t := i.Delivery.Target; t != nil {
-		full, there = entities.SplitVersion(t.FullVersion)
+		full, current = entities.SplitVersion(t.FullVersion)
 	} else if len(s.Spec.Aspects) > 0 {
-		there = s.valuesIn(i.ID.Channel)
+		current = s.valuesIn(i.ID.Channel)
 	}
-	there = slices.DeleteFunc(there, func(values string) bool {
+	current = slices.DeleteFunc(current, func(values string) bool {
 		aspect := entities.AspectOf(values)
-		return s.Spec.Aspect(aspect) == nil || r.OfAspect() && aspect == r.Aspect
+		return s.Spec.Aspect(aspect) == nil || r.IsAspect() && aspect == r.Aspect
 	})
 	switch {
-	case r.OfAspect():
-		version, there = s.VersionOf(i), append(there, r.FullVersion)
-	case r.Keeps(i.ID.Channel):
+	case r.IsAspect():
+		version, current = s.VersionOf(i), append(current, r.FullVersion)
+	case r.KeepsVersion(i.ID.Channel):
 		version = s.VersionOf(i)
 		full = fmt.Sprintf("%s-i%d", version, r.Incarnation)
 	default:
 		version, full = r.Version, r.FullVersion
 	}
-	return version, entities.JoinVersion(full, there)
+	return version, entities.JoinVersion(full, current)
 }
 
-// Unfinished reports whether the result of a release of another aspect at an instance is neither good nor taken back. So only one change
+// HasUnfinishedAspect reports whether the result of a release of another aspect at an instance is neither good nor taken back. So only one change
 // at a time is in progress there (B5), and differs from the last good target in one aspect.
-func (s *State) Unfinished(i *Instance, r *Release) bool {
+func (s *State) HasUnfinishedAspect(i *Instance, r *Release) bool {
 	d := &i.Delivery
-	if d.Target == nil || d.isGood() || r.Return || d.Reported || s.ReportsOnly(i.ID.Channel) {
+	if d.Target == nil || d.isGood() || r.Return || d.ReportedOnly || s.IsReportOnly(i.ID.Channel) {
 		return false
 	}
-	of := s.Brought(i)
+	of := s.TargetRelease(i)
 	if d.Rollback != nil {
 		of = s.ReleaseByID(d.Rollback.Release)
 	}
-	return of != nil && of.Line() != r.Line()
+	return of != nil && of.Track() != r.Track()
 }
 
 // valuesIn are the newest releases of aspects that succeeded in a channel, one of each aspect.
 func (s *State) valuesIn(channel string) []string {
 	newest := map[string]string{}
 	for _, r := range s.Releases {
-		if p := r.in(channel); r.OfAspect() && p != nil && p.Phase == maestro.Succeeded {
+		if p := r.phaseState(channel); r.IsAspect() && p != nil && p.Phase == maestro.Succeeded {
 			newest[r.Aspect] = r.FullVersion
 		}
 	}
@@ -249,7 +249,7 @@ func (s *State) VersionOf(i *Instance) string {
 func (s *State) versionOf(id entities.InstanceID, t entities.Target) (version string) {
 	for n := len(s.Releases) - 1; n >= 0; n-- {
 		r := s.Releases[n]
-		switch k := r.Kept[id]; {
+		switch k := r.MergedTargets[id]; {
 		case k.Version != "" && k.FullVersion == t.FullVersion:
 			return k.Version
 		case r.FullVersion == t.FullVersion && !r.Return:
@@ -263,7 +263,7 @@ func (s *State) versionOf(id entities.InstanceID, t entities.Target) (version st
 
 func (s *State) replaceUnpromoted(by *Release, now time.Time) {
 	for _, r := range s.Releases {
-		if !r.Config() || !r.unpromoted() {
+		if !r.IsConfig() || !r.unpromoted() {
 			continue
 		}
 		for _, c := range entities.SortedKeys(r.Phases) {
@@ -271,6 +271,6 @@ func (s *State) replaceUnpromoted(by *Release, now time.Time) {
 				r.Phases[c] = &PhaseState{Phase: maestro.Skipped, Since: now, Reason: "replaced by " + by.FullVersion}
 			}
 		}
-		s.Record(now, "", r.FullVersion+" replaced by "+by.FullVersion)
+		s.AppendJournal(now, "", r.FullVersion+" replaced by "+by.FullVersion)
 	}
 }

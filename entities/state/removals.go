@@ -12,28 +12,28 @@ import (
 
 // Removal is one instance that a deletion concerns, or objects that an instance left on another runtime.
 type Removal struct {
-	ID      entities.InstanceID
-	Runtime string
-	Spec    entities.RuntimeSpec // of the runtime
-	Target  entities.Target      // the current target
-	Keeps   string               // why it is kept; empty: it is taken down
+	ID         entities.InstanceID
+	Runtime    string
+	Spec       entities.RuntimeSpec // of the runtime
+	Target     entities.Target      // the current target
+	KeepReason string               // why it is kept; empty: it is taken down
 }
 
 // RemovalsOf are the removals of a channel, or of the whole service if none is named, in order.
 func (s *State) RemovalsOf(channel string) []Removal {
 	var all []Removal
-	for _, i := range s.lastFirst() {
+	for _, i := range s.lastChannelFirst() {
 		if channel != "" && i.ID.Channel != channel {
 			continue
 		}
-		for _, l := range i.Left {
-			keeps := ""
+		for _, l := range i.PreviousPlacements {
+			keepReason := ""
 			if channel != "" {
-				keeps = "left behind when " + s.Shown(i.ID) + " moved to " + i.Runtime + "; it stays"
+				keepReason = "left behind when " + s.DisplayName(i.ID) + " moved to " + i.Runtime + "; it stays"
 			}
-			all = append(all, s.left(i, &l, keeps))
+			all = append(all, s.placementRemoval(i, &l, keepReason))
 		}
-		all = append(all, s.removal(i, "")...)
+		all = append(all, s.instanceRemoval(i, "")...)
 	}
 	return all
 }
@@ -41,47 +41,47 @@ func (s *State) RemovalsOf(channel string) []Removal {
 // UndeclaredRemovals are the removals of undeclared instances whose removal was declared.
 func (s *State) UndeclaredRemovals() []Removal {
 	var all []Removal
-	for _, i := range s.lastFirst() {
-		if s.Declared(i.ID) || !s.Removes(i) {
+	for _, i := range s.lastChannelFirst() {
+		if s.Declared(i.ID) || !s.WillRemove(i) {
 			continue
 		}
-		for _, l := range i.Left {
-			all = append(all, s.left(i, &l, ""))
+		for _, l := range i.PreviousPlacements {
+			all = append(all, s.placementRemoval(i, &l, ""))
 		}
-		all = append(all, s.removal(i, "")...)
+		all = append(all, s.instanceRemoval(i, "")...)
 	}
 	return all
 }
 
-// removal is the removal of the current target of an instance.
-func (s *State) removal(i *Instance, keeps string) []Removal {
+// instanceRemoval is the removal of the current target of an instance.
+func (s *State) instanceRemoval(i *Instance, keepReason string) []Removal {
 	t := i.Delivery.Target
-	if t == nil || s.IsGone(i.ID) || i.Down {
+	if t == nil || s.IsRemoved(i.ID) || i.TakenDown {
 		return nil
 	}
 	runtime, rt := s.Runtime(i.ID)
-	return []Removal{s.keeping(Removal{ID: i.ID, Runtime: runtime, Spec: rt, Target: *t, Keeps: keeps})}
+	return []Removal{s.withKeepReason(Removal{ID: i.ID, Runtime: runtime, Spec: rt, Target: *t, KeepReason: keepReason})}
 }
 
-// left is the removal of the objects that an instance left on another runtime.
-func (s *State) left(i *Instance, l *Left, keeps string) Removal {
-	return s.keeping(Removal{ID: i.ID, Runtime: l.Runtime, Spec: *s.RuntimeNamed(l.Runtime), Target: l.Target, Keeps: keeps})
+// placementRemoval is the removal of the objects that an instance left on another runtime.
+func (s *State) placementRemoval(i *Instance, l *PreviousPlacement, keepReason string) Removal {
+	return s.withKeepReason(Removal{ID: i.ID, Runtime: l.Runtime, Spec: *s.RuntimeNamed(l.Runtime), Target: l.Target, KeepReason: keepReason})
 }
 
-// keeping adds why the objects are kept, if that is known without a query.
-func (s *State) keeping(r Removal) Removal {
+// withKeepReason adds why the objects are kept, if that is known without a query.
+func (s *State) withKeepReason(r Removal) Removal {
 	switch {
-	case r.Keeps != "":
-	case s.ReportsOnly(r.ID.Channel):
-		r.Keeps = "its channel is report-only: Converge does not remove its objects"
+	case r.KeepReason != "":
+	case s.IsReportOnly(r.ID.Channel):
+		r.KeepReason = "its channel is report-only: Converge does not remove its objects"
 	case !r.Spec.CanRemove:
-		r.Keeps = fmt.Sprintf("runtime %s cannot remove objects: they are left in place", r.Runtime)
+		r.KeepReason = fmt.Sprintf("runtime %s cannot remove objects: they are left in place", r.Runtime)
 	}
 	return r
 }
 
-// lastFirst are all instances, those of the last channel first.
-func (s *State) lastFirst() []*Instance {
+// lastChannelFirst are all instances, those of the last channel first.
+func (s *State) lastChannelFirst() []*Instance {
 	var all []*Instance
 	for _, id := range entities.SortedIDs(s.Instances) {
 		all = append(all, s.Instances[id])

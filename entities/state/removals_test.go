@@ -9,12 +9,12 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// takenDown formats a line for each removal.
-func takenDown(all []Removal) (lines []string) {
+// removalLines formats a line for each removal.
+func removalLines(all []Removal) (lines []string) {
 	for _, r := range all {
 		line := fmt.Sprintf("%s %s on %s", r.ID, r.Target.FullVersion, r.Runtime)
-		if r.Keeps != "" {
-			line += " stays: " + r.Keeps
+		if r.KeepReason != "" {
+			line += " stays: " + r.KeepReason
 		}
 		lines = append(lines, line)
 	}
@@ -22,7 +22,7 @@ func takenDown(all []Removal) (lines []string) {
 }
 
 // The removals of a deletion are known before: the last channel first, and why objects are kept.
-func TestRemovalsAreKnownBefore_A24(t *testing.T) {
+func TestRemovalsAreListedBeforeADeletion_A24(t *testing.T) {
 	s := New("shop", "web")
 	declared := func(service bool, channels ...entities.ChannelSpec) *entities.Spec {
 		spec := &entities.Spec{Application: "shop", Service: "web", Channels: channels, Remove: service, Runtimes: map[string]*entities.RuntimeSpec{
@@ -38,30 +38,30 @@ func TestRemovalsAreKnownBefore_A24(t *testing.T) {
 	}
 	staging, edge := entities.ChannelSpec{Name: "staging"}, entities.ChannelSpec{Name: "edge"}
 	production, empty := entities.ChannelSpec{Name: "production", OnDelete: entities.DeleteRemoves}, entities.ChannelSpec{Name: "new"}
-	s.TakeSpec(declared(false, staging, edge, production, empty), "one", dawn)
+	s.ApplySpec(declared(false, staging, edge, production, empty), "one", dawn)
 	for _, id := range s.Spec.IDs() {
 		if id.Channel != "new" {
 			s.Instance(id).Delivery.Target = &entities.Target{FullVersion: "v1"}
 		}
 	}
 	live := s.Instance(s.Spec.IDs()[2])
-	live.Left = []Left{{Runtime: "old", Target: entities.Target{FullVersion: "v0"}}}
+	live.PreviousPlacements = []PreviousPlacement{{Runtime: "old", Target: entities.Target{FullVersion: "v0"}}}
 	require.Equal(t, []string{
 		"production v0 on old", "production v1 on eks", "edge v1 on edge stays: runtime edge cannot remove objects: they are left in place", "staging v1 on eks",
-	}, takenDown(s.RemovalsOf("")))
+	}, removalLines(s.RemovalsOf("")))
 	require.Equal(t, []string{
 		"production v0 on old stays: left behind when production moved to eks; it stays", "production v1 on eks",
-	}, takenDown(s.RemovalsOf("production")))
+	}, removalLines(s.RemovalsOf("production")))
 	require.Empty(t, s.UndeclaredRemovals(), "all is declared")
 
-	again := *s
-	again.Instances = map[entities.InstanceID]*Instance{}
+	second := *s
+	second.Instances = map[entities.InstanceID]*Instance{}
 	for id, i := range s.Instances {
 		copied := *i
-		again.Instances[id] = &copied
+		second.Instances[id] = &copied
 	}
-	s.TakeSpec(declared(false, staging), "two", dawn)
-	require.Equal(t, []string{"production v0 on old", "production v1 on eks"}, takenDown(s.UndeclaredRemovals()), "edge is left in place")
-	again.TakeSpec(&entities.Spec{Application: "shop", Service: "web", Remove: true}, "two", dawn)
-	require.Len(t, again.UndeclaredRemovals(), 4)
+	s.ApplySpec(declared(false, staging), "two", dawn)
+	require.Equal(t, []string{"production v0 on old", "production v1 on eks"}, removalLines(s.UndeclaredRemovals()), "edge is left in place")
+	second.ApplySpec(&entities.Spec{Application: "shop", Service: "web", Remove: true}, "two", dawn)
+	require.Len(t, second.UndeclaredRemovals(), 4)
 }

@@ -46,8 +46,8 @@ func (s *State) Keys() map[string]string {
 	return keys
 }
 
-// Named is the current id of the instance with a key.
-func (s *State) Named(key entities.InstanceID) entities.InstanceID {
+// IDByKey is the current id of the instance with a key.
+func (s *State) IDByKey(key entities.InstanceID) entities.InstanceID {
 	if c := s.Channels[key.Channel]; c != nil && c.Key == "" {
 		return key
 	}
@@ -59,8 +59,8 @@ func (s *State) Named(key entities.InstanceID) entities.InstanceID {
 	return key
 }
 
-// Renames returns the channels that a new spec renames: the new names by the old ones.
-func (s *State) Renames(spec *entities.Spec) map[string]string {
+// RenamedChannels returns the channels that a new spec renames: the new names by the old ones.
+func (s *State) RenamedChannels(spec *entities.Spec) map[string]string {
 	names := map[string]string{}
 	for n := range spec.Channels {
 		now := &spec.Channels[n]
@@ -76,8 +76,8 @@ func (s *State) Renames(spec *entities.Spec) map[string]string {
 	return names
 }
 
-// Awaiting is an incarnation that is not applied yet: it renames channels with releases in progress.
-type Awaiting struct {
+// PendingIncarnation is an incarnation that is not applied yet: it renames channels with releases in progress.
+type PendingIncarnation struct {
 	Incarnation int64             `json:"incarnation"`
 	Names       map[string]string `json:"names"`           // of channels: the new ones by the old ones
 	Title       string            `json:"title,omitempty"` // new name of the service; "": unchanged
@@ -85,16 +85,16 @@ type Awaiting struct {
 	Publish json.RawMessage `json:"publish"`
 }
 
-// Retitled is the new name of the service in a spec; "": unchanged.
-func (s *State) Retitled(spec *entities.Spec) string {
+// NewTitle is the new name of the service in a spec; "": unchanged.
+func (s *State) NewTitle(spec *entities.Spec) string {
 	if s.Spec == nil || len(spec.Channels) == 0 || spec.Title() == s.Title() {
 		return ""
 	}
 	return spec.Title()
 }
 
-// OnTheWay names the release that blocks the rename of channels, or of the service (title); "": none.
-func (s *State) OnTheWay(names map[string]string, title string) string {
+// RenameBlocker names the release that blocks the rename of channels, or of the service (title); "": none.
+func (s *State) RenameBlocker(names map[string]string, title string) string {
 	for _, r := range s.Releases {
 		for _, channel := range entities.SortedKeys(r.Phases) {
 			if p := r.Phases[channel]; title != "" && !p.Phase.Over() {
@@ -104,7 +104,7 @@ func (s *State) OnTheWay(names map[string]string, title string) string {
 	}
 	for _, old := range entities.SortedKeys(names) {
 		for _, r := range s.Releases {
-			if p := r.in(old); p != nil && !p.Phase.Over() {
+			if p := r.phaseState(old); p != nil && !p.Phase.Over() {
 				return fmt.Sprintf("%s is renamed to %s once no release is in progress there: %s is %s", old, names[old], r.FullVersion, p.Phase)
 			}
 		}
@@ -112,35 +112,35 @@ func (s *State) OnTheWay(names map[string]string, title string) string {
 	return ""
 }
 
-// Await keeps an incarnation until the releases that it would cut off from their channels have arrived there.
-func (s *State) Await(a Awaiting, now time.Time) {
-	if s.Awaiting == nil || s.Awaiting.Incarnation != a.Incarnation {
-		s.Record(now, "", fmt.Sprintf("incarnation %d waits: %s", a.Incarnation, s.OnTheWay(a.Names, a.Title)))
+// DeferIncarnation keeps an incarnation until the releases that it would cut off from their channels have arrived there.
+func (s *State) DeferIncarnation(a PendingIncarnation, now time.Time) {
+	if s.PendingIncarnation == nil || s.PendingIncarnation.Incarnation != a.Incarnation {
+		s.AppendJournal(now, "", fmt.Sprintf("incarnation %d waits: %s", a.Incarnation, s.RenameBlocker(a.Names, a.Title)))
 	}
-	s.Awaiting = &a
+	s.PendingIncarnation = &a
 }
 
-// Arrived is the awaited signal, once no release is in progress any more.
-func (s *State) Arrived() (json.RawMessage, bool) {
-	if s.Awaiting == nil || s.OnTheWay(s.Awaiting.Names, s.Awaiting.Title) != "" {
+// TakeDeferred is the awaited signal, once no release is in progress any more.
+func (s *State) TakeDeferred() (json.RawMessage, bool) {
+	if s.PendingIncarnation == nil || s.RenameBlocker(s.PendingIncarnation.Names, s.PendingIncarnation.Title) != "" {
 		return nil, false
 	}
-	raw := s.Awaiting.Publish
-	s.Awaiting = nil
+	raw := s.PendingIncarnation.Publish
+	s.PendingIncarnation = nil
 	return raw, true
 }
 
-// AwaitingText states what blocks the newest incarnation, or "".
-func (s *State) AwaitingText() string {
-	if s.Awaiting == nil {
+// PendingIncarnationText states what blocks the newest incarnation, or "".
+func (s *State) PendingIncarnationText() string {
+	if s.PendingIncarnation == nil {
 		return ""
 	}
-	return fmt.Sprintf("incarnation %d waits: %s", s.Awaiting.Incarnation, s.OnTheWay(s.Awaiting.Names, s.Awaiting.Title))
+	return fmt.Sprintf("incarnation %d waits: %s", s.PendingIncarnation.Incarnation, s.RenameBlocker(s.PendingIncarnation.Names, s.PendingIncarnation.Title))
 }
 
-// CheckSpec returns an error for a spec in which two channels would have the same key: one has the first name of another, or a name that
+// CheckChannelKeys returns an error for a spec in which two channels would have the same key: one has the first name of another, or a name that
 // remaining objects still use.
-func (s *State) CheckSpec(spec *entities.Spec) error {
+func (s *State) CheckChannelKeys(spec *entities.Spec) error {
 	by := map[string]string{}
 	for n := range spec.Channels {
 		name := spec.Channels[n].Name
@@ -153,11 +153,11 @@ func (s *State) CheckSpec(spec *entities.Spec) error {
 		}
 		by[key] = name
 	}
-	return s.checkLeft(spec)
+	return s.checkNamesFree(spec)
 }
 
-// checkLeft returns an error for a rename to the name of another channel with remaining objects.
-func (s *State) checkLeft(spec *entities.Spec) error {
+// checkNamesFree returns an error for a rename to the name of another channel with remaining objects.
+func (s *State) checkNamesFree(spec *entities.Spec) error {
 	for n := range spec.Channels {
 		c := &spec.Channels[n]
 		if s.Channels[c.Name] == nil || s.key(c.Name) == c.Identity() {
@@ -172,25 +172,25 @@ func (s *State) checkLeft(spec *entities.Spec) error {
 	return nil
 }
 
-// TakeNames renames channels to their names in a new spec, and records a new name of the service. Call it before TakeSpec, which treats a
+// ApplyNames renames channels to their names in a new spec, and records a new name of the service. Call it before ApplySpec, which treats a
 // channel with a new name as a new one.
-func (s *State) TakeNames(spec *entities.Spec, who entities.Who, now time.Time) {
-	if title := s.Retitled(spec); title != "" {
-		text := entities.NameTaken(s.Title(), title, spec.Incarnation)
-		s.Record(now, "", text)
-		s.note(entities.AuditLine{At: now, Kind: entities.EventPublish, Who: &who, Text: text})
+func (s *State) ApplyNames(spec *entities.Spec, who entities.Who, now time.Time) {
+	if title := s.NewTitle(spec); title != "" {
+		text := entities.RenameText(s.Title(), title, spec.Incarnation)
+		s.AppendJournal(now, "", text)
+		s.recordAudit(entities.AuditEntry{At: now, Kind: entities.EventPublish, Who: &who, Text: text})
 	}
-	names := s.Renames(spec)
+	names := s.RenamedChannels(spec)
 	for _, old := range entities.SortedKeys(names) {
 		s.renameChannel(old, names[old])
 		for _, r := range s.Releases {
 			r.rename(old, names[old], spec)
 		}
-		text := entities.NameTaken(old, names[old], spec.Incarnation)
-		s.Record(now, names[old], text)
-		s.note(entities.AuditLine{At: now, Kind: entities.EventPublish, Who: &who, Channel: names[old], Text: text})
+		text := entities.RenameText(old, names[old], spec.Incarnation)
+		s.AppendJournal(now, names[old], text)
+		s.recordAudit(entities.AuditEntry{At: now, Kind: entities.EventPublish, Who: &who, Channel: names[old], Text: text})
 	}
-	s.Spec = s.Spec.Called(names)
+	s.Spec = s.Spec.WithChannelNames(names)
 }
 
 // renameChannel renames a channel in its own state. Its checks are evaluated again.
@@ -200,7 +200,7 @@ func (s *State) renameChannel(old, name string) {
 	if c.Key == name {
 		c.Key = ""
 	}
-	c.targetSet()
+	c.clearReadings()
 	delete(s.Channels, old)
 	s.Channels[name] = c
 	for _, id := range entities.SortedIDs(s.Instances) {
@@ -222,9 +222,9 @@ func (s *State) renameChannel(old, name string) {
 		}
 	}
 	if s.Deletion != nil {
-		for n := range s.Deletion.Gone {
-			if s.Deletion.Gone[n].Channel == old {
-				s.Deletion.Gone[n].Channel = name
+		for n := range s.Deletion.Removed {
+			if s.Deletion.Removed[n].Channel == old {
+				s.Deletion.Removed[n].Channel = name
 			}
 		}
 	}
@@ -240,9 +240,9 @@ func (i *Instance) renameTopic(old, name string) {
 		given.Topic = ApplyTopic + name
 		return &given
 	}
-	i.Approval.Given, i.Approval.Also = renamed(i.Approval.Given), slices.Clone(i.Approval.Also)
-	for n, also := range i.Approval.Also {
-		i.Approval.Also[n] = renamed(also)
+	i.Approval.Given, i.Approval.Others = renamed(i.Approval.Given), slices.Clone(i.Approval.Others)
+	for n, also := range i.Approval.Others {
+		i.Approval.Others[n] = renamed(also)
 	}
 }
 
@@ -253,21 +253,21 @@ func (r *Release) rename(old, name string, spec *entities.Spec) {
 	renameIn(r.Templates, old, name)
 	renameIn(r.Runtimes, old, name)
 	renameIn(r.Present, old, name)
-	renameIn(r.Kept, old, name)
-	renameIn(r.Ways, old, name)
+	renameIn(r.MergedTargets, old, name)
+	renameIn(r.RollbackTargets, old, name)
 	names := map[string]string{old: name}
 	if p := r.Phases[old]; p != nil {
 		delete(r.Phases, old)
 		r.Phases[name] = p
 		if p.Aside != nil {
-			renameIn(p.Aside.Arrived, old, name)
+			renameIn(p.Aside.ConvergedAt, old, name)
 		}
 	}
-	if r.Keeping[old] {
-		delete(r.Keeping, old)
-		r.Keeping[name] = true
+	if r.KeepsVersionIn[old] {
+		delete(r.KeepsVersionIn, old)
+		r.KeepsVersionIn[name] = true
 	}
-	topic := !asked(spec, old)
+	topic := !requiresTopic(spec, old)
 	for n := range r.Approvals {
 		a := &r.Approvals[n]
 		if topic && a.Topic == old {
@@ -295,14 +295,14 @@ func (r *Release) rename(old, name string, spec *entities.Spec) {
 }
 
 // RenameRuns moves the results of extensions in renamed channels to the new names, so nothing runs again because of a name. Call it after
-// TakeNames. A running extension keeps its name, under which its result arrives, and so does one that the configuration names.
+// ApplyNames. A running extension keeps its name, under which its result arrives, and so does one that the configuration names.
 func (s *State) RenameRuns(names map[string]string, spec *entities.Spec) {
 	for _, r := range s.Releases {
 		for _, key := range entities.SortedKeys(r.Extensions) {
 			e := r.Extensions[key]
 			run, channel := key[:strings.LastIndexByte(key, '@')+1], key[strings.LastIndexByte(key, '@')+1:]
 			name, renamed := names[channel]
-			if !renamed || e.Channel != name || e.Running || runs(spec, name, key) {
+			if !renamed || e.Channel != name || e.Running || hasExtension(spec, name, key) {
 				continue
 			}
 			delete(r.Extensions, key)
@@ -311,10 +311,10 @@ func (s *State) RenameRuns(names map[string]string, spec *entities.Spec) {
 	}
 }
 
-// runs reports whether a spec has an extension with a run key in a channel.
-func runs(spec *entities.Spec, channel, key string) bool {
+// hasExtension reports whether a spec has an extension with a run key in a channel.
+func hasExtension(spec *entities.Spec, channel, key string) bool {
 	c, _ := spec.Channel(channel)
-	return slices.ContainsFunc(c.Extensions, func(e entities.Extension) bool { return e.RunKey() == key || e.Again().RunKey() == key })
+	return slices.ContainsFunc(c.Extensions, func(e entities.Extension) bool { return e.RunKey() == key || e.Repeating().RunKey() == key })
 }
 
 // renameIn moves the entries of a channel's instances to its new name.
@@ -327,8 +327,8 @@ func renameIn[T any](all map[entities.InstanceID]T, old, name string) {
 	}
 }
 
-// asked reports whether a spec requires the approval of a topic.
-func asked(spec *entities.Spec, topic string) bool {
+// requiresTopic reports whether a spec requires the approval of a topic.
+func requiresTopic(spec *entities.Spec, topic string) bool {
 	return slices.ContainsFunc(spec.Channels, func(c entities.ChannelSpec) bool {
 		return slices.ContainsFunc(c.Conditions, func(cond entities.Condition) bool { return cond.Topic == topic })
 	})

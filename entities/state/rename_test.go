@@ -10,8 +10,8 @@ import (
 	"github.com/converge-engine/converge/entities/maestro"
 )
 
-// calling is a spec with one channel of that name, with its key.
-func calling(name, key string) *entities.Spec {
+// channelSpec is a spec with one channel of that name, with its key.
+func channelSpec(name, key string) *entities.Spec {
 	return &entities.Spec{
 		Application: "shop", Service: "web", Incarnation: 2, Runtimes: map[string]*entities.RuntimeSpec{"rt": {}},
 		Channels: []entities.ChannelSpec{{
@@ -21,11 +21,11 @@ func calling(name, key string) *entities.Spec {
 	}
 }
 
-// remembered is a state with every kind of data of a channel.
-func remembered(channel string) *State {
+// populatedState is a state with every kind of data of a channel.
+func populatedState(channel string) *State {
 	id := entities.Only(channel)
 	s := New("shop", "web")
-	s.TakeSpec(calling(channel, ""), "one", dawn)
+	s.ApplySpec(channelSpec(channel, ""), "one", dawn)
 	there := entities.Target{FullVersion: "v1", Payload: "p1"}
 	i := s.Instance(id)
 	i.Delivery.Target, i.Delivery.LastGood, i.Delivery.Converged, i.Delivery.Sequence = &there, &there, true, 7
@@ -34,7 +34,7 @@ func remembered(channel string) *State {
 	s.Pauses = []entities.Pause{{Channel: channel, By: "bob"}, {Scope: entities.ScopeApplication, By: "eve"}}
 	s.Releases = []*Release{{
 		ID: "1", Version: "v1", FullVersion: "v1", Payloads: map[entities.InstanceID]string{id: "p1"}, Templates: map[entities.InstanceID]string{id: "t"},
-		Phases:    map[string]*PhaseState{channel: {Phase: maestro.RolledBack, CalledOff: true}},
+		Phases:    map[string]*PhaseState{channel: {Phase: maestro.RolledBack, Revoked: true}},
 		Approvals: []entities.Approval{{Topic: channel, Who: entities.Who{Name: "alice"}, Withdrawn: map[string]string{channel: "it failed", "other": "too"}}},
 		Bypasses:  []entities.Bypass{{Channel: channel, Condition: "approval/" + channel, Who: entities.Who{Name: "carol"}}},
 		Present:   map[entities.InstanceID]entities.Target{id: there},
@@ -47,17 +47,17 @@ func remembered(channel string) *State {
 }
 
 // All state of a channel moves to its new name, and nothing is released for that. A rename back restores the earlier state.
-func TestAChannelIsCalledOtherwise(t *testing.T) {
-	s := remembered("production")
-	spec := calling("prod", "production")
-	require.Equal(t, map[string]string{"production": "prod"}, s.Renames(spec))
-	require.NoError(t, s.CheckSpec(spec))
-	require.Empty(t, s.OnTheWay(s.Renames(spec), ""))
-	s.TakeNames(spec, entities.Who{Name: "dave"}, dawn)
-	require.Nil(t, s.TakeSpec(spec, "two", dawn), "nothing is released")
+func TestChannelRename(t *testing.T) {
+	s := populatedState("production")
+	spec := channelSpec("prod", "production")
+	require.Equal(t, map[string]string{"production": "prod"}, s.RenamedChannels(spec))
+	require.NoError(t, s.CheckChannelKeys(spec))
+	require.Empty(t, s.RenameBlocker(s.RenamedChannels(spec), ""))
+	s.ApplyNames(spec, entities.Who{Name: "dave"}, dawn)
+	require.Nil(t, s.ApplySpec(spec, "two", dawn), "nothing is released")
 
 	require.Equal(t, entities.Only("production"), s.Key(entities.Only("prod")))
-	require.Equal(t, entities.Only("prod"), s.Named(entities.Only("production")))
+	require.Equal(t, entities.Only("prod"), s.IDByKey(entities.Only("production")))
 	require.Equal(t, map[string]string{"prod": "production"}, s.Keys())
 	require.Equal(t, "production is called prod from incarnation 2 on", s.Audit[len(s.Audit)-1].Text)
 	require.Equal(t, "dave", s.Audit[len(s.Audit)-1].Who.Name)
@@ -65,29 +65,29 @@ func TestAChannelIsCalledOtherwise(t *testing.T) {
 		A, B, C, D, E any
 	}{s.Instances, s.Pins, s.Pauses, s.Releases, s.Channels})
 	require.NoError(t, err)
-	want := remembered("prod")
+	want := populatedState("prod")
 	want.Channels["prod"].Key = "production"
-	asIfBefore, err := json.Marshal(struct {
+	wantRaw, err := json.Marshal(struct {
 		A, B, C, D, E any
 	}{want.Instances, want.Pins, want.Pauses, want.Releases, want.Channels})
 	require.NoError(t, err)
 	var a, b any
 	require.NoError(t, json.Unmarshal(raw, &a))
-	require.NoError(t, json.Unmarshal(asIfBefore, &b))
+	require.NoError(t, json.Unmarshal(wantRaw, &b))
 	release := func(v any) map[string]any { return v.(map[string]any)["D"].([]any)[0].(map[string]any) }
 	delete(release(a), "extensions") // which keeps the name of its run
 	delete(release(b), "extensions")
 	require.Equal(t, b, a)
 
-	back := calling("production", "")
-	s.TakeNames(back, entities.Who{}, dawn)
-	require.Nil(t, s.TakeSpec(back, "three", dawn))
+	back := channelSpec("production", "")
+	s.ApplyNames(back, entities.Who{}, dawn)
+	require.Nil(t, s.ApplySpec(back, "three", dawn))
 	require.Equal(t, int64(7), s.Instance(entities.Only("production")).Delivery.Sequence)
 }
 
 // The result of an extension in a channel counts under its new name. A result does not move if the configuration names it otherwise, or
 // while it is running.
-func TestExtensionsDoNotRunAnewForAName_A21(t *testing.T) {
+func TestExtensionsDoNotRunAgainAfterARename_A21(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*State, *entities.Spec)
 		want   string
@@ -98,32 +98,32 @@ func TestExtensionsDoNotRunAnewForAName_A21(t *testing.T) {
 		}, "post-approval/migrate@production"},
 		"of a group": {func(_ *State, spec *entities.Spec) { spec.Channels[0].Extensions[0].Key = "production" }, "post-approval/migrate@production"},
 	} {
-		s, spec := remembered("production"), calling("prod", "production")
+		s, spec := populatedState("production"), channelSpec("prod", "production")
 		spec.Channels[0].Extensions = []entities.Extension{{Name: "migrate", Stage: "post-approval", Key: "prod"}}
 		c.change(s, spec)
-		names := s.Renames(spec)
-		s.TakeNames(spec, entities.Who{Name: "dave"}, dawn)
+		names := s.RenamedChannels(spec)
+		s.ApplyNames(spec, entities.Who{Name: "dave"}, dawn)
 		s.RenameRuns(names, spec)
 		require.Equal(t, []string{c.want}, entities.SortedKeys(s.Releases[0].Extensions), name)
 	}
 }
 
 // A release in progress blocks a new name of its channel, and two channels never have the same key.
-func TestNamesThatAreRefused(t *testing.T) {
-	s := remembered("production")
+func TestRefusedRenames(t *testing.T) {
+	s := populatedState("production")
 	s.Releases[0].Phases["production"].Phase = maestro.Pending
-	names := s.Renames(calling("prod", "production"))
-	require.Equal(t, "production is renamed to prod once no release is in progress there: v1 is pending", s.OnTheWay(names, ""))
+	names := s.RenamedChannels(channelSpec("prod", "production"))
+	require.Equal(t, "production is renamed to prod once no release is in progress there: v1 is pending", s.RenameBlocker(names, ""))
 
-	s = remembered("production")
-	both := calling("prod", "production")
-	both.Channels = append(both.Channels, calling("production", "").Channels...)
-	require.ErrorContains(t, s.CheckSpec(both), "have the same identity")
+	s = populatedState("production")
+	both := channelSpec("prod", "production")
+	both.Channels = append(both.Channels, channelSpec("production", "").Channels...)
+	require.ErrorContains(t, s.CheckChannelKeys(both), "have the same identity")
 
-	s = remembered("production")
+	s = populatedState("production")
 	i := s.Instance(entities.Only("prod")) // objects of an earlier channel remain
 	i.Delivery.Target = &entities.Target{FullVersion: "v0"}
 	s.Channel("prod")
-	require.EqualError(t, s.CheckSpec(calling("prod", "production")),
+	require.EqualError(t, s.CheckChannelKeys(channelSpec("prod", "production")),
 		"production cannot be renamed to prod: an earlier release channel with that name still has objects; choose another name")
 }

@@ -9,14 +9,14 @@ import (
 )
 
 // A report-only channel repairs nothing and lets nothing enter, and its instances count as only reported until a target is set again.
-func TestAChannelThatOnlyReports_A25(t *testing.T) {
-	s := remembered("production")
+func TestReportOnlyChannel_A25(t *testing.T) {
+	s := populatedState("production")
 	spec := *s.Spec
 	spec.Channels = append([]entities.ChannelSpec(nil), spec.Channels...)
 	spec.Channels[0].Drift = entities.DriftEnforce
 	spec.Channels[0].ReportOnly()
-	s.TakeSpec(&spec, "two", dawn)
-	require.True(t, s.ReportsOnly("production"))
+	s.ApplySpec(&spec, "two", dawn)
+	require.True(t, s.IsReportOnly("production"))
 
 	require.Equal(t, entities.DriftObserve, spec.Channels[0].Drift, "an older version repairs nothing")
 	last := spec.Channels[0].Conditions[len(spec.Channels[0].Conditions)-1]
@@ -29,8 +29,8 @@ func TestAChannelThatOnlyReports_A25(t *testing.T) {
 	enforced := spec
 	enforced.Channels = append([]entities.ChannelSpec(nil), spec.Channels...)
 	enforced.Channels[0].Report = ""
-	s.TakeSpec(&enforced, "three", dawn)
-	require.True(t, i.Delivery.Reported)
+	s.ApplySpec(&enforced, "three", dawn)
+	require.True(t, i.Delivery.ReportedOnly)
 	s.setTarget(i, *i.Delivery.Target, dawn)
-	require.False(t, i.Delivery.Reported)
+	require.False(t, i.Delivery.ReportedOnly)
 }

@@ -14,29 +14,29 @@ import (
 // return after a pin. The earlier good version comes as a release, for the channels where another one is taken back, and ahead of all
 // pending releases there.
 
-// askBack opens the releases that take one back, one for each version that it goes back to. A change of configuration does not bring the
+// openRollbackReleases opens the releases that take one back, one for each version that it goes back to. A change of configuration does not bring the
 // release that is taken back again.
-func (s *State) askBack(r *Release, changes []Change, who entities.Who, now time.Time) string {
-	var back []string
+func (s *State) openRollbackReleases(r *Release, changes []Change, who entities.Who, now time.Time) string {
+	var texts []string
 	var moves []Move
 	for _, c := range changes {
-		r.Phases[c.Channel].CalledOff = true
+		r.Phases[c.Channel].Revoked = true
 		moves = append(moves, c.Moves...)
 		s.withdraw(r, c.Channel, false, r.FullVersion+" is rolled back in "+c.Channel, now)
 	}
 	for _, by := range s.openReturns(moves, r.Aspect, who, now) {
-		by.TakesBack = r.ID
+		by.RollsBack = r.ID
 	}
 	for _, c := range changes {
 		for _, m := range c.Moves {
-			if text := c.Channel + " to " + m.Target.FullVersion; !slices.Contains(back, text) {
-				back = append(back, text)
+			if text := c.Channel + " to " + m.Target.FullVersion; !slices.Contains(texts, text) {
+				texts = append(texts, text)
 			}
 		}
 		to := c.Moves[0].Target.FullVersion
-		s.noteAct(entities.EventRollback, who, r, c.Channel, "to be rolled back to "+to+", which passes all gates first", c.Cause, now)
+		s.recordAction(entities.EventRollback, who, r, c.Channel, "to be rolled back to "+to+", which passes all gates first", c.Cause, now)
 	}
-	return fmt.Sprintf("%s is rolled back in %s once all gates pass, as for a release (rollback.gates is ask)", r.FullVersion, strings.Join(back, ", "))
+	return fmt.Sprintf("%s is rolled back in %s once all gates pass, as for a release (rollback.gates is ask)", r.FullVersion, strings.Join(texts, ", "))
 }
 
 // openReturns opens a release for each version that instances go back to, with the aspect that is taken back, ahead of all pending
@@ -48,11 +48,11 @@ func (s *State) openReturns(moves []Move, aspect string, who entities.Who, now t
 		if byVersion[version] == nil {
 			byVersion[version] = s.openReturn(m.Target, who, now)
 		}
-		byVersion[version].returns(m, now)
+		byVersion[version].addReturn(m, now)
 	}
 	for _, version := range entities.SortedKeys(byVersion) {
 		byVersion[version].Aspect = aspect
-		s.ahead(byVersion[version])
+		s.moveAhead(byVersion[version])
 		opened = append(opened, byVersion[version])
 	}
 	return opened
@@ -68,8 +68,8 @@ func (s *State) openReturn(t entities.Target, who entities.Who, now time.Time) *
 	return r
 }
 
-// returns adds an instance to the release.
-func (r *Release) returns(m Move, now time.Time) {
+// addReturn adds an instance to the release.
+func (r *Release) addReturn(m Move, now time.Time) {
 	r.Payloads[m.Instance] = m.Target.Payload
 	if m.Target.Runtime != "" {
 		if r.Runtimes == nil {
@@ -78,22 +78,22 @@ func (r *Release) returns(m Move, now time.Time) {
 		r.Runtimes[m.Instance] = m.Target.Runtime
 	}
 	if m.Version != "" {
-		r.bring(m)
+		r.setMergedTarget(m)
 	}
 	r.Phases[m.Instance.Channel] = &PhaseState{Phase: maestro.Pending, Since: now}
 }
 
-// takes reports whether a release takes another one back.
-func (r *Release) takes(back *Release) bool { return r != nil && r.TakesBack == back.ID }
+// rollsBack reports whether a release takes another one back.
+func (r *Release) rollsBack(other *Release) bool { return r != nil && r.RollsBack == other.ID }
 
-// takesBack reports whether this release takes another one back. A return from a pin takes nothing back.
-func (r *Release) takesBack() bool { return r != nil && r.TakesBack != "" }
+// isRollback reports whether this release takes another one back. A return from a pin takes nothing back.
+func (r *Release) isRollback() bool { return r != nil && r.RollsBack != "" }
 
-// GoesBack is the release that will take another one back in a channel once all gates pass, or is doing so; or nil.
-func (s *State) GoesBack(r *Release, channel string) *Release {
+// RollbackOf is the release that will take another one back in a channel once all gates pass, or is doing so; or nil.
+func (s *State) RollbackOf(r *Release, channel string) *Release {
 	for _, by := range s.Releases {
-		if by.takes(r) {
-			if p := by.in(channel); p != nil && !p.Phase.Over() {
+		if by.rollsBack(r) {
+			if p := by.phaseState(channel); p != nil && !p.Phase.Over() {
 				return by
 			}
 		}
@@ -101,38 +101,38 @@ func (s *State) GoesBack(r *Release, channel string) *Release {
 	return nil
 }
 
-// takenBack records that a release was taken back in a channel, when the release that does so has entered there or a newer one has passed
+// recordRolledBack records that a release was taken back in a channel, when the release that does so has entered there or a newer one has passed
 // it.
-func (s *State) takenBack(by *Release, channel string, now time.Time) {
-	if !by.takesBack() {
+func (s *State) recordRolledBack(by *Release, channel string, now time.Time) {
+	if !by.isRollback() {
 		return
 	}
-	r := s.ReleaseByID(by.TakesBack)
+	r := s.ReleaseByID(by.RollsBack)
 	if r == nil {
 		return
 	}
-	if p := r.in(channel); p != nil && p.Phase.Entered() && p.Phase != maestro.RolledBack {
-		r.Phases[channel] = &PhaseState{Phase: maestro.RolledBack, Since: now, Reason: "by " + by.By, CalledOff: true}
+	if p := r.phaseState(channel); p != nil && p.Phase.Entered() && p.Phase != maestro.RolledBack {
+		r.Phases[channel] = &PhaseState{Phase: maestro.RolledBack, Since: now, Reason: "by " + by.By, Revoked: true}
 	}
 }
 
-// returning is a pending release that takes another one back in a channel, or nil.
-func (s *State) returning(channel string) *Release {
+// pendingReturn is a pending release that takes another one back in a channel, or nil.
+func (s *State) pendingReturn(channel string) *Release {
 	for _, r := range s.Releases {
-		if p := r.in(channel); r.Return && p != nil && p.Phase == maestro.Pending {
+		if p := r.phaseState(channel); r.Return && p != nil && p.Phase == maestro.Pending {
 			return r
 		}
 	}
 	return nil
 }
 
-// ahead puts a release before all pending releases of its line in its channels: directly after the last one that entered there.
-func (s *State) ahead(r *Release) {
+// moveAhead puts a release before all pending releases of its line in its channels: directly after the last one that entered there.
+func (s *State) moveAhead(r *Release) {
 	others := slices.DeleteFunc(slices.Clone(s.Releases), func(o *Release) bool { return o == r })
 	at := 0
 	for n, o := range others {
 		for _, c := range entities.SortedKeys(r.Phases) {
-			if p := o.in(c); p != nil && o.Line() == r.Line() && (p.Phase.Entered() || o.Return && p.Phase == maestro.Pending) {
+			if p := o.phaseState(c); p != nil && o.Track() == r.Track() && (p.Phase.Entered() || o.Return && p.Phase == maestro.Pending) {
 				at = n + 1
 			}
 		}
@@ -140,22 +140,22 @@ func (s *State) ahead(r *Release) {
 	s.Releases = slices.Insert(others, at, r)
 }
 
-// asksGatesOf returns an error for a pin of a channel to another than its current target, if a rollback must pass the gates.
-func (s *State) asksGatesOf(channel, version string, targets map[string]entities.Target) error {
-	if !s.Spec.AskGates {
+// checkPinGates returns an error for a pin of a channel to another than its current target, if a rollback must pass the gates.
+func (s *State) checkPinGates(channel, version string, targets map[string]entities.Target) error {
+	if !s.Spec.GatedRollback {
 		return nil
 	}
-	for _, i := range s.In(channel) {
+	for _, i := range s.InstancesIn(channel) {
 		if t, ok := targets[i.ID.Name]; ok && !i.Delivery.Target.Same(t) {
 			return fmt.Errorf("%s is not at %s, and a rollback must pass all gates there (rollback.gates is ask); roll back first: converge rollback %s/%s --channel %s",
-				s.scope(channel), version, s.Application, s.Title(), channel)
+				s.scopeName(channel), version, s.Application, s.Title(), channel)
 		}
 	}
 	return nil
 }
 
-// Returns lists the releases that wait to take another one back, a line each.
-func (s *State) Returns() []string {
+// PendingReturns lists the releases that wait to take another one back, a line each.
+func (s *State) PendingReturns() []string {
 	var out []string
 	for _, r := range s.Releases {
 		for _, c := range entities.SortedKeys(r.Phases) {

@@ -9,12 +9,12 @@ import (
 )
 
 // A rollout goes in steps, and one with a command also evaluates that command.
-func TestConditionsOfARollout_D24(t *testing.T) {
+func TestRolloutConditions_D24(t *testing.T) {
 	c := entities.ChannelSpec{Name: "prod"}
-	c.RollOut(entities.Rollout{MaxUnavailable: &entities.Amount{Number: 1}})
-	require.Equal(t, []entities.Condition{{ID: "rollout", Kind: entities.InSteps}}, c.Conditions)
+	c.SetRollout(entities.Rollout{MaxUnavailable: &entities.Amount{Number: 1}})
+	require.Equal(t, []entities.Condition{{ID: "rollout", Kind: entities.RolloutMarker}}, c.Conditions)
 
 	c = entities.ChannelSpec{Name: "prod"}
-	c.RollOut(entities.Rollout{Command: []string{"./select.sh"}})
-	require.Equal(t, []entities.Condition{{ID: "rollout", Kind: entities.InSteps}, {ID: "rollout-command", Kind: entities.BySelection}}, c.Conditions)
+	c.SetRollout(entities.Rollout{Command: []string{"./select.sh"}})
+	require.Equal(t, []entities.Condition{{ID: "rollout", Kind: entities.RolloutMarker}, {ID: "rollout-command", Kind: entities.SelectionMarker}}, c.Conditions)
 }

@@ -13,32 +13,32 @@ import (
 
 // State is the complete state of a Service workflow.
 type State struct {
-	Application string                            `json:"application"`
-	Service     string                            `json:"service"`
-	Store       string                            `json:"store,omitempty"`
-	SpecDigest  string                            `json:"specDigest,omitempty"`
-	Spec        *entities.Spec                    `json:"spec,omitempty"`
-	Releases    []*Release                        `json:"releases,omitempty"` // oldest first
-	LastRelease int64                             `json:"lastRelease,omitempty"`
-	LeaseCount  int64                             `json:"leaseCount,omitempty"` // leases ever requested
-	Channels    map[string]*Channel               `json:"channels,omitempty"`
-	Instances   map[entities.InstanceID]*Instance `json:"instances,omitempty"`
-	Pauses      []entities.Pause                  `json:"pauses,omitempty"`
-	Pins        []Pin                             `json:"pins,omitempty"`
-	Journal     []entities.JournalLine            `json:"journal,omitempty"` // bounded tail
-	Lines       int64                             `json:"lines,omitempty"`   // journal lines ever written
+	Application  string                            `json:"application"`
+	Service      string                            `json:"service"`
+	Store        string                            `json:"store,omitempty"`
+	SpecDigest   string                            `json:"specDigest,omitempty"`
+	Spec         *entities.Spec                    `json:"spec,omitempty"`
+	Releases     []*Release                        `json:"releases,omitempty"` // oldest first
+	LastRelease  int64                             `json:"lastRelease,omitempty"`
+	LeaseCount   int64                             `json:"leaseCount,omitempty"` // leases ever requested
+	Channels     map[string]*Channel               `json:"channels,omitempty"`
+	Instances    map[entities.InstanceID]*Instance `json:"instances,omitempty"`
+	Pauses       []entities.Pause                  `json:"pauses,omitempty"`
+	Pins         []Pin                             `json:"pins,omitempty"`
+	Journal      []entities.JournalEntry           `json:"journal,omitempty"` // bounded tail
+	JournalCount int64                             `json:"lines,omitempty"`   // journal entries ever written
 	// WaitingConfig is the incarnation whose configuration waits for the next release (configChanges: hold).
 	WaitingConfig int64 `json:"waitingConfig,omitempty"`
-	// Making is the incarnation whose release is being created: it was applied, and is being rendered; else zero.
-	Making int64 `json:"making,omitempty"`
-	// Unreleased is why the newest configuration is not released: it cannot be rendered. A new one is required.
-	Unreleased string `json:"unreleased,omitempty"`
+	// RenderingIncarnation is the incarnation whose release is being created: it was applied, and is being rendered; else zero.
+	RenderingIncarnation int64 `json:"making,omitempty"`
+	// RenderFailure is why the newest configuration is not released: it cannot be rendered. A new one is required.
+	RenderFailure string `json:"unreleased,omitempty"`
 	// Published is the order of the newest notice that was applied: earlier ones do not count any more (D15).
-	Published entities.NoticeOrder `json:"published,omitzero"`
-	Deletion  *Deletion            `json:"deletion,omitempty"`
-	Awaiting  *Awaiting            `json:"awaiting,omitempty"`
-	// Floor is the first sequence number of new instances: above those of instances that were removed.
-	Floor int64 `json:"floor,omitempty"`
+	Published          entities.NoticeOrder `json:"published,omitzero"`
+	Deletion           *Deletion            `json:"deletion,omitempty"`
+	PendingIncarnation *PendingIncarnation  `json:"awaiting,omitempty"`
+	// MinSequence is the first sequence number of new instances: above those of instances that were removed.
+	MinSequence int64 `json:"floor,omitempty"`
 	// Runtimes are the last specs of runtimes that the configuration does not name any more, but that an instance is on, or may return
 	// to.
 	Runtimes map[string]*entities.RuntimeSpec `json:"runtimes,omitempty"`
@@ -47,34 +47,34 @@ type State struct {
 	Reservations []Reservation `json:"reservations,omitempty"`
 	LastJoint    time.Time     `json:"lastJoint,omitzero"`
 	Outbox
-	Desk
+	Mailbox
 }
 
-// Desk is the state of every long-lived workflow about its callers: queued signals, answered requests, refused signals, and the audit
+// Mailbox is the state of every long-lived workflow about its callers: queued signals, answered requests, refused signals, and the audit
 // trail.
-type Desk struct {
+type Mailbox struct {
 	Inbox    []*Message         `json:"inbox,omitempty"`    // signals not yet carried out
 	Requests []Request          `json:"requests,omitempty"` // answered request ids, oldest first
 	Refused  []entities.Refusal `json:"refused,omitempty"`  // bounded tail
-	// Heard are the digests of the last received signals without a request id. They detect duplicates that arrive after a reset of a run.
-	Heard      []string   `json:"heard,omitempty"`
-	Checkpoint Checkpoint `json:"checkpoint,omitzero"`
-	// Audit holds the lines that are not yet in the store, oldest first. AuditLines counts all lines ever written, and AuditHead is the
+	// SeenSignals are the digests of the last received signals without a request id. They detect duplicates that arrive after a reset of a run.
+	SeenSignals []string   `json:"heard,omitempty"`
+	Checkpoint  Checkpoint `json:"checkpoint,omitzero"`
+	// Audit holds the lines that are not yet in the store, oldest first. AuditCount counts all lines ever written, and AuditHead is the
 	// hash of the last one.
-	Audit      []entities.AuditLine `json:"audit,omitempty"`
-	AuditLines int64                `json:"auditLines,omitempty"`
-	AuditHead  string               `json:"auditHead,omitempty"`
+	Audit      []entities.AuditEntry `json:"audit,omitempty"`
+	AuditCount int64                 `json:"auditLines,omitempty"`
+	AuditHead  string                `json:"auditHead,omitempty"`
 	// Problem is the current failure (a store that does not answer, an incarnation that cannot be applied), until it is resolved.
 	Problem string `json:"problem,omitempty"`
-	// Trouble is the kind of a problem that resolves without a person: "store", "issuer", "runtime".
-	Trouble string `json:"trouble,omitempty"`
+	// TransientProblem is the kind of a problem that resolves without a person: "store", "issuer", "runtime".
+	TransientProblem string `json:"trouble,omitempty"`
 }
 
-// Checkpoint detects accepted signals and decisions since the last checkpoint for the store. N is the number of that checkpoint, and Of
+// Checkpoint detects accepted signals and decisions since the last checkpoint for the store. N is the number of that checkpoint, and Fingerprint
 // identifies everything that was accepted and decided before it.
 type Checkpoint struct {
-	N  int64  `json:"n"`
-	Of string `json:"of"`
+	N           int64  `json:"n"`
+	Fingerprint string `json:"of"`
 }
 
 // Bounds of the state; the oldest entries are dropped.
@@ -83,13 +83,13 @@ const (
 	MaxOpenReleases     = 10_000
 	MaxRequests         = 100
 	MaxProvenRequests   = 1000 // whose tokens may come again
-	MaxHeard            = 100
+	MaxSeenSignals      = 100
 	MaxRefused          = 10
 	MaxJournal          = 40
 	MaxEarlier          = 5 // good targets of an instance before the last one
 	// MaxAnnouncements bounds the queue of notifications.
 	MaxAnnouncements = 100
-	// MaxAudit bounds the audit lines in the state: the workflow writes them to the store long before. One turn may write several lines
+	// MaxAudit bounds the audit entries in the state: the workflow writes them to the store long before. One turn may write several lines
 	// for each of hundreds of channels, and none may be lost.
 	MaxAudit = 20_000
 	// MaxInbox and MaxInboxBytes bound the queued signals, and their payloads: as many as a server accepts in one run.
@@ -97,8 +97,8 @@ const (
 	MaxInboxBytes = 4 << 20
 	// MaxHints bounds the queued signals of other workflows, which are few.
 	MaxHints = 1000
-	// FlushAudit is the number of audit lines that are collected before they are written to the store.
-	FlushAudit = 20
+	// AuditFlushSize is the number of audit entries that are collected before they are written to the store.
+	AuditFlushSize = 20
 )
 
 // Message is a received signal that is not yet carried out.
@@ -116,11 +116,11 @@ type Request struct {
 	ID     string          `json:"id"`
 	Verb   string          `json:"verb"`
 	Answer json.RawMessage `json:"answer"`
-	// Of is the digest of the request, and By the caller. Of is empty for an update that is known by its update id.
-	Of string `json:"of,omitempty"`
-	By string `json:"by,omitempty"`
-	// Until: its token may come again until then, and must not be carried out again.
-	Until time.Time `json:"until,omitzero"`
+	// Digest is the digest of the request, and By the caller. Digest is empty for an update that is known by its update id.
+	Digest string `json:"of,omitempty"`
+	By     string `json:"by,omitempty"`
+	// TokenUntil: its token may come again until then, and must not be carried out again.
+	TokenUntil time.Time `json:"until,omitzero"`
 }
 
 // New is the state of a new service.
@@ -128,19 +128,19 @@ func New(application, service string) *State {
 	return &State{Application: application, Service: service}
 }
 
-// Record appends a journal line.
-func (s *State) Record(now time.Time, channel, text string) {
-	s.Lines++
-	s.Journal = entities.KeepLast(append(s.Journal, entities.JournalLine{N: s.Lines, At: now, Channel: channel, Text: text}), MaxJournal)
+// AppendJournal appends a journal entry.
+func (s *State) AppendJournal(now time.Time, channel, text string) {
+	s.JournalCount++
+	s.Journal = entities.KeepLast(append(s.Journal, entities.JournalEntry{N: s.JournalCount, At: now, Channel: channel, Text: text}), MaxJournal)
 }
 
-// Refuse records a signal that changed nothing.
-func (d *Desk) Refuse(verb, by, reason string, now time.Time) {
+// RecordRefusal records a signal that changed nothing.
+func (d *Mailbox) RecordRefusal(verb, by, reason string, now time.Time) {
 	d.Refused = entities.KeepLast(append(d.Refused, entities.Refusal{Verb: verb, By: by, Reason: reason, At: now}), MaxRefused)
 }
 
 // Answered returns the answer to a request id.
-func (d *Desk) Answered(verb, id string) (Request, bool) {
+func (d *Mailbox) Answered(verb, id string) (Request, bool) {
 	at := slices.IndexFunc(d.Requests, func(r Request) bool { return r.ID == id && r.Verb == verb })
 	if id == "" || at < 0 {
 		return Request{}, false
@@ -148,9 +148,9 @@ func (d *Desk) Answered(verb, id string) (Request, bool) {
 	return d.Requests[at], true
 }
 
-// Same returns an error for a request with the same id but another content or caller. An empty by means that the caller is not known yet.
-func (r *Request) Same(of, by string) error {
-	if r.Of == "" || of == "" || r.Of == of && (by == "" || by == r.By) {
+// CheckSame returns an error for a request with the same id but another content or caller. An empty by means that the caller is not known yet.
+func (r *Request) CheckSame(digest, by string) error {
+	if r.Digest == "" || digest == "" || r.Digest == digest && (by == "" || by == r.By) {
 		return nil
 	}
 	return fmt.Errorf("request id %q was already used for another %s, by %s; use a new id for each request", r.ID, r.Verb, r.By)
@@ -158,15 +158,15 @@ func (r *Request) Same(of, by string) error {
 
 // Answer stores the answer to a request id. If the request came with a token, other requests do not evict it as long as that token may
 // come again.
-func (d *Desk) Answer(r Request, now time.Time) {
+func (d *Mailbox) Answer(r Request, now time.Time) {
 	if r.ID == "" {
 		return
 	}
 	d.Requests = append(d.Requests, r)
-	room, proven := MaxRequests, MaxProvenRequests
+	other, proven := MaxRequests, MaxProvenRequests
 	for n := len(d.Requests) - 1; n >= 0; n-- {
-		of := &room
-		if d.Requests[n].Until.After(now) {
+		of := &other
+		if d.Requests[n].TokenUntil.After(now) {
 			of = &proven
 		}
 		if *of--; *of < 0 {
@@ -175,35 +175,37 @@ func (d *Desk) Answer(r Request, now time.Time) {
 	}
 }
 
-// Hear records the digest of a signal without a request id.
-func (d *Desk) Hear(digest string) { d.Heard = entities.KeepLast(append(d.Heard, digest), MaxHeard) }
-
-// Note numbers an audit line, chains it to the one before, and keeps it until the store has it.
-func (d *Desk) Note(line entities.AuditLine) entities.AuditLine {
-	d.AuditLines++
-	line.N, line.At, line.Prev = d.AuditLines, line.At.UTC(), d.AuditHead
-	line.Text, line.Reason = strings.ToValidUTF8(line.Text, "\ufffd"), strings.ToValidUTF8(line.Reason, "\ufffd")
-	d.AuditHead = line.Hash()
-	d.Audit = append(d.Audit, line)
-	d.Audit = d.Audit[max(0, len(d.Audit)-MaxAudit):]
-	return line
+// RecordSeen records the digest of a signal without a request id.
+func (d *Mailbox) RecordSeen(digest string) {
+	d.SeenSignals = entities.KeepLast(append(d.SeenSignals, digest), MaxSeenSignals)
 }
 
-// Follow continues after the last line in the store, if that is later than all known lines: another run wrote it.
-func (d *Desk) Follow(end *entities.TrailEnd) {
-	if end != nil && end.N > d.AuditLines {
-		d.AuditLines, d.AuditHead = end.N, end.Hash
+// AppendAudit numbers an audit entry, chains it to the one before, and keeps it until the store has it.
+func (d *Mailbox) AppendAudit(entry entities.AuditEntry) entities.AuditEntry {
+	d.AuditCount++
+	entry.N, entry.At, entry.Prev = d.AuditCount, entry.At.UTC(), d.AuditHead
+	entry.Text, entry.Reason = strings.ToValidUTF8(entry.Text, "\ufffd"), strings.ToValidUTF8(entry.Reason, "\ufffd")
+	d.AuditHead = entry.Hash()
+	d.Audit = append(d.Audit, entry)
+	d.Audit = d.Audit[max(0, len(d.Audit)-MaxAudit):]
+	return entry
+}
+
+// ContinueTrail continues after the last line in the store, if that is later than all known lines: another run wrote it.
+func (d *Mailbox) ContinueTrail(end *entities.TrailEnd) {
+	if end != nil && end.N > d.AuditCount {
+		d.AuditCount, d.AuditHead = end.N, end.Hash
 	}
 }
 
 // TrailEnd is the last recorded line.
-func (d *Desk) TrailEnd() entities.TrailEnd {
-	return entities.TrailEnd{N: d.AuditLines, Hash: d.AuditHead}
+func (d *Mailbox) TrailEnd() entities.TrailEnd {
+	return entities.TrailEnd{N: d.AuditCount, Hash: d.AuditHead}
 }
 
 // AuditPending reports lines that wait for a store that does not answer, or "".
-func (d *Desk) AuditPending() string {
-	if d.Trouble != TroubleStore || len(d.Audit) == 0 {
+func (d *Mailbox) AuditPending() string {
+	if d.TransientProblem != ProblemStore || len(d.Audit) == 0 {
 		return ""
 	}
 	return AuditPending(len(d.Audit))
@@ -214,28 +216,28 @@ func AuditPending(lines int) string {
 	return fmt.Sprintf("audit pending: %d lines wait for the store", lines)
 }
 
-// TroubleStore is the kind of problem that the store does not answer.
-const TroubleStore = "store"
+// ProblemStore is the kind of problem that the store does not answer.
+const ProblemStore = "store"
 
 // AuditStored removes the lines up to that number: they are in the store.
-func (d *Desk) AuditStored(upTo int64) {
-	d.Audit = slices.DeleteFunc(d.Audit, func(l entities.AuditLine) bool { return l.N <= upTo })
+func (d *Mailbox) AuditStored(upTo int64) {
+	d.Audit = slices.DeleteFunc(d.Audit, func(l entities.AuditEntry) bool { return l.N <= upTo })
 }
 
 // Newest is the newest release of a version, or nil.
 func (s *State) Newest() *Release {
 	for _, r := range slices.Backward(s.Releases) {
-		if !r.OfAspect() {
+		if !r.IsAspect() {
 			return r
 		}
 	}
 	return nil
 }
 
-// Offered is the newest release that moves forward, or nil.
-func (s *State) Offered() *Release {
+// NewestForward is the newest release that moves forward, or nil.
+func (s *State) NewestForward() *Release {
 	for n := len(s.Releases) - 1; n >= 0; n-- {
-		if r := s.Releases[n]; !r.Return && !r.OfAspect() {
+		if r := s.Releases[n]; !r.Return && !r.IsAspect() {
 			return r
 		}
 	}
@@ -278,14 +280,14 @@ func (s *State) Instance(id entities.InstanceID) *Instance {
 		if s.Instances == nil {
 			s.Instances = map[entities.InstanceID]*Instance{}
 		}
-		i = &Instance{ID: id, Delivery: Delivery{Sequence: s.Floor}}
+		i = &Instance{ID: id, Delivery: Delivery{Sequence: s.MinSequence}}
 		s.Instances[id] = i
 	}
 	return i
 }
 
-// In are the instances of a channel in order: the declared ones, or, if the channel is not declared, the remaining ones. It creates none.
-func (s *State) In(channel string) []*Instance {
+// InstancesIn are the instances of a channel in order: the declared ones, or, if the channel is not declared, the remaining ones. It creates none.
+func (s *State) InstancesIn(channel string) []*Instance {
 	var out []*Instance
 	c, declared := s.Spec.Channel(channel)
 	for _, spec := range c.Instances {
@@ -326,8 +328,8 @@ func (s *State) Runtime(id entities.InstanceID) (string, entities.RuntimeSpec) {
 	return i.Runtime, *s.RuntimeNamed(i.Runtime)
 }
 
-// Shown names an instance for people: by its channel alone if it is the only one there.
-func (s *State) Shown(id entities.InstanceID) string {
+// DisplayName names an instance for people: by its channel alone if it is the only one there.
+func (s *State) DisplayName(id entities.InstanceID) string {
 	if c, ok := s.Spec.Channel(id.Channel); ok && len(c.Instances) > 1 {
 		return id.Key()
 	}
@@ -362,8 +364,8 @@ func (s *State) Title() string {
 	return cmp.Or(s.Spec.Name, s.Service)
 }
 
-// scope names the service, or a channel of it, for people.
-func (s *State) scope(channel string) string {
+// scopeName names the service, or a channel of it, for people.
+func (s *State) scopeName(channel string) string {
 	if channel == "" {
 		return s.Application + "/" + s.Title()
 	}

@@ -18,13 +18,13 @@ var dawn = time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
 func TestBounds(t *testing.T) {
 	s := New("shop", "web")
 	for i := range 500 {
-		s.Record(dawn, "", fmt.Sprint("line ", i))
-		s.Refuse("release", "bob", fmt.Sprint("refusal ", i), dawn)
+		s.AppendJournal(dawn, "", fmt.Sprint("line ", i))
+		s.RecordRefusal("release", "bob", fmt.Sprint("refusal ", i), dawn)
 		s.Answer(Request{Verb: "release", ID: fmt.Sprint("ci-", i), Answer: json.RawMessage(fmt.Sprint(i))}, dawn)
 	}
 	s.Answer(Request{Verb: "release", Answer: json.RawMessage("0")}, dawn)
 	require.Len(t, s.Journal, MaxJournal)
-	require.Equal(t, entities.JournalLine{N: 500, At: dawn, Text: "line 499"}, s.Journal[MaxJournal-1], "the numbering continues")
+	require.Equal(t, entities.JournalEntry{N: 500, At: dawn, Text: "line 499"}, s.Journal[MaxJournal-1], "the numbering continues")
 	require.Len(t, s.Refused, MaxRefused)
 	require.Equal(t, "refusal 499", s.Refused[MaxRefused-1].Reason)
 	require.Len(t, s.Requests, MaxRequests)
@@ -39,19 +39,19 @@ func TestBounds(t *testing.T) {
 }
 
 // A request id belongs to one request: of one content and one caller.
-func TestARequestIDServesOneRequest(t *testing.T) {
-	of := Request{ID: "r1", Verb: "release", Of: "v1", By: "ci"}
-	require.NoError(t, of.Same("v1", "ci"))
-	require.NoError(t, of.Same("v1", ""), "the caller is not known yet")
-	require.EqualError(t, of.Same("v2", "ci"), `request id "r1" was already used for another release, by ci; use a new id for each request`)
-	require.Error(t, of.Same("v1", "mallory"))
-	require.NoError(t, (&Request{ID: "u1", Verb: "release"}).Same("v2", "bob"), "the server compares updates by their update id")
+func TestRequestIDBelongsToOneRequest(t *testing.T) {
+	of := Request{ID: "r1", Verb: "release", Digest: "v1", By: "ci"}
+	require.NoError(t, of.CheckSame("v1", "ci"))
+	require.NoError(t, of.CheckSame("v1", ""), "the caller is not known yet")
+	require.EqualError(t, of.CheckSame("v2", "ci"), `request id "r1" was already used for another release, by ci; use a new id for each request`)
+	require.Error(t, of.CheckSame("v1", "mallory"))
+	require.NoError(t, (&Request{ID: "u1", Verb: "release"}).CheckSame("v2", "bob"), "the server compares updates by their update id")
 }
 
 // A caller whose requests need no proof cannot evict a request whose token may come again.
-func TestAProvenRequestIsNotPushedOut(t *testing.T) {
+func TestProvenRequestIsNotEvicted(t *testing.T) {
 	s := New("shop", "web")
-	s.Answer(Request{Verb: "pause", ID: "alice", Until: dawn.Add(time.Hour)}, dawn)
+	s.Answer(Request{Verb: "pause", ID: "alice", TokenUntil: dawn.Add(time.Hour)}, dawn)
 	for i := range 3 * MaxRequests {
 		s.Answer(Request{Verb: "refresh", ID: fmt.Sprint("flood-", i)}, dawn)
 	}
@@ -67,7 +67,7 @@ func TestAProvenRequestIsNotPushedOut(t *testing.T) {
 func TestCheckRelease(t *testing.T) {
 	s := New("shop", "web")
 	require.EqualError(t, s.CheckRelease("v1", nil, nil), "shop/web has no configuration yet; publish it with: converge apply DIR")
-	s.TakeSpec(&entities.Spec{
+	s.ApplySpec(&entities.Spec{
 		Application: "shop", Service: "web",
 		Parameters: []entities.ParamSpec{{Name: "replicas", Type: entities.ParamInt}, {Name: "image", Type: entities.ParamString}},
 		Channels:   []entities.ChannelSpec{{Name: "staging"}},
@@ -93,7 +93,7 @@ func TestCheckRelease(t *testing.T) {
 			require.EqualError(t, err, row.want)
 		}
 	}
-	s.TakeSpec(&entities.Spec{Application: "shop", Service: "web"}, "d2", dawn)
+	s.ApplySpec(&entities.Spec{Application: "shop", Service: "web"}, "d2", dawn)
 	require.EqualError(t, s.CheckRelease("v1", nil, nil), "shop/web is no longer declared")
 }
 

@@ -14,9 +14,9 @@ func TestPauseMovesWindowsAndNoComparison_A16_D26(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 23, 8, 0, 0, 0, time.UTC)
 	s := &State{Spec: &entities.Spec{Channels: []entities.ChannelSpec{{Name: "prod"}}}}
-	s.stable(Change{Kind: ChangeStable, Channel: "prod", Target: &entities.Target{FullVersion: "v1"}}, at)
-	s.clock(Change{Kind: ChangeStopClock, Channel: "prod", Window: true}, at.Add(time.Hour))
-	s.clock(Change{Kind: ChangeStartClock, Channel: "prod", Window: true}, at.Add(3*time.Hour))
+	s.startWindow(Change{Kind: ChangeStable, Channel: "prod", Target: &entities.Target{FullVersion: "v1"}}, at)
+	s.setWindowClock(Change{Kind: ChangeStopClock, Channel: "prod", Window: true}, at.Add(time.Hour))
+	s.setWindowClock(Change{Kind: ChangeStartClock, Channel: "prod", Window: true}, at.Add(3*time.Hour))
 	c := s.Channel("prod")
 	require.Equal(t, at.Add(2*time.Hour), c.StableSince)
 	require.Equal(t, at, c.StableFrom)

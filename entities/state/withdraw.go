@@ -14,28 +14,28 @@ import (
 // release pass in any case.
 
 // withdraw withdraws the approvals of a release that failed in a channel, or was rolled back there, in the downstream channels that it
-// has not entered. again: also in the channel itself, which it would have to enter again.
-func (s *State) withdraw(r *Release, channel string, again bool, why string, now time.Time) {
+// has not entered. includeChannel: also in the channel itself, which it would have to enter again.
+func (s *State) withdraw(r *Release, channel string, includeChannel bool, why string, now time.Time) {
 	for _, c := range s.Spec.ChannelNames() {
-		p := r.in(c)
-		behind := p != nil && p.Phase == maestro.Pending && s.isBehind(c, channel)
-		if !behind && !(again && c == channel) {
+		p := r.phaseState(c)
+		downstream := p != nil && p.Phase == maestro.Pending && s.isDownstream(c, channel)
+		if !downstream && !(includeChannel && c == channel) {
 			continue
 		}
 		if of := append(s.withdrawTopics(r, c, why), s.withdrawApplies(r, c)...); len(of) > 0 {
-			s.noteWithdrawn(r, c, of, why, now)
+			s.recordWithdrawal(r, c, of, why, now)
 		}
 	}
 }
 
-// noteWithdrawn records the withdrawn approvals of a channel.
-func (s *State) noteWithdrawn(r *Release, channel string, of []string, why string, now time.Time) {
+// recordWithdrawal records the withdrawn approvals of a channel.
+func (s *State) recordWithdrawal(r *Release, channel string, of []string, why string, now time.Time) {
 	text := "approval withdrawn: " + strings.Join(of, ", ")
-	s.Record(now, channel, r.FullVersion+" "+text+entities.Because(why))
-	s.note(entities.AuditLine{
+	s.AppendJournal(now, channel, r.FullVersion+" "+text+entities.Because(why))
+	s.recordAudit(entities.AuditEntry{
 		At: now, Kind: entities.EventApproval, Channel: channel, Release: r.ID, Version: r.FullVersion, Text: text, Reason: why,
 	})
-	s.Channel(channel).Announced = "" // the wait for an approval is announced again
+	s.Channel(channel).AnnouncedWait = "" // the wait for an approval is announced again
 }
 
 // withdrawTopics withdraws the approvals of topics that a channel requires, and lists them.
@@ -44,11 +44,11 @@ func (s *State) withdrawTopics(r *Release, channel, why string) []string {
 	var of []string
 	for i := range r.Approvals {
 		a := &r.Approvals[i]
-		asked := slices.ContainsFunc(spec.Approvals(), func(c entities.Condition) bool { return c.Topic == a.Topic })
+		required := slices.ContainsFunc(spec.Approvals(), func(c entities.Condition) bool { return c.Topic == a.Topic })
 		if _, already := a.Withdrawn[channel]; a.Reject || already {
 			continue
 		}
-		if a.Withdraw(channel, why); asked {
+		if a.Withdraw(channel, why); required {
 			of = append(of, a.Topic+" by "+a.Who.Name)
 		}
 	}
@@ -58,24 +58,24 @@ func (s *State) withdrawTopics(r *Release, channel, why string) []string {
 // withdrawApplies withdraws the approvals of the apply with which the release would enter.
 func (s *State) withdrawApplies(r *Release, channel string) []string {
 	var of []string
-	for _, i := range s.In(channel) {
-		if !i.ApprovesEntry(r) {
+	for _, i := range s.InstancesIn(channel) {
+		if !i.EntryApproved(r) {
 			continue
 		}
-		if said := ApplyTopic + channel + " by " + i.Approval.Of(r.FullIn(i.ID)).Who.Name; !slices.Contains(of, said) {
-			of = append(of, said)
+		if text := ApplyTopic + channel + " by " + i.Approval.For(r.FullVersionFor(i.ID)).Who.Name; !slices.Contains(of, text) {
+			of = append(of, text)
 		}
-		i.Approval.drop(func(given *entities.Approval) bool { return given.Version == r.FullIn(i.ID) })
+		i.Approval.remove(func(given *entities.Approval) bool { return given.Version == r.FullVersionFor(i.ID) })
 	}
 	return of
 }
 
-// isBehind reports whether a channel is downstream of another, directly or indirectly.
-func (s *State) isBehind(channel, of string) bool {
+// isDownstream reports whether a channel is downstream of another, directly or indirectly.
+func (s *State) isDownstream(channel, of string) bool {
 	spec, _ := s.Spec.Channel(channel)
 	for n := range spec.Conditions {
 		for _, up := range spec.Conditions[n].Channels {
-			if up == of || s.isBehind(up, of) {
+			if up == of || s.isDownstream(up, of) {
 				return true
 			}
 		}

@@ -14,25 +14,25 @@ type ChangeKind string
 
 // The changes of a decision.
 const (
-	ChangeSkip       ChangeKind = "skip"        // a newer release entered instead, or the release in progress yields to one that enters
-	ChangePromote    ChangeKind = "promote"     // a delivery decision: the release enters, targets are set
-	ChangeTarget     ChangeKind = "target"      // an instance follows the release in progress
-	ChangeUnchanged  ChangeKind = "unchanged"   // the release succeeded here without an apply (A9)
-	ChangeConverged  ChangeKind = "converged"   // targets are stable; with a release: it succeeded in the channel
-	ChangeRepaired   ChangeKind = "repaired"    // stable again after drift or ill health
-	ChangeFail       ChangeKind = "fail"        // targets failed here permanently
-	ChangeRead       ChangeKind = "read"        // a reading is required now, regardless of the last one
-	ChangeStopClock  ChangeKind = "stop-clock"  // the progress deadline is suspended
-	ChangeStartClock ChangeKind = "start-clock" // and continues
-	ChangeStable     ChangeKind = "stable"      // all are stable for the first time: the post-deployment window starts
-	ChangeUnstable   ChangeKind = "unstable"    // no longer stable in that window: the deadline starts again
-	ChangeRollback   ChangeKind = "rollback"    // targets return to the last good ones (A22)
-	ChangePin        ChangeKind = "pin"         // targets are set to those of the channel's pin, or back
-	ChangeAway       ChangeKind = "away"        // the runtimes of instances are drained
-	ChangeBack       ChangeKind = "back"        // and not any more
-	ChangeAside      ChangeKind = "aside"       // the release in progress waits between two steps for values that pass it (B5)
-	ChangeResume     ChangeKind = "resume"      // and continues
-	ChangeAwait      ChangeKind = "await"       // an apply waits for an approval, or not any more (C10)
+	ChangeSkip           ChangeKind = "skip"        // a newer release entered instead, or the release in progress yields to one that enters
+	ChangePromote        ChangeKind = "promote"     // a delivery decision: the release enters, targets are set
+	ChangeTarget         ChangeKind = "target"      // an instance follows the release in progress
+	ChangeUnchanged      ChangeKind = "unchanged"   // the release succeeded here without an apply (A9)
+	ChangeConverged      ChangeKind = "converged"   // targets are stable; with a release: it succeeded in the channel
+	ChangeRepaired       ChangeKind = "repaired"    // stable again after drift or ill health
+	ChangeFail           ChangeKind = "fail"        // targets failed here permanently
+	ChangeRequestReading ChangeKind = "read"        // a reading is required now, regardless of the last one
+	ChangeStopClock      ChangeKind = "stop-clock"  // the progress deadline is suspended
+	ChangeStartClock     ChangeKind = "start-clock" // and continues
+	ChangeStable         ChangeKind = "stable"      // all are stable for the first time: the post-deployment window starts
+	ChangeUnstable       ChangeKind = "unstable"    // no longer stable in that window: the deadline starts again
+	ChangeRollback       ChangeKind = "rollback"    // targets return to the last good ones (A22)
+	ChangePin            ChangeKind = "pin"         // targets are set to those of the channel's pin, or back
+	ChangeDrained        ChangeKind = "away"        // the runtimes of instances are drained
+	ChangeRestored       ChangeKind = "back"        // and not any more
+	ChangeAside          ChangeKind = "aside"       // the release in progress waits between two steps for values that pass it (B5)
+	ChangeResume         ChangeKind = "resume"      // and continues
+	ChangeAwaitApproval  ChangeKind = "await"       // an apply waits for an approval, or not any more (C10)
 )
 
 // Change is one change to the state, and why.
@@ -46,11 +46,11 @@ type Change struct {
 	Partial   bool                  // of a convergence: the rest of the channel is still in progress
 	// WhilePaused: of a rollback that a person requested while the channel, or the service, is paused.
 	WhilePaused bool
-	// Again: of a rollback that is no evidence against the release, which enters again.
-	Again   bool
-	Window  bool // of a clock: that of the channel's post-deployment window too
-	Cause   string
-	Failure string // of a failure: the cause, without the name of the instance; empty: the cause
+	// Reenters: of a rollback that is no evidence against the release, which enters again.
+	Reenters bool
+	Window   bool // of a clock: that of the channel's post-deployment window too
+	Cause    string
+	Failure  string // of a failure: the cause, without the name of the instance; empty: the cause
 }
 
 // Move is a target that is set.
@@ -58,14 +58,14 @@ type Move struct {
 	Instance entities.InstanceID
 	Target   entities.Target
 	Reading  *entities.Reading // of an exit-code runtime: its answer about the target
-	// Version, as a person or CI named it, of a target that was rendered for a rollback (Way).
+	// Version, as a person or CI named it, of a target that was rendered for a rollback (RollbackRender).
 	Version string
 }
 
 // Work is the work that a decision starts. At most one apply runs at a time per instance.
 type Work struct {
 	Applies    []ApplyOp
-	Asks       []AskOp
+	Queries    []QueryOp
 	Renders    []RenderOp
 	Recalls    []RecallOp
 	Preflights []PreflightOp
@@ -92,8 +92,8 @@ type EndOp struct {
 	Extension string // Extension.RunKey
 }
 
-// AskOp queries an exit-code runtime whether there is work to do for a version that is not yet the target.
-type AskOp struct {
+// QueryOp queries an exit-code runtime whether there is work to do for a version that is not yet the target.
+type QueryOp struct {
 	Instance entities.InstanceID
 	Target   entities.Target
 }
@@ -103,10 +103,10 @@ type RenderOp struct {
 	Instance entities.InstanceID
 	Release  string
 	Present  string // full version
-	// As is the full version of the release there, if it differs from its own, and Of its version, as a person or CI named it.
-	As, Of string
-	// Way: it is the rollback target of a release that this one passes (Release.Ways).
-	Way bool
+	// FullVersion is the full version of the release there, if it differs from its own, and Version its version, as a person or CI named it.
+	FullVersion, Version string
+	// RollbackTarget: it is the rollback target of a release that this one passes (Release.RollbackTargets).
+	RollbackTarget bool
 }
 
 // RecallOp loads the digests of a release from the store.
@@ -139,8 +139,8 @@ type LeaseOp struct {
 	Runtime  string
 	ID       string
 	Version  string // full version that is applied
-	GiveBack bool
-	Again    bool // it was requested before, and the Runtime workflow may have lost the request
+	Return   bool
+	Repeat   bool // it was requested before, and the Runtime workflow may have lost the request
 	Rollback bool // goes first
 	Limit    int
 	Timeout  time.Duration // of the apply: after it the Runtime workflow queries whether the lease is still held

@@ -37,17 +37,17 @@ type Plan struct {
 // Level is the p-value at which a single comparison is significant.
 func (p Plan) Level() float64 { return p.Alpha / float64(max(p.Comparisons, 1)) }
 
-// Least is the minimum of samples in each group: enough for p to reach the level, and at least MinSamples.
-func (p Plan) Least() int {
+// MinNeeded is the minimum of samples in each group: enough for p to reach the level, and at least MinSamples.
+func (p Plan) MinNeeded() int {
 	n := max(p.MinSamples, 1)
-	for p.sided(1/ways(2*n, n)) > p.Level() && n < enough {
+	for p.sided(1/combinations(2*n, n)) > p.Level() && n < maxNeeded {
 		n++
 	}
 	return n
 }
 
-// enough samples for any level that a float64 can distinguish from zero.
-const enough = 600
+// maxNeeded samples for any level that a float64 can distinguish from zero.
+const maxNeeded = 600
 
 // sided converts a one-sided p-value: for either direction two tests are made.
 func (p Plan) sided(one float64) float64 {
@@ -57,8 +57,8 @@ func (p Plan) sided(one float64) float64 {
 	return min(1, one)
 }
 
-// one returns the p-value for a change for the worse, and whether the change is an increase. The functions return one-sided p-values.
-func (p Plan) one(increase, decrease func() float64) (p1 float64, up bool) {
+// pValue returns the p-value for a change for the worse, and whether the change is an increase. The functions return one-sided p-values.
+func (p Plan) pValue(increase, decrease func() float64) (p1 float64, up bool) {
 	switch p.Direction {
 	case Decrease:
 		return p.sided(decrease()), false
@@ -88,25 +88,25 @@ type Group struct {
 
 // Evidence is a comparison with all its inputs and results.
 type Evidence struct {
-	Outcome       Outcome
-	Test          string // its name, for people
-	Released      Group
-	Control       Group
-	Correlation   float64 // of samples with the previous ones; 0: not distinguishable from chance
-	P, Level      float64 // 0 with too few samples
-	Effect        float64 // of the release, relative to the control group: 0.1 is 10 % more; ±Inf: from zero
-	Plan          Plan
-	Distinguished bool // P is at most Level
+	Outcome     Outcome
+	Test        string // its name, for people
+	Released    Group
+	Control     Group
+	Correlation float64 // of samples with the previous ones; 0: not distinguishable from chance
+	P, Level    float64 // 0 with too few samples
+	Effect      float64 // of the release, relative to the control group: 0.1 is 10 % more; ±Inf: from zero
+	Plan        Plan
+	Significant bool // P is at most Level
 	// Needed is how many samples each group needs: to be judged at all, or to show such an effect in 4 of 5 cases. 0: the present number is
 	// enough, or no number is.
 	Needed int
 }
 
-// ErrNone says that a group has no samples at all: missing data is no evidence (D26).
-var ErrNone = errors.New("no samples")
+// ErrNoSamples says that a group has no samples at all: missing data is no evidence (D26).
+var ErrNoSamples = errors.New("no samples")
 
 // Samples compares samples, in the order of time. Autocorrelated samples count as the equivalent number of independent ones. The effect is
-// the Hodges-Lehmann shift (the median of all differences between the groups) relative to the control group's median. Errors: ErrNone, and
+// the Hodges-Lehmann shift (the median of all differences between the groups) relative to the control group's median. Errors: ErrNoSamples, and
 // samples that are not finite numbers, unless they are dropped.
 func Samples(p Plan, released, control []float64) (Evidence, error) {
 	e := Evidence{Plan: p, Test: "Mann-Whitney"}
@@ -117,20 +117,20 @@ func Samples(p Plan, released, control []float64) (Evidence, error) {
 	if control, e.Control, err = p.group("of the control group", control); err != nil {
 		return e, err
 	}
-	e.Effect = relative(shift(released, control), e.Control.Centre)
+	e.Effect = relativeTo(shift(released, control), e.Control.Centre)
 	e.Correlation = correlation(released, control)
-	least := 1 / ways(e.worth(len(released))+e.worth(len(control)), e.worth(len(released)))
-	if e.worth(min(len(released), len(control))) < p.MinSamples || p.sided(least) > p.Level() {
-		e.Outcome, e.Needed = Inconclusive, e.asMany(p.Least())
+	least := 1 / combinations(e.effectiveSamples(len(released))+e.effectiveSamples(len(control)), e.effectiveSamples(len(released)))
+	if e.effectiveSamples(min(len(released), len(control))) < p.MinSamples || p.sided(least) > p.Level() {
+		e.Outcome, e.Needed = Inconclusive, e.actualSamples(p.MinNeeded())
 		return e, nil
 	}
-	u := newRanked(released, control)
-	if e.Test = "Mann-Whitney"; u.exactly() {
+	u := rank(released, control)
+	if e.Test = "Mann-Whitney"; u.isExact() {
 		e.Test = "exact Mann-Whitney"
 	}
-	e.judge(func() float64 { return e.correlated(u.increase(), least) }, func() float64 { return e.correlated(newRanked(control, released).increase(), least) })
+	e.judge(func() float64 { return e.correctP(u.increase(), least) }, func() float64 { return e.correctP(rank(control, released).increase(), least) })
 	if e.Outcome == Same && e.exceeds() {
-		e.Needed = e.asMany(noether(p, u.superiority()))
+		e.Needed = e.actualSamples(noether(p, u.superiority()))
 	}
 	return e, nil
 }
@@ -138,15 +138,15 @@ func Samples(p Plan, released, control []float64) (Evidence, error) {
 // inflation is the factor by which correlation increases the variance of a mean, compared with independent samples.
 func (e *Evidence) inflation() float64 { return (1 + e.Correlation) / (1 - e.Correlation) }
 
-// worth returns how many independent samples contain as much information as n of these.
-func (e *Evidence) worth(n int) int { return int(float64(n)/e.inflation() + rounding) }
+// effectiveSamples returns how many independent samples contain as much information as n of these.
+func (e *Evidence) effectiveSamples(n int) int { return int(float64(n)/e.inflation() + rounding) }
 
-// asMany returns how many of these samples contain as much information as n independent ones.
-func (e *Evidence) asMany(n int) int { return needed(float64(n) * e.inflation()) }
+// actualSamples returns how many of these samples contain as much information as n independent ones.
+func (e *Evidence) actualSamples(n int) int { return needed(float64(n) * e.inflation()) }
 
-// correlated corrects p for correlated samples: its deviation shrinks as the deviation of a mean grows. The result is never below the
+// correctP corrects p for correlated samples: its deviation shrinks as the deviation of a mean grows. The result is never below the
 // minimum for this number of samples.
-func (e *Evidence) correlated(p, least float64) float64 {
+func (e *Evidence) correctP(p, least float64) float64 {
 	if e.Correlation == 0 {
 		return p
 	}
@@ -161,9 +161,9 @@ func (p Plan) group(of string, samples []float64) ([]float64, Group, error) {
 	case dropped > 0 && !p.Drop:
 		return nil, Group{}, fmt.Errorf("%d of %d samples %s are not finite numbers", dropped, len(samples), of)
 	case len(numbers) == 0 && dropped > 0:
-		return nil, Group{}, fmt.Errorf("%w %s that are finite numbers: %d are not", ErrNone, of, dropped)
+		return nil, Group{}, fmt.Errorf("%w %s that are finite numbers: %d are not", ErrNoSamples, of, dropped)
 	case len(numbers) == 0:
-		return nil, Group{}, fmt.Errorf("%w %s", ErrNone, of)
+		return nil, Group{}, fmt.Errorf("%w %s", ErrNoSamples, of)
 	}
 	return numbers, Group{Samples: len(numbers), Centre: median(slices.Clone(numbers)), Dropped: dropped}, nil
 }
@@ -181,9 +181,9 @@ func Counts(p Plan, released, control Count) (Evidence, error) {
 		}
 	}
 	e.Released, e.Control = released.group(), control.group()
-	e.Effect = relative(e.Released.Centre-e.Control.Centre, e.Control.Centre)
-	if min(released.Total, control.Total) < p.MinSamples || p.sided(1/ways(released.Total+control.Total, released.Total)) > p.Level() {
-		e.Outcome, e.Needed = Inconclusive, p.Least()
+	e.Effect = relativeTo(e.Released.Centre-e.Control.Centre, e.Control.Centre)
+	if min(released.Total, control.Total) < p.MinSamples || p.sided(1/combinations(released.Total+control.Total, released.Total)) > p.Level() {
+		e.Outcome, e.Needed = Inconclusive, p.MinNeeded()
 		return e, nil
 	}
 	e.judge(func() float64 { return fisher(released, control) }, func() float64 { return fisher(control, released) })
@@ -201,9 +201,9 @@ func (c Count) group() Group {
 func (e *Evidence) judge(increase, decrease func() float64) {
 	var up bool
 	e.Level = e.Plan.Level()
-	e.P, up = e.Plan.one(increase, decrease)
-	e.Distinguished = e.P <= e.Level
-	if e.Outcome = Same; e.Distinguished && e.exceeds() && up == (e.Effect > 0) {
+	e.P, up = e.Plan.pValue(increase, decrease)
+	e.Significant = e.P <= e.Level
+	if e.Outcome = Same; e.Significant && e.exceeds() && up == (e.Effect > 0) {
 		e.Outcome = Worse
 	}
 }
@@ -225,17 +225,17 @@ const rounding = 1e-12
 
 // String formats all of it in one line, of less than 300 bytes.
 func (e Evidence) String() string {
-	what := "samples"
+	unit := "samples"
 	if e.Test == "exact Fisher" {
-		what = "requests"
+		unit = "requests"
 	}
 	text := fmt.Sprintf("%s, %s against %s (%s, tolerance %s), %d %s against %d", e.verdict(), number(e.Released.Centre), number(e.Control.Centre),
-		percent(e.Effect), percent(e.Plan.Tolerance)[1:], e.Released.Samples, what, e.Control.Samples)
+		percent(e.Effect), percent(e.Plan.Tolerance)[1:], e.Released.Samples, unit, e.Control.Samples)
 	if d := e.Released.Dropped + e.Control.Dropped; d > 0 {
 		text += fmt.Sprintf(", %d dropped", d)
 	}
 	if e.Correlation > 0 {
-		text += fmt.Sprintf(", equivalent to %d independent ones (correlation %s)", e.worth(min(e.Released.Samples, e.Control.Samples)), number(e.Correlation))
+		text += fmt.Sprintf(", equivalent to %d independent ones (correlation %s)", e.effectiveSamples(min(e.Released.Samples, e.Control.Samples)), number(e.Correlation))
 	}
 	if e.Outcome == Inconclusive {
 		return text + fmt.Sprintf("; at least %d of each are needed", e.Needed)
@@ -255,7 +255,7 @@ func (e Evidence) verdict() string {
 		return "decreased"
 	case e.Outcome == Worse:
 		return "increased"
-	case e.Distinguished:
+	case e.Significant:
 		return "changed within the tolerance"
 	case e.Plan.Direction == Either:
 		return "no change shown"

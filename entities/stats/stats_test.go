@@ -16,25 +16,25 @@ import (
 // The declared plan of the tests: 20 samples, one in a hundred, 10 %.
 var plan = Plan{Direction: Increase, Alpha: 0.01, Tolerance: 0.1, MinSamples: 20}
 
-func with(change func(*Plan)) Plan {
+func planWith(change func(*Plan)) Plan {
 	p := plan
 	change(&p)
 	return p
 }
 
 // p of an increase is how many of all ways to deal out the samples give such a U or a larger one.
-func TestMannWhitneyIsThatOfAllPermutations_D26(t *testing.T) {
+func TestMannWhitneyMatchesAllPermutations_D26(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		value := rapid.Custom(func(t *rapid.T) float64 { return float64(rapid.IntRange(-2, 3).Draw(t, "value")) }) // with many ties
 		first := rapid.SliceOfN(value, 1, 6).Draw(t, "first")
 		second := rapid.SliceOfN(value, 1, 6).Draw(t, "second")
-		require.InDelta(t, permuted(first, second), newRanked(first, second).increase(), 1e-12)
+		require.InDelta(t, permutationP(first, second), rank(first, second).increase(), 1e-12)
 	})
 }
 
-// permuted deals out all samples in every way.
-func permuted(first, second []float64) float64 {
+// permutationP deals out all samples in every way.
+func permutationP(first, second []float64) float64 {
 	all := slices.Concat(first, second)
 	u := func(of uint) (twice int) {
 		for i, a := range all {
@@ -77,13 +77,13 @@ func TestMannWhitneyApproximation_D26(t *testing.T) {
 					return v
 				})
 			}
-			r := newRanked(draw(0.5*source.Float64()), draw(0))
+			r := rank(draw(0.5*source.Float64()), draw(0))
 			exact, normal := r.exact(), r.normal()
 			require.True(t, normal > 0.95*exact && normal < 1.3*exact+1e-4, "exact %g, approximated %g, ties %g", exact, normal, ties)
 		}
 	}
-	require.False(t, newRanked(make([]float64, 40), make([]float64, 40)).exactly())
-	require.True(t, newRanked(make([]float64, 35), make([]float64, 35)).exactly())
+	require.False(t, rank(make([]float64, 40), make([]float64, 40)).isExact())
+	require.True(t, rank(make([]float64, 35), make([]float64, 35)).isExact())
 }
 
 func samples(n int, draw func() float64) []float64 {
@@ -95,7 +95,7 @@ func samples(n int, draw func() float64) []float64 {
 }
 
 // p of a share is how many of all ways to deal out the errors give so many or more.
-func TestFisherIsThatOfAllPermutations_D26(t *testing.T) {
+func TestFisherMatchesAllPermutations_D26(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		draw := func(what string) (Count, []float64) {
@@ -109,7 +109,7 @@ func TestFisherIsThatOfAllPermutations_D26(t *testing.T) {
 		}
 		first, a := draw("first")
 		second, b := draw("second")
-		require.InDelta(t, permuted(a, b), fisher(first, second), 1e-9) // U counts errors where there are two values
+		require.InDelta(t, permutationP(a, b), fisher(first, second), 1e-9) // U counts errors where there are two values
 	})
 	for _, c := range []struct {
 		first, second Count
@@ -135,8 +135,8 @@ func TestVerdicts_D26(t *testing.T) {
 		return samples(n, func() float64 { i++; return i })
 	}
 	nan := append(flat(1, 20), math.NaN(), math.Inf(1))
-	drop := with(func(p *Plan) { p.Drop = true })
-	either := with(func(p *Plan) { p.Direction = Either })
+	drop := planWith(func(p *Plan) { p.Drop = true })
+	either := planWith(func(p *Plan) { p.Direction = Either })
 	for _, c := range []struct {
 		name              string
 		plan              Plan
@@ -146,10 +146,10 @@ func TestVerdicts_D26(t *testing.T) {
 		{"the same", plan, rising(100, 20), rising(100, 20), "no increase shown, 110 against 110 (+0 %, tolerance 10 %), 20 samples against 20, p 0.511 (level 0.01 = 0.01 / 1), exact Mann-Whitney"},
 		{"worse", plan, rising(130, 20), rising(100, 20), "increased, 140 against 110 (+27.4 %, tolerance 10 %), 20 samples against 20, p 7.25e-12 (level 0.01 = 0.01 / 1), exact Mann-Whitney"},
 		{"better", plan, rising(100, 20), rising(130, 20), "no increase shown, 110 against 140 (-21.5 %, tolerance 10 %), 20 samples against 20, p 1 (level 0.01 = 0.01 / 1), exact Mann-Whitney"},
-		{"lower is worse", with(func(p *Plan) { p.Direction = Decrease }), rising(100, 20), rising(130, 20), "decreased, 110 against 140 (-21.5 %, tolerance 10 %)…"},
+		{"lower is worse", planWith(func(p *Plan) { p.Direction = Decrease }), rising(100, 20), rising(130, 20), "decreased, 110 against 140 (-21.5 %, tolerance 10 %)…"},
 		{"either, lower", either, rising(100, 20), rising(130, 20), "decreased, 110 against 140 (-21.5 %, tolerance 10 %), 20 samples against 20, p 1.45e-11 (level 0.01…"},
 		{"either, the same", either, rising(100, 20), rising(100, 20), "no change shown, 110 against 110 (+0 %, tolerance 10 %), 20 samples against 20, p 1 (level 0.01…"},
-		{"shared by thirty", with(func(p *Plan) { p.Comparisons, p.Tolerance = 30, 0.05 }), rising(107, 20), rising(100, 20), "no increase shown, 116 against 110 (+6.39 %, tolerance 5 %), 20 samples against 20, p 0.000661 (level 0.000333 = 0.01 / 30), exact Mann-Whitney; about 37 of each would show such a change"},
+		{"shared by thirty", planWith(func(p *Plan) { p.Comparisons, p.Tolerance = 30, 0.05 }), rising(107, 20), rising(100, 20), "no increase shown, 116 against 110 (+6.39 %, tolerance 5 %), 20 samples against 20, p 0.000661 (level 0.000333 = 0.01 / 30), exact Mann-Whitney; about 37 of each would show such a change"},
 		{"significant but small", plan, rising(1030, 20), rising(1000, 20), "changed within the tolerance, 1.04e+03 against 1.01e+03 (+2.97 %, tolerance 10 %)…"},
 		{"constant", plan, flat(7, 20), flat(7, 20), "no increase shown, 7 against 7 (+0 %, tolerance 10 %), 20 samples against 20, p 1 (level…"},
 		{"two constants", plan, flat(8, 20), flat(7, 20), "increased, 8 against 7 (+14.3 %, tolerance 10 %)…"},
@@ -157,7 +157,7 @@ func TestVerdicts_D26(t *testing.T) {
 		{"from nothing", plan, flat(8, 20), flat(0, 20), "increased, 8 against 0 (+Inf %, tolerance 10 %)…"},
 		{"from below zero", plan, flat(-7, 20), flat(-8, 20), "increased, -7 against -8 (+12.5 %, tolerance 10 %)…"},
 		{"too few", plan, flat(8, 7), flat(7, 40), "too few samples, 8 against 7 (+14.3 %, tolerance 10 %), 7 samples against 40; at least 20 of each are needed"},
-		{"too few for p", with(func(p *Plan) { p.MinSamples = 3 }), flat(8, 4), flat(7, 4), "too few samples, 8 against 7 (+14.3 %, tolerance 10 %), 4 samples against 4; at least 5 of each are needed"},
+		{"too few for p", planWith(func(p *Plan) { p.MinSamples = 3 }), flat(8, 4), flat(7, 4), "too few samples, 8 against 7 (+14.3 %, tolerance 10 %), 4 samples against 4; at least 5 of each are needed"},
 		{"repeated", plan, slices.Concat(flat(9, 10), flat(8, 10)), slices.Concat(flat(7, 20)), "too few samples, 8.5 against 7 (+21.4 %, tolerance 10 %), 20 samples against 20, equivalent to 0 independent ones (correlation 0.99); at least 3980 of each are needed"},
 		{"non-numbers are dropped", drop, nan, flat(1, 20), "no increase shown, 1 against 1 (+0 %, tolerance 10 %), 20 samples against 20, 2 dropped, p 1 (level…"},
 		{"non-numbers", plan, nan, flat(1, 20), "ERROR 2 of 22 samples of the release are not finite numbers"},
@@ -166,7 +166,7 @@ func TestVerdicts_D26(t *testing.T) {
 		{"no control group", plan, flat(1, 20), nil, "ERROR no samples of the control group"},
 	} {
 		e, err := Samples(c.plan, c.released, c.control)
-		says(t, c.name, e, err, c.says)
+		requireText(t, c.name, e, err, c.says)
 	}
 	for _, c := range []struct {
 		name              string
@@ -178,20 +178,20 @@ func TestVerdicts_D26(t *testing.T) {
 		{"more errors", plan, Count{30, 500}, Count{5, 500}, "increased, 0.06 against 0.01 (+500 %, tolerance 10 %), 500 requests against 500, p 8.16e-06 (level…"},
 		{"a few more", plan, Count{8, 500}, Count{5, 500}, "no increase shown, 0.016 against 0.01 (+60 %, tolerance 10 %), 500 requests against 500, p 0.289 (level 0.01 = 0.01 / 1), exact Fisher; about 7149 of each would show such a change"},
 		{"less traffic does not matter", plan, Count{30, 500}, Count{60, 1000}, "no increase shown, 0.06 against 0.06 (+0 %, tolerance 10 %), 500 requests against 1000, p 0.541 (level…"},
-		{"fewer successes", with(func(p *Plan) { p.Direction = Decrease }), Count{400, 500}, Count{495, 500}, "decreased, 0.8 against 0.99 (-19.2 %, tolerance 10 %)…"},
+		{"fewer successes", planWith(func(p *Plan) { p.Direction = Decrease }), Count{400, 500}, Count{495, 500}, "decreased, 0.8 against 0.99 (-19.2 %, tolerance 10 %)…"},
 		{"too few", plan, Count{9, 10}, Count{1, 500}, "too few requests, 0.9 against 0.002 (+4.49e+04 %, tolerance 10 %), 10 requests against 500; at least 20 of each are needed"},
 		{"no requests of the release", plan, Count{0, 0}, Count{1, 500}, "too few requests, 0 against 0.002 (-100 %, tolerance 10 %), 0 requests against 500; at least 20 of each are needed"},
 		{"no requests", plan, Count{}, Count{}, "too few requests, 0 against 0 (+0 %, tolerance 10 %), 0 requests against 0; at least 20 of each are needed"},
 		{"more than all", plan, Count{11, 10}, Count{1, 500}, "ERROR 11 of 10 is not a valid count"},
 	} {
 		e, err := Counts(c.plan, c.released, c.control)
-		says(t, c.name, e, err, c.says)
+		requireText(t, c.name, e, err, c.says)
 	}
 	_, err := Samples(plan, nil, flat(1, 20))
-	require.ErrorIs(t, err, ErrNone)
+	require.ErrorIs(t, err, ErrNoSamples)
 }
 
-func says(t *testing.T, name string, e Evidence, err error, want string) {
+func requireText(t *testing.T, name string, e Evidence, err error, want string) {
 	t.Helper()
 	got := e.String()
 	if err != nil {
@@ -219,7 +219,7 @@ func TestNeeded_D26(t *testing.T) {
 	for _, alpha := range []float64{0.05, 0.01, 0.001, 1e-6} {
 		for _, direction := range []Direction{Increase, Either} {
 			p := Plan{Direction: direction, Alpha: alpha, MinSamples: 1}
-			n := p.Least()
+			n := p.MinNeeded()
 			judged := func(n int) Outcome {
 				e, err := Samples(p, slices.Repeat([]float64{2}, n), slices.Repeat([]float64{1}, n))
 				require.NoError(t, err)
@@ -231,7 +231,7 @@ func TestNeeded_D26(t *testing.T) {
 	}
 	// With as many samples as an undecided comparison asks for, about four of five such comparisons tell of the change.
 	source := rand.New(rand.NewPCG(26, 2))
-	p := with(func(p *Plan) { p.Tolerance = 0 })
+	p := planWith(func(p *Plan) { p.Tolerance = 0 })
 	n := noether(p, 0.65)
 	found := 0
 	for range 500 {
@@ -302,7 +302,7 @@ func TestFalseAlarms_D26(t *testing.T) {
 
 // Samples that follow each other closely repeat each other. Taken for independent they give many times as many false alarms as
 // alpha; as they are counted, about as many, and where little is left of them they tell nothing.
-func TestFalseAlarmsOfDependentSamples_D26(t *testing.T) {
+func TestFalseAlarmsOfCorrelatedSamples_D26(t *testing.T) {
 	t.Parallel()
 	const releases = 1000
 	source := rand.New(rand.NewPCG(26, 6))
@@ -348,26 +348,26 @@ func TestFalseAlarmsOfDependentSamples_D26(t *testing.T) {
 		{"scraped every other", scraped(2)},
 		{"scraped every fourth", scraped(4)},
 	} {
-		p := with(func(p *Plan) { p.Tolerance = 0 })
-		alarms, uncorrected, told := 0, 0, 0
+		p := planWith(func(p *Plan) { p.Tolerance = 0 })
+		alarms, uncorrected, conclusive := 0, 0, 0
 		for range releases {
 			released, control := samples(60, c.series()), samples(60, c.series())
 			e, err := Samples(p, released, control)
 			require.NoError(t, err)
 			if e.Outcome != Inconclusive {
-				told++
+				conclusive++
 			}
 			if e.Outcome == Worse {
 				alarms++
 			}
-			if newRanked(released, control).increase() <= p.Level() {
+			if rank(released, control).increase() <= p.Level() {
 				uncorrected++
 			}
 		}
-		t.Logf("%s: %d of %d releases, without the correction %d; %d were conclusive", c.name, alarms, releases, uncorrected, told)
+		t.Logf("%s: %d of %d releases, without the correction %d; %d were conclusive", c.name, alarms, releases, uncorrected, conclusive)
 		require.LessOrEqual(t, float64(alarms)/releases, 2*p.Alpha, c.name)
 		if c.name == "independent" {
-			require.Greater(t, told, releases*99/100)
+			require.Greater(t, conclusive, releases*99/100)
 		} else {
 			require.Greater(t, float64(uncorrected)/releases, 2*p.Alpha, c.name)
 		}
@@ -420,7 +420,7 @@ func TestPower_D26(t *testing.T) {
 	t.Parallel()
 	const releases = 200
 	source := rand.New(rand.NewPCG(26, 5))
-	p := with(func(p *Plan) { p.Comparisons = 10 })
+	p := planWith(func(p *Plan) { p.Comparisons = 10 })
 	changes := []float64{0, 0.1, 0.2, 0.3, 0.5}
 	found := map[string]float64{}
 	for _, n := range []int{10, 20, 40, 80} {

@@ -13,7 +13,7 @@ type ranked struct {
 	ties  float64 // the sum of t³ - t over runs of t equal samples
 }
 
-func newRanked(first, second []float64) ranked {
+func rank(first, second []float64) ranked {
 	type sample struct {
 		value float64
 		first bool
@@ -53,16 +53,16 @@ func newRanked(first, second []float64) ranked {
 	return r
 }
 
-// exactMost limits the work of an exact test, in additions. 35 samples in each group are below it.
-const exactMost = 1e7
+// maxExactWork limits the work of an exact test, in additions. 35 samples in each group are below it.
+const maxExactWork = 1e7
 
-// exactly reports whether p is computed exactly. It is, unless that takes too long.
-func (r ranked) exactly() bool {
-	return float64(len(r.ranks))*float64(r.n)*float64(r.most()) <= exactMost
+// isExact reports whether p is computed exactly. It is, unless that takes too long.
+func (r ranked) isExact() bool {
+	return float64(len(r.ranks))*float64(r.n)*float64(r.maxSum()) <= maxExactWork
 }
 
-// most returns the largest possible rank sum of the first group.
-func (r ranked) most() int {
+// maxSum returns the largest possible rank sum of the first group.
+func (r ranked) maxSum() int {
 	most := 0
 	for _, rank := range r.ranks[len(r.ranks)-r.n:] {
 		most += rank
@@ -72,7 +72,7 @@ func (r ranked) most() int {
 
 // increase returns the probability that the first group has such large ranks by chance.
 func (r ranked) increase() float64 {
-	if r.exactly() {
+	if r.isExact() {
 		return r.exact()
 	}
 	return r.normal()
@@ -80,7 +80,7 @@ func (r ranked) increase() float64 {
 
 // exact counts the ways to choose the first group out of all ranks, by their number and sum. So it handles ties too.
 func (r ranked) exact() float64 {
-	most := r.most()
+	most := r.maxSum()
 	count := make([][]float64, r.n+1)
 	for k := range count {
 		count[k] = make([]float64, most+1)
@@ -138,7 +138,7 @@ func fisher(first, second Count) float64 {
 		return 1 - fisher(Count{first.Total - first.Of + 1, first.Total}, Count{second.Total - second.Of - 1, second.Total})
 	}
 	// Each term follows from the one before.
-	term := math.Exp(chooses(of, first.Of) + chooses(total-of, first.Total-first.Of) - chooses(total, first.Total))
+	term := math.Exp(logBinomial(of, first.Of) + logBinomial(total-of, first.Total-first.Of) - logBinomial(total, first.Total))
 	sum := 0.0
 	for k := first.Of; k <= min(of, first.Total); k++ {
 		sum += term
@@ -150,13 +150,13 @@ func fisher(first, second Count) float64 {
 	return min(1, sum)
 }
 
-// chooses returns the logarithm of the binomial coefficient: k of n.
-func chooses(n, k int) float64 {
+// logBinomial returns the logarithm of the binomial coefficient: k of n.
+func logBinomial(n, k int) float64 {
 	gamma := func(v int) float64 { l, _ := math.Lgamma(float64(v) + 1); return l }
 	return gamma(n) - gamma(k) - gamma(n-k)
 }
 
-func ways(n, k int) float64 { return math.Exp(chooses(n, k)) }
+func combinations(n, k int) float64 { return math.Exp(logBinomial(n, k)) }
 
 // correlation returns the lag-1 autocorrelation, by ranks, of the differences between the groups. Effects on both groups, such as a busy
 // hour, cancel out. It is 0 unless it exceeds the value that nine of ten independent series stay below. It is corrected for the low bias
@@ -205,7 +205,7 @@ func median(samples []float64) float64 {
 	return samples[(n-1)/2]/2 + samples[n/2]/2
 }
 
-func relative(difference, to float64) float64 {
+func relativeTo(difference, to float64) float64 {
 	if difference == 0 {
 		return 0
 	}

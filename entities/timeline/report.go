@@ -71,14 +71,14 @@ type Numbers struct {
 // ones that no other channel waits for. A deployment belongs to the period in which it first succeeded or failed. A renamed channel keeps
 // its history. known lists all channels, past and present.
 func Report(in Input, from time.Time, channels ...string) (out []Delivery, known []string) {
-	m := &maker{Input: in, held: map[string][]hold{}}
+	m := &reader{Input: in, holdsByChannel: map[string][]hold{}}
 	m.read()
 	if len(channels) == 0 {
-		channels = m.last()
+		channels = m.lastChannels()
 	}
 	releases := 0
 	for _, r := range m.releases {
-		if !r.returns && !r.at.Before(from) {
+		if !r.rollsBack && !r.at.Before(from) {
 			releases++
 		}
 	}
@@ -87,19 +87,19 @@ func Report(in Input, from time.Time, channels ...string) (out []Delivery, known
 			continue
 		}
 		d := Delivery{Channel: channel, Releases: releases, Deployments: []Deployment{}}
-		for _, one := range m.deployments(channel) {
-			if !one.ended().Before(from) {
-				d.Deployments = append(d.Deployments, one)
+		for _, dep := range m.deployments(channel) {
+			if !dep.ended().Before(from) {
+				d.Deployments = append(d.Deployments, dep)
 			}
 		}
-		d.Numbers, d.spans = Sum(d.Deployments, in.Now.Sub(from)), m.course(channel, from)
+		d.Numbers, d.spans = Sum(d.Deployments, in.Now.Sub(from)), m.channelSpans(channel, from)
 		out = append(out, d)
 	}
 	return out, m.channels
 }
 
-// last returns the declared channels that no other one waits for. Without declared channels it uses all known ones.
-func (m *maker) last() (out []string) {
+// lastChannels returns the declared channels that no other one waits for. Without declared channels it uses all known ones.
+func (m *reader) lastChannels() (out []string) {
 	var declared []string
 	for _, c := range m.Status.Channels {
 		if c.Status != string(entities.StatusOrphaned) {
@@ -118,27 +118,27 @@ func (m *maker) last() (out []string) {
 }
 
 // deployments returns those of a channel that succeeded or failed.
-func (m *maker) deployments(channel string) []Deployment {
+func (m *reader) deployments(channel string) []Deployment {
 	var out []Deployment
-	var of []*release
+	var seen []*release
 	for _, x := range m.runs {
-		if x.channel != channel || x.of == nil || x.of.returns || x.back {
+		if x.channel != channel || x.release == nil || x.release.rollsBack || x.isRollback {
 			continue
 		}
-		n := slices.Index(of, x.of)
+		n := slices.Index(seen, x.release)
 		if n < 0 {
-			n, of = len(of), append(of, x.of)
-			out = append(out, Deployment{Release: x.of.id, Version: x.of.version, Accepted: x.of.at, Started: x.from})
+			n, seen = len(seen), append(seen, x.release)
+			out = append(out, Deployment{Release: x.release.id, Version: x.release.version, Accepted: x.release.at, Started: x.from})
 		}
 		d := &out[n]
 		d.Succeeded = cmp.Or(d.Succeeded, x.succeeded)
 		if d.Failed.IsZero() && !x.failed.IsZero() {
 			d.Failed, d.Restored = x.failed, m.restored(channel, x.failed)
 		}
-		if x.taken != nil {
-			d.Automatic, d.RolledBackBy = x.taken.Who == nil, "converge"
-			if x.taken.Who != nil {
-				d.RolledBackBy = x.taken.Who.Name
+		if x.rolledBackBy != nil {
+			d.Automatic, d.RolledBackBy = x.rolledBackBy.Who == nil, "converge"
+			if x.rolledBackBy.Who != nil {
+				d.RolledBackBy = x.rolledBackBy.Who.Name
 			}
 		}
 	}
@@ -146,7 +146,7 @@ func (m *maker) deployments(channel string) []Deployment {
 }
 
 // restored returns the first success in a channel after a failure; zero if there is none.
-func (m *maker) restored(channel string, failed time.Time) time.Time {
+func (m *reader) restored(channel string, failed time.Time) time.Time {
 	for _, x := range m.runs {
 		if x.channel == channel && x.succeeded.After(failed) {
 			return x.succeeded
@@ -155,8 +155,8 @@ func (m *maker) restored(channel string, failed time.Time) time.Time {
 	return time.Time{}
 }
 
-// course returns the spans of a channel from a time on, each with its version. With two aspects the later run counts.
-func (m *maker) course(channel string, from time.Time) []chart.Span {
+// channelSpans returns the spans of a channel from a time on, each with its version. With two aspects the later run counts.
+func (m *reader) channelSpans(channel string, from time.Time) []chart.Span {
 	var out []chart.Span
 	for _, x := range m.runs {
 		if x.channel != channel {
@@ -165,7 +165,7 @@ func (m *maker) course(channel string, from time.Time) []chart.Span {
 		if n := len(out) - 1; n >= 0 && (out[n].To.IsZero() || out[n].To.After(x.from)) {
 			out[n].To = x.from
 		}
-		for _, s := range m.ran(x) {
+		for _, s := range m.runSpans(x) {
 			s.Reasons = []string{x.version}
 			out = append(out, s)
 		}
@@ -243,23 +243,23 @@ var ReportHeader = []string{
 // Cells formats the numbers of a delivery for people.
 func (d *Delivery) Cells() []string {
 	n := d.Numbers
-	rate, back, recovered := "-", fmt.Sprint(n.Automatic), lasts(n.Recovery)
+	rate, rollbacks, recovered := "-", fmt.Sprint(n.Automatic), durationText(n.Recovery)
 	if n.FailureRate != nil {
 		rate = fmt.Sprintf("%.0f%%", *n.FailureRate*100)
 	}
 	if n.ByPeople > 0 {
-		back += fmt.Sprintf(" and %d by people", n.ByPeople)
+		rollbacks += fmt.Sprintf(" and %d by people", n.ByPeople)
 	}
 	if n.Unrestored > 0 {
 		recovered += fmt.Sprintf(", %d not yet", n.Unrestored)
 	}
 	return []string{
-		d.Service, d.Channel, fmt.Sprint(d.Releases), fmt.Sprint(n.Succeeded), fmt.Sprintf("%.1f", n.PerWeek), lasts(n.LeadTime),
-		fmt.Sprint(n.Failed), rate, back, recovered,
+		d.Service, d.Channel, fmt.Sprint(d.Releases), fmt.Sprint(n.Succeeded), fmt.Sprintf("%.1f", n.PerWeek), durationText(n.LeadTime),
+		fmt.Sprint(n.Failed), rate, rollbacks, recovered,
 	}
 }
 
-func lasts(seconds *float64) string {
+func durationText(seconds *float64) string {
 	if seconds == nil {
 		return "-"
 	}

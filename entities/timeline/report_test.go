@@ -16,61 +16,61 @@ import (
 // four weeks of a service in one channel, in days. What each line is to count for is beside it.
 func month() Input {
 	days := func(d float64) time.Time { return hours(24 * d) }
-	line := func(d float64, kind, release, version string) entities.AuditLine {
-		return entities.AuditLine{At: days(d), Kind: kind, Channel: "production", Release: release, Version: version}
+	entry := func(d float64, kind, release, version string) entities.AuditEntry {
+		return entities.AuditEntry{At: days(d), Kind: kind, Channel: "production", Release: release, Version: version}
 	}
-	by := func(l entities.AuditLine, name string) entities.AuditLine {
+	byUser := func(l entities.AuditEntry, name string) entities.AuditEntry {
 		l.Who = &entities.Who{Name: name}
 		return l
 	}
 	return Input{
 		Now: days(28), Status: protocol.Status{Channels: []protocol.ChannelStatus{{Name: "production"}}},
-		Lines: []entities.AuditLine{
-			line(-9, entities.EventRelease, "1", "v1"), // before the period, both
-			line(-8, entities.EventTarget, "1", "v1"),
-			line(-7, entities.EventSucceeded, "1", "v1"),
+		Lines: []entities.AuditEntry{
+			entry(-9, entities.EventRelease, "1", "v1"), // before the period, both
+			entry(-8, entities.EventTarget, "1", "v1"),
+			entry(-7, entities.EventSucceeded, "1", "v1"),
 
-			line(-1, entities.EventRelease, "2", "v2"), // accepted before, deployed in the period: lead time 2 days
-			line(0.5, entities.EventTarget, "2", "v2"),
-			line(1, entities.EventSucceeded, "2", "v2"),
+			entry(-1, entities.EventRelease, "2", "v2"), // accepted before, deployed in the period: lead time 2 days
+			entry(0.5, entities.EventTarget, "2", "v2"),
+			entry(1, entities.EventSucceeded, "2", "v2"),
 
-			line(2, entities.EventRelease, "3", "v3"), // fails twice, succeeds when tried again: lead time 4 days, recovery 3
-			line(2, entities.EventTarget, "3", "v3"),
-			line(3, entities.EventFailed, "3", "v3"),
-			line(4, entities.EventFailed, "3", "v3"),
-			line(6, entities.EventSucceeded, "3", "v3"),
+			entry(2, entities.EventRelease, "3", "v3"), // fails twice, succeeds when tried again: lead time 4 days, recovery 3
+			entry(2, entities.EventTarget, "3", "v3"),
+			entry(3, entities.EventFailed, "3", "v3"),
+			entry(4, entities.EventFailed, "3", "v3"),
+			entry(6, entities.EventSucceeded, "3", "v3"),
 
-			line(7, entities.EventRelease, "4", "v4"), // superseded as it went out: nothing
-			line(7, entities.EventTarget, "4", "v4"),
-			line(8, entities.EventRelease, "5", "v5"), // succeeds: lead time 1 day; bob takes it back a day later, recovery 1 day
-			line(8, entities.EventTarget, "5", "v5"),
-			line(9, entities.EventSucceeded, "5", "v5"),
-			by(line(10, entities.EventRollback, "5", "v5"), "bob"),
-			line(11, entities.EventSucceeded, "", "v3"),
+			entry(7, entities.EventRelease, "4", "v4"), // superseded as it went out: nothing
+			entry(7, entities.EventTarget, "4", "v4"),
+			entry(8, entities.EventRelease, "5", "v5"), // succeeds: lead time 1 day; bob takes it back a day later, recovery 1 day
+			entry(8, entities.EventTarget, "5", "v5"),
+			entry(9, entities.EventSucceeded, "5", "v5"),
+			byUser(entry(10, entities.EventRollback, "5", "v5"), "bob"),
+			entry(11, entities.EventSucceeded, "", "v3"),
 
-			by(line(12, entities.EventTarget, "", "v3"), "bob"), // a restart, and a pin: nothing
-			line(12, entities.EventSucceeded, "", "v3"),
-			line(13, entities.EventTarget, "", "v2"),
-			line(13, entities.EventSucceeded, "", "v2"),
+			byUser(entry(12, entities.EventTarget, "", "v3"), "bob"), // a restart, and a pin: nothing
+			entry(12, entities.EventSucceeded, "", "v3"),
+			entry(13, entities.EventTarget, "", "v2"),
+			entry(13, entities.EventSucceeded, "", "v2"),
 
-			line(14, entities.EventRelease, "6", "v6"), // succeeds: lead time 0.5 days; carol takes it back through the gates, recovery 2.5 days
-			line(14, entities.EventTarget, "6", "v6"),
-			line(14.5, entities.EventSucceeded, "6", "v6"),
-			by(line(15, entities.EventRelease, "7", "v2"), "carol"),
-			by(line(15, entities.EventRollback, "6", "v6"), "carol"),
-			line(17, entities.EventTarget, "7", "v2"),
-			line(17.5, entities.EventSucceeded, "7", "v2"),
+			entry(14, entities.EventRelease, "6", "v6"), // succeeds: lead time 0.5 days; carol takes it back through the gates, recovery 2.5 days
+			entry(14, entities.EventTarget, "6", "v6"),
+			entry(14.5, entities.EventSucceeded, "6", "v6"),
+			byUser(entry(15, entities.EventRelease, "7", "v2"), "carol"),
+			byUser(entry(15, entities.EventRollback, "6", "v6"), "carol"),
+			entry(17, entities.EventTarget, "7", "v2"),
+			entry(17.5, entities.EventSucceeded, "7", "v2"),
 
-			line(20, entities.EventRelease, "1", "v8"), // the service began anew, and counts from one; Converge takes it back, and that fails too
-			line(20, entities.EventTarget, "1", "v8"),
-			line(21, entities.EventRollback, "1", "v8"),
-			line(22, entities.EventFailed, "", "v2"),
+			entry(20, entities.EventRelease, "1", "v8"), // the service began anew, and counts from one; Converge takes it back, and that fails too
+			entry(20, entities.EventTarget, "1", "v8"),
+			entry(21, entities.EventRollback, "1", "v8"),
+			entry(22, entities.EventFailed, "", "v2"),
 		},
 	}
 }
 
 // The numbers were added up by hand from the comments of month and week.
-func TestReportIsThatOfTheTrail(t *testing.T) {
+func TestReportCountsTheTrail(t *testing.T) {
 	day := 24 * time.Hour.Seconds()
 	number := func(n float64) *float64 { return &n }
 	got, _ := Report(month(), monday)
@@ -101,26 +101,26 @@ func TestReportIsThatOfTheTrail(t *testing.T) {
 
 // What is counted is what was deployed: a way back after an unpin is none, a rollback through the gates is one whatever version the
 // release was kept under, a channel that is called otherwise is the same, and one that is gone is no last one.
-func TestWhatIsCounted(t *testing.T) {
-	line := func(h float64, kind, channel, release, version string) entities.AuditLine {
-		return entities.AuditLine{At: hours(h), Kind: kind, Channel: channel, Release: release, Version: version, Who: &entities.Who{Name: "bob"}}
+func TestReportCountsOnlyDeployments(t *testing.T) {
+	entry := func(h float64, kind, channel, release, version string) entities.AuditEntry {
+		return entities.AuditEntry{At: hours(h), Kind: kind, Channel: channel, Release: release, Version: version, Who: &entities.Who{Name: "bob"}}
 	}
-	renamed := line(3, entities.EventPublish, "prod", "", "")
-	renamed.Text = entities.NameTaken("production", "prod", 2)
+	renamed := entry(3, entities.EventPublish, "prod", "", "")
+	renamed.Text = entities.RenameText("production", "prod", 2)
 	in := Input{
 		Now: hours(168), Status: protocol.Status{Channels: []protocol.ChannelStatus{{Name: "prod"}, {Name: "old", Status: "ORPHANED"}}},
-		Lines: []entities.AuditLine{
-			line(0, entities.EventRelease, "", "1", "v1"), line(0, entities.EventTarget, "production", "1", "v1"), line(1, entities.EventSucceeded, "production", "1", "v1"),
-			line(1, entities.EventTarget, "old", "1", "v1"), line(2, entities.EventSucceeded, "old", "1", "v1"),
+		Lines: []entities.AuditEntry{
+			entry(0, entities.EventRelease, "", "1", "v1"), entry(0, entities.EventTarget, "production", "1", "v1"), entry(1, entities.EventSucceeded, "production", "1", "v1"),
+			entry(1, entities.EventTarget, "old", "1", "v1"), entry(2, entities.EventSucceeded, "old", "1", "v1"),
 			renamed,
-			line(4, entities.EventRelease, "", "2", "v2"), line(4, entities.EventTarget, "prod", "2", "v2"), line(5, entities.EventSucceeded, "prod", "2", "v2"),
+			entry(4, entities.EventRelease, "", "2", "v2"), entry(4, entities.EventTarget, "prod", "2", "v2"), entry(5, entities.EventSucceeded, "prod", "2", "v2"),
 			// A pin of v1; once unpinned it returns to v2.
-			line(6, entities.EventPin, "prod", "", "v1"), line(6, entities.EventTarget, "prod", "", "v1"), line(6, entities.EventSucceeded, "prod", "", "v1"),
-			line(7, entities.EventPin, "prod", "", "v1"), line(7, entities.EventRelease, "", "3", "v2"), line(7, entities.EventTarget, "prod", "3", "v2"), line(7, entities.EventSucceeded, "prod", "3", "v2"),
+			entry(6, entities.EventPin, "prod", "", "v1"), entry(6, entities.EventTarget, "prod", "", "v1"), entry(6, entities.EventSucceeded, "prod", "", "v1"),
+			entry(7, entities.EventPin, "prod", "", "v1"), entry(7, entities.EventRelease, "", "3", "v2"), entry(7, entities.EventTarget, "prod", "3", "v2"), entry(7, entities.EventSucceeded, "prod", "3", "v2"),
 			// Configuration for v3 that is kept under v2, and is taken back through the gates.
-			line(8, entities.EventRelease, "", "4", "v3+c2"), line(8, entities.EventTarget, "prod", "4", "v2+c2"), line(9, entities.EventSucceeded, "prod", "4", "v2+c2"),
-			line(10, entities.EventRelease, "", "5", "v2"), line(10, entities.EventRollback, "prod", "4", "v3+c2"),
-			line(11, entities.EventTarget, "prod", "5", "v2"), line(12, entities.EventSucceeded, "prod", "5", "v2"),
+			entry(8, entities.EventRelease, "", "4", "v3+c2"), entry(8, entities.EventTarget, "prod", "4", "v2+c2"), entry(9, entities.EventSucceeded, "prod", "4", "v2+c2"),
+			entry(10, entities.EventRelease, "", "5", "v2"), entry(10, entities.EventRollback, "prod", "4", "v3+c2"),
+			entry(11, entities.EventTarget, "prod", "5", "v2"), entry(12, entities.EventSucceeded, "prod", "5", "v2"),
 		},
 	}
 	got, known := Report(in, monday)
@@ -140,11 +140,11 @@ func TestWhatIsCounted(t *testing.T) {
 }
 
 // What is cancelled on its way is on its way no longer.
-func TestCancelledDeploysNoMore_A18(t *testing.T) {
-	line := func(h float64, kind string) entities.AuditLine {
-		return entities.AuditLine{At: hours(h), Kind: kind, Channel: "prod", Release: "1", Version: "v1"}
+func TestCancelEndsTheDeploySpan_A18(t *testing.T) {
+	entry := func(h float64, kind string) entities.AuditEntry {
+		return entities.AuditEntry{At: hours(h), Kind: kind, Channel: "prod", Release: "1", Version: "v1"}
 	}
-	in := Input{Now: hours(9), Lines: []entities.AuditLine{line(0, entities.EventRelease), line(1, entities.EventTarget), line(3, entities.EventCancel)}}
+	in := Input{Now: hours(9), Lines: []entities.AuditEntry{entry(0, entities.EventRelease), entry(1, entities.EventTarget), entry(3, entities.EventCancel)}}
 	require.Equal(t, []chart.Span{
 		{Kind: chart.Waits, From: hours(0), To: hours(1)}, {Kind: chart.Deploys, From: hours(1), To: hours(3)},
 	}, Of(in)[0].Spans)
@@ -153,7 +153,7 @@ func TestCancelledDeploysNoMore_A18(t *testing.T) {
 }
 
 // What failed and was tried again ran from then on, and failed until then.
-func TestRetriedIsNoFailureAnyMore_B6(t *testing.T) {
+func TestARetryEndsTheFailure_B6(t *testing.T) {
 	var kinds []string
 	for _, e := range Of(month()) {
 		if e.Version == "v3" {

@@ -20,7 +20,7 @@ import (
 // Input is the input of a timeline.
 type Input struct {
 	// Lines of the audit trail, oldest first: those of the service, and pauses of a wider scope.
-	Lines []entities.AuditLine
+	Lines []entities.AuditEntry
 	// Status of the service; the zero value if the service is gone.
 	Status protocol.Status
 	// Needs lists, by channel, the channels in which a release must succeed first.
@@ -40,7 +40,7 @@ type Entry struct {
 
 // Of returns the timeline: the newest release first, each with its channels in order.
 func Of(in Input) []Entry {
-	m := &maker{Input: in, held: map[string][]hold{}}
+	m := &reader{Input: in, holdsByChannel: map[string][]hold{}}
 	m.read()
 	releases := m.releases
 	if in.Last > 0 {
@@ -57,13 +57,13 @@ func Of(in Input) []Entry {
 	return out
 }
 
-// maker reads a trail.
-type maker struct {
+// reader reads a trail.
+type reader struct {
 	Input
-	channels []string
-	releases []*release        // oldest first
-	runs     []run             // the targets of channels, oldest first
-	held     map[string][]hold // by channel; "" is the whole service
+	channels       []string
+	releases       []*release        // oldest first
+	runs           []run             // the targets of channels, oldest first
+	holdsByChannel map[string][]hold // by channel; "" is the whole service
 }
 
 // release is a release in the trail.
@@ -71,49 +71,49 @@ type release struct {
 	id, version string
 	aspect      string // the aspect whose values it sets; each aspect is an independent line
 	at          time.Time
-	over        map[string]time.Time // channels in which it was cancelled, and "" for all
-	returns     bool                 // a user rolls back another release with it
+	cancelledIn map[string]time.Time // channels in which it was cancelled, and "" for all
+	rollsBack   bool                 // a user rolls back another release with it
 }
 
 // run is a period in which a release was the target of a channel.
 type run struct {
 	channel, version string
-	line             string    // its aspect
-	of               *release  // nil: none, or a release that is not in the trail
+	aspect           string    // its aspect
+	release          *release  // nil: none, or a release that is not in the trail
 	from, to         time.Time // to is zero until the run ends
 	// succeeded, failed and cancelled are zero if that did not happen.
 	succeeded, failed, cancelled time.Time
 
-	back  bool                // the target of a rollback
-	steps int                 // further rollout steps through a fleet
-	taken *entities.AuditLine // the line that rolled it back
+	isRollback   bool                 // the target of a rollback
+	steps        int                  // further rollout steps through a fleet
+	rolledBackBy *entities.AuditEntry // the line that rolled it back
 }
 
 // hold is something that held a channel.
 type hold struct {
-	what     string
+	reason   string
 	key      string // of a pause or a pin: the same for its begin and its end
 	release  string // the release that it held; "" is any
 	from, to time.Time
 }
 
-func (m *maker) read() {
+func (m *reader) read() {
 	for _, c := range m.Status.Channels {
 		m.channels = append(m.channels, c.Name)
 	}
 	for _, l := range m.Lines {
-		if old, renamed := l.Renamed(); renamed {
+		if old, renamed := l.RenamedFrom(); renamed {
 			m.rename(old, l.Channel)
 		}
 		if l.Channel != "" && !slices.Contains(m.channels, l.Channel) {
 			m.channels = append(m.channels, l.Channel)
 		}
-		m.line(l)
+		m.apply(l)
 	}
 }
 
 // rename moves the history of a channel to its new name. Another channel may use the old name since.
-func (m *maker) rename(old, name string) {
+func (m *reader) rename(old, name string) {
 	if !slices.ContainsFunc(m.Status.Channels, func(c protocol.ChannelStatus) bool { return c.Name == old }) {
 		m.channels = slices.DeleteFunc(m.channels, func(c string) bool { return c == old })
 	}
@@ -123,21 +123,21 @@ func (m *maker) rename(old, name string) {
 		}
 	}
 	for _, r := range m.releases {
-		if at, over := r.over[old]; over {
-			delete(r.over, old)
-			r.over[name] = at
+		if at, over := r.cancelledIn[old]; over {
+			delete(r.cancelledIn, old)
+			r.cancelledIn[name] = at
 		}
 	}
-	m.held[name] = append(m.held[name], m.held[old]...)
-	delete(m.held, old)
+	m.holdsByChannel[name] = append(m.holdsByChannel[name], m.holdsByChannel[old]...)
+	delete(m.holdsByChannel, old)
 }
 
-// line processes a line of the trail.
-func (m *maker) line(l entities.AuditLine) {
+// apply processes a line of the trail.
+func (m *reader) apply(l entities.AuditEntry) {
 	switch l.Kind {
 	case entities.EventRelease:
-		r := &release{id: l.Release, version: l.Version, at: l.At, over: map[string]time.Time{}, returns: m.unpinned(l.At)}
-		if entities.NamesValues(l.Version) {
+		r := &release{id: l.Release, version: l.Version, at: l.At, cancelledIn: map[string]time.Time{}, rollsBack: m.pinEndedAt(l.At)}
+		if entities.IsValuesName(l.Version) {
 			r.aspect = entities.AspectOf(l.Version)
 		}
 		m.releases = append(m.releases, r)
@@ -148,13 +148,13 @@ func (m *maker) line(l entities.AuditLine) {
 	case entities.EventSucceeded:
 		m.succeeded(l)
 	case entities.EventFailed:
-		if at := m.of(l); at != nil {
+		if at := m.runOf(l); at != nil {
 			at.failed = cmp.Or(at.failed, l.At)
 		}
 	case entities.EventRollback:
 		m.rollback(l)
 	case entities.EventWaiting:
-		m.held[l.Channel] = append(m.held[l.Channel], hold{what: l.Text, release: l.Release, from: l.At})
+		m.holdsByChannel[l.Channel] = append(m.holdsByChannel[l.Channel], hold{reason: l.Text, release: l.Release, from: l.At})
 	case entities.EventApproval:
 		m.approved(l)
 	case entities.EventPause, entities.EventPin:
@@ -163,39 +163,39 @@ func (m *maker) line(l entities.AuditLine) {
 }
 
 // target records that a release goes to a channel, or to further instances there.
-func (m *maker) target(l entities.AuditLine) {
-	at, of := m.of(l), m.release(l.Release)
-	if at != nil && at.of != nil && at.of == of && at.succeeded.IsZero() && at.failed.IsZero() && at.cancelled.IsZero() {
-		at.steps++
+func (m *reader) target(l entities.AuditEntry) {
+	current, rel := m.runOf(l), m.release(l.Release)
+	if current != nil && current.release != nil && current.release == rel && current.succeeded.IsZero() && current.failed.IsZero() && current.cancelled.IsZero() {
+		current.steps++
 		return
 	}
-	for at != nil { // a pin, or its end, ends the runs of all aspects
-		at.to = l.At
-		at = m.of(l)
+	for current != nil { // a pin, or its end, ends the runs of all aspects
+		current.to = l.At
+		current = m.runOf(l)
 	}
-	m.runs = append(m.runs, run{channel: l.Channel, line: of.line(), of: of, version: l.Version, from: l.At})
+	m.runs = append(m.runs, run{channel: l.Channel, aspect: rel.aspectName(), release: rel, version: l.Version, from: l.At})
 }
 
 // succeeded records a success of the current target. A failed run that was retried becomes a new run.
-func (m *maker) succeeded(l entities.AuditLine) {
-	at, of := m.of(l), m.release(l.Release)
+func (m *reader) succeeded(l entities.AuditEntry) {
+	current, rel := m.runOf(l), m.release(l.Release)
 	switch {
-	case at == nil: // unchanged there
-		m.runs = append(m.runs, run{channel: l.Channel, line: of.line(), of: of, version: l.Version, from: l.At, succeeded: l.At})
-	case !at.succeeded.IsZero():
-	case at.failed.IsZero():
-		at.succeeded = l.At
+	case current == nil: // unchanged there
+		m.runs = append(m.runs, run{channel: l.Channel, aspect: rel.aspectName(), release: rel, version: l.Version, from: l.At, succeeded: l.At})
+	case !current.succeeded.IsZero():
+	case current.failed.IsZero():
+		current.succeeded = l.At
 	default:
-		at.to = l.At
-		m.runs = append(m.runs, run{channel: at.channel, line: at.line, of: at.of, version: at.version, from: l.At, succeeded: l.At, back: at.back})
+		current.to = l.At
+		m.runs = append(m.runs, run{channel: current.channel, aspect: current.aspect, release: current.release, version: current.version, from: l.At, succeeded: l.At, isRollback: current.isRollback})
 	}
 }
 
 // approved records an approval. Until the last approval the release waited for it.
-func (m *maker) approved(l entities.AuditLine) {
+func (m *reader) approved(l entities.AuditEntry) {
 	for _, channel := range m.channels {
-		for n := range m.held[channel] {
-			if h := &m.held[channel][n]; h.release == l.Release && h.release != "" && (l.Channel == "" || l.Channel == channel) {
+		for n := range m.holdsByChannel[channel] {
+			if h := &m.holdsByChannel[channel][n]; h.release == l.Release && h.release != "" && (l.Channel == "" || l.Channel == channel) {
 				h.to = l.At
 			}
 		}
@@ -203,22 +203,22 @@ func (m *maker) approved(l entities.AuditLine) {
 }
 
 // cancel records that a release was cancelled, in a channel or everywhere. Runs in progress end.
-func (m *maker) cancel(l entities.AuditLine) {
+func (m *reader) cancel(l entities.AuditEntry) {
 	r := m.release(l.Release)
 	if r == nil {
 		return
 	}
-	r.over[l.Channel] = l.At
+	r.cancelledIn[l.Channel] = l.At
 	for n := range m.runs {
-		if x := &m.runs[n]; x.of == r && x.to.IsZero() && (l.Channel == "" || l.Channel == x.channel) {
+		if x := &m.runs[n]; x.release == r && x.to.IsZero() && (l.Channel == "" || l.Channel == x.channel) {
 			x.cancelled = cmp.Or(x.cancelled, l.At)
 		}
 	}
 }
 
-// unpinned reports whether a pin ended at a time. A release of the same action returns to the version before the pin.
-func (m *maker) unpinned(at time.Time) bool {
-	for _, holds := range m.held {
+// pinEndedAt reports whether a pin ended at a time. A release of the same action returns to the version before the pin.
+func (m *reader) pinEndedAt(at time.Time) bool {
+	for _, holds := range m.holdsByChannel {
 		if slices.ContainsFunc(holds, func(h hold) bool { return strings.HasPrefix(h.key, entities.EventPin) && h.to.Equal(at) }) {
 			return true
 		}
@@ -227,16 +227,16 @@ func (m *maker) unpinned(at time.Time) bool {
 }
 
 // toggle records the begin of a pause or a pin, or the end of the current one.
-func (m *maker) toggle(l entities.AuditLine) {
-	key, what := l.Kind, "paused"
+func (m *reader) toggle(l entities.AuditEntry) {
+	key, reason := l.Kind, "paused"
 	if l.Kind == entities.EventPin {
-		key, what = l.Kind+" "+l.Version, "pinned to "+l.Version
+		key, reason = l.Kind+" "+l.Version, "pinned to "+l.Version
 	}
 	if l.Who != nil {
-		what += " by " + l.Who.Name
+		reason += " by " + l.Who.Name
 	}
-	for n := range m.held[l.Channel] {
-		h := &m.held[l.Channel][n]
+	for n := range m.holdsByChannel[l.Channel] {
+		h := &m.holdsByChannel[l.Channel][n]
 		switch {
 		case !h.to.IsZero():
 		case h.key == key:
@@ -246,62 +246,62 @@ func (m *maker) toggle(l entities.AuditLine) {
 			h.to = l.At
 		}
 	}
-	m.held[l.Channel] = append(m.held[l.Channel], hold{what: what + entities.Because(l.Reason), key: key, from: l.At})
+	m.holdsByChannel[l.Channel] = append(m.holdsByChannel[l.Channel], hold{reason: reason + entities.Because(l.Reason), key: key, from: l.At})
 }
 
 // rollback records a rollback. The last successful version of the channel becomes the target again.
-func (m *maker) rollback(l entities.AuditLine) {
-	left := m.of(l)
-	if left == nil || left.version != l.Version && (left.of == nil || left.of != m.release(l.Release)) {
+func (m *reader) rollback(l entities.AuditEntry) {
+	current := m.runOf(l)
+	if current == nil || current.version != l.Version && (current.release == nil || current.release != m.release(l.Release)) {
 		return // a release may keep a version other than its own
 	}
-	left.failed, left.taken = cmp.Or(left.failed, l.At), &l
-	asks := false
+	current.failed, current.rolledBackBy = cmp.Or(current.failed, l.At), &l
+	viaGates := false
 	for _, r := range m.releases {
 		if l.Who != nil && r.at.Equal(l.At) { // a release of the same action passes the gates first, and becomes a target of its own
-			r.returns, r.aspect, asks = true, left.line, true
+			r.rollsBack, r.aspect, viaGates = true, current.aspect, true
 		}
 	}
-	if asks {
+	if viaGates {
 		return
 	}
-	left.to = l.At
-	m.goBack(l, left.line)
+	current.to = l.At
+	m.startRollbackRun(l, current.aspect)
 }
 
-// goBack starts a run of the last successful version of an aspect.
-func (m *maker) goBack(l entities.AuditLine, line string) {
+// startRollbackRun starts a run of the last successful version of an aspect.
+func (m *reader) startRollbackRun(l entities.AuditEntry, aspect string) {
 	for _, r := range slices.Backward(m.runs) {
-		if r.channel == l.Channel && r.line == line && r.version != l.Version && !r.succeeded.IsZero() && r.failed.IsZero() {
-			m.runs = append(m.runs, run{channel: l.Channel, line: line, of: r.of, version: r.version, from: l.At, back: true})
+		if r.channel == l.Channel && r.aspect == aspect && r.version != l.Version && !r.succeeded.IsZero() && r.failed.IsZero() {
+			m.runs = append(m.runs, run{channel: l.Channel, aspect: aspect, release: r.release, version: r.version, from: l.At, isRollback: true})
 			return
 		}
 	}
-	if under := m.at(l.Channel, nil); under != nil { // rollback of the first values of an aspect: their base version continues without values
-		m.runs = append(m.runs, run{channel: l.Channel, line: line, version: under.version, from: l.At, back: true})
+	if base := m.currentRun(l.Channel, nil); base != nil { // rollback of the first values of an aspect: their base version continues without values
+		m.runs = append(m.runs, run{channel: l.Channel, aspect: aspect, version: base.version, from: l.At, isRollback: true})
 	}
 }
 
-// of returns the run that a line is about: of the aspect of its release, or else the latest run of the channel.
-func (m *maker) of(l entities.AuditLine) *run {
-	if of := m.release(l.Release); of != nil {
-		return m.at(l.Channel, &of.aspect)
+// runOf returns the run that a line is about: of the aspect of its release, or else the latest run of the channel.
+func (m *reader) runOf(l entities.AuditEntry) *run {
+	if rel := m.release(l.Release); rel != nil {
+		return m.currentRun(l.Channel, &rel.aspect)
 	}
-	return m.at(l.Channel, nil)
+	return m.currentRun(l.Channel, nil)
 }
 
-// at returns the latest run of a channel that has not ended, of one aspect if given.
-func (m *maker) at(channel string, line *string) *run {
+// currentRun returns the latest run of a channel that has not ended, of one aspect if given.
+func (m *reader) currentRun(channel string, aspect *string) *run {
 	for n := range slices.Backward(m.runs) {
-		if x := &m.runs[n]; x.channel == channel && x.to.IsZero() && (line == nil || x.line == *line) {
+		if x := &m.runs[n]; x.channel == channel && x.to.IsZero() && (aspect == nil || x.aspect == *aspect) {
 			return x
 		}
 	}
 	return nil
 }
 
-// line returns the aspect of a release. The release may be nil.
-func (r *release) line() string {
+// aspectName returns the aspect of a release. The release may be nil.
+func (r *release) aspectName() string {
 	if r == nil {
 		return ""
 	}
@@ -309,7 +309,7 @@ func (r *release) line() string {
 }
 
 // release returns the newest release with an id. A recreated service numbers its releases from one again.
-func (m *maker) release(id string) *release {
+func (m *reader) release(id string) *release {
 	for _, r := range slices.Backward(m.releases) {
 		if r.id == id {
 			return r
@@ -319,47 +319,47 @@ func (m *maker) release(id string) *release {
 }
 
 // spans returns the spans of a release in a channel.
-func (m *maker) spans(r *release, channel string) []chart.Span {
+func (m *reader) spans(r *release, channel string) []chart.Span {
 	var out []chart.Span
 	for _, x := range m.runs {
-		if x.channel != channel || x.of != r {
+		if x.channel != channel || x.release != r {
 			continue
 		}
 		if len(out) == 0 && x.from.After(r.at) {
-			out = append(out, m.wait(r, channel, x.from))
+			out = append(out, m.waitSpan(r, channel, x.from))
 		}
-		out = append(out, m.ran(x)...)
+		out = append(out, m.runSpans(x)...)
 	}
 	if len(out) > 0 {
 		return out
 	}
-	if until, waited := m.waited(r, channel); waited {
-		return []chart.Span{m.wait(r, channel, until)}
+	if until, waited := m.waitedUntil(r, channel); waited {
+		return []chart.Span{m.waitSpan(r, channel, until)}
 	}
 	return nil
 }
 
-// ran returns the spans of a run.
-func (m *maker) ran(x run) []chart.Span {
-	settled := x.succeeded
-	if settled.IsZero() || !x.failed.IsZero() && x.failed.Before(settled) {
-		settled = x.failed
+// runSpans returns the spans of a run.
+func (m *reader) runSpans(x run) []chart.Span {
+	settledAt := x.succeeded
+	if settledAt.IsZero() || !x.failed.IsZero() && x.failed.Before(settledAt) {
+		settledAt = x.failed
 	}
 	var out []chart.Span
-	var how []string
+	var steps []string
 	if x.steps > 0 {
-		how = []string{fmt.Sprintf("in %d steps", x.steps+1)}
+		steps = []string{fmt.Sprintf("in %d steps", x.steps+1)}
 	}
-	if from := x.from; settled.IsZero() || settled.After(from) {
-		to := cmp.Or(settled, x.cancelled, x.to)
-		if soaks := m.stableSince(x); !soaks.IsZero() && soaks.After(from) {
-			out, from = append(out, chart.Span{Kind: chart.Deploys, From: from, To: soaks, Reasons: how}), soaks
+	if from := x.from; settledAt.IsZero() || settledAt.After(from) {
+		to := cmp.Or(settledAt, x.cancelled, x.to)
+		if stableSince := m.stableSince(x); !stableSince.IsZero() && stableSince.After(from) {
+			out, from = append(out, chart.Span{Kind: chart.Deploys, From: from, To: stableSince, Reasons: steps}), stableSince
 			return append(out, chart.Span{Kind: chart.Soaks, From: from})
 		}
-		out = append(out, chart.Span{Kind: chart.Deploys, From: from, To: to, Reasons: how})
+		out = append(out, chart.Span{Kind: chart.Deploys, From: from, To: to, Reasons: steps})
 	}
-	if !x.succeeded.IsZero() && settled.Equal(x.succeeded) {
-		out = append(out, chart.Span{Kind: chart.Runs, From: settled, To: cmp.Or(x.failed, x.to)})
+	if !x.succeeded.IsZero() && settledAt.Equal(x.succeeded) {
+		out = append(out, chart.Span{Kind: chart.Runs, From: settledAt, To: cmp.Or(x.failed, x.to)})
 	}
 	if !x.failed.IsZero() && !x.failed.Equal(x.to) {
 		out = append(out, chart.Span{Kind: chart.Fails, From: x.failed, To: x.to})
@@ -368,7 +368,7 @@ func (m *maker) ran(x run) []chart.Span {
 }
 
 // stableSince returns when the objects of a current run became stable and the phase after the deployment began.
-func (m *maker) stableSince(x run) time.Time {
+func (m *reader) stableSince(x run) time.Time {
 	for _, c := range m.Status.Channels {
 		if c.Name == x.channel && c.Target == x.version && x.to.IsZero() && x.succeeded.IsZero() && x.cancelled.IsZero() {
 			return c.StableSince
@@ -377,8 +377,8 @@ func (m *maker) stableSince(x run) time.Time {
 	return time.Time{}
 }
 
-// waited returns until when a release waited that never reached a channel: zero while it waits.
-func (m *maker) waited(r *release, channel string) (until time.Time, ok bool) {
+// waitedUntil returns until when a release waited that never reached a channel: zero while it waits.
+func (m *reader) waitedUntil(r *release, channel string) (until time.Time, ok bool) {
 	for _, s := range m.Status.Releases {
 		if s.ID == r.id {
 			if s.Phases[channel] == "" {
@@ -389,33 +389,33 @@ func (m *maker) waited(r *release, channel string) (until time.Time, ok bool) {
 			}
 		}
 	}
-	if at := cmp.Or(r.over[channel], r.over[""]); !at.IsZero() {
+	if at := cmp.Or(r.cancelledIn[channel], r.cancelledIn[""]); !at.IsZero() {
 		return at, true
 	}
 	n := slices.Index(m.releases, r)
 	for _, x := range m.runs { // a newer release went there
-		if x.channel == channel && x.of != nil && x.line == r.aspect && slices.Index(m.releases, x.of) > n {
+		if x.channel == channel && x.release != nil && x.aspect == r.aspect && slices.Index(m.releases, x.release) > n {
 			return x.from, true
 		}
 	}
 	return until, false
 }
 
-// wait returns the span of a wait. Its reasons are sorted by duration, the longest first.
-func (m *maker) wait(r *release, channel string, until time.Time) chart.Span {
+// waitSpan returns the span of a wait. Its reasons are sorted by duration, the longest first.
+func (m *reader) waitSpan(r *release, channel string, until time.Time) chart.Span {
 	type held struct {
 		what string
 		long time.Duration
 	}
 	var all []held
-	for _, h := range m.holds(r, channel) {
+	for _, h := range m.possibleHolds(r, channel) {
 		from, to := later(h.from, r.at), earlier(cmp.Or(h.to, m.Now), cmp.Or(until, m.Now))
-		if long := to.Sub(from); long > 0 {
-			n := slices.IndexFunc(all, func(x held) bool { return x.what == h.what })
+		if duration := to.Sub(from); duration > 0 {
+			n := slices.IndexFunc(all, func(x held) bool { return x.what == h.reason })
 			if n < 0 {
-				n, all = len(all), append(all, held{what: h.what})
+				n, all = len(all), append(all, held{what: h.reason})
 			}
-			all[n].long += long
+			all[n].long += duration
 		}
 	}
 	slices.SortStableFunc(all, func(a, b held) int { return cmp.Compare(b.long, a.long) })
@@ -426,11 +426,11 @@ func (m *maker) wait(r *release, channel string, until time.Time) chart.Span {
 	return span
 }
 
-// holds returns everything that may have held a release before a channel: actions of users, current conditions, channels that come first,
+// possibleHolds returns everything that may have held a release before a channel: actions of users, current conditions, channels that come first,
 // and other releases in progress there. Of reasons with the same duration the most informative comes first.
-func (m *maker) holds(r *release, channel string) []hold {
+func (m *reader) possibleHolds(r *release, channel string) []hold {
 	var out []hold
-	for _, h := range slices.Concat(m.held[channel], m.held[""]) {
+	for _, h := range slices.Concat(m.holdsByChannel[channel], m.holdsByChannel[""]) {
 		if h.release == "" || h.release == r.id {
 			out = append(out, h)
 		}
@@ -438,29 +438,29 @@ func (m *maker) holds(r *release, channel string) []hold {
 	for _, c := range m.Status.Channels {
 		for _, k := range c.Conditions {
 			if c.Name == channel && c.Desired == r.version && k.Verdict != "PASS" && k.Code != "not-asked" {
-				what := k.Reason
+				reason := k.Reason
 				if !k.Plain {
-					what = k.ID + entities.Because(what)
+					reason = k.ID + entities.Because(reason)
 				}
-				out = append(out, hold{what: what, from: cmp.Or(k.Since, m.Now)})
+				out = append(out, hold{reason: reason, from: cmp.Or(k.Since, m.Now)})
 			}
 		}
 	}
 	for _, first := range m.Needs[channel] {
-		out = append(out, hold{what: "not succeeded in " + first + " yet", from: r.at, to: m.through(r, first)})
+		out = append(out, hold{reason: "not succeeded in " + first + " yet", from: r.at, to: m.succeededIn(r, first)})
 	}
 	for _, x := range m.runs {
-		if x.channel == channel && x.of != r {
-			out = append(out, hold{what: x.version + " in progress in this channel", from: x.from, to: cmp.Or(x.succeeded, x.failed, x.to)})
+		if x.channel == channel && x.release != r {
+			out = append(out, hold{reason: x.version + " in progress in this channel", from: x.from, to: cmp.Or(x.succeeded, x.failed, x.to)})
 		}
 	}
 	return out
 }
 
-// through returns when a release succeeded in a channel; zero if it has not.
-func (m *maker) through(r *release, channel string) time.Time {
+// succeededIn returns when a release succeeded in a channel; zero if it has not.
+func (m *reader) succeededIn(r *release, channel string) time.Time {
 	for _, x := range m.runs {
-		if x.channel == channel && x.of == r && !x.succeeded.IsZero() {
+		if x.channel == channel && x.release == r && !x.succeeded.IsZero() {
 			return x.succeeded
 		}
 	}
@@ -508,27 +508,27 @@ func Lines(entries []Entry, now time.Time, zone *time.Location) []string {
 	}
 	lines := []string{fmt.Sprintf("%*s  from %s to %s", width, "", chart.Moment(c.From, now, zone), chart.Moment(now, now, zone))}
 	for n, e := range entries {
-		lines = append(lines, fmt.Sprintf("%-*s  %s  %s", width, name(e), c.Line(c.Rows[n], columns), told(e, now, zone)))
+		lines = append(lines, fmt.Sprintf("%-*s  %s  %s", width, name(e), c.TextRow(c.Rows[n], columns), summary(e, now, zone)))
 	}
 	return append(lines, fmt.Sprintf("%*s  %s", width, "", chart.Legend))
 }
 
-// told says how long a release waited and for what, and its current or last activity.
-func told(e Entry, now time.Time, zone *time.Location) string {
+// summary says how long a release waited and for what, and its current or last activity.
+func summary(e Entry, now time.Time, zone *time.Location) string {
 	first, last := e.Spans[0], e.Spans[len(e.Spans)-1]
 	text := ""
-	if long := first.To.Sub(first.From); first.Kind == chart.Waits && len(e.Spans) > 1 && long >= time.Second {
-		text = "waited " + explain.Duration(long) + because(first) + "; "
+	if waited := first.To.Sub(first.From); first.Kind == chart.Waits && len(e.Spans) > 1 && waited >= time.Second {
+		text = "waited " + explain.Duration(waited) + firstReason(first) + "; "
 	}
 	if last.To.IsZero() {
-		return text + string(last.Kind) + " since " + chart.Moment(last.From, now, zone) + because(last)
+		return text + string(last.Kind) + " since " + chart.Moment(last.From, now, zone) + firstReason(last)
 	}
-	past := map[chart.Kind]string{chart.Waits: "waited", chart.Deploys: "deployed", chart.Soaks: "soaked", chart.Runs: "ran", chart.Fails: "failed, in place"}
-	return text + past[last.Kind] + " until " + chart.Moment(last.To, now, zone) + because(last)
+	pastTense := map[chart.Kind]string{chart.Waits: "waited", chart.Deploys: "deployed", chart.Soaks: "soaked", chart.Runs: "ran", chart.Fails: "failed, in place"}
+	return text + pastTense[last.Kind] + " until " + chart.Moment(last.To, now, zone) + firstReason(last)
 }
 
-// because returns the longest reason of a span.
-func because(s chart.Span) string {
+// firstReason returns the longest reason of a span.
+func firstReason(s chart.Span) string {
 	if len(s.Reasons) == 0 {
 		return ""
 	}

@@ -24,10 +24,10 @@ func hours(h float64) time.Time { return monday.Add(time.Duration(h * float64(ti
 // week is: v8 goes everywhere; v9 goes to staging, waits a day because somebody paused production, fails there and is rolled
 // back; v10 was called off; v11, with a name that would be markup, waits for an approval.
 func week() Input {
-	line := func(h float64, kind, channel, release, version, text string) entities.AuditLine {
-		return entities.AuditLine{At: hours(h), Kind: kind, Channel: channel, Release: release, Version: version, Text: text}
+	entry := func(h float64, kind, channel, release, version, text string) entities.AuditEntry {
+		return entities.AuditEntry{At: hours(h), Kind: kind, Channel: channel, Release: release, Version: version, Text: text}
 	}
-	paused := line(5, entities.EventPause, "production", "", "", "paused")
+	paused := entry(5, entities.EventPause, "production", "", "", "paused")
 	paused.Who, paused.Reason = &entities.Who{Name: "bob"}, "incident 12"
 	return Input{
 		Now: hours(60), Needs: map[string][]string{"production": {"staging"}},
@@ -40,32 +40,32 @@ func week() Input {
 			},
 			Releases: []protocol.ReleaseStatus{{ID: "4", Version: "v11<b>", Phases: map[string]string{"staging": "succeeded", "production": "pending"}}},
 		},
-		Lines: []entities.AuditLine{
-			line(0, entities.EventRelease, "", "1", "v8", ""),
-			line(0, entities.EventTarget, "staging", "1", "v8", ""),
-			line(1, entities.EventSucceeded, "staging", "1", "v8", ""),
-			line(1, entities.EventTarget, "production", "1", "v8", ""),
-			line(3, entities.EventSucceeded, "production", "1", "v8", ""),
-			line(4, entities.EventRelease, "", "2", "v9", ""),
-			line(4, entities.EventTarget, "staging", "2", "v9", ""),
+		Lines: []entities.AuditEntry{
+			entry(0, entities.EventRelease, "", "1", "v8", ""),
+			entry(0, entities.EventTarget, "staging", "1", "v8", ""),
+			entry(1, entities.EventSucceeded, "staging", "1", "v8", ""),
+			entry(1, entities.EventTarget, "production", "1", "v8", ""),
+			entry(3, entities.EventSucceeded, "production", "1", "v8", ""),
+			entry(4, entities.EventRelease, "", "2", "v9", ""),
+			entry(4, entities.EventTarget, "staging", "2", "v9", ""),
 			paused,
-			line(6, entities.EventSucceeded, "staging", "2", "v9", ""),
-			line(29, entities.EventPause, "production", "", "", "resumed"),
-			line(29, entities.EventTarget, "production", "2", "v9", ""),
-			line(32, entities.EventFailed, "production", "2", "v9", ""),
-			line(33, entities.EventRollback, "production", "2", "v9", ""),
-			line(34, entities.EventSucceeded, "production", "2", "v8", ""),
-			line(40, entities.EventRelease, "", "3", "v10", ""),
-			line(45, entities.EventCancel, "", "3", "v10", ""),
-			line(48, entities.EventRelease, "", "4", "v11<b>", ""),
-			line(48, entities.EventTarget, "staging", "4", "v11<b>", ""),
-			line(52, entities.EventSucceeded, "staging", "4", "v11<b>", ""),
-			line(52, entities.EventWaiting, "production", "4", "v11<b>", "v11<b> waits for approval/go-live"),
+			entry(6, entities.EventSucceeded, "staging", "2", "v9", ""),
+			entry(29, entities.EventPause, "production", "", "", "resumed"),
+			entry(29, entities.EventTarget, "production", "2", "v9", ""),
+			entry(32, entities.EventFailed, "production", "2", "v9", ""),
+			entry(33, entities.EventRollback, "production", "2", "v9", ""),
+			entry(34, entities.EventSucceeded, "production", "2", "v8", ""),
+			entry(40, entities.EventRelease, "", "3", "v10", ""),
+			entry(45, entities.EventCancel, "", "3", "v10", ""),
+			entry(48, entities.EventRelease, "", "4", "v11<b>", ""),
+			entry(48, entities.EventTarget, "staging", "4", "v11<b>", ""),
+			entry(52, entities.EventSucceeded, "staging", "4", "v11<b>", ""),
+			entry(52, entities.EventWaiting, "production", "4", "v11<b>", "v11<b> waits for approval/go-live"),
 		},
 	}
 }
 
-func TestWhatWasWhereAndWhen_B6(t *testing.T) {
+func TestSpansOfReleasesInChannels_B6(t *testing.T) {
 	var got []string
 	for _, e := range Of(week()) {
 		for _, s := range e.Spans {
@@ -96,13 +96,13 @@ v8 production runs 34-…`, strings.Join(got, "\n"))
 }
 
 // A pin that takes the place of another one ends it: what waits afterwards is not held by either.
-func TestPinTakesThePlaceOfAnother_A17_B6(t *testing.T) {
-	pin := func(h float64, version string) entities.AuditLine {
-		return entities.AuditLine{At: hours(h), Kind: entities.EventPin, Channel: "production", Version: version, Who: &entities.Who{Name: "bob"}}
+func TestANewPinReplacesTheOldOne_A17_B6(t *testing.T) {
+	pin := func(h float64, version string) entities.AuditEntry {
+		return entities.AuditEntry{At: hours(h), Kind: entities.EventPin, Channel: "production", Version: version, Who: &entities.Who{Name: "bob"}}
 	}
 	in := Input{
 		Now: hours(9), Status: protocol.Status{Channels: []protocol.ChannelStatus{{Name: "production"}}},
-		Lines: []entities.AuditLine{
+		Lines: []entities.AuditEntry{
 			pin(1, "v7"), pin(2, "v6"), pin(3, "v6"), // the last one ends it
 			{At: hours(2.5), Kind: entities.EventRelease, Release: "8", Version: "v8"},
 			{At: hours(4), Kind: entities.EventWaiting, Channel: "production", Release: "8", Version: "v8", Text: "v8 waits for approval/go-live"},
@@ -143,16 +143,16 @@ func TestChart(t *testing.T) {
 }
 
 // A release that goes through a fleet in steps went out once, however many there were (D24).
-func TestStepsAreOneWay_D24(t *testing.T) {
-	line := func(at float64, kind string) entities.AuditLine {
-		return entities.AuditLine{At: hours(at), Kind: kind, Channel: "prod", Release: "1", Version: "v1"}
+func TestRolloutStepsAreOneDeployment_D24(t *testing.T) {
+	entry := func(at float64, kind string) entities.AuditEntry {
+		return entities.AuditEntry{At: hours(at), Kind: kind, Channel: "prod", Release: "1", Version: "v1"}
 	}
-	in := Input{Now: hours(9), Status: protocol.Status{Channels: []protocol.ChannelStatus{{Name: "prod", Target: "v1"}}}, Lines: []entities.AuditLine{
+	in := Input{Now: hours(9), Status: protocol.Status{Channels: []protocol.ChannelStatus{{Name: "prod", Target: "v1"}}}, Lines: []entities.AuditEntry{
 		{At: hours(0), Kind: entities.EventRelease, Release: "1", Version: "v1"},
-		line(0, entities.EventTarget),
-		line(1, entities.EventTarget),
-		line(2, entities.EventTarget),
-		line(3, entities.EventSucceeded),
+		entry(0, entities.EventTarget),
+		entry(1, entities.EventTarget),
+		entry(2, entities.EventTarget),
+		entry(3, entities.EventSucceeded),
 	}}
 	got := Of(in)
 	require.Len(t, got, 1)
@@ -162,10 +162,10 @@ func TestStepsAreOneWay_D24(t *testing.T) {
 }
 
 // Values of an aspect have lines of their own: the version runs on beside them, and what of them is taken back ends alone (B5).
-func TestAspectsHaveLinesOfTheirOwn_B5(t *testing.T) {
+func TestAspectsHaveRowsOfTheirOwn_B5(t *testing.T) {
 	flags, dark := "flags.x577f1208", "flags.xb125299c"
-	line := func(h float64, kind, release, version string) entities.AuditLine {
-		l := entities.AuditLine{At: hours(h), Kind: kind, Channel: "prod", Release: release, Version: version}
+	entry := func(h float64, kind, release, version string) entities.AuditEntry {
+		l := entities.AuditEntry{At: hours(h), Kind: kind, Channel: "prod", Release: release, Version: version}
 		if kind == entities.EventRelease {
 			l.Channel = ""
 		}
@@ -173,12 +173,12 @@ func TestAspectsHaveLinesOfTheirOwn_B5(t *testing.T) {
 	}
 	in := Input{
 		Now: hours(9), Status: protocol.Status{Channels: []protocol.ChannelStatus{{Name: "prod", Target: "v2-" + flags}}},
-		Lines: []entities.AuditLine{
-			line(0, entities.EventRelease, "1", "v1"), line(0, entities.EventTarget, "1", "v1"), line(1, entities.EventSucceeded, "1", "v1"),
-			line(2, entities.EventRelease, "2", flags), line(2, entities.EventTarget, "2", "v1-"+flags), line(3, entities.EventSucceeded, "2", "v1-"+flags),
-			line(4, entities.EventRelease, "3", dark), line(4, entities.EventTarget, "3", "v1-"+dark), line(5, entities.EventFailed, "3", "v1-"+dark),
-			line(5, entities.EventRollback, "3", "v1-"+dark), line(6, entities.EventSucceeded, "", "v1-"+flags),
-			line(7, entities.EventRelease, "4", "v2"), line(7, entities.EventTarget, "4", "v2-"+flags), line(8, entities.EventSucceeded, "4", "v2-"+flags),
+		Lines: []entities.AuditEntry{
+			entry(0, entities.EventRelease, "1", "v1"), entry(0, entities.EventTarget, "1", "v1"), entry(1, entities.EventSucceeded, "1", "v1"),
+			entry(2, entities.EventRelease, "2", flags), entry(2, entities.EventTarget, "2", "v1-"+flags), entry(3, entities.EventSucceeded, "2", "v1-"+flags),
+			entry(4, entities.EventRelease, "3", dark), entry(4, entities.EventTarget, "3", "v1-"+dark), entry(5, entities.EventFailed, "3", "v1-"+dark),
+			entry(5, entities.EventRollback, "3", "v1-"+dark), entry(6, entities.EventSucceeded, "", "v1-"+flags),
+			entry(7, entities.EventRelease, "4", "v2"), entry(7, entities.EventTarget, "4", "v2-"+flags), entry(8, entities.EventSucceeded, "4", "v2-"+flags),
 		},
 	}
 	require.Equal(t, strings.TrimPrefix(`

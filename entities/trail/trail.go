@@ -20,7 +20,7 @@ import (
 type Report struct {
 	Lines   int `json:"lines"`   // all lines in the store
 	Chained int `json:"chained"` // in the chain that ends at the reported end
-	Beside  int `json:"beside"`  // written by an earlier run after the checkpoint from which the workflow continued
+	Forked  int `json:"beside"`  // written by an earlier run after the checkpoint from which the workflow continued
 	// Earlier counts the lines from before the service was taken down, if numbers then restarted at one. Nothing vouches for these lines: any
 	// writer could have added them.
 	Earlier int `json:"earlier,omitempty"`
@@ -31,21 +31,21 @@ type Report struct {
 
 // Problem is a range of lines, From to To, that differs from the written ones.
 type Problem struct {
-	From int64  `json:"from"`
-	To   int64  `json:"to"`
-	What What   `json:"what"`
-	Text string `json:"text"`
+	From int64       `json:"from"`
+	To   int64       `json:"to"`
+	Kind ProblemKind `json:"what"`
+	Text string      `json:"text"`
 }
 
-// What names the kind of a problem.
-type What string
+// ProblemKind names the kind of a problem.
+type ProblemKind string
 
 // The kinds of problem.
 const (
-	Changed  What = "changed"
-	Removed  What = "removed"
-	Inserted What = "inserted"
-	CutOff   What = "cut-off" // at the end
+	Changed  ProblemKind = "changed"
+	Removed  ProblemKind = "removed"
+	Inserted ProblemKind = "inserted"
+	CutOff   ProblemKind = "cut-off" // at the end
 )
 
 // End is the end of the trail as the workflow reports it. If Exact, nothing was recorded since. Otherwise it is from a checkpoint, and
@@ -56,49 +56,49 @@ type End struct {
 }
 
 // Verify compares lines, in any order, with each other and with the expected end.
-func Verify(lines []entities.KeptLine, end End) Report {
-	v := verifier{byHash: map[string]*entities.KeptLine{}, seen: map[string]bool{}, next: map[string]*entities.KeptLine{}, parts: map[string]*entities.KeptLine{}}
+func Verify(lines []entities.StoredEntry, end End) Report {
+	v := verifier{byHash: map[string]*entities.StoredEntry{}, seen: map[string]bool{}, next: map[string]*entities.StoredEntry{}, forks: map[string]*entities.StoredEntry{}}
 	for _, l := range lines {
 		if v.byHash[l.Hash] == nil {
 			v.byHash[l.Hash] = &l
 			v.sorted = append(v.sorted, &l)
 		}
 	}
-	slices.SortStableFunc(v.sorted, func(a, b *entities.KeptLine) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.N, b.N)) })
+	slices.SortStableFunc(v.sorted, func(a, b *entities.StoredEntry) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.N, b.N)) })
 	v.report.Lines = len(v.sorted)
-	for from := v.end(end); from != nil; from = v.lifeBefore() {
+	for from := v.end(end); from != nil; from = v.lastBeforeTakedown() {
 		v.follow(from)
 		v.earlier = true
 	}
-	v.rest()
+	v.classifyRest()
 	slices.SortStableFunc(v.report.Problems, func(a, b Problem) int { return cmp.Compare(a.From, b.From) })
 	return v.report
 }
 
 type verifier struct {
-	sorted []*entities.KeptLine // by time
-	byHash map[string]*entities.KeptLine
-	seen   map[string]bool
-	next   map[string]*entities.KeptLine // the next line in the chain, by hash
-	parts  map[string]*entities.KeptLine // where a line forks from the chain, as far as followed so far
-	first  *entities.KeptLine            // the last line reached
+	sorted  []*entities.StoredEntry // by time
+	byHash  map[string]*entities.StoredEntry
+	seen    map[string]bool
+	next    map[string]*entities.StoredEntry // the next line in the chain, by hash
+	forks   map[string]*entities.StoredEntry // where a line forks from the chain, as far as followed so far
+	reached *entities.StoredEntry            // the last line reached
 	// earlier is true while lines from before a takedown are followed.
 	earlier bool
 	report  Report
 }
 
 // end returns the line to start from. Lines are followed backwards.
-func (v *verifier) end(end End) *entities.KeptLine {
+func (v *verifier) end(end End) *entities.StoredEntry {
 	vouched := v.byHash[end.Hash]
 	if vouched != nil {
 		v.report.End = end.N
 		if end.Exact {
 			return vouched
 		}
-		after := v.after(vouched)
-		return v.latest(func(l *entities.KeptLine) bool { return after[l.Hash] })
+		after := v.followers(vouched)
+		return v.latest(func(l *entities.StoredEntry) bool { return after[l.Hash] })
 	}
-	last := v.latest(func(*entities.KeptLine) bool { return true })
+	last := v.latest(func(*entities.StoredEntry) bool { return true })
 	switch {
 	case end.Hash == "" || last == nil && end.N == 0:
 	case last == nil || last.N < end.N:
@@ -108,7 +108,7 @@ func (v *verifier) end(end End) *entities.KeptLine {
 		}
 		v.problem(from, end.N, CutOff)
 	default:
-		if at := v.latest(func(l *entities.KeptLine) bool { return l.N == end.N }); at != nil {
+		if at := v.latest(func(l *entities.StoredEntry) bool { return l.N == end.N }); at != nil {
 			last = at
 		}
 		v.problem(end.N, end.N, Changed)
@@ -117,20 +117,20 @@ func (v *verifier) end(end End) *entities.KeptLine {
 }
 
 // latest returns the line with the highest number, in the newest life of the service, that satisfies a condition.
-func (v *verifier) latest(holds func(*entities.KeptLine) bool) (found *entities.KeptLine) {
+func (v *verifier) latest(matches func(*entities.StoredEntry) bool) (found *entities.StoredEntry) {
 	for _, l := range v.sorted {
-		if !v.seen[l.Hash] && holds(l) && (found == nil || l.N >= found.N || l.N == 1 && l.At.After(found.At)) {
+		if !v.seen[l.Hash] && matches(l) && (found == nil || l.N >= found.N || l.N == 1 && l.At.After(found.At)) {
 			found = l
 		}
 	}
 	return found
 }
 
-// after returns the hashes of the lines that follow a line, including its own.
-func (v *verifier) after(of *entities.KeptLine) map[string]bool {
+// followers returns the hashes of the lines that follow a line, including its own.
+func (v *verifier) followers(of *entities.StoredEntry) map[string]bool {
 	after := map[string]bool{of.Hash: true}
 	byNumber := slices.Clone(v.sorted)
-	slices.SortStableFunc(byNumber, func(a, b *entities.KeptLine) int { return cmp.Compare(a.N, b.N) })
+	slices.SortStableFunc(byNumber, func(a, b *entities.StoredEntry) int { return cmp.Compare(a.N, b.N) })
 	for _, l := range byNumber {
 		if l.Prev != "" && after[l.Prev] {
 			after[l.Hash] = true
@@ -140,10 +140,10 @@ func (v *verifier) after(of *entities.KeptLine) map[string]bool {
 }
 
 // follow walks from a line back through its predecessors, and reports each missing or changed line.
-func (v *verifier) follow(l *entities.KeptLine) {
-	clear(v.parts)
+func (v *verifier) follow(l *entities.StoredEntry) {
+	clear(v.forks)
 	for l != nil && !v.seen[l.Hash] {
-		v.take(l)
+		v.visit(l)
 		before := v.byHash[l.Prev]
 		if before != nil {
 			v.next[before.Hash] = l
@@ -151,7 +151,7 @@ func (v *verifier) follow(l *entities.KeptLine) {
 			continue
 		}
 		n := l.N
-		if l = v.below(l); l == nil || l.N < n-1 {
+		if l = v.entryBelow(l); l == nil || l.N < n-1 {
 			from := int64(1)
 			if l != nil {
 				from = l.N + 1
@@ -165,8 +165,8 @@ func (v *verifier) follow(l *entities.KeptLine) {
 	}
 }
 
-func (v *verifier) take(l *entities.KeptLine) {
-	v.seen[l.Hash], v.first = true, l
+func (v *verifier) visit(l *entities.StoredEntry) {
+	v.seen[l.Hash], v.reached = true, l
 	switch {
 	case v.earlier:
 		v.report.Earlier++
@@ -175,9 +175,9 @@ func (v *verifier) take(l *entities.KeptLine) {
 	}
 }
 
-// below returns the line with the next lower number. With several lives it stays in the same one.
-func (v *verifier) below(of *entities.KeptLine) (found *entities.KeptLine) {
-	later, _ := slices.BinarySearchFunc(v.sorted, of.At, func(l *entities.KeptLine, at time.Time) int {
+// entryBelow returns the line with the next lower number. With several lives it stays in the same one.
+func (v *verifier) entryBelow(of *entities.StoredEntry) (found *entities.StoredEntry) {
+	later, _ := slices.BinarySearchFunc(v.sorted, of.At, func(l *entities.StoredEntry, at time.Time) int {
 		return cmp.Or(l.At.Compare(at), -1) // lines at the same time are not later
 	})
 	for _, l := range slices.Backward(v.sorted[:later]) {
@@ -191,42 +191,42 @@ func (v *verifier) below(of *entities.KeptLine) (found *entities.KeptLine) {
 	return found
 }
 
-// lifeBefore returns the last line before the service was taken down and its numbers restarted at one.
-func (v *verifier) lifeBefore() *entities.KeptLine {
-	if v.first == nil || v.first.N != 1 {
+// lastBeforeTakedown returns the last line before the service was taken down and its numbers restarted at one.
+func (v *verifier) lastBeforeTakedown() *entities.StoredEntry {
+	if v.reached == nil || v.reached.N != 1 {
 		return nil
 	}
 	for _, l := range slices.Backward(v.sorted) {
-		if !v.seen[l.Hash] && l.At.Before(v.first.At) && !v.branches(l) {
+		if !v.seen[l.Hash] && l.At.Before(v.reached.At) && !v.isFork(l) {
 			return l
 		}
 	}
 	return nil
 }
 
-// rest classifies the lines outside any chain.
-func (v *verifier) rest() {
+// classifyRest classifies the lines outside any chain.
+func (v *verifier) classifyRest() {
 	for _, l := range v.sorted {
 		switch {
 		case v.seen[l.Hash]:
-		case v.branches(l) && v.restarted(l):
-			v.report.Beside++
+		case v.isFork(l) && v.restarted(l):
+			v.report.Forked++
 		default:
 			v.problem(l.N, l.N, Inserted)
 		}
 	}
 }
 
-// branches reports whether a line follows from a line of the chain.
-func (v *verifier) branches(l *entities.KeptLine) bool { return v.parting(l) != nil }
+// isFork reports whether a line follows from a line of the chain.
+func (v *verifier) isFork(l *entities.StoredEntry) bool { return v.forkPoint(l) != nil }
 
-// parting returns the line of the chain from which another line forks. It caches its results, because a trail is long and lines follow from
+// forkPoint returns the line of the chain from which another line forks. It caches its results, because a trail is long and lines follow from
 // each other.
-func (v *verifier) parting(l *entities.KeptLine) *entities.KeptLine {
+func (v *verifier) forkPoint(l *entities.StoredEntry) *entities.StoredEntry {
 	var passed []string
 	from := l
 	for range v.sorted {
-		known, ok := v.parts[from.Hash]
+		known, ok := v.forks[from.Hash]
 		if ok {
 			from = known
 			break
@@ -237,27 +237,27 @@ func (v *verifier) parting(l *entities.KeptLine) *entities.KeptLine {
 		}
 	}
 	for _, hash := range passed {
-		v.parts[hash] = from
+		v.forks[hash] = from
 	}
 	return from
 }
 
 // restarted reports whether the chain continues after the fork with a restart of the workflow.
-func (v *verifier) restarted(l *entities.KeptLine) bool {
-	next := v.next[v.parting(l).Hash]
+func (v *verifier) restarted(l *entities.StoredEntry) bool {
+	next := v.next[v.forkPoint(l).Hash]
 	return next != nil && next.Kind == entities.EventRestart
 }
 
-func (v *verifier) problem(from, to int64, what What) {
-	lines, were := fmt.Sprintf("line %d", from), "was"
+func (v *verifier) problem(from, to int64, kind ProblemKind) {
+	lines, verb := fmt.Sprintf("line %d", from), "was"
 	if to > from {
-		lines, were = fmt.Sprintf("lines %d to %d", from, to), "were"
+		lines, verb = fmt.Sprintf("lines %d to %d", from, to), "were"
 	}
-	text := map[What]string{
+	text := map[ProblemKind]string{
 		Changed:  "differs from what was recorded",
-		Removed:  were + " removed",
+		Removed:  verb + " removed",
 		Inserted: "was never recorded, or was moved",
-		CutOff:   were + " cut off at the end",
-	}[what]
-	v.report.Problems = append(v.report.Problems, Problem{From: from, To: to, What: what, Text: lines + " " + text})
+		CutOff:   verb + " cut off at the end",
+	}[kind]
+	v.report.Problems = append(v.report.Problems, Problem{From: from, To: to, Kind: kind, Text: lines + " " + text})
 }

@@ -13,26 +13,26 @@ import (
 )
 
 // chain is what a workflow notes: lines of these texts, each an hour after the one before it.
-func chain(after *entities.KeptLine, texts ...string) (out []entities.KeptLine) {
+func chain(after *entities.StoredEntry, texts ...string) (out []entities.StoredEntry) {
 	for _, text := range texts {
-		l := entities.AuditLine{N: 1, At: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Kind: entities.EventPause, Text: text}
+		l := entities.AuditEntry{N: 1, At: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Kind: entities.EventPause, Text: text}
 		if text == "again" {
 			l.Kind = entities.EventRestart
 		}
 		if after != nil {
 			l.N, l.At, l.Prev = after.N+1, after.At.Add(time.Hour), after.Hash
 		}
-		out = append(out, kept(l))
+		out = append(out, storedEntry(l))
 		after = &out[len(out)-1]
 	}
 	return out
 }
 
-func kept(l entities.AuditLine) entities.KeptLine {
-	return entities.KeptLine{AuditLine: l, Hash: l.Hash()}
+func storedEntry(l entities.AuditEntry) entities.StoredEntry {
+	return entities.StoredEntry{AuditEntry: l, Hash: l.Hash()}
 }
 
-func endOf(lines []entities.KeptLine, exact bool) End {
+func endOf(lines []entities.StoredEntry, exact bool) End {
 	last := lines[len(lines)-1]
 	return End{TrailEnd: entities.TrailEnd{N: last.N, Hash: last.Hash}, Exact: exact}
 }
@@ -44,7 +44,7 @@ func numbered(n int) (texts []string) {
 	return texts
 }
 
-func said(r Report) string {
+func problemTexts(r Report) string {
 	var all []string
 	for _, p := range r.Problems {
 		all = append(all, p.Text)
@@ -55,12 +55,12 @@ func said(r Report) string {
 // What was changed, removed, inserted or cut off is found by its number; what was not is whole.
 func TestVerify(t *testing.T) {
 	whole := chain(nil, numbered(9)...)
-	changed := func(n int, text string) entities.KeptLine {
-		l := whole[n-1].AuditLine
+	changed := func(n int, text string) entities.StoredEntry {
+		l := whole[n-1].AuditEntry
 		l.Text = text
-		return kept(l)
+		return storedEntry(l)
 	}
-	without := func(ns ...int) (out []entities.KeptLine) {
+	without := func(ns ...int) (out []entities.StoredEntry) {
 		for _, l := range whole {
 			if !strings.Contains(fmt.Sprint(ns), fmt.Sprint(l.N)) {
 				out = append(out, l)
@@ -68,15 +68,15 @@ func TestVerify(t *testing.T) {
 		}
 		return out
 	}
-	stripped := func() (out []entities.KeptLine) {
+	stripped := func() (out []entities.StoredEntry) {
 		for _, l := range whole {
-			l.AuditLine.Prev = ""
-			out = append(out, kept(l.AuditLine))
+			l.AuditEntry.Prev = ""
+			out = append(out, storedEntry(l.AuditEntry))
 		}
 		return out
 	}
 	for name, tt := range map[string]struct {
-		lines []entities.KeptLine
+		lines []entities.StoredEntry
 		end   End
 		want  string
 	}{
@@ -98,7 +98,7 @@ func TestVerify(t *testing.T) {
 		"two of them":                          {append(without(2, 7), changed(7, "x")), endOf(whole, true), "line 2 was removed; line 7 differs from what was recorded"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			require.Equal(t, tt.want, said(Verify(tt.lines, tt.end)))
+			require.Equal(t, tt.want, problemTexts(Verify(tt.lines, tt.end)))
 		})
 	}
 }
@@ -111,35 +111,35 @@ func each(n int, format string) (all []string) {
 }
 
 // A workflow that was reset, or started again, goes on from its checkpoint: what it went on without is beside the chain.
-func TestLinesOfARunThatWasLeft(t *testing.T) {
+func TestForkedLinesOfAnEarlierRun(t *testing.T) {
 	before := chain(nil, numbered(5)...)
 	lost := chain(&before[4], "lost 1", "lost 2")
-	on := chain(&before[4], "again", "on")
-	all := append(append(before, lost...), on...)
-	r := Verify(all, endOf(on, true))
+	resumed := chain(&before[4], "again", "on")
+	all := append(append(before, lost...), resumed...)
+	r := Verify(all, endOf(resumed, true))
 	require.Empty(t, r.Problems)
-	require.Equal(t, Report{Lines: 9, Chained: 7, Beside: 2, End: 7}, r)
-	require.NotEmpty(t, Verify(append(all, chain(&before[2], "forged")...), endOf(on, true)).Problems)
+	require.Equal(t, Report{Lines: 9, Chained: 7, Forked: 2, End: 7}, r)
+	require.NotEmpty(t, Verify(append(all, chain(&before[2], "forged")...), endOf(resumed, true)).Problems)
 }
 
 // A service that was taken down and declared again counted from one again. Nothing says that it was so: such lines could be
 // anybody's.
-func TestLivesBefore(t *testing.T) {
+func TestLinesFromBeforeATakedown(t *testing.T) {
 	first := chain(nil, numbered(6)...)
-	var second []entities.KeptLine
+	var second []entities.StoredEntry
 	prev := ""
 	for n, text := range numbered(3) {
-		l := entities.AuditLine{N: int64(n + 1), At: first[5].At.Add(time.Duration(n+1) * time.Hour), Text: "later " + text, Prev: prev}
-		second = append(second, kept(l))
+		l := entities.AuditEntry{N: int64(n + 1), At: first[5].At.Add(time.Duration(n+1) * time.Hour), Text: "later " + text, Prev: prev}
+		second = append(second, storedEntry(l))
 		prev = l.Hash()
 	}
-	r := Verify(append(append([]entities.KeptLine{}, first...), second...), endOf(second, true))
+	r := Verify(append(append([]entities.StoredEntry{}, first...), second...), endOf(second, true))
 	require.Empty(t, r.Problems)
 	require.Equal(t, Report{Lines: 9, Chained: 3, Earlier: 6, End: 3}, r)
 }
 
 // Whatever one thing is done to a trail whose end is known, that is found; and nothing is found where nothing was done.
-func TestVerifyFindsWhateverIsDone(t *testing.T) {
+func TestVerifyFindsEveryChange(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		whole := chain(nil, numbered(rapid.IntRange(1, 30).Draw(t, "lines"))...)
 		end := endOf(whole, true)
@@ -147,20 +147,20 @@ func TestVerifyFindsWhateverIsDone(t *testing.T) {
 			t.Fatalf("whole, but %+v", r)
 		}
 		at := rapid.IntRange(0, len(whole)-1).Draw(t, "at")
-		done := append([]entities.KeptLine{}, whole...)
-		switch rapid.SampledFrom([]What{Changed, Removed, Inserted, CutOff}).Draw(t, "what") {
+		changed := append([]entities.StoredEntry{}, whole...)
+		switch rapid.SampledFrom([]ProblemKind{Changed, Removed, Inserted, CutOff}).Draw(t, "what") {
 		case Changed:
-			l := done[at].AuditLine
+			l := changed[at].AuditEntry
 			l.Who = &entities.Who{Name: "mallory"}
-			done[at] = kept(l)
+			changed[at] = storedEntry(l)
 		case Removed:
-			done = append(done[:at], done[at+1:]...)
+			changed = append(changed[:at], changed[at+1:]...)
 		case Inserted:
-			done = append(done, chain(&whole[at], "x")...)
+			changed = append(changed, chain(&whole[at], "x")...)
 		case CutOff:
-			done = done[:at]
+			changed = changed[:at]
 		}
-		if r := Verify(done, end); len(r.Problems) == 0 {
+		if r := Verify(changed, end); len(r.Problems) == 0 {
 			t.Fatalf("no problem found: %+v", r)
 		}
 	})
@@ -170,15 +170,15 @@ func TestVerifyFindsWhateverIsDone(t *testing.T) {
 func TestVerifyLongTrails(t *testing.T) {
 	const lines, atMost = 20_000, 20 * time.Second // a fraction of a second, and with the square two minutes
 	before := chain(nil, numbered(lines)...)
-	after := []entities.KeptLine{kept(entities.AuditLine{N: 1, At: before[lines-1].At.Add(time.Hour), Text: "declared again"})}
+	after := []entities.StoredEntry{storedEntry(entities.AuditEntry{N: 1, At: before[lines-1].At.Add(time.Hour), Text: "declared again"})}
 	after = append(after, chain(&after[0], numbered(lines)...)...)
 	forged := chain(&after[0], numbered(lines)...)[1:]
 	for n := range forged {
 		forged[n].Text = "forged"
-		forged[n] = kept(forged[n].AuditLine)
+		forged[n] = storedEntry(forged[n].AuditEntry)
 	}
 	began := time.Now()
-	require.Empty(t, Verify(append(append([]entities.KeptLine{}, before...), after...), endOf(after, true)).Problems)
-	require.Len(t, Verify(append(append([]entities.KeptLine{}, after...), forged...), endOf(after, true)).Problems, len(forged))
+	require.Empty(t, Verify(append(append([]entities.StoredEntry{}, before...), after...), endOf(after, true)).Problems)
+	require.Len(t, Verify(append(append([]entities.StoredEntry{}, after...), forged...), endOf(after, true)).Problems, len(forged))
 	require.Less(t, time.Since(began), atMost)
 }

@@ -16,8 +16,8 @@ import (
 var application = [...]Row{
 	{
 		Name: protocol.Publish, Description: "publishes a compiled incarnation as the newest",
-		payload: of(func(r *Request, p *protocol.PublishRequest) { r.Act, r.Publish = p.Act, *p }),
-		complete: func(r Request) error {
+		payload: payloadOf(func(r *Request, p *protocol.PublishRequest) { r.RequestMeta, r.Publish = p.RequestMeta, *p }),
+		validate: func(r Request) error {
 			if r.Publish.Hash == "" || r.Publish.Manifest == "" {
 				return errors.New(`"hash" and "manifest" are required; publish with: converge apply DIR`)
 			}
@@ -25,27 +25,29 @@ var application = [...]Row{
 		},
 	},
 	{
-		Name: protocol.Release, Description: "releases versions of several services under one id: all of them, or none", Store: true, Parts: true,
-		payload: of(func(r *Request, p *protocol.JointRequest) { r.Act, r.ID, r.Joint = p.Act, p.ID, *p }), complete: checkJoint, Repeat: repeatJoint,
+		Name: protocol.Release, Description: "releases versions of several services under one id: all of them, or none", Store: true, PerService: true,
+		payload: payloadOf(func(r *Request, p *protocol.JointRequest) { r.RequestMeta, r.ID, r.Joint = p.RequestMeta, p.ID, *p }), validate: checkJoint, Repeat: repeatJoint,
 	},
-	{Name: protocol.Pause, Description: "pauses all services of the application", payload: justAct},
-	{Name: protocol.Resume, Description: "ends the pause of the application", payload: justAct},
+	{Name: protocol.Pause, Description: "pauses all services of the application", payload: actPayload},
+	{Name: protocol.Resume, Description: "ends the pause of the application", payload: actPayload},
 	{
 		Name: protocol.Pin, Description: "keeps all services at an incarnation, regardless of later publications",
-		payload: of(func(r *Request, p *protocol.IncarnationPin) { r.Act, r.Incarnation = p.Act, p.Incarnation }),
+		payload: payloadOf(func(r *Request, p *protocol.IncarnationPin) {
+			r.RequestMeta, r.Incarnation = p.RequestMeta, p.Incarnation
+		}),
 	},
-	{Name: protocol.Unpin, Description: "ends the pin of the application: services move to the newest incarnation", payload: justAct},
+	{Name: protocol.Unpin, Description: "ends the pin of the application: services move to the newest incarnation", payload: actPayload},
 	{
-		Name: protocol.Unmanage, Description: "stops managing a service, or all of them; their objects stay", payload: ofService,
-		complete: func(r Request) error {
+		Name: protocol.Unmanage, Description: "stops managing a service, or all of them; their objects stay", payload: servicePayload,
+		validate: func(r Request) error {
 			if strings.TrimSpace(r.Reason) == "" {
 				return errors.New(`"reason" is missing; expected why the service is not managed`)
 			}
-			return namesService(r)
+			return rejectAllServices(r)
 		},
 	},
 	{
-		Name: protocol.Manage, Description: "resumes managing a service, or all of them", payload: ofService, complete: namesService,
+		Name: protocol.Manage, Description: "resumes managing a service, or all of them", payload: servicePayload, validate: rejectAllServices,
 	},
 }
 
@@ -78,7 +80,7 @@ func checkJoint(r Request) error {
 var jointRE = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 func repeatJoint(before json.RawMessage) json.RawMessage {
-	return amended(before, func(answer *protocol.JointAnswer) { answer.Repeated = true })
+	return editAnswer(before, func(answer *protocol.JointAnswer) { answer.Repeated = true })
 }
 
 // checkMissing rejects invalid service names.
@@ -91,8 +93,8 @@ func checkMissing(services []string) error {
 	return nil
 }
 
-// namesService rejects "*", which means all services elsewhere.
-func namesService(r Request) error {
+// rejectAllServices rejects "*", which means all services elsewhere.
+func rejectAllServices(r Request) error {
 	if r.Service == protocol.AllServices {
 		return errors.New(`"service" is "*"; omit it for the whole application`)
 	}

@@ -30,34 +30,34 @@ func CheckForm(verb string, raw json.RawMessage) error {
 }
 
 // checkValue reads one value. Field names are ours, and match in any case, unless users chose them.
-func checkValue(d *json.Decoder, deep int, chosen bool) error {
+func checkValue(d *json.Decoder, depth int, userNames bool) error {
 	token, err := d.Token()
 	open, ok := token.(json.Delim)
 	if err != nil || !ok {
 		return err
 	}
-	if deep == 0 {
+	if depth == 0 {
 		return fmt.Errorf("nested deeper than %d levels", maxDepth)
 	}
 	seen := map[string]bool{}
 	for d.More() {
-		below := chosen
+		userNamesBelow := userNames
 		if open == '{' {
 			name, err := d.Token()
 			if err != nil {
 				return err
 			}
 			field := fmt.Sprint(name)
-			below = chosen || field == "parameters" || field == "channelParameters"
-			if !chosen {
-				field = folded(field)
+			userNamesBelow = userNames || field == "parameters" || field == "channelParameters"
+			if !userNames {
+				field = foldCase(field)
 			}
 			if seen[field] {
 				return fmt.Errorf("field %q occurs twice", Clip(fmt.Sprint(name), 60))
 			}
 			seen[field] = true
 		}
-		if err := checkValue(d, deep-1, below); err != nil {
+		if err := checkValue(d, depth-1, userNamesBelow); err != nil {
 			return err
 		}
 	}
@@ -65,8 +65,8 @@ func checkValue(d *json.Decoder, deep int, chosen bool) error {
 	return err
 }
 
-// folded normalizes a name as encoding/json compares it, ignoring case.
-func folded(name string) string {
+// foldCase normalizes a name as encoding/json compares it, ignoring case.
+func foldCase(name string) string {
 	return strings.Map(func(r rune) rune {
 		for {
 			next := unicode.SimpleFold(r)

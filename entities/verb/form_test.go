@@ -9,7 +9,7 @@ import (
 )
 
 // A payload means one thing to whoever reads it, and can be read again wherever it was put.
-func TestPayloadMeansOneThing(t *testing.T) {
+func TestCheckFormRejectsAmbiguousJSON(t *testing.T) {
 	deep := func(n int) string { return `{"a":` + strings.Repeat("[", n) + strings.Repeat("]", n) + "}" }
 	for _, c := range []struct{ name, payload, why string }{
 		{"plain", `{"by":"ann","reason":"x"}`, ""},
@@ -39,6 +39,6 @@ func TestPayloadMeansOneThing(t *testing.T) {
 }
 
 // What stands for a payload that is too large says so.
-func TestTooLargeIsSaid(t *testing.T) {
+func TestTooLargePayloadIsRejected(t *testing.T) {
 	require.EqualError(t, CheckRaw("pause", TooLarge(1<<20)), "payload of pause: too large: 1048576 bytes; at most 65536")
 }

@@ -13,17 +13,17 @@ import (
 
 var installation = [...]Row{
 	{
-		Name: protocol.Pause, Description: "pauses everything: all services of all applications", complete: checkExcept,
-		payload: of(func(r *Request, p *protocol.PauseAllRequest) { r.Act, r.Except = p.Act, p.Except }),
+		Name: protocol.Pause, Description: "pauses everything: all services of all applications", validate: checkExcept,
+		payload: payloadOf(func(r *Request, p *protocol.PauseAllRequest) { r.RequestMeta, r.Except = p.RequestMeta, p.Except }),
 	},
-	{Name: protocol.Resume, Description: "ends the pause of everything", payload: justAct},
+	{Name: protocol.Resume, Description: "ends the pause of everything", payload: actPayload},
 	{
-		Name: protocol.Configure, Description: "sets the permissions for runtimes and for the installation", Store: true, complete: checkRules,
-		payload: of(func(r *Request, p *protocol.ConfigureRequest) { r.Act, r.Rules = p.Act, p.Rules }),
+		Name: protocol.Configure, Description: "sets the permissions for runtimes and for the installation", Store: true, validate: checkRules,
+		payload: payloadOf(func(r *Request, p *protocol.ConfigureRequest) { r.RequestMeta, r.Rules = p.RequestMeta, p.Rules }),
 	},
 	{
-		Name: protocol.PublishLibrary, Description: "publishes a library, for applications to import", Store: true, complete: checkLibrary,
-		payload: of(func(r *Request, p *protocol.LibraryRequest) { r.Act, r.Library = p.Act, p.LibraryName }),
+		Name: protocol.PublishLibrary, Description: "publishes a library, for applications to import", Store: true, validate: checkLibrary,
+		payload: payloadOf(func(r *Request, p *protocol.LibraryRequest) { r.RequestMeta, r.Library = p.RequestMeta, p.LibraryName }),
 	},
 }
 
@@ -47,25 +47,25 @@ func checkRules(r Request) error {
 	if i := r.Rules.Identity; i != nil && (i.Issuer == "" || i.Audience == "") {
 		return errors.New(`"identity" requires "issuer" and "audience"`)
 	}
-	known := append(slices.Clone(ruled), "*")
+	allowed := append(slices.Clone(grantableVerbs), "*")
 	for n, g := range r.Rules.Grants {
 		if len(g.Verbs) == 0 || len(g.To) == 0 {
 			return fmt.Errorf(`grant %d: "verbs" and "to" are required`, n+1)
 		}
 		for _, v := range g.Verbs {
-			if !slices.Contains(known, v) {
-				return fmt.Errorf("grant %d: unknown verb %q; expected one of %s", n+1, Clip(v, 60), strings.Join(known, ", "))
+			if !slices.Contains(allowed, v) {
+				return fmt.Errorf("grant %d: unknown verb %q; expected one of %s", n+1, Clip(v, 60), strings.Join(allowed, ", "))
 			}
 		}
 		for _, scope := range g.Channels {
-			name, of := strings.CutPrefix(scope, entities.ScopeRuntime)
-			if !of {
-				name, of = strings.CutPrefix(scope, entities.ScopeApplications)
+			name, ok := strings.CutPrefix(scope, entities.ScopeRuntime)
+			if !ok {
+				name, ok = strings.CutPrefix(scope, entities.ScopeApplications)
 			}
-			if !of {
-				name, of = strings.CutPrefix(scope, entities.ScopeLibraries)
+			if !ok {
+				name, ok = strings.CutPrefix(scope, entities.ScopeLibraries)
 			}
-			if !of || name == "" {
+			if !ok || name == "" {
 				return fmt.Errorf(`grant %d: %q is not a runtime, application or library; expected runtime/NAME, application/NAME or library/NAME`, n+1, Clip(scope, 60))
 			}
 		}
@@ -94,7 +94,7 @@ var (
 	digestRE  = regexp.MustCompile(`^[0-9a-f]{64}$`)
 )
 
-// ruled lists the verbs that the rules of the installation may name: those of runtimes, its own, and the first publication.
-var ruled = []string{
+// grantableVerbs lists the verbs that the rules of the installation may name: those of runtimes, its own, and the first publication.
+var grantableVerbs = []string{
 	protocol.Configure, protocol.Grant, protocol.Drain, protocol.Pause, protocol.Publish, protocol.PublishLibrary, protocol.SignalGive, protocol.Resume, protocol.TurnUp,
 }

@@ -41,39 +41,39 @@ func TooLarge(bytes int) json.RawMessage {
 	return fmt.Appendf(nil, `%s%d bytes; at most %d"`, tooLarge, bytes, MaxPayload)
 }
 
-// Strictly decodes the input of a user, within limits. It rejects unknown fields, so that a misspelt field does not count as a missing one.
-func Strictly(verb string, raw json.RawMessage, into any) error {
-	return decode(verb, raw, into, (*json.Decoder).DisallowUnknownFields)
+// DecodeStrict decodes the input of a user, within limits. It rejects unknown fields, so that a misspelt field does not count as a missing one.
+func DecodeStrict(verb string, raw json.RawMessage, out any) error {
+	return decode(verb, raw, out, (*json.Decoder).DisallowUnknownFields)
 }
 
-// Tolerantly decodes the input of another workflow, within limits. It ignores unknown fields: they come from a newer version, which adds no
+// DecodeTolerant decodes the input of another workflow, within limits. It ignores unknown fields: they come from a newer version, which adds no
 // field that an older version has to understand.
-func Tolerantly(verb string, raw json.RawMessage, into any) error {
-	return decode(verb, raw, into, func(*json.Decoder) {})
+func DecodeTolerant(verb string, raw json.RawMessage, out any) error {
+	return decode(verb, raw, out, func(*json.Decoder) {})
 }
 
-func decode(verb string, raw json.RawMessage, into any, as func(*json.Decoder)) error {
+func decode(verb string, raw json.RawMessage, out any, configure func(*json.Decoder)) error {
 	if err := CheckRaw(verb, raw); err != nil {
 		return err
 	}
 	d := json.NewDecoder(strings.NewReader(string(raw)))
-	as(d)
-	if err := d.Decode(into); err != nil {
+	configure(d)
+	if err := d.Decode(out); err != nil {
 		return fmt.Errorf("payload of %s: %s", verb, strings.TrimPrefix(err.Error(), "json: "))
 	}
 	return nil
 }
 
 // checkAct rejects an Act with a missing or too long field. Every payload contains an Act.
-func checkAct(a protocol.Act) error {
+func checkAct(a protocol.RequestMeta) error {
 	switch {
 	case strings.TrimSpace(a.By) == "" && a.Token == "":
 		return errors.New(`"by" is missing; expected the name of the caller`)
-	case a.By != strings.TrimSpace(a.By) || strings.ContainsFunc(a.By, invisible):
+	case a.By != strings.TrimSpace(a.By) || strings.ContainsFunc(a.By, unprintable):
 		// "bob" and "bob " would count as two approvers.
 		return fmt.Errorf(`"by" is %q; expected a name without surrounding blanks and invisible characters`, Clip(a.By, MaxName))
 	}
-	return firstTooLong([]field{
+	return checkLengths([]field{
 		{"token", a.Token, MaxToken}, {"by", a.By, MaxName}, {"requestId", a.RequestID, MaxName}, {"reason", a.Reason, MaxReason},
 	})
 }

@@ -12,22 +12,22 @@ import (
 
 var runtime = [...]Row{
 	{
-		Name: protocol.SignalLease, Description: "requests a lease: the right to one of the concurrent applies", Guard: Open, unsigned: true,
-		payload: of(func(r *Request, p *entities.LeaseRequest) { r.Lease = *p }), complete: checkLease,
+		Name: protocol.SignalLease, Description: "requests a lease: the right to one of the concurrent applies", Access: Open, unsigned: true,
+		payload: payloadOf(func(r *Request, p *entities.LeaseRequest) { r.Lease = *p }), validate: checkLease,
 	},
-	{Name: protocol.SignalKeep, Description: "confirms that a lease is still held", Guard: Open, unsigned: true, payload: ofLease, complete: needsLease},
-	{Name: protocol.SignalGive, Description: "returns a lease, or revokes it from its holder", unsigned: true, payload: ofLease, complete: needsLease},
-	{Name: protocol.Grant, Description: "grants a waiting lease now, regardless of the limit", payload: ofLease, complete: needsLease},
-	{Name: protocol.Pause, Description: "pauses everything on the runtime", payload: justAct},
-	{Name: protocol.Resume, Description: "ends the pause of the runtime", payload: justAct},
-	{Name: protocol.Drain, Description: "takes the runtime out of service: moves its services away, one by one", payload: ofDrain},
-	{Name: protocol.TurnUp, Description: "returns the runtime to service: moves its services back, one by one", payload: ofDrain},
+	{Name: protocol.SignalKeep, Description: "confirms that a lease is still held", Access: Open, unsigned: true, payload: leasePayload, validate: requireLease},
+	{Name: protocol.SignalGive, Description: "returns a lease, or revokes it from its holder", unsigned: true, payload: leasePayload, validate: requireLease},
+	{Name: protocol.Grant, Description: "grants a waiting lease now, regardless of the limit", payload: leasePayload, validate: requireLease},
+	{Name: protocol.Pause, Description: "pauses everything on the runtime", payload: actPayload},
+	{Name: protocol.Resume, Description: "ends the pause of the runtime", payload: actPayload},
+	{Name: protocol.Drain, Description: "takes the runtime out of service: moves its services away, one by one", payload: drainPayload},
+	{Name: protocol.TurnUp, Description: "returns the runtime to service: moves its services back, one by one", payload: drainPayload},
 }
 
-// ofDrain is the payload of drain and turnup.
-var ofDrain = of(func(r *Request, p *protocol.DrainRequest) { r.Act, r.Force = p.Act, p.Force })
+// drainPayload is the payload of drain and turnup.
+var drainPayload = payloadOf(func(r *Request, p *protocol.DrainRequest) { r.RequestMeta, r.Force = p.RequestMeta, p.Force })
 
-func needsLease(r Request) error {
+func requireLease(r Request) error {
 	if r.ID == "" {
 		return errors.New(`"id" is missing; expected the id of a lease`)
 	}

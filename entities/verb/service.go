@@ -20,67 +20,67 @@ import (
 
 var service = [...]Row{
 	{
-		Name: protocol.Release, Description: "releases a version", Store: true, Do: checkRelease, Repeat: repeatRelease, say: noteRelease,
-		payload: of(func(r *Request, p *protocol.ReleaseRequest) {
-			r.Act, r.Version, r.ID, r.Release = p.Act, p.Version, p.ID, *p
+		Name: protocol.Release, Description: "releases a version", Store: true, Do: checkRelease, Repeat: repeatRelease, addText: noteRelease,
+		payload: payloadOf(func(r *Request, p *protocol.ReleaseRequest) {
+			r.RequestMeta, r.Version, r.ID, r.Release = p.RequestMeta, p.Version, p.ID, *p
 		}),
 	},
 	{
-		Name: protocol.Pause, Description: "pauses a channel, or the service", payload: scoped, Channels: oneOrAll,
+		Name: protocol.Pause, Description: "pauses a channel, or the service", payload: scopePayload, Channels: namedChannel,
 		Do: func(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
 			return s.Pause(r.Channel, who, r.Reason, now)
 		},
 	},
 	{
-		Name: protocol.Resume, Description: "ends the pause of a channel, or of the service", payload: scoped, Channels: oneOrAll,
+		Name: protocol.Resume, Description: "ends the pause of a channel, or of the service", payload: scopePayload, Channels: namedChannel,
 		Do: func(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
 			return s.Resume(r.Channel, who, now)
 		},
 	},
 	{
-		Name: protocol.Cancel, Description: "cancels the remainder of a release, or many waiting releases", Channels: oneOrAll,
-		payload: of(func(r *Request, p *protocol.CancelRequest) {
-			r.Act, r.Version, r.Channel, r.OlderThan, r.AllBut = p.Act, p.Version, p.Channel, p.OlderThan, p.Except
+		Name: protocol.Cancel, Description: "cancels the remainder of a release, or many waiting releases", Channels: namedChannel,
+		payload: payloadOf(func(r *Request, p *protocol.CancelRequest) {
+			r.RequestMeta, r.Version, r.Channel, r.OlderThan, r.ExceptVersion = p.RequestMeta, p.Version, p.Channel, p.OlderThan, p.Except
 			r.Terminate = p.Terminate
 		}),
-		complete: func(r Request) error {
-			if given := slices.DeleteFunc([]string{r.Version, r.OlderThan, r.AllBut}, func(v string) bool { return v == "" }); len(given) != 1 {
+		validate: func(r Request) error {
+			if given := slices.DeleteFunc([]string{r.Version, r.OlderThan, r.ExceptVersion}, func(v string) bool { return v == "" }); len(given) != 1 {
 				return errors.New(`one of "version", "olderThan" and "except" is required`)
 			}
 			return nil
 		},
 		Do: func(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
-			c := state.Cancelling{Version: r.Version, Channel: r.Channel, Terminate: r.Terminate, Who: who, Reason: r.Reason}
+			c := state.Cancellation{Version: r.Version, Channel: r.Channel, Terminate: r.Terminate, Who: who, Reason: r.Reason}
 			if r.Version == "" {
-				return s.Clear(state.Clearing{OlderThan: r.OlderThan, Except: r.AllBut, Cancelling: c}, now)
+				return s.CancelWaiting(state.BulkCancellation{OlderThan: r.OlderThan, Except: r.ExceptVersion, Cancellation: c}, now)
 			}
 			return s.Cancel(c, now)
 		},
 	},
 	{
-		Name: protocol.Retry, Description: "retries a failed release where it failed", Needed: []string{"version"}, payload: ofVersion, Channels: oneOrAll,
+		Name: protocol.Retry, Description: "retries a failed release where it failed", Required: []string{"version"}, payload: versionPayload, Channels: namedChannel,
 		Do: func(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
-			return s.RetryOne(state.Retrying{Version: r.Version, Channel: r.Channel, Who: who}, now)
+			return s.RetryRelease(state.RetryRequest{Version: r.Version, Channel: r.Channel, Who: who}, now)
 		},
 	},
 	{
-		Name: protocol.Refresh, Description: "observes a channel, or the service, now", Guard: Reader, payload: scoped, Channels: oneOrAll,
+		Name: protocol.Refresh, Description: "observes a channel, or the service, now", Access: Reader, payload: scopePayload, Channels: namedChannel,
 		Do: func(s *state.State, r Request, _ entities.Who, _ time.Time) (state.Effect, error) {
 			return s.Refresh(r.Channel)
 		},
 	},
-	{Name: protocol.Approve, Description: "approves a release for a topic", Needed: []string{"version", "topic"}, payload: ofApproval, Channels: ofTopic, Do: approve},
+	{Name: protocol.Approve, Description: "approves a release for a topic", Required: []string{"version", "topic"}, payload: approvalPayload, Channels: topicChannels, Do: approve},
 	{
-		Name: protocol.Reject, Description: "rejects a release for a topic, for good", Needed: []string{"version", "topic"}, payload: ofApproval,
-		Channels: ofTopic, Do: approve,
+		Name: protocol.Reject, Description: "rejects a release for a topic, for good", Required: []string{"version", "topic"}, payload: approvalPayload,
+		Channels: topicChannels, Do: approve,
 	},
 	{
-		Name: protocol.Bypass, Description: "lets a release pass a condition, regardless of its verdict", Needed: []string{"version", "channel", "condition"},
-		payload: of(func(r *Request, p *protocol.BypassRequest) {
-			r.Act, r.Version, r.Channel, r.Condition = p.Act, p.Version, p.Channel, p.Condition
+		Name: protocol.Bypass, Description: "lets a release pass a condition, regardless of its verdict", Required: []string{"version", "channel", "condition"},
+		payload: payloadOf(func(r *Request, p *protocol.BypassRequest) {
+			r.RequestMeta, r.Version, r.Channel, r.Condition = p.RequestMeta, p.Version, p.Channel, p.Condition
 		}),
-		Channels: oneOrAll,
-		complete: func(r Request) error {
+		Channels: namedChannel,
+		validate: func(r Request) error {
 			if strings.TrimSpace(r.Reason) == "" {
 				return errors.New(`"reason" is missing: a bypass needs one`)
 			}
@@ -91,8 +91,8 @@ var service = [...]Row{
 		},
 	},
 	{
-		Name: protocol.Pin, Description: "keeps a channel at a version, regardless of later releases", Needed: []string{"channel"}, payload: ofPin, Channels: oneOrAll,
-		complete: func(r Request) error {
+		Name: protocol.Pin, Description: "keeps a channel at a version, regardless of later releases", Required: []string{"channel"}, payload: pinPayload, Channels: namedChannel,
+		validate: func(r Request) error {
 			if r.Stay {
 				return errors.New(`"stay" is for unpin`)
 			}
@@ -103,40 +103,40 @@ var service = [...]Row{
 		},
 	},
 	{
-		Name: protocol.Unpin, Description: "ends the pin of a channel", Needed: []string{"channel"}, payload: ofPin, Channels: oneOrAll,
-		complete: func(r Request) error {
+		Name: protocol.Unpin, Description: "ends the pin of a channel", Required: []string{"channel"}, payload: pinPayload, Channels: namedChannel,
+		validate: func(r Request) error {
 			if r.Version != "" {
 				return errors.New(`"version" is not for unpin: a channel has one pin`)
 			}
 			return nil
 		},
 		Do: func(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
-			return s.Unpin(state.Unpinning{Channel: r.Channel, Stay: r.Stay, Who: who, Reason: r.Reason}, now)
+			return s.Unpin(state.UnpinRequest{Channel: r.Channel, Stay: r.Stay, Who: who, Reason: r.Reason}, now)
 		},
 	},
 	{
-		Name: protocol.Rollback, Description: "rolls a release back to the previous target", Channels: oneOrAll,
-		payload: of(func(r *Request, p *protocol.RollbackRequest) {
-			r.Act, r.Version, r.Channel, r.WhilePaused = p.Act, p.Version, p.Channel, p.WhilePaused
+		Name: protocol.Rollback, Description: "rolls a release back to the previous target", Channels: namedChannel,
+		payload: payloadOf(func(r *Request, p *protocol.RollbackRequest) {
+			r.RequestMeta, r.Version, r.Channel, r.WhilePaused = p.RequestMeta, p.Version, p.Channel, p.WhilePaused
 		}),
 		Do: func(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
-			return s.RollBack(state.RollingBack{
-				Version: r.Version, Channel: r.Channel, WhilePaused: r.WhilePaused, Ways: r.Ways, Who: who, Reason: r.Reason,
+			return s.RollBack(state.RollbackRequest{
+				Version: r.Version, Channel: r.Channel, WhilePaused: r.WhilePaused, RenderedTargets: r.RollbackTargets, Who: who, Reason: r.Reason,
 			}, now)
 		},
 	},
 	{
-		Name: protocol.RestartService, Description: "restarts a channel, or the service, at its current version", payload: scoped, Channels: oneOrAll,
+		Name: protocol.RestartService, Description: "restarts a channel, or the service, at its current version", payload: scopePayload, Channels: namedChannel,
 		Do: func(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
 			return s.Restart(r.Channel, who, r.Reason, now)
 		},
 	},
 	{
-		Name: protocol.Promote, Description: "promotes a rollout that is paused at one of its own steps", payload: ofRollout, Channels: oneOrAll, Do: steer,
+		Name: protocol.Promote, Description: "promotes a rollout that is paused at one of its own steps", payload: rolloutPayload, Channels: namedChannel, Do: steerRollout,
 	},
 	{
-		Name: protocol.Abort, Description: "aborts a rollout that has steps of its own, and rolls it back", payload: ofRollout, Channels: oneOrAll, Do: steer,
-		complete: func(r Request) error {
+		Name: protocol.Abort, Description: "aborts a rollout that has steps of its own, and rolls it back", payload: rolloutPayload, Channels: namedChannel, Do: steerRollout,
+		validate: func(r Request) error {
 			if r.Full {
 				return errors.New(`"full" is for promote`)
 			}
@@ -144,8 +144,8 @@ var service = [...]Row{
 		},
 	},
 	{
-		Name: protocol.Delete, Description: "takes down a service that is no longer declared, or a channel", Channels: oneOrAll,
-		payload: of(func(r *Request, p *protocol.DeleteRequest) { r.Act, r.Channel = p.Act, p.Channel }),
+		Name: protocol.Delete, Description: "takes down a service that is no longer declared, or a channel", Channels: namedChannel,
+		payload: payloadOf(func(r *Request, p *protocol.DeleteRequest) { r.RequestMeta, r.Channel = p.RequestMeta, p.Channel }),
 		Do: func(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
 			if r.Channel != "" {
 				return s.TakeDown(r.Channel, who, r.Reason, now)
@@ -154,38 +154,40 @@ var service = [...]Row{
 		},
 	},
 	{
-		Name: protocol.Reserve, Description: "reserves the service's part in a joint release", Guard: Open, unsigned: true, Store: true,
-		Do: nothingYet, payload: ofJoint, complete: needsJoint,
+		Name: protocol.Reserve, Description: "reserves the service's part in a joint release", Access: Open, unsigned: true, Store: true,
+		Do: noEffect, payload: jointPayload, validate: requireJoint,
 	},
 	{
-		Name: protocol.Conclude, Description: "applies the decision about a joint release", Guard: Open, unsigned: true, Store: true,
-		Do: nothingYet, payload: ofJoint, complete: needsJoint,
+		Name: protocol.Conclude, Description: "applies the decision about a joint release", Access: Open, unsigned: true, Store: true,
+		Do: noEffect, payload: jointPayload, validate: requireJoint,
 	},
 }
 
-var ofRollout = of(func(r *Request, p *protocol.RolloutRequest) { r.Act, r.Channel, r.Full = p.Act, p.Channel, p.Full })
+var rolloutPayload = payloadOf(func(r *Request, p *protocol.RolloutRequest) {
+	r.RequestMeta, r.Channel, r.Full = p.RequestMeta, p.Channel, p.Full
+})
 
-// steer promotes or aborts rollouts. The name of the verb is the way to steer.
-func steer(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
-	return s.SteerRollout(state.Steering{Way: r.Verb, Channel: r.Channel, Full: r.Full, Who: who, Reason: r.Reason}, now)
+// steerRollout promotes or aborts rollouts. The name of the verb is the way to steer.
+func steerRollout(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
+	return s.SteerRollout(state.SteerRequest{Action: r.Verb, Channel: r.Channel, Full: r.Full, Who: who, Reason: r.Reason}, now)
 }
 
-// oneOrAll returns the named channel, or nil for all channels.
-func oneOrAll(_ *state.State, r Request) []string {
+// namedChannel returns the named channel, or nil for all channels.
+func namedChannel(_ *state.State, r Request) []string {
 	if r.Channel == "" {
 		return nil
 	}
 	return []string{r.Channel}
 }
 
-// ofTopic returns the channels that an approval of the topic opens.
-func ofTopic(s *state.State, r Request) []string { return s.TopicChannels(r.Topic) }
+// topicChannels returns the channels that an approval of the topic opens.
+func topicChannels(s *state.State, r Request) []string { return s.TopicChannels(r.Topic) }
 
-// Concerned returns the channels of a service that a request acts on.
-func (row *Row) Concerned(s *state.State, r Request) []string {
+// AffectedChannels returns the channels of a service that a request acts on.
+func (row *Row) AffectedChannels(s *state.State, r Request) []string {
 	if row.Channels != nil {
-		if some := row.Channels(s, r); len(some) > 0 {
-			return some
+		if named := row.Channels(s, r); len(named) > 0 {
+			return named
 		}
 	}
 	return s.Spec.ChannelNames()
@@ -193,7 +195,7 @@ func (row *Row) Concerned(s *state.State, r Request) []string {
 
 // CheckNames rejects names that do not exist. This is the only check possible before the token is verified.
 func CheckNames(s *state.State, r Request) error {
-	version := cmp.Or(r.Version, r.OlderThan, r.AllBut)
+	version := cmp.Or(r.Version, r.OlderThan, r.ExceptVersion)
 	if r.Verb == protocol.Pin {
 		version = "" // a version that a channel had before; its release may be forgotten
 	}
@@ -206,17 +208,17 @@ func CheckNames(s *state.State, r Request) error {
 	return nil
 }
 
-var ofJoint = of(func(r *Request, p *protocol.JointHint) { r.ID = p.ID })
+var jointPayload = payloadOf(func(r *Request, p *protocol.JointHint) { r.ID = p.ID })
 
-func needsJoint(r Request) error {
+func requireJoint(r Request) error {
 	if !jointRE.MatchString(r.ID) {
 		return errors.New(`"id" is missing; expected the id of a joint release`)
 	}
 	return nil
 }
 
-// nothingYet changes no state. The effect of the verb is in the store.
-func nothingYet(*state.State, Request, entities.Who, time.Time) (state.Effect, error) {
+// noEffect changes no state. The effect of the verb is in the store.
+func noEffect(*state.State, Request, entities.Who, time.Time) (state.Effect, error) {
 	return nil, nil
 }
 
@@ -245,17 +247,17 @@ func checkRelease(s *state.State, r Request, _ entities.Who, _ time.Time) (state
 }
 
 func repeatRelease(before json.RawMessage) json.RawMessage {
-	return amended(before, func(a *protocol.ReleaseAnswer) { a.Repeated = true })
+	return editAnswer(before, func(a *protocol.ReleaseAnswer) { a.Repeated = true })
 }
 
 func noteRelease(answer json.RawMessage, text string) json.RawMessage {
-	return amended(answer, func(a *protocol.ReleaseAnswer) { a.Note = sentences(a.Note, text) })
+	return editAnswer(answer, func(a *protocol.ReleaseAnswer) { a.Note = joinSentences(a.Note, text) })
 }
 
-// Follows describes the consequences of a verb, and what still blocks it (I1). A verb that changes nothing has no consequences.
-func (row *Row) Follows(s *state.State, r Request, now time.Time) string {
-	if row.Guard == Reader {
+// Consequences describes the consequences of a verb, and what still blocks it (I1). A verb that changes nothing has no consequences.
+func (row *Row) Consequences(s *state.State, r Request, now time.Time) string {
+	if row.Access == Reader {
 		return ""
 	}
-	return decide.Follows(s, r.Version, row.Concerned(s, r), now)
+	return decide.Outlook(s, r.Version, row.AffectedChannels(s, r), now)
 }

@@ -23,12 +23,12 @@ import (
 type Row struct {
 	Name        string
 	Description string   // one line, for a new user
-	Needed      []string // required fields of the payload, besides the caller
-	Guard       Guard
+	Required    []string // required fields of the payload, besides the caller
+	Access      Access
 	// Store: the verb reads from the store, so it waits while the store is unavailable.
 	Store bool
-	// Parts: each service concerned checks permissions with its own grants. The receiver only identifies the caller.
-	Parts bool
+	// PerService: each service concerned checks permissions with its own grants. The receiver only identifies the caller.
+	PerService bool
 	// Channels returns the channels of a service that a request concerns and needs a grant for; nil means the whole service.
 	Channels func(*state.State, Request) []string
 	// Do returns the effect of the verb on a service, or an error if it is not allowed. For a verb that reads the store it only checks, and
@@ -37,19 +37,19 @@ type Row struct {
 	// Repeat marks the earlier answer to a request id as repeated; nil returns the answer unchanged.
 	Repeat func(json.RawMessage) json.RawMessage
 
-	say      func(answer json.RawMessage, text string) json.RawMessage // nil: the same as for an Answer
+	addText  func(answer json.RawMessage, text string) json.RawMessage // nil: the same as for an Answer
 	payload  payload
 	unsigned bool                // services send it too, without a caller
-	complete func(Request) error // rejects requests that have all Needed fields but are incomplete
+	validate func(Request) error // rejects requests that have all Needed fields but are incomplete
 }
 
-// Guard is the authorization that a verb requires.
-type Guard int
+// Access is the authorization that a verb requires.
+type Access int
 
 // The guards.
 const (
 	// Operator requires a grant if one names the verb, and proof of identity if the identity settings name the verb or "*".
-	Operator Guard = iota
+	Operator Access = iota
 	// Reader is like Operator, but "*" does not require proof, since the verb changes nothing.
 	Reader
 	// Open requires neither a grant nor proof.
@@ -58,126 +58,126 @@ const (
 
 // Request is the decoded payload of any verb. Which fields are set depends on the verb.
 type Request struct {
-	protocol.Act
-	Verb        string
-	At          time.Time // when it arrived, if that was a while ago
-	Content     string    // digest of a payload with a token, without the token
-	Asks        string    // digest of a request with a request id, without the caller
-	Version     string
-	OlderThan   string // of a Service's cancel: a version
-	AllBut      string // of a Service's cancel: a version
-	Channel     string
-	Topic       string
-	Condition   string
-	Comment     string
-	Stay        bool // of a Service's unpin
-	Full        bool // of a Service's promote
-	WhilePaused bool // of a Service's rollback
-	// Ways are the targets that were rendered for the rollback (state.RollingBack).
-	Ways        map[entities.InstanceID]entities.Target
-	Terminate   bool                    // of a Service's cancel
-	Force       bool                    // of a Runtime's drain and turnup
-	ID          string                  // of a release, or of a lease
-	Incarnation int64                   // of an Application's pin
-	Service     string                  // of an Application's unmanage and manage
-	Release     protocol.ReleaseRequest // of a Service's release
-	Publish     protocol.PublishRequest // of an Application's publish
-	Joint       protocol.JointRequest   // of an Application's release
-	Lease       entities.LeaseRequest   // of a Runtime's request
-	Except      []string                // applications, of an Installation's pause
-	Rules       entities.Rules          // of an Installation's configure
-	Library     protocol.LibraryName    // of an Installation's publish-library
+	protocol.RequestMeta
+	Verb          string
+	At            time.Time // when it arrived, if that was a while ago
+	PayloadDigest string    // digest of a payload with a token, without the token
+	RequestDigest string    // digest of a request with a request id, without the caller
+	Version       string
+	OlderThan     string // of a Service's cancel: a version
+	ExceptVersion string // of a Service's cancel: a version
+	Channel       string
+	Topic         string
+	Condition     string
+	Comment       string
+	Stay          bool // of a Service's unpin
+	Full          bool // of a Service's promote
+	WhilePaused   bool // of a Service's rollback
+	// RollbackTargets are the targets that were rendered for the rollback (state.RollbackRequest).
+	RollbackTargets map[entities.InstanceID]entities.Target
+	Terminate       bool                    // of a Service's cancel
+	Force           bool                    // of a Runtime's drain and turnup
+	ID              string                  // of a release, or of a lease
+	Incarnation     int64                   // of an Application's pin
+	Service         string                  // of an Application's unmanage and manage
+	Release         protocol.ReleaseRequest // of a Service's release
+	Publish         protocol.PublishRequest // of an Application's publish
+	Joint           protocol.JointRequest   // of an Application's release
+	Lease           entities.LeaseRequest   // of a Runtime's request
+	Except          []string                // applications, of an Installation's pause
+	Rules           entities.Rules          // of an Installation's configure
+	Library         protocol.LibraryName    // of an Installation's publish-library
 }
 
 // payload is the type of a verb's payload, and its conversion to a Request.
 type payload struct {
-	empty func() any
+	blank func() any
 	into  func(r *Request, p any)
 }
 
-// of returns the payload of a type.
-func of[P any](fill func(r *Request, p *P)) payload {
+// payloadOf returns the payload of a type.
+func payloadOf[P any](fill func(r *Request, p *P)) payload {
 	return payload{
-		empty: func() any { return new(P) },
+		blank: func() any { return new(P) },
 		into:  func(r *Request, p any) { fill(r, p.(*P)) },
 	}
 }
 
 // Payload returns an empty payload of the verb: a pointer to its type in package protocol.
-func (row *Row) Payload() any { return row.payload.empty() }
+func (row *Row) Payload() any { return row.payload.blank() }
 
 // Decode decodes a payload strictly, so that a misspelt field does not count as a missing one. The result is complete and within limits.
-func (row *Row) Decode(raw json.RawMessage) (Request, error) { return row.read(raw, Strictly) }
+func (row *Row) Decode(raw json.RawMessage) (Request, error) { return row.read(raw, DecodeStrict) }
 
 // DecodeSignal is Decode for a signal. A signal from a service may come from a newer version, so it is decoded tolerantly.
 func (row *Row) DecodeSignal(raw json.RawMessage) (Request, error) {
-	var act protocol.Act
+	var act protocol.RequestMeta
 	if row.unsigned && json.Unmarshal(raw, &act) == nil && act.By == "" {
-		if r, err := row.read(raw, Tolerantly); err == nil {
+		if r, err := row.read(raw, DecodeTolerant); err == nil {
 			return r, nil
 		}
 	}
-	return row.read(raw, Strictly)
+	return row.read(raw, DecodeStrict)
 }
 
-func (row *Row) read(raw json.RawMessage, as func(string, json.RawMessage, any) error) (Request, error) {
-	r, p := Request{Verb: row.Name}, row.payload.empty()
-	if err := as(row.Name, raw, p); err != nil {
+func (row *Row) read(raw json.RawMessage, decode func(string, json.RawMessage, any) error) (Request, error) {
+	r, p := Request{Verb: row.Name}, row.payload.blank()
+	if err := decode(row.Name, raw, p); err != nil {
 		return Request{}, err
 	}
 	row.payload.into(&r, p)
 	if r.Token != "" {
-		r.Content = ContentOf(raw)
+		r.PayloadDigest = PayloadDigest(raw)
 	}
 	if r.RequestID != "" {
-		r.Asks = contentOf(raw, "token", "by", "requestId")
+		r.RequestDigest = digestWithout(raw, "token", "by", "requestId")
 	}
 	if !row.unsigned || r.By != "" {
-		if err := checkAct(r.Act); err != nil {
+		if err := checkAct(r.RequestMeta); err != nil {
 			return Request{}, err
 		}
 	}
 	if err := row.checkFields(r); err != nil {
 		return Request{}, err
 	}
-	if row.complete != nil {
-		if err := row.complete(r); err != nil {
+	if row.validate != nil {
+		if err := row.validate(r); err != nil {
 			return Request{}, err
 		}
 	}
 	return r, nil
 }
 
-// ContentOf returns the digest of a payload without its token. The field may be written in any case.
-func ContentOf(raw json.RawMessage) string {
-	return contentOf(raw, "token")
+// PayloadDigest returns the digest of a payload without its token. The field may be written in any case.
+func PayloadDigest(raw json.RawMessage) string {
+	return digestWithout(raw, "token")
 }
 
-// contentOf returns the digest of a payload without some fields.
-func contentOf(raw json.RawMessage, but ...string) string {
+// digestWithout returns the digest of a payload without some fields.
+func digestWithout(raw json.RawMessage, omitted ...string) string {
 	var fields map[string]json.RawMessage
 	_ = json.Unmarshal(raw, &fields) // cannot fail: it was decoded before
 	for _, name := range entities.SortedKeys(fields) {
-		if slices.ContainsFunc(but, func(field string) bool { return strings.EqualFold(name, field) }) {
+		if slices.ContainsFunc(omitted, func(field string) bool { return strings.EqualFold(name, field) }) {
 			delete(fields, name)
 		}
 	}
 	return entities.DigestOf(fields)
 }
 
-// Say adds a sentence to an answer of the verb.
-func (row *Row) Say(answer json.RawMessage, text string) json.RawMessage {
+// AddText adds a sentence to an answer of the verb.
+func (row *Row) AddText(answer json.RawMessage, text string) json.RawMessage {
 	switch {
 	case text == "":
 		return answer
-	case row.say != nil:
-		return row.say(answer, text)
+	case row.addText != nil:
+		return row.addText(answer, text)
 	}
-	return amended(answer, func(a *protocol.Answer) { a.Message = sentences(a.Message, text) })
+	return editAnswer(answer, func(a *protocol.Answer) { a.Message = joinSentences(a.Message, text) })
 }
 
-// amended returns an answer with a change.
-func amended[A any](answer json.RawMessage, change func(*A)) json.RawMessage {
+// editAnswer returns an answer with a change.
+func editAnswer[A any](answer json.RawMessage, change func(*A)) json.RawMessage {
 	var a A
 	if json.Unmarshal(answer, &a) != nil {
 		return answer
@@ -189,12 +189,12 @@ func amended[A any](answer json.RawMessage, change func(*A)) json.RawMessage {
 	return answer
 }
 
-// sentences joins two texts; the first may be empty.
-func sentences(one, other string) string {
-	if one == "" {
-		return other
+// joinSentences joins two texts; the first may be empty.
+func joinSentences(first, second string) string {
+	if first == "" {
+		return second
 	}
-	return one + ". " + other
+	return first + ". " + second
 }
 
 // FromService reports whether a service sent the request: it has no caller and no token.
@@ -232,7 +232,7 @@ func grantable(tables ...[]Row) []string {
 	var out []string
 	for _, rows := range tables {
 		for n := range rows {
-			if rows[n].Guard != Open && !slices.Contains(out, rows[n].Name) {
+			if rows[n].Access != Open && !slices.Contains(out, rows[n].Name) {
 				out = append(out, rows[n].Name)
 			}
 		}
@@ -255,22 +255,22 @@ func Installation() []Row { return installation[:] }
 
 // Payloads that several verbs share.
 var (
-	justAct   = of(func(r *Request, p *protocol.Act) { r.Act = *p })
-	scoped    = of(func(r *Request, p *protocol.ScopeRequest) { r.Act, r.Channel = p.Act, p.Channel })
-	ofVersion = of(func(r *Request, p *protocol.VersionRequest) {
-		r.Act, r.Version, r.Channel = p.Act, p.Version, p.Channel
+	actPayload     = payloadOf(func(r *Request, p *protocol.RequestMeta) { r.RequestMeta = *p })
+	scopePayload   = payloadOf(func(r *Request, p *protocol.ScopeRequest) { r.RequestMeta, r.Channel = p.RequestMeta, p.Channel })
+	versionPayload = payloadOf(func(r *Request, p *protocol.VersionRequest) {
+		r.RequestMeta, r.Version, r.Channel = p.RequestMeta, p.Version, p.Channel
 	})
-	ofApproval = of(func(r *Request, p *protocol.ApprovalRequest) {
-		r.Act, r.Version, r.Topic, r.Comment = p.Act, p.Version, p.Topic, p.Comment
+	approvalPayload = payloadOf(func(r *Request, p *protocol.ApprovalRequest) {
+		r.RequestMeta, r.Version, r.Topic, r.Comment = p.RequestMeta, p.Version, p.Topic, p.Comment
 		if r.Comment == "" {
 			r.Comment = p.Reason
 		}
 	})
-	ofPin = of(func(r *Request, p *protocol.PinRequest) {
-		r.Act, r.Version, r.Channel, r.Stay = p.Act, p.Version, p.Channel, p.Stay
+	pinPayload = payloadOf(func(r *Request, p *protocol.PinRequest) {
+		r.RequestMeta, r.Version, r.Channel, r.Stay = p.RequestMeta, p.Version, p.Channel, p.Stay
 	})
-	ofService = of(func(r *Request, p *protocol.ManageRequest) { r.Act, r.Service = p.Act, p.Service })
-	ofLease   = of(func(r *Request, p *protocol.LeaseAct) { r.Act, r.ID = p.Act, p.ID })
+	servicePayload = payloadOf(func(r *Request, p *protocol.ManageRequest) { r.RequestMeta, r.Service = p.RequestMeta, p.Service })
+	leasePayload   = payloadOf(func(r *Request, p *protocol.LeaseActionRequest) { r.RequestMeta, r.ID = p.RequestMeta, p.ID })
 )
 
 // CheckSpelling rejects names that could be confused with others.
@@ -292,21 +292,21 @@ func (r Request) CheckSpelling() error {
 	return nil
 }
 
-// invisible reports whether a character is not printable or could control a terminal.
-func invisible(r rune) bool { return !unicode.IsPrint(r) }
+// unprintable reports whether a character is not printable or could control a terminal.
+func unprintable(r rune) bool { return !unicode.IsPrint(r) }
 
 // checkFields rejects names that are too long, and missing required fields. The version of a release has its own limits
 // (State.CheckRelease).
 func (row *Row) checkFields(r Request) error {
-	most := 4 * MaxName // the id of a lease consists of several names
+	limit := 4 * MaxName // the id of a lease consists of several names
 	if row.Store {
-		r.Version, most = "", MaxName
+		r.Version, limit = "", MaxName
 	}
 	fields := []field{
-		{"id", r.ID, most},
+		{"id", r.ID, limit},
 		{"version", r.Version, MaxName},
 		{"olderThan", r.OlderThan, MaxName},
-		{"except", r.AllBut, MaxName},
+		{"except", r.ExceptVersion, MaxName},
 		{"channel", r.Channel, MaxName},
 		{"service", r.Service, MaxName},
 		{"topic", r.Topic, MaxName},
@@ -314,22 +314,22 @@ func (row *Row) checkFields(r Request) error {
 		{"comment", r.Comment, MaxReason},
 	}
 	for _, f := range fields {
-		if f.text == "" && slices.Contains(row.Needed, f.name) {
+		if f.text == "" && slices.Contains(row.Required, f.name) {
 			return fmt.Errorf(`"%s" is missing`, f.name)
 		}
 	}
-	return firstTooLong(fields)
+	return checkLengths(fields)
 }
 
 type field struct {
 	name, text string
-	most       int
+	limit      int
 }
 
-func firstTooLong(fields []field) error {
+func checkLengths(fields []field) error {
 	for _, f := range fields {
-		if n := len(f.text); n > f.most {
-			return fmt.Errorf(`"%s" is %d bytes long; at most %d`, f.name, n, f.most)
+		if n := len(f.text); n > f.limit {
+			return fmt.Errorf(`"%s" is %d bytes long; at most %d`, f.name, n, f.limit)
 		}
 	}
 	return nil

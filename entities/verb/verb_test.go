@@ -62,19 +62,19 @@ func TestEveryRow(t *testing.T) {
 				require.NotEmpty(t, row.Description)
 				require.NotContains(t, row.Description, "\n")
 				require.Same(t, row, Find(rows, row.Name))
-				least := minimal(entity, row.Name)
-				require.NoError(t, json.Unmarshal([]byte(least), row.Payload()))
-				r, err := row.Decode(json.RawMessage(least))
+				payload := minimal(entity, row.Name)
+				require.NoError(t, json.Unmarshal([]byte(payload), row.Payload()))
+				r, err := row.Decode(json.RawMessage(payload))
 				require.NoError(t, err)
 				require.Equal(t, row.Name, r.Verb)
-				for _, name := range row.Needed {
-					_, err := row.Decode(without(least, name)) // a name that no request has would not be missed
+				for _, name := range row.Required {
+					_, err := row.Decode(without(payload, name)) // a name that no request has would not be missed
 					require.EqualError(t, err, fmt.Sprintf(`"%s" is missing`, name))
 				}
-				_, err = row.Decode(json.RawMessage(strings.TrimSuffix(least, "}") + `,"chanel":"prod"}`))
+				_, err = row.Decode(json.RawMessage(strings.TrimSuffix(payload, "}") + `,"chanel":"prod"}`))
 				require.EqualError(t, err, fmt.Sprintf(`payload of %s: unknown field "chanel"`, row.Name))
 				if r.By != "" {
-					_, err = row.Decode(without(least, "by"))
+					_, err = row.Decode(without(payload, "by"))
 					require.Equal(t, row.unsigned, err == nil)
 				}
 				require.Equal(t, entity == "service", row.Do != nil)
@@ -98,7 +98,7 @@ func without(payload, name string) json.RawMessage {
 }
 
 // What is wrong with a payload is said, with what would be right.
-func TestDecodeRefuses(t *testing.T) {
+func TestDecodeRejectsInvalidPayloads(t *testing.T) {
 	long := func(n int) string { return strings.Repeat("x", n) }
 	for _, tt := range []struct{ verb, payload, want string }{
 		{"pause", ``, "pause without a payload; expected JSON as in docs/protocol.md"},
@@ -158,7 +158,7 @@ func TestDecode(t *testing.T) {
 	r, err := Find(Service(), "approve").Decode(json.RawMessage(`{"by":"bob","version":"v1","topic":"go-live","reason":"seen it"}`))
 	require.NoError(t, err)
 	require.Equal(t, Request{
-		Act: protocol.Act{By: "bob", Reason: "seen it"}, Verb: "approve", Version: "v1", Topic: "go-live", Comment: "seen it",
+		RequestMeta: protocol.RequestMeta{By: "bob", Reason: "seen it"}, Verb: "approve", Version: "v1", Topic: "go-live", Comment: "seen it",
 	}, r)
 	r, err = Find(Service(), "release").Decode(json.RawMessage(`{"by":"bob","version":"v1","id":"7","parameters":{"n":1}}`))
 	require.NoError(t, err)
@@ -166,17 +166,17 @@ func TestDecode(t *testing.T) {
 	require.Equal(t, map[string]any{"n": 1.0}, r.Release.Parameters)
 	r, err = Find(Application(), "pin").Decode(json.RawMessage(`{"token":"t","incarnation":3}`))
 	require.NoError(t, err)
-	require.Equal(t, Request{Act: protocol.Act{Token: "t"}, Verb: "pin", Content: r.Content, Incarnation: 3}, r)
-	require.NotEmpty(t, r.Content)
+	require.Equal(t, Request{RequestMeta: protocol.RequestMeta{Token: "t"}, Verb: "pin", PayloadDigest: r.PayloadDigest, Incarnation: 3}, r)
+	require.NotEmpty(t, r.PayloadDigest)
 }
 
 // What an identity asks proof of under "*", and what a grant may name, is what the rows say.
-func TestGuards_A14(t *testing.T) {
+func TestAccess_A14(t *testing.T) {
 	all := &entities.Identity{Required: []string{"*"}}
 	for _, rows := range [][]Row{Service(), Application()} {
 		for n := range rows {
-			if rows[n].Guard != Open {
-				require.Equal(t, rows[n].Guard == Operator, all.Demands(rows[n].Name), rows[n].Name)
+			if rows[n].Access != Open {
+				require.Equal(t, rows[n].Access == Operator, all.RequiresProof(rows[n].Name), rows[n].Name)
 			}
 		}
 	}
@@ -184,11 +184,11 @@ func TestGuards_A14(t *testing.T) {
 		"abort", "approve", "bypass", "cancel", "delete", "manage", "pause", "pin", "promote", "publish", "refresh", "reject", "release", "restart", "resume", "retry",
 		"rollback", "takeOver", "unmanage", "unpin",
 	}, Grantable())
-	require.ElementsMatch(t, append(grantable(Runtime(), Installation()), protocol.Publish), ruled) // the first publication is nobody's yet
+	require.ElementsMatch(t, append(grantable(Runtime(), Installation()), protocol.Publish), grantableVerbs) // the first publication is nobody's yet
 }
 
 // A verb concerns the channel that it names, those of its topic, or all.
-func TestConcerned(t *testing.T) {
+func TestAffectedChannels(t *testing.T) {
 	s := state.New("shop", "web")
 	s.Spec = &entities.Spec{Channels: []entities.ChannelSpec{
 		{Name: "staging"},
@@ -205,18 +205,18 @@ func TestConcerned(t *testing.T) {
 		{"approve", Request{Topic: "go-live"}, []string{"eu", "us"}},
 		{"release", Request{Version: "v1"}, []string{"staging", "eu", "us"}},
 	} {
-		require.Equal(t, tt.want, Find(Service(), tt.verb).Concerned(s, tt.r))
+		require.Equal(t, tt.want, Find(Service(), tt.verb).AffectedChannels(s, tt.r))
 	}
 }
 
 // Asking what a verb would do changes nothing; its effect does.
-func TestJudgingChangesNothing(t *testing.T) {
+func TestDoChangesNothing(t *testing.T) {
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	for n := range service {
 		row := &service[n]
 		s := state.New("shop", "web")
 		id := entities.Only("prod")
-		s.TakeSpec(&entities.Spec{
+		s.ApplySpec(&entities.Spec{
 			Channels: []entities.ChannelSpec{{
 				Name: "prod", Instances: []entities.InstanceSpec{{Name: id.Name, Runtime: "edge"}},
 				Conditions: []entities.Condition{{ID: "approval/go-live", Kind: entities.ManualApproval, Topic: "go-live"}},
@@ -260,7 +260,7 @@ func TestClip(t *testing.T) {
 }
 
 // What a service sends may say more than this version knows; a person's word may not, however it comes.
-func TestSignalsOfServicesAreReadTolerantly(t *testing.T) {
+func TestSignalsOfServicesAreDecodedTolerantly(t *testing.T) {
 	rows := Runtime()
 	for _, name := range []string{protocol.SignalLease, protocol.SignalKeep, protocol.SignalGive} {
 		row := Find(rows, name)

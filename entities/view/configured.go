@@ -14,36 +14,36 @@ import (
 
 // Configured reports how far a service is with the configuration of an incarnation.
 func Configured(s *state.State, d *decide.Decision, incarnation int64) protocol.Configured {
-	out := protocol.Configured{Service: protocol.ServiceID(s.Application, s.Service), Spec: s.SpecDigest, Opening: s.IsOpening()}
+	out := protocol.Configured{Service: protocol.ServiceID(s.Application, s.Service), Spec: s.SpecDigest, Opening: s.ReleasePending()}
 	newer := int64(0)
 	for _, r := range slices.Backward(s.Releases) { // newest first
-		if r.Incarnation > incarnation && r.Config() && comes(r) {
+		if r.Incarnation > incarnation && r.IsConfig() && isPending(r) {
 			newer = r.Incarnation
 		}
-		if r.Incarnation != incarnation || r.Return || r.OfAspect() {
+		if r.Incarnation != incarnation || r.Return || r.IsAspect() {
 			continue
 		}
 		if !out.Entered {
-			howFar(r, &out)
+			recordProgress(r, &out)
 		}
-		if r.Config() && out.Release == "" {
-			out.Release, out.Waits, out.Held = r.ID, comes(r), held(s, d, r)
+		if r.IsConfig() && out.Release == "" {
+			out.Release, out.Waiting, out.HoldReason = r.ID, isPending(r), heldReason(s, d, r)
 			if newer > 0 && s.Strategy(r) != maestro.Train {
-				out.Held = fmt.Sprintf("incarnation %d replaces it", newer)
+				out.HoldReason = fmt.Sprintf("incarnation %d replaces it", newer)
 			}
 		}
 	}
-	out.Waits = out.Waits && !out.Entered
+	out.Waiting = out.Waiting && !out.Entered
 	return out
 }
 
-// comes reports whether a release is still pending in a channel.
-func comes(r *state.Release) bool {
+// isPending reports whether a release is still pending in a channel.
+func isPending(r *state.Release) bool {
 	return slices.ContainsFunc(entities.SortedKeys(r.Phases), func(c string) bool { return r.Phases[c].Phase == maestro.Pending })
 }
 
-// howFar records whether a release has entered a channel, and how it ended in the first one.
-func howFar(r *state.Release, out *protocol.Configured) {
+// recordProgress records whether a release has entered a channel, and how it ended in the first one.
+func recordProgress(r *state.Release, out *protocol.Configured) {
 	for _, c := range entities.SortedKeys(r.Phases) {
 		p := r.Phases[c]
 		out.Entered = out.Entered || p.Phase.Entered()
@@ -65,25 +65,25 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// held returns why a release can enter none of its channels, if other services need not wait for it: it is paused or pinned, or waits for
+// heldReason returns why a release can enter none of its channels, if other services need not wait for it: it is paused or pinned, or waits for
 // other services itself. "" means that it may enter a channel.
-func held(s *state.State, d *decide.Decision, r *state.Release) (why string) {
+func heldReason(s *state.State, d *decide.Decision, r *state.Release) (reason string) {
 	for n := range d.Channels {
 		c := &d.Channels[n]
 		if p, ok := r.PhaseIn(c.Channel); !ok || p != maestro.Pending {
 			continue
 		}
-		if why = heldIn(s, c, r); why == "" {
+		if reason = heldReasonIn(s, c, r); reason == "" {
 			return ""
 		}
 	}
-	return why
+	return reason
 }
 
-func heldIn(s *state.State, c *decide.ChannelDecision, r *state.Release) string {
+func heldReasonIn(s *state.State, c *decide.ChannelDecision, r *state.Release) string {
 	spec, _ := s.Spec.Channel(c.Channel)
 	if p, paused := pausedIn(s, &spec); paused {
-		return c.Channel + " is " + p.Held() + " by " + p.By
+		return c.Channel + " is " + p.StateText() + " by " + p.By
 	}
 	if p, pinned := s.PinOf(c.Channel); pinned {
 		return c.Channel + " is pinned by " + p.Who.Name
@@ -93,11 +93,11 @@ func heldIn(s *state.State, c *decide.ChannelDecision, r *state.Release) string 
 	}
 	for n := range c.Gates {
 		j := &c.Gates[n]
-		if j.Verdict == entities.Pass || j.Code == decide.CodeNotAsked {
+		if j.Verdict == entities.Pass || j.Code == decide.CodeNotEvaluated {
 			continue
 		}
-		onOthers := j.Kind == decide.KindCheck && slices.ContainsFunc(spec.Checks, func(k entities.Check) bool { return k.ID == j.ID && k.Kind.OnOthers() })
-		if onOthers || j.Kind == decide.KindChannelStable || j.Kind == decide.KindUpstream {
+		dependsOnOthers := j.Kind == decide.KindCheck && slices.ContainsFunc(spec.Checks, func(k entities.Check) bool { return k.ID == j.ID && k.Kind.OnOthers() })
+		if dependsOnOthers || j.Kind == decide.KindChannelStable || j.Kind == decide.KindUpstream {
 			return j.Reason
 		}
 	}

@@ -28,7 +28,7 @@ func TestConfigured_D23(t *testing.T) {
 		Incarnation: 12, Channels: []entities.ChannelSpec{{Name: "staging"}, {Name: "prod"}},
 	}}
 	d := &decide.Decision{Channels: []decide.ChannelDecision{{Channel: "staging"}, {Channel: "prod"}}}
-	said := func(releases ...*state.Release) protocol.Configured {
+	configured := func(releases ...*state.Release) protocol.Configured {
 		s.Releases = releases
 		c := view.Configured(s, d, 12)
 		require.Equal(t, "service/shop/web", c.Service)
@@ -37,40 +37,40 @@ func TestConfigured_D23(t *testing.T) {
 		return c
 	}
 	first := release("r1", "v7", 11, maestro.Succeeded, maestro.Succeeded)
-	require.Equal(t, protocol.Configured{}, said(first))
-	require.Equal(t, protocol.Configured{Release: "r2", Waits: true}, said(first, release("r2", "v7-i12", 12, maestro.Pending, maestro.Pending)))
+	require.Equal(t, protocol.Configured{}, configured(first))
+	require.Equal(t, protocol.Configured{Release: "r2", Waiting: true}, configured(first, release("r2", "v7-i12", 12, maestro.Pending, maestro.Pending)))
 	flags := release("r3", "flags.x577f1208", 12, maestro.Succeeded, maestro.InProgress)
 	flags.Aspect = "flags"
-	require.Equal(t, protocol.Configured{Release: "r2", Waits: true}, said(first, release("r2", "v7-i12", 12, maestro.Pending, maestro.Pending), flags), "values contain no configuration")
+	require.Equal(t, protocol.Configured{Release: "r2", Waiting: true}, configured(first, release("r2", "v7-i12", 12, maestro.Pending, maestro.Pending), flags), "values contain no configuration")
 	s.Pauses = []entities.Pause{{Channel: "staging", By: "carol"}}
 	s.Spec.Channels[0].Instances = []entities.InstanceSpec{{}}
-	require.Equal(t, protocol.Configured{Release: "r2", Waits: true}, said(first, release("r2", "v7-i12", 12, maestro.Pending, maestro.Pending)), "it can enter prod")
+	require.Equal(t, protocol.Configured{Release: "r2", Waiting: true}, configured(first, release("r2", "v7-i12", 12, maestro.Pending, maestro.Pending)), "it can enter prod")
 	d.Channels[1].Next = release("r2", "v7-i12", 12, maestro.Pending, maestro.Pending)
 	d.Channels[1].Gates = []decide.Judgement{{Kind: decide.KindChannelStable, Verdict: entities.Wait, Reason: "it has not succeeded in staging"}}
-	require.Equal(t, protocol.Configured{Release: "r2", Waits: true, Held: "it has not succeeded in staging"}, said(first, d.Channels[1].Next))
+	require.Equal(t, protocol.Configured{Release: "r2", Waiting: true, HoldReason: "it has not succeeded in staging"}, configured(first, d.Channels[1].Next))
 	s.Spec.Channels[0].Instances = []entities.InstanceSpec{{Name: "eu", Runtime: "eu"}, {Name: "us", Runtime: "us"}}
 	s.Pauses = []entities.Pause{{Scope: entities.ScopeRuntime + "eu", By: "carol"}}
-	require.Empty(t, said(d.Channels[1].Next).Held, "it can enter in us")
+	require.Empty(t, configured(d.Channels[1].Next).HoldReason, "it can enter in us")
 	s.Pauses = append(s.Pauses, entities.Pause{Scope: entities.ScopeRuntime + "us", By: "carol"})
-	require.NotEmpty(t, said(d.Channels[1].Next).Held)
+	require.NotEmpty(t, configured(d.Channels[1].Next).HoldReason)
 	s.Pauses, d.Channels[1].Next = nil, nil
 
-	require.Equal(t, protocol.Configured{Release: "r2", Entered: true}, said(release("r2", "v7-i12", 12, maestro.InProgress, maestro.Pending)))
-	require.Equal(t, protocol.Configured{Release: "r2", Entered: true, Succeeded: true, Since: at}, said(release("r2", "v7-i12", 12, maestro.Succeeded, maestro.InProgress)))
+	require.Equal(t, protocol.Configured{Release: "r2", Entered: true}, configured(release("r2", "v7-i12", 12, maestro.InProgress, maestro.Pending)))
+	require.Equal(t, protocol.Configured{Release: "r2", Entered: true, Succeeded: true, Since: at}, configured(release("r2", "v7-i12", 12, maestro.Succeeded, maestro.InProgress)))
 	failed := release("r2", "v7-i12", 12, maestro.Succeeded, maestro.RolledBack)
-	require.Equal(t, protocol.Configured{Release: "r2", Entered: true, Succeeded: true, Failed: true, Since: at.Add(time.Hour)}, said(failed))
-	mended := release("r3", "v8", 12, maestro.Succeeded, maestro.Pending)
-	mended.Version = "v8"
-	require.Equal(t, protocol.Configured{Release: "r2", Entered: true, Succeeded: true, Since: at}, said(failed, mended))
-	require.Equal(t, protocol.Configured{Release: "r2"}, said(release("r2", "v7-i12", 12, maestro.Skipped, maestro.Cancelled)))
+	require.Equal(t, protocol.Configured{Release: "r2", Entered: true, Succeeded: true, Failed: true, Since: at.Add(time.Hour)}, configured(failed))
+	fixed := release("r3", "v8", 12, maestro.Succeeded, maestro.Pending)
+	fixed.Version = "v8"
+	require.Equal(t, protocol.Configured{Release: "r2", Entered: true, Succeeded: true, Since: at}, configured(failed, fixed))
+	require.Equal(t, protocol.Configured{Release: "r2"}, configured(release("r2", "v7-i12", 12, maestro.Skipped, maestro.Cancelled)))
 
 	waiting, newest := release("r2", "v7-i12", 12, maestro.Pending, maestro.Pending), release("r3", "v7-i13", 13, maestro.Pending, maestro.Pending)
-	require.Equal(t, protocol.Configured{Release: "r2", Waits: true, Held: "incarnation 13 replaces it"}, said(waiting, newest))
+	require.Equal(t, protocol.Configured{Release: "r2", Waiting: true, HoldReason: "incarnation 13 replaces it"}, configured(waiting, newest))
 	waiting.Strategy = maestro.Train
-	require.Equal(t, protocol.Configured{Release: "r2", Waits: true}, said(waiting, newest), "each in order")
+	require.Equal(t, protocol.Configured{Release: "r2", Waiting: true}, configured(waiting, newest), "each in order")
 
 	s.Spec.Channels[0].Instances[0].Template = "changed"
-	require.True(t, said(first).Opening)
+	require.True(t, configured(first).Opening)
 	s.WaitingConfig = 12
-	require.False(t, said(first).Opening, "it waits for the next release")
+	require.False(t, configured(first).Opening, "it waits for the next release")
 }

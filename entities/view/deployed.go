@@ -19,17 +19,17 @@ func Deployed(s *state.State, d *decide.Decision, q protocol.DeployedQuestion) p
 	case s.Deletion != nil:
 		out.State, out.Text = string(plan.Failed), "it is being taken down"
 		return out
-	case s.Reserved(q.Release) != nil, q.Release == "" && s.IsOpening():
+	case s.ReservationByID(q.Release) != nil, q.Release == "" && s.ReleasePending():
 		out.State, out.Text = string(plan.Running), "its release is being prepared"
 		if s.Problem != "" {
 			out.Text += ": " + s.Problem
 		}
 		return out
-	case q.Release == "" && s.Spec != nil && s.NotReleased() != "" && s.Spec.Incarnation >= q.Incarnation:
-		out.State, out.Text = string(plan.Failed), s.NotReleased()
+	case q.Release == "" && s.Spec != nil && s.UnreleasedReason() != "" && s.Spec.Incarnation >= q.Incarnation:
+		out.State, out.Text = string(plan.Failed), s.UnreleasedReason()
 		return out
 	}
-	before, own, after := plannedOf(s, q)
+	before, own, after := releasesOf(s, q)
 	r, skipped := newestOf(own, q.Channel)
 	switch {
 	case r == nil && skipped:
@@ -37,18 +37,18 @@ func Deployed(s *state.State, d *decide.Decision, q protocol.DeployedQuestion) p
 	case r == nil:
 		r, _ = newestOf(before, q.Channel)
 	}
-	became, text := how(s, d, q.Channel, r)
-	out.State, out.Text = string(became), text
+	nodeState, text := outcome(s, d, q.Channel, r)
+	out.State, out.Text = string(nodeState), text
 	return out
 }
 
-// plannedOf returns the releases of a plan, oldest first, and the releases before and after them that may count instead.
-func plannedOf(s *state.State, q protocol.DeployedQuestion) (before, own, after []*state.Release) {
+// releasesOf returns the releases of a plan, oldest first, and the releases before and after them that may count instead.
+func releasesOf(s *state.State, q protocol.DeployedQuestion) (before, own, after []*state.Release) {
 	found := false
 	for _, r := range s.Releases {
 		found = found || r.ID == q.Release
 		switch {
-		case r.OfAspect():
+		case r.IsAspect():
 		case q.Release != "" && r.ID == q.Release, q.Release == "" && r.Incarnation == q.Incarnation:
 			own = append(own, r)
 		case q.Release != "" && found, q.Release == "" && r.Incarnation > q.Incarnation:
@@ -64,8 +64,8 @@ func plannedOf(s *state.State, q protocol.DeployedQuestion) (before, own, after 
 // were skipped.
 func newestOf(all []*state.Release, channel string) (newest *state.Release, skipped bool) {
 	for _, r := range slices.Backward(all) {
-		switch p, there := r.PhaseIn(channel); {
-		case !there:
+		switch p, concerned := r.PhaseIn(channel); {
+		case !concerned:
 		case p == maestro.Skipped:
 			skipped = true
 		case p == maestro.Succeeded:
@@ -77,8 +77,8 @@ func newestOf(all []*state.Release, channel string) (newest *state.Release, skip
 	return newest, skipped
 }
 
-// how returns the outcome of a release in a channel. A nil release means that there was nothing to deploy.
-func how(s *state.State, d *decide.Decision, channel string, r *state.Release) (became plan.State, text string) {
+// outcome returns the outcome of a release in a channel. A nil release means that there was nothing to deploy.
+func outcome(s *state.State, d *decide.Decision, channel string, r *state.Release) (nodeState plan.State, text string) {
 	if r == nil {
 		return plan.Done, "nothing changes"
 	}
@@ -89,17 +89,17 @@ func how(s *state.State, d *decide.Decision, channel string, r *state.Release) (
 	case p.Phase.Over():
 		return plan.Failed, r.FullVersion + " " + string(p.Phase) + entities.Because(p.Reason)
 	}
-	if why := heldBack(s, d, channel, r); why != "" {
-		return plan.Held, why
+	if reason := delayReason(s, d, channel, r); reason != "" {
+		return plan.Held, reason
 	}
 	return plan.Running, r.FullVersion
 }
 
-// heldBack returns why a release does not proceed in a channel although its plan allows it, or "" if it proceeds.
-func heldBack(s *state.State, d *decide.Decision, channel string, r *state.Release) string {
+// delayReason returns why a release does not proceed in a channel although its plan allows it, or "" if it proceeds.
+func delayReason(s *state.State, d *decide.Decision, channel string, r *state.Release) string {
 	spec, _ := s.Spec.Channel(channel)
 	if p, paused := pausedIn(s, &spec); paused {
-		return channel + " is " + p.Held() + " by " + p.By
+		return channel + " is " + p.StateText() + " by " + p.By
 	}
 	if in, _ := r.PhaseIn(channel); in == maestro.InProgress {
 		return ""
@@ -118,7 +118,7 @@ func heldBack(s *state.State, d *decide.Decision, channel string, r *state.Relea
 	for n := range c.Gates {
 		j := &c.Gates[n]
 		planned := slices.ContainsFunc(spec.Checks, func(k entities.Check) bool { return k.ID == j.ID && k.Kind == entities.CheckPlan })
-		if j.Verdict != entities.Pass && j.Code != decide.CodeNotAsked && !planned {
+		if j.Verdict != entities.Pass && j.Code != decide.CodeNotEvaluated && !planned {
 			return j.ID + ": " + j.Reason
 		}
 	}

@@ -67,23 +67,23 @@ func TestNotDeployedYet_E10(t *testing.T) {
 		ID: "1", Version: "v1", FullVersion: "v1", Incarnation: 1, Templates: map[entities.InstanceID]string{{Channel: "prod", Name: entities.OnlyInstance}: "old"},
 		Phases: map[string]*state.PhaseState{"prod": {Phase: maestro.Succeeded}},
 	}}
-	said := func() string {
+	deployed := func() string {
 		d := view.Deployed(s, &decide.Decision{}, protocol.DeployedQuestion{Channel: "prod", Incarnation: 3, Since: 2})
 		return d.State + " " + d.Text
 	}
-	require.Equal(t, "running its release is being prepared", said())
-	s.Problem, s.Trouble = "the store does not answer", state.TroubleStore
-	require.Equal(t, "running its release is being prepared: the store does not answer", said())
-	s.Unreleased = "incarnation 3 is not released: no value"
-	require.Equal(t, "failed incarnation 3 is not released: no value", said())
-	s.Problem, s.Trouble = "", ""
-	require.Equal(t, "failed incarnation 3 is not released: no value", said())
-	s.Problem, s.Unreleased = "incarnation 3 is not released", "" // as another version had it
-	require.Equal(t, "failed incarnation 3 is not released", said())
+	require.Equal(t, "running its release is being prepared", deployed())
+	s.Problem, s.TransientProblem = "the store does not answer", state.ProblemStore
+	require.Equal(t, "running its release is being prepared: the store does not answer", deployed())
+	s.RenderFailure = "incarnation 3 is not released: no value"
+	require.Equal(t, "failed incarnation 3 is not released: no value", deployed())
+	s.Problem, s.TransientProblem = "", ""
+	require.Equal(t, "failed incarnation 3 is not released: no value", deployed())
+	s.Problem, s.RenderFailure = "incarnation 3 is not released", "" // as another version had it
+	require.Equal(t, "failed incarnation 3 is not released", deployed())
 }
 
 // A service that has taken over what a plan deploys, and has yet to render its first release, or one of another version, has not deployed it.
-func TestFirstReleaseThatIsBeingMadeIsNotDeployed_E10(t *testing.T) {
+func TestUnrenderedFirstReleaseIsNotDeployed_E10(t *testing.T) {
 	t.Parallel()
 	id := entities.InstanceID{Channel: "prod", Name: entities.OnlyInstance}
 	channels := []entities.ChannelSpec{{Name: "prod", Instances: []entities.InstanceSpec{{Name: id.Name, Template: "t"}}}}
@@ -99,15 +99,15 @@ func TestFirstReleaseThatIsBeingMadeIsNotDeployed_E10(t *testing.T) {
 				Phases: map[string]*state.PhaseState{"prod": {Phase: maestro.Succeeded}},
 			}}
 		}
-		said := func() string {
+		deployed := func() string {
 			d := view.Deployed(s, &decide.Decision{}, protocol.DeployedQuestion{Channel: "prod", Incarnation: 3, Since: 2})
 			return d.State + " " + d.Text
 		}
-		require.NotNil(t, s.TakeSpec(&spec, "digest", now), name)
-		require.Equal(t, "running its release is being prepared", said(), name)
-		s.Making = 0
-		require.Equal(t, "done nothing changes", said(), name)
-		require.Nil(t, s.TakeSpec(&entities.Spec{Incarnation: 4}, "other", now), name)
-		require.Zero(t, s.Making, name)
+		require.NotNil(t, s.ApplySpec(&spec, "digest", now), name)
+		require.Equal(t, "running its release is being prepared", deployed(), name)
+		s.RenderingIncarnation = 0
+		require.Equal(t, "done nothing changes", deployed(), name)
+		require.Nil(t, s.ApplySpec(&entities.Spec{Incarnation: 4}, "other", now), name)
+		require.Zero(t, s.RenderingIncarnation, name)
 	}
 }

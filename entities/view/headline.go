@@ -36,19 +36,19 @@ func headline(s *state.State, d *decide.Decision, worst entities.Status) string 
 
 // convergedHeadline says what runs where, as briefly as possible.
 func convergedHeadline(s *state.State, newest *state.Release) string {
-	channels, versions, but := map[string][]string{}, []string{}, []string{}
+	channels, versions, exceptions := map[string][]string{}, []string{}, []string{}
 	for n := range s.Spec.Channels {
 		name := s.Spec.Channels[n].Name
-		if down := s.DownIn(name); down != nil {
-			but = append(but, name+" is "+down.Text())
+		if down := s.TakedownOf(name); down != nil {
+			exceptions = append(exceptions, name+" is "+down.Text())
 			continue
 		}
-		version := at(s, newest, name)
+		version := convergedVersion(s, newest, name)
 		if channels[version] = append(channels[version], name); len(channels[version]) == 1 {
 			versions = append(versions, version)
 		}
-		if why := s.Lacks(name); why != "" {
-			but = append(but, "in "+name+" "+why)
+		if lacks := s.MissingConfig(name); lacks != "" {
+			exceptions = append(exceptions, "in "+name+" "+lacks)
 		}
 	}
 	parts := make([]string, len(versions))
@@ -59,30 +59,30 @@ func convergedHeadline(s *state.State, newest *state.Release) string {
 		parts[0] = versions[0] + " converged in every channel"
 	}
 	if len(parts) > 0 {
-		but = append([]string{strings.Join(parts, ", ")}, but...)
+		exceptions = append([]string{strings.Join(parts, ", ")}, exceptions...)
 	}
-	return strings.Join(but, "; ")
+	return strings.Join(exceptions, "; ")
 }
 
-// at returns the version of a converged channel: the newest release if it succeeded there, with or without a change.
-func at(s *state.State, newest *state.Release, channel string) string {
-	there := "nothing"
-	for _, i := range s.In(channel) {
+// convergedVersion returns the version of a converged channel: the newest release if it succeeded there, with or without a change.
+func convergedVersion(s *state.State, newest *state.Release, channel string) string {
+	current := "nothing"
+	for _, i := range s.InstancesIn(channel) {
 		if t := i.Delivery.Target; t != nil {
-			there = t.FullVersion
+			current = t.FullVersion
 			break
 		}
 	}
-	_, values := entities.SplitVersion(there)
-	if p, ok := newest.PhaseIn(channel); ok && p == maestro.Succeeded && !newest.Keeps(channel) && len(values) == 0 {
+	_, values := entities.SplitVersion(current)
+	if p, ok := newest.PhaseIn(channel); ok && p == maestro.Succeeded && !newest.KeepsVersion(channel) && len(values) == 0 {
 		return newest.FullVersion
 	}
-	return there
+	return current
 }
 
 // channelHeadline describes the problem of the channel with the worst status.
 func channelHeadline(s *state.State, c *decide.ChannelDecision) string {
-	i := concerned(s, c)
+	i := instanceIn(s, c)
 	switch c.Status {
 	case entities.StatusManualApproval:
 		if gates := c.Approvals(); len(gates) > 0 {
@@ -99,34 +99,34 @@ func channelHeadline(s *state.State, c *decide.ChannelDecision) string {
 			return rollbackHeadline(c, i)
 		}
 	}
-	version, why := waiting(s, c, i)
-	return fmt.Sprintf("%s %s in %s", version, c.Status, c.Channel) + entities.Because(why)
+	version, reason := versionAndReason(s, c, i)
+	return fmt.Sprintf("%s %s in %s", version, c.Status, c.Channel) + entities.Because(reason)
 }
 
-// waiting returns the version that a status is about, and its first reason.
-func waiting(s *state.State, c *decide.ChannelDecision, i *state.Instance) (version, why string) {
-	version, why = s.Newest().FullVersion, append(c.Texts(), "")[0]
+// versionAndReason returns the version that a status is about, and its first reason.
+func versionAndReason(s *state.State, c *decide.ChannelDecision, i *state.Instance) (version, reason string) {
+	version, reason = s.Newest().FullVersion, append(c.Texts(), "")[0]
 	if i.Delivery.Target != nil {
 		version = i.Delivery.Target.FullVersion
 	}
-	gates := c.Status == entities.StatusPreconditions || c.Status == entities.StatusBlocked
+	isGated := c.Status == entities.StatusPreconditions || c.Status == entities.StatusBlocked
 	switch {
-	case gates && c.Held != nil:
+	case isGated && c.Held != nil:
 		return c.Held.FullVersion, c.Step
-	case c.Next != nil && (gates || c.Status == entities.StatusManualApproval):
+	case c.Next != nil && (isGated || c.Status == entities.StatusManualApproval):
 		version = c.Next.FullVersion
 	}
-	return version, why
+	return version, reason
 }
 
-// concerned returns the first instance with the channel's status.
-func concerned(s *state.State, c *decide.ChannelDecision) *state.Instance {
+// instanceIn returns the first instance with the channel's status.
+func instanceIn(s *state.State, c *decide.ChannelDecision) *state.Instance {
 	for _, d := range c.Instances {
 		if i := s.Instances[d.ID]; i != nil && d.Status == c.Status {
 			return i
 		}
 	}
-	if all := s.In(c.Channel); len(all) > 0 {
+	if all := s.InstancesIn(c.Channel); len(all) > 0 {
 		return all[0]
 	}
 	return &state.Instance{}
@@ -152,14 +152,14 @@ func approvalHeadline(c *decide.ChannelDecision, i *state.Instance, gates []deci
 }
 
 func rollbackHeadline(c *decide.ChannelDecision, i *state.Instance) string {
-	b, to, why := i.Delivery.Rollback, i.Delivery.Target.FullVersion, entities.Because(i.Delivery.Rollback.Reason)
+	b, to, reason := i.Delivery.Rollback, i.Delivery.Target.FullVersion, entities.Because(i.Delivery.Rollback.Reason)
 	switch c.Status {
 	case entities.StatusFailedRollback:
 		return fmt.Sprintf("the rollback from %s to %s FAILED in %s: %s", b.From, to, c.Channel, i.Delivery.Failure)
 	case entities.StatusRollingBack:
-		return fmt.Sprintf("rolling back from %s to %s in %s%s", b.From, to, c.Channel, why)
+		return fmt.Sprintf("rolling back from %s to %s in %s%s", b.From, to, c.Channel, reason)
 	}
-	return fmt.Sprintf("%s was rolled back to %s in %s%s", b.From, to, c.Channel, why)
+	return fmt.Sprintf("%s was rolled back to %s in %s%s", b.From, to, c.Channel, reason)
 }
 
 // pausedHeadline says who paused a channel and which release waits.
@@ -188,11 +188,11 @@ func WaitingFor(d *decide.Decision) []string {
 		}
 	}
 	slices.Sort(out)
-	return fitting(out, maxWaitingFor-len(moreWaitingFor)-len(`,""`))
+	return firstFitting(out, maxWaitingFor-len(moreWaitingFor)-len(`,""`))
 }
 
-// fitting returns the first entries of a list that fit into a number of bytes of JSON.
-func fitting(list []string, limit int) []string {
+// firstFitting returns the first entries of a list that fit into a number of bytes of JSON.
+func firstFitting(list []string, limit int) []string {
 	size := len(`[]`)
 	for n, entry := range list {
 		if size += len(entry) + len(`"",`); size > limit {

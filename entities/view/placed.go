@@ -10,8 +10,8 @@ import (
 )
 
 // Placed reports where a service runs, and the facts that a drain needs to move it off a runtime and back.
-func Placed(s *state.State, d *decide.Decision) protocol.Placed {
-	out := protocol.Placed{Service: protocol.ServiceID(s.Application, s.Service), Instances: []protocol.PlacedInstance{}}
+func Placed(s *state.State, d *decide.Decision) protocol.Placement {
+	out := protocol.Placement{Service: protocol.ServiceID(s.Application, s.Service), Instances: []protocol.InstancePlacement{}}
 	for _, p := range s.Pauses {
 		if p.Drain != nil {
 			out.Drains = append(out.Drains, p)
@@ -22,47 +22,47 @@ func Placed(s *state.State, d *decide.Decision) protocol.Placed {
 	}
 	for n := range s.Spec.Channels {
 		c := &s.Spec.Channels[n]
-		needs := needs(s.Application, c)
+		needs := requiredServices(s.Application, c)
 		for _, spec := range c.Instances {
-			one := placed(s, c, decided(d, c.ID(spec)))
-			one.Needs = needs
-			out.Instances = append(out.Instances, one)
+			entry := placedInstance(s, c, decisionOf(d, c.ID(spec)))
+			entry.RequiredServices = needs
+			out.Instances = append(out.Instances, entry)
 		}
 	}
 	return out
 }
 
-func placed(s *state.State, c *entities.ChannelSpec, now decide.InstanceDecision) protocol.PlacedInstance {
-	name, rt := s.Runtime(now.ID)
-	out := protocol.PlacedInstance{Name: s.Shown(now.ID), Channel: c.Name, Runtime: name, Stable: true, Says: now.Drained}
-	i := s.Instances[now.ID]
+func placedInstance(s *state.State, c *entities.ChannelSpec, decision decide.InstanceDecision) protocol.InstancePlacement {
+	name, rt := s.Runtime(decision.ID)
+	out := protocol.InstancePlacement{Name: s.DisplayName(decision.ID), Channel: c.Name, Runtime: name, Stable: true, Progress: decision.Drained}
+	i := s.Instances[decision.ID]
 	if i == nil || i.Delivery.Target == nil {
 		return out
 	}
-	out.There = !i.Down || i.Delivery.Apply.Running
-	out.Stable = !i.Drained && i.Delivery.Converged && now.Current.Stable
+	out.Running = !i.TakenDown || i.Delivery.Apply.Running
+	out.Stable = !i.Drained && i.Delivery.Converged && decision.Current.Stable
 	switch {
 	case c.Report != "":
-		out.Stays = "its channel only reports"
+		out.KeepReason = "its channel only reports"
 	case !rt.CanRemove:
-		out.Stays = "the runtime cannot remove objects"
+		out.KeepReason = "the runtime cannot remove objects"
 	}
 	return out
 }
 
-// needs returns the services that a channel waits for, by workflow id, sorted.
-func needs(application string, c *entities.ChannelSpec) (out []string) {
+// requiredServices returns the services that a channel waits for, by workflow id, sorted.
+func requiredServices(application string, c *entities.ChannelSpec) (out []string) {
 	for n := range c.Checks {
-		if on := c.Checks[n].Needs(); on != "" {
-			out = append(out, protocol.ServiceID(entities.ServiceIn(application, on)))
+		if on := c.Checks[n].RequiredService(); on != "" {
+			out = append(out, protocol.ServiceID(entities.ResolveService(application, on)))
 		}
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
 }
 
-// decided returns the decision about an instance.
-func decided(d *decide.Decision, id entities.InstanceID) decide.InstanceDecision {
+// decisionOf returns the decision about an instance.
+func decisionOf(d *decide.Decision, id entities.InstanceID) decide.InstanceDecision {
 	for n := range d.Channels {
 		c := &d.Channels[n]
 		if c.Channel != id.Channel {

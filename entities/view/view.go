@@ -38,12 +38,12 @@ func Of(s *state.State, d *decide.Decision) protocol.Status {
 			out.ObservedAt = c.ObservedAt
 		}
 		out.Channels, out.Notes = append(out.Channels, c), append(out.Notes, notes(&c)...)
-		if text := joins(s, c.Name); text != "" {
+		if text := instancesWithoutVersion(s, c.Name); text != "" {
 			out.Notes = append(out.Notes, c.Name+": "+text)
 		}
 	}
 	worst := entities.Worst(all...)
-	if s.Gone() {
+	if s.FullyRemoved() {
 		worst = entities.StatusDeleted
 	}
 	out.Status, out.Headline = string(worst), headline(s, d, worst)
@@ -51,12 +51,12 @@ func Of(s *state.State, d *decide.Decision) protocol.Status {
 	if s.WaitingConfig > 0 {
 		out.Notes = append(out.Notes, fmt.Sprintf("config i%d waits for the next release", s.WaitingConfig))
 	}
-	out.Notes = append(out.Notes, s.Returns()...)
-	if waits := s.AwaitingText(); waits != "" {
-		out.Notes = append(out.Notes, waits)
+	out.Notes = append(out.Notes, s.PendingReturns()...)
+	if awaiting := s.PendingIncarnationText(); awaiting != "" {
+		out.Notes = append(out.Notes, awaiting)
 	}
-	if s.Unreleased != "" {
-		out.Notes = append(out.Notes, s.Unreleased)
+	if s.RenderFailure != "" {
+		out.Notes = append(out.Notes, s.RenderFailure)
 	}
 	if s.Problem != "" {
 		out.Notes = append(out.Notes, s.Problem)
@@ -88,30 +88,30 @@ func deletion(s *state.State) *protocol.Deletion {
 		return nil
 	}
 	out := &protocol.Deletion{Who: s.Deletion.Who, Reason: s.Deletion.Reason, At: s.Deletion.At}
-	for _, id := range s.Deletion.Gone {
+	for _, id := range s.Deletion.Removed {
 		out.Gone = append(out.Gone, id.String())
 	}
 	return out
 }
 
 func channel(s *state.State, c *decide.ChannelDecision) protocol.ChannelStatus {
-	remembered := s.Channels[c.Channel]
-	if remembered == nil {
-		remembered = &state.Channel{}
+	stored := s.Channels[c.Channel]
+	if stored == nil {
+		stored = &state.Channel{}
 	}
-	insts := s.In(c.Channel)
+	insts := s.InstancesIn(c.Channel)
 	out := protocol.ChannelStatus{
-		Name: c.Channel, Key: remembered.Key, Runtime: runtimes(s, c.Channel), Status: string(c.Status), Health: string(c.Health), Current: entities.ShownVersions(c.Current.Active),
-		ReportOnly: remembered.Reports, Since: remembered.Since, Conditions: []protocol.ConditionStatus{}, Objects: []entities.Object{}, Checks: checks(s, c.Channel, remembered),
+		Name: c.Channel, Key: stored.Key, Runtime: commonRuntime(s, c.Channel), Status: string(c.Status), Health: string(c.Health), Current: entities.ShownVersions(c.Current.Active),
+		ReportOnly: stored.ReportOnly, Since: stored.Since, Conditions: []protocol.ConditionStatus{}, Objects: []entities.Object{}, Checks: checks(s, c.Channel, stored),
 	}
-	shown := slices.Clone(insts)
-	slices.SortStableFunc(shown, func(a, b *state.Instance) int { return drained(a) - drained(b) })
-	for _, i := range shown {
+	sorted := slices.Clone(insts)
+	slices.SortStableFunc(sorted, func(a, b *state.Instance) int { return drainedRank(a) - drainedRank(b) })
+	for _, i := range sorted {
 		addInstance(&out, i)
 		out.Unread = cmp.Or(out.Unread, unread(s, i))
 	}
-	if mayBeStable(s, c.Channel) {
-		out.StableSince, out.StableFrom = remembered.StableSince, remembered.StableFrom
+	if stableTimeMatters(s, c.Channel) {
+		out.StableSince, out.StableFrom = stored.StableSince, stored.StableFrom
 	}
 	switch c.Status {
 	case entities.StatusConverging, entities.StatusDegraded, entities.StatusRollingBack:
@@ -124,11 +124,11 @@ func channel(s *state.State, c *decide.ChannelDecision) protocol.ChannelStatus {
 		out.Desired = c.Next.FullVersion
 	}
 	for n, r := range c.Reasons {
-		line := protocol.Reason{Code: string(r.Code), Text: r.Text, Since: reasonSince(c.Status, remembered, insts)}
+		reason := protocol.Reason{Code: string(r.Code), Text: r.Text, Since: reasonSince(c.Status, stored, insts)}
 		if n == 0 {
-			line.Unblock = unblock(s, c, insts)
+			reason.Unblock = unblockCommand(s, c, insts)
 		}
-		out.Reasons = append(out.Reasons, line)
+		out.Reasons = append(out.Reasons, reason)
 	}
 	for _, j := range c.Gates {
 		out.Conditions = append(out.Conditions, protocol.ConditionStatus{
@@ -139,27 +139,27 @@ func channel(s *state.State, c *decide.ChannelDecision) protocol.ChannelStatus {
 	}
 	instances(s, &out, c)
 	out.Fleet = fleet(s, c)
-	if s.DownIn(c.Channel) == nil {
-		out.Lacks = s.Lacks(c.Channel)
+	if s.TakedownOf(c.Channel) == nil {
+		out.MissingConfig = s.MissingConfig(c.Channel)
 	}
 	for _, i := range insts {
-		if to := s.Declares(i.ID); to != "" {
+		if to := s.DeclaredRuntime(i.ID); to != "" {
 			out.MovesTo = to
 		}
 	}
-	for _, l := range c.Left {
-		out.Left = append(out.Left, protocol.LeftStatus{
-			Instance: l.ID.String(), Runtime: l.Left.Runtime, Version: l.Left.Target.FullVersion, At: l.Left.At, Text: l.Text,
+	for _, l := range c.Leftovers {
+		out.PreviousPlacements = append(out.PreviousPlacements, protocol.PreviousPlacementStatus{
+			Instance: l.ID.String(), Runtime: l.Placement.Runtime, Version: l.Placement.Target.FullVersion, At: l.Placement.At, Text: l.Text,
 		})
 	}
 	return out
 }
 
-// mayBeStable reports whether a channel's stable time matters: a delivery is in progress, or the rollout has steps that wait for stable
+// stableTimeMatters reports whether a channel's stable time matters: a delivery is in progress, or the rollout has steps that wait for stable
 // instances.
-func mayBeStable(s *state.State, channel string) bool {
+func stableTimeMatters(s *state.State, channel string) bool {
 	spec, _ := s.Spec.Channel(channel)
-	return spec.Rollout != nil || slices.ContainsFunc(s.In(channel), func(i *state.Instance) bool {
+	return spec.Rollout != nil || slices.ContainsFunc(s.InstancesIn(channel), func(i *state.Instance) bool {
 		return i.Delivery.Target != nil && !i.Delivery.Converged
 	})
 }
@@ -175,65 +175,65 @@ func channelsOf(s *state.State, channel, condition string) []string {
 	return nil
 }
 
-// joins names the instances of a fleet that have no version yet and no release on its way, although other instances have one; or "".
-func joins(s *state.State, channel string) string {
-	var none []string
-	all := s.In(channel)
+// instancesWithoutVersion names the instances of a fleet that have no version yet and no release on its way, although other instances have one; or "".
+func instancesWithoutVersion(s *state.State, channel string) string {
+	var names []string
+	all := s.InstancesIn(channel)
 	for _, i := range all {
-		coming := slices.ContainsFunc(s.Releases, func(r *state.Release) bool {
+		pending := slices.ContainsFunc(s.Releases, func(r *state.Release) bool {
 			p, ok := r.PhaseIn(channel)
-			return ok && !p.Over() && r.Concerns(i.ID)
+			return ok && !p.Over() && r.HasPayload(i.ID)
 		})
-		if i.Delivery.Target == nil && !coming {
-			none = append(none, i.ID.Name)
+		if i.Delivery.Target == nil && !pending {
+			names = append(names, i.ID.Name)
 		}
 	}
-	if len(none) == 0 || len(none) == len(all) {
+	if len(names) == 0 || len(names) == len(all) {
 		return ""
 	}
-	if more := len(none) - shownLeft; more > 0 {
-		none = append(none[:shownLeft], fmt.Sprintf("%d more", more))
+	if more := len(names) - maxNamed; more > 0 {
+		names = append(names[:maxNamed], fmt.Sprintf("%d more", more))
 	}
-	return "no version deployed yet to " + strings.Join(none, ", ")
+	return "no version deployed yet to " + strings.Join(names, ", ")
 }
 
 // notes lists the configuration that a channel lacks, a pending move to another runtime, and objects left on other runtimes.
 func notes(c *protocol.ChannelStatus) []string {
 	var lines []string
-	if c.Lacks != "" {
-		lines = append(lines, c.Name+": "+c.Lacks)
+	if c.MissingConfig != "" {
+		lines = append(lines, c.Name+": "+c.MissingConfig)
 	}
 	if c.MovesTo != "" {
 		lines = append(lines, fmt.Sprintf("%s is on %s until a release moves it to %s", c.Name, cmp.Or(c.Runtime, "other runtimes"), c.MovesTo))
 	}
-	for n, l := range c.Left {
-		if n == shownLeft {
-			return append(lines, fmt.Sprintf("%s: %d more on previous runtimes", c.Name, len(c.Left)-n))
+	for n, l := range c.PreviousPlacements {
+		if n == maxNamed {
+			return append(lines, fmt.Sprintf("%s: %d more on previous runtimes", c.Name, len(c.PreviousPlacements)-n))
 		}
 		lines = append(lines, l.Instance+": "+l.Text)
 	}
 	return lines
 }
 
-// shownLeft limits how many leftovers on other runtimes, or instances without a version, are named per channel.
-const shownLeft = 3
+// maxNamed limits how many leftovers on other runtimes, or instances without a version, are named per channel.
+const maxNamed = 3
 
-// runtimes returns the runtime of a channel if all its instances are on the same one.
-func runtimes(s *state.State, channel string) string {
+// commonRuntime returns the runtime of a channel if all its instances are on the same one.
+func commonRuntime(s *state.State, channel string) string {
 	c, _ := s.Spec.Channel(channel)
 	name := ""
 	for _, i := range c.Instances {
-		on, _ := s.Runtime(c.ID(i))
-		if name != "" && on != name {
+		runtime, _ := s.Runtime(c.ID(i))
+		if name != "" && runtime != name {
 			return ""
 		}
-		name = on
+		name = runtime
 	}
 	return name
 }
 
-// drained is a sort key: instances on a drained runtime come last.
-func drained(i *state.Instance) int {
+// drainedRank is a sort key: instances on a drained runtime come last.
+func drainedRank(i *state.Instance) int {
 	if i.Drained {
 		return 1
 	}
@@ -252,8 +252,8 @@ func addInstance(out *protocol.ChannelStatus, i *state.Instance) {
 		b := *d.Rollback
 		out.Rollback = &b
 	}
-	if l := d.Lease; l != nil && l.Granted.IsZero() && (out.LeaseAsked.IsZero() || l.Asked.Before(out.LeaseAsked)) {
-		out.LeaseAsked = l.Asked
+	if l := d.Lease; l != nil && l.GrantedAt.IsZero() && (out.LeaseRequestedAt.IsZero() || l.RequestedAt.Before(out.LeaseRequestedAt)) {
+		out.LeaseRequestedAt = l.RequestedAt
 	}
 	if d.Target != nil && (out.Target == "" || !d.Converged && !i.Drained) {
 		out.Target, out.Desired = d.Target.FullVersion, d.Target.FullVersion
@@ -264,14 +264,14 @@ func addInstance(out *protocol.ChannelStatus, i *state.Instance) {
 // not read.
 func unread(s *state.State, i *state.Instance) *protocol.Unread {
 	e := i.Observed.Reading.Err
-	if e == nil || !s.Declared(i.ID) || s.DownIn(i.ID.Channel) != nil {
+	if e == nil || !s.Declared(i.ID) || s.TakedownOf(i.ID.Channel) != nil {
 		return nil
 	}
 	return &protocol.Unread{Code: e.Code, Message: e.Message, Since: i.Observed.ErrSince}
 }
 
-// shownInstances limits how many instances of a fleet are listed.
-const shownInstances = 50
+// maxInstances limits how many instances of a fleet are listed.
+const maxInstances = 50
 
 // instances lists the instances of a fleet, worst status first.
 func instances(s *state.State, out *protocol.ChannelStatus, c *decide.ChannelDecision) {
@@ -280,25 +280,25 @@ func instances(s *state.State, out *protocol.ChannelStatus, c *decide.ChannelDec
 		return b.Status.Row().Severity - a.Status.Row().Severity
 	})
 	for n, d := range all {
-		if n == shownInstances {
+		if n == maxInstances {
 			out.MoreInstances = len(all) - n
 			return
 		}
 		runtime, _ := s.Runtime(d.ID)
-		one := protocol.InstanceStatus{
+		entry := protocol.InstanceStatus{
 			Name: d.ID.Name, Runtime: runtime, Status: string(d.Status), Current: entities.ShownVersions(d.Current.Active), Reason: d.Current.Reason,
 		}
 		if i := s.Instances[d.ID]; i != nil {
-			one.Unread = unread(s, i)
+			entry.Unread = unread(s, i)
 		}
 		if i := s.Instances[d.ID]; i != nil && i.Delivery.Target != nil {
-			one.Target = i.Delivery.Target.FullVersion
+			entry.Target = i.Delivery.Target.FullVersion
 			if i.Delivery.Failure != "" {
-				one.Reason = i.Delivery.Failure
+				entry.Reason = i.Delivery.Failure
 			}
 		}
-		one.Reason = cmp.Or(d.Drained, one.Reason)
-		out.Instances = append(out.Instances, one)
+		entry.Reason = cmp.Or(d.Drained, entry.Reason)
+		out.Instances = append(out.Instances, entry)
 	}
 }
 
@@ -307,7 +307,7 @@ func fleet(s *state.State, c *decide.ChannelDecision) *protocol.FleetStatus {
 	if len(c.Instances) == 0 {
 		return nil
 	}
-	r, at := newRollUp(s), map[string]*protocol.FleetStatus{} // by version
+	r, byVersion := newVersionOrder(s), map[string]*protocol.FleetStatus{} // by version
 	out := &protocol.FleetStatus{}
 	for _, d := range c.Instances {
 		if !s.Declared(d.ID) { // a leftover of an instance that left the fleet
@@ -316,15 +316,15 @@ func fleet(s *state.State, c *decide.ChannelDecision) *protocol.FleetStatus {
 		out.Instances++
 		if i := s.Instances[d.ID]; i != nil && i.Delivery.Target != nil {
 			version := r.title(i.Delivery.Target.FullVersion)
-			if at[version] == nil {
-				at[version] = &protocol.FleetStatus{Version: version}
+			if byVersion[version] == nil {
+				byVersion[version] = &protocol.FleetStatus{Version: version}
 			}
 			paused := d.Status == entities.StatusPaused && i.Delivery.Converged && d.Current.Stable // a pause does not change the version
 			if d.Status == entities.StatusConverged || paused {
-				at[version].At++
+				byVersion[version].AtVersion++
 			}
 			if paused {
-				at[version].AtPaused++
+				byVersion[version].PausedAtVersion++
 			}
 		}
 		if d.Status == entities.StatusConverged {
@@ -335,39 +335,39 @@ func fleet(s *state.State, c *decide.ChannelDecision) *protocol.FleetStatus {
 		}
 		out.ByStatus[string(d.Status)]++
 	}
-	if newest := at[r.newest(entities.SortedKeys(at))]; newest != nil {
-		out.Version, out.At, out.AtPaused = newest.Version, newest.At, newest.AtPaused
+	if newest := byVersion[r.newest(entities.SortedKeys(byVersion))]; newest != nil {
+		out.Version, out.AtVersion, out.PausedAtVersion = newest.Version, newest.AtVersion, newest.PausedAtVersion
 	}
 	return out
 }
 
-// rollUp orders the target versions of a fleet.
-type rollUp struct {
-	named map[string]string // the short version by full version; a new configuration may leave instances at an older full version
-	order map[string]int    // the position of the newest release of a version, or of a value
+// versionOrder orders the target versions of a fleet.
+type versionOrder struct {
+	shortNames map[string]string // the short version by full version; a new configuration may leave instances at an older full version
+	order      map[string]int    // the position of the newest release of a version, or of a value
 }
 
-func newRollUp(s *state.State) rollUp {
-	r := rollUp{map[string]string{}, map[string]int{}}
+func newVersionOrder(s *state.State) versionOrder {
+	r := versionOrder{map[string]string{}, map[string]int{}}
 	for n, release := range s.Releases { // oldest first
-		r.named[release.FullVersion] = release.Version
+		r.shortNames[release.FullVersion] = release.Version
 		r.order[release.Version] = n + 1
 	}
 	return r
 }
 
 // title returns the version that a full version counts as, in any configuration: the short version with the values added later.
-func (r rollUp) title(full string) string {
-	if version, known := r.named[full]; known {
+func (r versionOrder) title(full string) string {
+	if version, known := r.shortNames[full]; known {
 		return version
 	}
 	version, values := entities.SplitVersion(full)
-	return entities.JoinVersion(cmp.Or(r.named[version], version), values)
+	return entities.JoinVersion(cmp.Or(r.shortNames[version], version), values)
 }
 
 // newest returns the version with the newest release. A tie is decided by the values. It returns "" if no release of the versions is known.
-func (r rollUp) newest(versions []string) string {
-	best, of := "", []int(nil)
+func (r versionOrder) newest(versions []string) string {
+	best, bestOrders := "", []int(nil)
 	for _, title := range versions {
 		version, values := entities.SplitVersion(title)
 		orders := []int{r.order[version]}
@@ -375,8 +375,8 @@ func (r rollUp) newest(versions []string) string {
 			orders = append(orders, r.order[v])
 		}
 		slices.SortFunc(orders, func(a, b int) int { return b - a })
-		if orders[0] > 0 && slices.Compare(orders, of) > 0 {
-			best, of = title, orders
+		if orders[0] > 0 && slices.Compare(orders, bestOrders) > 0 {
+			best, bestOrders = title, orders
 		}
 	}
 	return best
@@ -387,48 +387,48 @@ func reasonSince(status entities.Status, c *state.Channel, insts []*state.Instan
 		if status == entities.StatusUnknown && !i.Observed.ErrSince.IsZero() {
 			return i.Observed.ErrSince
 		}
-		if status == entities.StatusUnknown && !i.Delivery.Apply.Untaken.IsZero() {
-			return i.Delivery.Apply.Untaken
+		if status == entities.StatusUnknown && !i.Delivery.Apply.NoWorkerSince.IsZero() {
+			return i.Delivery.Apply.NoWorkerSince
 		}
 	}
 	return c.Since
 }
 
-// resume returns the command that ends the first pause of these instances, or "".
-func resume(s *state.State, insts []*state.Instance) string {
+// resumeCommand returns the command that ends the first pause of these instances, or "".
+func resumeCommand(s *state.State, insts []*state.Instance) string {
 	for _, i := range insts {
 		if p, ok := s.PauseOf(i.ID); ok {
-			return s.ResumeWith(p)
+			return s.ResumeCommand(p)
 		}
 	}
 	return ""
 }
 
-// unblock returns the command that changes a status that does not end without an action.
-func unblock(s *state.State, c *decide.ChannelDecision, insts []*state.Instance) string {
+// unblockCommand returns the command that changes a status that does not end without an action.
+func unblockCommand(s *state.State, c *decide.ChannelDecision, insts []*state.Instance) string {
 	switch c.Status {
 	case entities.StatusPaused:
-		return resume(s, insts)
+		return resumeCommand(s, insts)
 	case entities.StatusManualApproval:
 		if approvals := c.Approvals(); len(approvals) > 0 {
 			return approvals[0].Unblock
 		}
 	case entities.StatusSuspended:
-		if s.Steers(c.Channel) {
+		if s.HasPromotableRollout(c.Channel) {
 			return fmt.Sprintf("converge rollout promote %s/%s %s", s.Application, s.Title(), c.Channel)
 		}
 	case entities.StatusCancelled, entities.StatusDeleted:
-		return commanded(c)
+		return commandReason(c)
 	case entities.StatusFailed: // how to permit a forbidden rollback matters more than how to retry
-		return cmp.Or(commanded(c), again(s, c, insts))
+		return cmp.Or(commandReason(c), retryCommand(s, c, insts))
 	case entities.StatusFailedRollback, entities.StatusRolledBack:
-		return again(s, c, insts)
+		return retryCommand(s, c, insts)
 	}
 	return ""
 }
 
-// commanded returns the command in the reasons of a channel, or "".
-func commanded(c *decide.ChannelDecision) string {
+// commandReason returns the command in the reasons of a channel, or "".
+func commandReason(c *decide.ChannelDecision) string {
 	for _, r := range c.Reasons {
 		if r.Code == decide.ReasonCommand {
 			return r.Text
@@ -437,8 +437,8 @@ func commanded(c *decide.ChannelDecision) string {
 	return ""
 }
 
-// again returns the command that retries a failed or rolled back version, or "".
-func again(s *state.State, c *decide.ChannelDecision, insts []*state.Instance) string {
+// retryCommand returns the command that retries a failed or rolled back version, or "".
+func retryCommand(s *state.State, c *decide.ChannelDecision, insts []*state.Instance) string {
 	version := ""
 	for _, i := range insts {
 		d := &i.Delivery
@@ -461,29 +461,29 @@ func checks(s *state.State, channel string, c *state.Channel) []protocol.CheckSt
 	var out []protocol.CheckStatus
 	for _, id := range entities.SortedKeys(c.Checks) {
 		st := c.Checks[id]
-		line := protocol.CheckStatus{
+		status := protocol.CheckStatus{
 			ID: id, Verdict: string(st.Verdict), Reason: st.Reason, Since: st.Since, At: st.At, Next: st.Next, Errors: st.Errors,
 		}
 		if st.Verdict == entities.Error {
-			line.Next, line.Interval = st.Retry, s.Interval(channel, id)
+			status.Next, status.Interval = st.Retry, s.CheckInterval(channel, id)
 		}
-		out = append(out, line)
+		out = append(out, status)
 	}
 	return out
 }
 
 // Limits of the listed releases. Services with many channels list fewer.
 const (
-	shownReleases = 1000
-	leastReleases = 60
-	shownPhases   = 30_000
+	maxReleases = 1000
+	minReleases = 60
+	maxPhases   = 30_000
 )
 
 // releases lists the releases, newest first. Beyond the limit, older waiting releases are only counted, except the next ones.
 func releases(s *state.State, d *decide.Decision, out *protocol.Status) {
-	room, next := max(leastReleases, min(shownReleases, shownPhases/max(1, len(d.Channels)))), d.Next()
+	limit, next := max(minReleases, min(maxReleases, maxPhases/max(1, len(d.Channels)))), d.Next()
 	for _, r := range slices.Backward(s.Releases) {
-		if len(out.Releases) >= room && !slices.Contains(next, r) && !inProgress(r) {
+		if len(out.Releases) >= limit && !slices.Contains(next, r) && !inProgress(r) {
 			out.MoreReleases++
 			continue
 		}
@@ -506,15 +506,15 @@ func inProgress(r *state.Release) bool {
 }
 
 func release(s *state.State, r *state.Release) protocol.ReleaseStatus {
-	out := protocol.ReleaseStatus{ID: r.ID, Version: r.FullVersion, Incarnation: r.Incarnation, Aspect: r.Line(), Sets: r.Sets, By: r.By, Proven: r.Subject != "", At: r.At, Phases: map[string]string{}}
+	out := protocol.ReleaseStatus{ID: r.ID, Version: r.FullVersion, Incarnation: r.Incarnation, Aspect: r.Track(), ValuesText: r.ValuesText, By: r.By, Proven: r.Subject != "", At: r.At, Phases: map[string]string{}}
 	for _, channel := range entities.SortedKeys(r.Phases) {
 		p := r.Phases[channel]
 		out.Phases[channel] = string(p.Phase)
-		if r.Keeps(channel) {
-			if out.Keeps == nil {
-				out.Keeps = map[string]string{}
+		if r.KeepsVersion(channel) {
+			if out.KeptVersions == nil {
+				out.KeptVersions = map[string]string{}
 			}
-			out.Keeps[channel] = kept(s, r, channel)
+			out.KeptVersions[channel] = keptVersion(s, r, channel)
 		}
 		if p.Reason != "" {
 			if out.Reasons == nil {
@@ -533,8 +533,8 @@ func release(s *state.State, r *state.Release) protocol.ReleaseStatus {
 	return out
 }
 
-// kept returns the full version of a release in a channel that keeps its version, or "".
-func kept(s *state.State, r *state.Release, channel string) string {
+// keptVersion returns the full version of a release in a channel that keeps its version, or "".
+func keptVersion(s *state.State, r *state.Release, channel string) string {
 	spec, _ := s.Spec.Channel(channel)
 	for _, i := range spec.Instances {
 		if t := r.Target(spec.ID(i)); t.FullVersion != "" {
@@ -548,7 +548,7 @@ func kept(s *state.State, r *state.Release, channel string) string {
 func deadline(spec *entities.Spec, key string, e *state.ExtensionState) time.Time {
 	c, _ := spec.Channel(e.Channel)
 	for _, x := range c.Extensions {
-		if (x.RunKey() == key || x.Again().RunKey() == key) && e.Running && x.Timeout > 0 {
+		if (x.RunKey() == key || x.Repeating().RunKey() == key) && e.Running && x.Timeout > 0 {
 			return e.Since.Add(x.Timeout)
 		}
 	}

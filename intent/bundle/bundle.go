@@ -31,7 +31,7 @@ type Bundle struct {
 }
 
 // New makes a bundle of objects in canonical JSON.
-func New(objects [][]byte) Bundle { return named(objects, canonical.Hash) }
+func New(objects [][]byte) Bundle { return encode(objects, canonical.Hash) }
 
 // NewSecret is New for objects that include Secrets. Their digest function must not allow an attacker to verify a guess; nil: the
 // default.
@@ -39,12 +39,12 @@ func NewSecret(objects [][]byte, digest func([]byte) string) Bundle {
 	if digest == nil {
 		digest = canonical.Hash
 	}
-	b := named(objects, digest)
+	b := encode(objects, digest)
 	b.secret = true
 	return b
 }
 
-func named(objects [][]byte, digest func([]byte) string) Bundle {
+func encode(objects [][]byte, digest func([]byte) string) Bundle {
 	var b bytes.Buffer
 	b.WriteByte('[')
 	b.Write(bytes.Join(objects, []byte(",\n")))
@@ -77,11 +77,11 @@ func (b Bundle) Objects(values map[string]any) ([]json.RawMessage, error) {
 		if !bytes.Contains(raw, []byte("${{")) {
 			continue
 		}
-		filled, err := fillObject(raw, values)
+		result, err := fillObject(raw, values)
 		if err != nil {
 			return nil, err
 		}
-		objects[i] = filled
+		objects[i] = result
 	}
 	return objects, nil
 }
@@ -96,7 +96,7 @@ func fillObject(raw []byte, values map[string]any) ([]byte, error) {
 	if KeepsText(object) {
 		return raw, nil
 	}
-	f := &filler{values: values, config: isConfig(object)}
+	f := &substituter{values: values, config: isConfig(object)}
 	filled := f.fill(object, position{})
 	if f.missing != "" {
 		return nil, &strict.Fault{
@@ -141,8 +141,8 @@ func isConfig(object map[string]any) bool {
 // below returns the position of an entry. Items of a list have the position of the list.
 func (p position) below(key string) position { return position{p.depth + 1, p.key, key} }
 
-// textual reports whether Kubernetes only accepts text here; config: the object's data is text.
-func (p position) textual(config bool) bool {
+// requiresText reports whether Kubernetes only accepts text here; config: the object's data is text.
+func (p position) requiresText(config bool) bool {
 	switch p.parent {
 	case "labels", "annotations", "matchLabels", "nodeSelector", "stringData":
 		return true
@@ -154,14 +154,14 @@ func (p position) textual(config bool) bool {
 	return p.key == "args" || p.key == "command"
 }
 
-// filler replaces substitutions by their values and records the first name without a value.
-type filler struct {
+// substituter replaces substitutions by their values and records the first name without a value.
+type substituter struct {
 	values  map[string]any
 	config  bool
 	missing string
 }
 
-func (f *filler) fill(v any, at position) any {
+func (f *substituter) fill(v any, at position) any {
 	switch x := v.(type) {
 	case map[string]any:
 		for _, key := range strict.Keys(x) {
@@ -179,11 +179,11 @@ func (f *filler) fill(v any, at position) any {
 	return v
 }
 
-func (f *filler) text(text string, at position) any {
+func (f *substituter) text(text string, at position) any {
 	found := substitute.Pattern.FindAllStringSubmatchIndex(text, -1)
 	if len(found) == 1 && found[0][0] == 0 && found[0][1] == len(text) {
 		v := f.lookup(strings.TrimSpace(text[found[0][2]:found[0][3]]))
-		if at.textual(f.config) {
+		if at.requiresText(f.config) {
 			return substitute.AsText(v)
 		}
 		return v
@@ -197,7 +197,7 @@ func (f *filler) text(text string, at position) any {
 	return out.String() + text[last:]
 }
 
-func (f *filler) lookup(name string) any {
+func (f *substituter) lookup(name string) any {
 	v, ok := f.values[name]
 	if !ok && f.missing == "" {
 		f.missing = name

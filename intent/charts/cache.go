@@ -9,39 +9,39 @@ import (
 	"strings"
 )
 
-// Differs reports a chart with an unexpected digest.
-type Differs struct{ Has, Want string }
+// DigestError reports a chart with an unexpected digest.
+type DigestError struct{ Got, Want string }
 
 // Error names both digests.
-func (d *Differs) Error() string {
-	return fmt.Sprintf("its digest is %s; expected %s", d.Has, d.Want)
+func (d *DigestError) Error() string {
+	return fmt.Sprintf("its digest is %s; expected %s", d.Got, d.Want)
 }
 
 // Check verifies bytes against a digest; the empty digest matches everything.
 func Check(data []byte, digest string) error {
-	if has := Digest(data); digest != "" && has != digest {
-		return &Differs{has, digest}
+	if got := Digest(data); digest != "" && got != digest {
+		return &DigestError{got, digest}
 	}
 	return nil
 }
 
-// cached returns the content of a digest from the user's cache directory, or fetches and caches it. It verifies cached content each
+// fetchCached returns the content of a digest from the user's cache directory, or fetches and caches it. It verifies cached content each
 // time.
-func cached(ctx context.Context, digest string, bring func(context.Context) ([]byte, error)) ([]byte, error) {
-	kept := cachePath(digest)
-	if data, err := os.ReadFile(kept); err == nil && Check(data, digest) == nil {
+func fetchCached(ctx context.Context, digest string, fetch func(context.Context) ([]byte, error)) ([]byte, error) {
+	cacheFile := cachePath(digest)
+	if data, err := os.ReadFile(cacheFile); err == nil && Check(data, digest) == nil {
 		return data, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
-	data, err := bring(ctx)
+	data, err := fetch(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if err := Check(data, digest); err != nil {
 		return nil, err
 	}
-	keep(kept, data)
+	writeCache(cacheFile, data)
 	return data, nil
 }
 
@@ -53,8 +53,8 @@ func cachePath(digest string) string {
 	return filepath.Join(dir, "converge", "charts", strings.TrimPrefix(digest, "sha256:")+".tgz")
 }
 
-// keep writes a file atomically. If that fails, the next compilation downloads it again.
-func keep(name string, data []byte) {
+// writeCache writes a file atomically. If that fails, the next compilation downloads it again.
+func writeCache(name string, data []byte) {
 	if name == "" || os.MkdirAll(filepath.Dir(name), 0o755) != nil {
 		return
 	}

@@ -42,8 +42,8 @@ func (c Capabilities) APIVersions() []string {
 	return all
 }
 
-// Of returns the captured capabilities of a runtime.
-func (l Lock) Of(runtime string) (Capabilities, bool) {
+// CapabilitiesOf returns the captured capabilities of a runtime.
+func (l Lock) CapabilitiesOf(runtime string) (Capabilities, bool) {
 	at := slices.IndexFunc(l.Capabilities, func(c Capabilities) bool { return c.Runtime == runtime })
 	if at < 0 {
 		return Capabilities{}, false
@@ -117,20 +117,20 @@ func checkCapabilities(all []Capabilities) error {
 
 // clip shortens content of a damaged file for an error of one line.
 func clip(text string) string {
-	const most = 60
-	if len(text) > most {
-		return strings.ToValidUTF8(text[:most], "") + "…"
+	const limit = 60
+	if len(text) > limit {
+		return strings.ToValidUTF8(text[:limit], "") + "…"
 	}
 	return text
 }
 
 // Difference describes a change of capabilities in a line; empty: no change.
-func (c Capabilities) Difference(was Capabilities) string {
+func (c Capabilities) Difference(old Capabilities) string {
 	var parts []string
-	if was.KubeVersion != c.KubeVersion {
-		parts = append(parts, c.KubeVersion+" instead of "+was.KubeVersion)
+	if old.KubeVersion != c.KubeVersion {
+		parts = append(parts, c.KubeVersion+" instead of "+old.KubeVersion)
 	}
-	before, now := was.APIVersions(), c.APIVersions()
+	before, now := old.APIVersions(), c.APIVersions()
 	missing := func(from, of []string) (n int, first string) {
 		for _, api := range from {
 			if !slices.Contains(of, api) {

@@ -8,7 +8,7 @@ import (
 )
 
 // However a server lists its APIs, the bytes are the same, and read again they say the same.
-func TestCapturedCapabilitiesHaveOneForm_H6(t *testing.T) {
+func TestCapturedCapabilitiesAreCanonical_H6(t *testing.T) {
 	a := CapabilitiesOf("eks", "v1.34.2", map[string][]string{"v1": {"Pod", "ConfigMap", "Pod"}, "apps/v1": {"Deployment"}, "shop.dev/v1alpha1": {}})
 	b := CapabilitiesOf("old", "v1.31.0-eks-1a2b", map[string][]string{"v1": {"Pod"}})
 	one, other := Lock{Capabilities: []Capabilities{b, a}}.Bytes(), Lock{Capabilities: []Capabilities{a, b}}.Bytes()
@@ -27,10 +27,10 @@ func TestCapturedCapabilitiesHaveOneForm_H6(t *testing.T) {
 	read, err := ParseLock(one)
 	require.NoError(t, err)
 	require.Equal(t, string(one), string(read.Bytes()))
-	eks, ok := read.Of("eks")
+	eks, ok := read.CapabilitiesOf("eks")
 	require.True(t, ok)
 	require.Equal(t, []string{"apps/v1", "apps/v1/Deployment", "shop.dev/v1alpha1", "v1", "v1/ConfigMap", "v1/Pod"}, eks.APIVersions())
-	_, ok = read.Of("edge")
+	_, ok = read.CapabilitiesOf("edge")
 	require.False(t, ok)
 	require.NotContains(t, string(Lock{Charts: []Entry{}}.Bytes()), "capabilities", "a lock with charts only does not change")
 

@@ -33,12 +33,12 @@ type Ref struct {
 const ociPrefix = "oci://"
 
 // RefOf returns the reference to a chart in a repository, which may be a registry, too.
-func RefOf(chart, repository, wanted string) Ref {
+func RefOf(chart, repository, constraint string) Ref {
 	repository = strings.TrimRight(repository, "/")
 	if IsOCI(repository) {
-		return Ref{Chart: repository + "/" + chart, Wanted: wanted}
+		return Ref{Chart: repository + "/" + chart, Wanted: constraint}
 	}
-	return Ref{Chart: strings.TrimRight(chart, "/"), Repository: repository, Wanted: wanted}
+	return Ref{Chart: strings.TrimRight(chart, "/"), Repository: repository, Wanted: constraint}
 }
 
 // IsOCI reports whether an address belongs to a registry.
@@ -56,13 +56,13 @@ func (r Ref) String() string {
 }
 
 // Check returns the problem of a reference, and the expected value.
-func (r Ref) Check() (wrong, expected string) {
+func (r Ref) Check() (problem, expected string) {
 	address := r.Repository
 	if address == "" {
 		address = r.Chart
 	}
-	if wrong := checkAddress(address); wrong != "" {
-		return wrong, "https://HOST/PATH or oci://HOST/PATH without a password, a query or a version in it"
+	if problem := checkAddress(address); problem != "" {
+		return problem, "https://HOST/PATH or oci://HOST/PATH without a password, a query or a version in it"
 	}
 	if r.Repository != "" && (r.Chart == "" || strings.ContainsAny(r.Chart, "/\\:?#%@ ") || strings.HasPrefix(r.Chart, ".")) {
 		return fmt.Sprintf("invalid chart name %q for a repository", r.Chart), "a name in the index of the repository"
@@ -83,7 +83,7 @@ func checkAddress(address string) string {
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
 		return "the address has a query or a fragment"
 	case u.Scheme == "oci":
-		if _, err := openable(address); err != nil {
+		if _, err := parseRepository(address); err != nil {
 			return "it is not an address in a registry: " + err.Error()
 		}
 		return ""
@@ -105,9 +105,9 @@ func Digest(data []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// newest returns the highest version that matches, in the repository's spelling; empty: none.
-func newest(versions []string, wanted string) string {
-	constraint, err := semver.NewConstraint(wanted)
+// newestMatching returns the highest version that matches, in the repository's spelling; empty: none.
+func newestMatching(versions []string, wantedRange string) string {
+	constraint, err := semver.NewConstraint(wantedRange)
 	if err != nil {
 		return ""
 	}
@@ -116,7 +116,7 @@ func newest(versions []string, wanted string) string {
 	for _, text := range versions {
 		v, err := semver.NewVersion(text)
 		switch {
-		case text == wanted:
+		case text == wantedRange:
 			return text
 		case err != nil || !constraint.Check(v):
 		case best == nil || v.GreaterThan(best) || v.Equal(best) && text < found: // the result does not depend on the order

@@ -13,8 +13,8 @@ import (
 	"github.com/converge-engine/converge/tests/charttest"
 )
 
-// without has no cache and no credentials but those of a netrc that is given.
-func without(t *testing.T, netrc string) charts.Client {
+// withoutCredentials has no cache and no credentials but those of a netrc that is given.
+func withoutCredentials(t *testing.T, netrc string) charts.Client {
 	t.Helper()
 	dir := t.TempDir()
 	t.Setenv("XDG_CACHE_HOME", filepath.Join(dir, "cache"))
@@ -25,8 +25,8 @@ func without(t *testing.T, netrc string) charts.Client {
 }
 
 // Which version of a repository is wanted.
-func TestVersionsOfCharts_H6(t *testing.T) {
-	client := without(t, "")
+func TestChartVersionsAreResolvedInARepository_H6(t *testing.T) {
+	client := withoutCredentials(t, "")
 	repository := charttest.NewRepository(t)
 	for _, version := range []string{"1.4.2", "1.4.10", "1.5.0-rc.1", "2.0.0", "v3.1.0", "nonsense"} {
 		repository.Add("web", version, charttest.Pack(t, "web", version))
@@ -48,8 +48,8 @@ func TestVersionsOfCharts_H6(t *testing.T) {
 }
 
 // A version with build metadata is a tag with an underscore; a tag that is no version, and an artifact that is no chart, are none.
-func TestVersionsInARegistry_H6(t *testing.T) {
-	client := without(t, "")
+func TestChartVersionsAreResolvedInARegistry_H6(t *testing.T) {
+	client := withoutCredentials(t, "")
 	registry := charttest.NewRegistry(t)
 	for _, version := range []string{"1.0.0", "1.2.0+build.7", "latest"} {
 		registry.Push(t, "charts/web", version, charttest.Pack(t, "web", version))
@@ -70,36 +70,36 @@ func TestVersionsInARegistry_H6(t *testing.T) {
 
 // What is fetched once is not asked for again, and what lies in the cache with other bytes is.
 func TestChartIsFetchedOnce_H6(t *testing.T) {
-	client := without(t, "")
+	client := withoutCredentials(t, "")
 	repository, registry := charttest.NewRepository(t), charttest.NewRegistry(t)
 	data := charttest.Pack(t, "web", "1.0.0")
 	repository.Add("web", "1.0.0", data)
-	there := charts.Entry{Chart: "web", Repository: repository.URL, Wanted: "1.0.0", Version: "1.0.0", URL: repository.URL + "/web-1.0.0.tgz", Digest: charts.Digest(data)}
-	here := charts.Entry{Chart: "oci://" + registry.Host + "/web", Wanted: "1.0.0", Version: "1.0.0", Digest: registry.Push(t, "web", "1.0.0", charttest.Pack(t, "web", "1.0.0", "a", "b"))}
-	for _, entry := range []charts.Entry{there, here} {
+	remoteEntry := charts.Entry{Chart: "web", Repository: repository.URL, Wanted: "1.0.0", Version: "1.0.0", URL: repository.URL + "/web-1.0.0.tgz", Digest: charts.Digest(data)}
+	localEntry := charts.Entry{Chart: "oci://" + registry.Host + "/web", Wanted: "1.0.0", Version: "1.0.0", Digest: registry.Push(t, "web", "1.0.0", charttest.Pack(t, "web", "1.0.0", "a", "b"))}
+	for _, entry := range []charts.Entry{remoteEntry, localEntry} {
 		_, err := client.Fetch(t.Context(), entry)
 		require.NoError(t, err)
 	}
 	require.Equal(t, []string{"/web-1.0.0.tgz"}, repository.Asked()) // no index: the lock says where it is
-	asked := registry.Asked()
-	for _, entry := range []charts.Entry{there, here} {
+	requests := registry.Asked()
+	for _, entry := range []charts.Entry{remoteEntry, localEntry} {
 		_, err := client.Fetch(t.Context(), entry)
 		require.NoError(t, err)
 	}
 	require.Empty(t, repository.Asked())
-	require.Equal(t, asked, registry.Asked())
+	require.Equal(t, requests, registry.Asked())
 
-	kept := filepath.Join(os.Getenv("XDG_CACHE_HOME"), "converge", "charts", strings.TrimPrefix(there.Digest, "sha256:")+".tgz")
+	kept := filepath.Join(os.Getenv("XDG_CACHE_HOME"), "converge", "charts", strings.TrimPrefix(remoteEntry.Digest, "sha256:")+".tgz")
 	require.NoError(t, os.WriteFile(kept, []byte("something else"), 0o600))
-	again, err := client.Fetch(t.Context(), there)
+	second, err := client.Fetch(t.Context(), remoteEntry)
 	require.NoError(t, err)
-	require.Equal(t, data, again)
+	require.Equal(t, data, second)
 	require.Len(t, repository.Asked(), 1)
 }
 
 // Whatever a repository or a registry answers, the bytes are those of the digest, or none.
-func TestOtherBytesThanTheDigestAreRefused_H6_G4(t *testing.T) {
-	client := without(t, "")
+func TestContentWithAnotherDigestIsRejected_H6_G4(t *testing.T) {
+	client := withoutCredentials(t, "")
 	repository, registry := charttest.NewRepository(t), charttest.NewRegistry(t)
 	good, evil := charttest.Pack(t, "web", "1.0.0"), charttest.Pack(t, "web", "1.0.0", "templates/evil.yaml", "")
 	repository.Add("web", "1.0.0", good)
@@ -120,8 +120,8 @@ func TestOtherBytesThanTheDigestAreRefused_H6_G4(t *testing.T) {
 }
 
 // An index leads nowhere but to what may be fetched.
-func TestIndexLeadsNowhereElse_H6_G4(t *testing.T) {
-	client := without(t, "")
+func TestIndexURLsStayOnTheRepositoryHost_H6_G4(t *testing.T) {
+	client := withoutCredentials(t, "")
 	secret := filepath.Join(t.TempDir(), "secret.tgz")
 	require.NoError(t, os.WriteFile(secret, charttest.Pack(t, "web", "1.0.0"), 0o600))
 	for address, want := range map[string]string{
@@ -143,31 +143,31 @@ func TestIndexLeadsNowhereElse_H6_G4(t *testing.T) {
 }
 
 // A public repository cannot have this machine's own services asked.
-func TestElsewhereDoesNotLeadHere_H6_G4(t *testing.T) {
-	client := without(t, "")
-	here := charttest.NewRepository(t)
-	elsewhere := "https://charts.example.org"
-	client.HTTP = &http.Client{Transport: answering(func(r *http.Request) *http.Response {
-		return &http.Response{StatusCode: http.StatusFound, Header: http.Header{"Location": {here.URL + "/admin"}}, Body: http.NoBody, Request: r}
+func TestRemoteHostsCannotRedirectToLoopback_H6_G4(t *testing.T) {
+	client := withoutCredentials(t, "")
+	local := charttest.NewRepository(t)
+	remote := "https://charts.example.org"
+	client.HTTP = &http.Client{Transport: roundTripFunc(func(r *http.Request) *http.Response {
+		return &http.Response{StatusCode: http.StatusFound, Header: http.Header{"Location": {local.URL + "/admin"}}, Body: http.NoBody, Request: r}
 	})}
-	_, _, err := client.Resolve(t.Context(), charts.RefOf("web", elsewhere, "1.0.0"))
-	require.ErrorContains(t, err, "charts.example.org redirects to "+strings.TrimPrefix(here.URL, "http://")+", which is this machine")
-	require.Empty(t, here.Asked())
-	client.HTTP = &http.Client{Transport: answering(func(r *http.Request) *http.Response {
+	_, _, err := client.Resolve(t.Context(), charts.RefOf("web", remote, "1.0.0"))
+	require.ErrorContains(t, err, "charts.example.org redirects to "+strings.TrimPrefix(local.URL, "http://")+", which is this machine")
+	require.Empty(t, local.Asked())
+	client.HTTP = &http.Client{Transport: roundTripFunc(func(r *http.Request) *http.Response {
 		return &http.Response{StatusCode: http.StatusFound, Header: http.Header{"Location": {"http://charts.example.org/index.yaml"}}, Body: http.NoBody, Request: r}
 	})}
-	_, _, err = client.Resolve(t.Context(), charts.RefOf("web", elsewhere, "1.0.0"))
+	_, _, err = client.Resolve(t.Context(), charts.RefOf("web", remote, "1.0.0"))
 	require.ErrorContains(t, err, "expected https://")
 }
 
-// answering is a network in which every server answers the same.
-type answering func(*http.Request) *http.Response
+// roundTripFunc is a network in which every server answers the same.
+type roundTripFunc func(*http.Request) *http.Response
 
-func (a answering) RoundTrip(r *http.Request) (*http.Response, error) { return a(r), nil }
+func (a roundTripFunc) RoundTrip(r *http.Request) (*http.Response, error) { return a(r), nil }
 
 // Credentials of a host go to that host: neither to another one that an index names nor along a redirect.
-func TestCredentialsGoToTheirHostAlone_H6_G5(t *testing.T) {
-	client := without(t, "machine 127.0.0.1 login ann password s3cret\n")
+func TestCredentialsAreSentOnlyToTheirHost_H6_G5(t *testing.T) {
+	client := withoutCredentials(t, "machine 127.0.0.1 login ann password s3cret\n")
 	mine, other := charttest.NewRepository(t), charttest.NewRepository(t)
 	mine.User, mine.Password = "ann", "s3cret"
 	mine.Add("web", "1.0.0", charttest.Pack(t, "web", "1.0.0"))
@@ -196,7 +196,7 @@ func TestCredentialsGoToTheirHostAlone_H6_G5(t *testing.T) {
 
 // What is too large is not read to its end.
 func TestHugeChartsAreRefused_H6_G4(t *testing.T) {
-	client := without(t, "")
+	client := withoutCredentials(t, "")
 	repository, registry := charttest.NewRepository(t), charttest.NewRegistry(t)
 	huge := make([]byte, charts.MaxChart+1)
 	repository.Add("web", "1.0.0", huge)
@@ -208,8 +208,8 @@ func TestHugeChartsAreRefused_H6_G4(t *testing.T) {
 }
 
 // A registry asks, and gets what `docker login` keeps.
-func TestRegistryAsksForCredentials_H6(t *testing.T) {
-	client := without(t, "")
+func TestRegistryRequiresCredentials_H6(t *testing.T) {
+	client := withoutCredentials(t, "")
 	registry := charttest.NewRegistry(t)
 	registry.Push(t, "web", "1.0.0", charttest.Pack(t, "web", "1.0.0"))
 	registry.User, registry.Password = "ann", "s3cret"

@@ -30,12 +30,12 @@ func (c Client) env(name string) string {
 
 // FetchAddress returns the content with a digest from an https:// address. The result is cached.
 func (c Client) FetchAddress(ctx context.Context, address, digest string) ([]byte, error) {
-	return cached(ctx, digest, func(ctx context.Context) ([]byte, error) { return c.download(ctx, address, address, MaxChart) })
+	return fetchCached(ctx, digest, func(ctx context.Context) ([]byte, error) { return c.download(ctx, address, address, MaxChart) })
 }
 
 // Fetch returns the chart of a lock entry, from the cache if possible.
 func (c Client) Fetch(ctx context.Context, e Entry) ([]byte, error) {
-	return cached(ctx, e.Digest, func(ctx context.Context) ([]byte, error) {
+	return fetchCached(ctx, e.Digest, func(ctx context.Context) ([]byte, error) {
 		if e.Repository == "" {
 			return c.blob(ctx, e.Chart, e.Digest)
 		}
@@ -45,18 +45,18 @@ func (c Client) Fetch(ctx context.Context, e Entry) ([]byte, error) {
 
 // Resolve finds the newest matching version of a chart, and fetches it.
 func (c Client) Resolve(ctx context.Context, r Ref) (Entry, []byte, error) {
-	if wrong, expected := r.Check(); wrong != "" {
-		return Entry{}, nil, fmt.Errorf("%s; expected %s", wrong, expected)
+	if problem, expected := r.Check(); problem != "" {
+		return Entry{}, nil, fmt.Errorf("%s; expected %s", problem, expected)
 	}
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
-	resolve := c.inRepository
+	resolve := c.resolveInRepository
 	if r.Repository == "" {
-		resolve = c.inRegistry
+		resolve = c.resolveInRegistry
 	}
 	e, data, err := resolve(ctx, r)
 	if err == nil {
-		keep(cachePath(e.Digest), data)
+		writeCache(cachePath(e.Digest), data)
 	}
 	return e, data, err
 }
@@ -71,13 +71,13 @@ func (c Client) download(ctx context.Context, repository, address string, limit 
 	if err != nil {
 		return nil, err
 	}
-	known, err := credentialsOf(from.Hostname(), c.env)
+	creds, err := credentialsOf(from.Hostname(), c.env)
 	if err != nil {
 		return nil, err
 	}
-	answer, err := c.guarded(from, known).Do(request)
+	answer, err := c.restrictedClient(from, creds).Do(request)
 	if err != nil {
-		return nil, plainly(err)
+		return nil, withoutURL(err)
 	}
 	defer answer.Body.Close() // read-only
 	if answer.StatusCode != http.StatusOK {
@@ -94,47 +94,47 @@ func bounded(from io.Reader, limit int64) ([]byte, error) {
 	return data, err
 }
 
-// plainly removes the URL from an error, because its query may contain a signature that grants access.
-func plainly(err error) error {
-	if failed := new(url.Error); errors.As(err, &failed) {
-		return failed.Err
+// withoutURL removes the URL from an error, because its query may contain a signature that grants access.
+func withoutURL(err error) error {
+	if urlErr := new(url.Error); errors.As(err, &urlErr) {
+		return urlErr.Err
 	}
 	return err
 }
 
-// guarded returns the HTTP client for one repository.
-func (c Client) guarded(from *url.URL, known *credentials) *http.Client {
-	given := cmp.Or(c.HTTP, http.DefaultClient)
-	guarded := *given
-	through := given.Transport
-	if through == nil {
-		through = http.DefaultTransport
+// restrictedClient returns the HTTP client for one repository.
+func (c Client) restrictedClient(from *url.URL, creds *credentials) *http.Client {
+	base := cmp.Or(c.HTTP, http.DefaultClient)
+	restricted := *base
+	transport := base.Transport
+	if transport == nil {
+		transport = http.DefaultTransport
 	}
-	guarded.Transport = &guard{through, from, known}
-	guarded.Jar = nil
-	return &guarded
+	restricted.Transport = &restrictedTransport{transport, from, creds}
+	restricted.Jar = nil
+	return &restricted
 }
 
-// guard is the transport that checks each request, including redirects and authentication.
-type guard struct {
-	through http.RoundTripper
-	from    *url.URL
-	known   *credentials // nil: none
+// restrictedTransport is the transport that checks each request, including redirects and authentication.
+type restrictedTransport struct {
+	base  http.RoundTripper
+	from  *url.URL
+	creds *credentials // nil: none
 }
 
 // RoundTrip rejects requests without TLS, and redirects from other hosts to this machine. Only the host of the repository receives
 // credentials.
-func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
-	here := Loopback(r.URL.Hostname())
+func (g *restrictedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	loopback := Loopback(r.URL.Hostname())
 	switch {
-	case r.URL.Scheme != "https" && (r.URL.Scheme != "http" || !here):
+	case r.URL.Scheme != "https" && (r.URL.Scheme != "http" || !loopback):
 		return nil, fmt.Errorf("it requests %s://%s, which is not supported; expected https://", r.URL.Scheme, r.URL.Host)
-	case here && !Loopback(g.from.Hostname()):
+	case loopback && !Loopback(g.from.Hostname()):
 		return nil, fmt.Errorf("%s redirects to %s, which is this machine", g.from.Host, r.URL.Host)
 	}
-	if g.known != nil && r.URL.Host == g.from.Host && r.Header.Get("Authorization") == "" {
+	if g.creds != nil && r.URL.Host == g.from.Host && r.Header.Get("Authorization") == "" {
 		r = r.Clone(r.Context())
-		r.SetBasicAuth(g.known.user, g.known.password)
+		r.SetBasicAuth(g.creds.user, g.creds.password)
 	}
-	return g.through.RoundTrip(r)
+	return g.base.RoundTrip(r)
 }

@@ -36,7 +36,7 @@ func Netrc(host string, env func(string) string) (user, password string, found b
 		return "", "", false, fmt.Errorf("read the credentials of %s: %w", host, err)
 	}
 	words := strings.Fields(string(data))
-	mine := false
+	matches := false
 	for i := 0; i < len(words); i++ {
 		value := ""
 		if i+1 < len(words) {
@@ -47,14 +47,14 @@ func Netrc(host string, env func(string) string) (user, password string, found b
 			if found {
 				return user, password, true, nil
 			}
-			mine = words[i] == "default" || value == host
-			found = mine
+			matches = words[i] == "default" || value == host
+			found = matches
 		case "login":
-			if mine {
+			if matches {
 				user = value
 			}
 		case "password":
-			if mine {
+			if matches {
 				password = value
 			}
 		default:

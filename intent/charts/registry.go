@@ -24,8 +24,8 @@ const (
 	maxTags     = 100_000
 )
 
-// openable returns the repository of a registry address, which has no version.
-func openable(address string) (*remote.Repository, error) {
+// parseRepository returns the repository of a registry address, which has no version.
+func parseRepository(address string) (*remote.Repository, error) {
 	repository, err := remote.NewRepository(strings.TrimPrefix(address, ociPrefix))
 	if err == nil && repository.Reference.Reference != "" {
 		err = errors.New(`it contains a version, which belongs in "version"`)
@@ -36,11 +36,11 @@ func openable(address string) (*remote.Repository, error) {
 // open connects to a repository of a registry with the credentials of `docker login`. Connections without TLS are only allowed to this
 // machine.
 func (c Client) open(address string) (*remote.Repository, error) {
-	repository, err := openable(address)
+	repository, err := parseRepository(address)
 	if err != nil {
 		return nil, err
 	}
-	known, err := dockercredentials.NewStoreFromDocker(dockercredentials.StoreOptions{})
+	creds, err := dockercredentials.NewStoreFromDocker(dockercredentials.StoreOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -50,12 +50,12 @@ func (c Client) open(address string) (*remote.Repository, error) {
 	}
 	repository.PlainHTTP = Loopback(from.Hostname()) && c.HTTP == nil
 	repository.MaxMetadataBytes = maxManifest
-	repository.Client = &auth.Client{Client: c.guarded(from, nil), Cache: auth.NewCache(), Credential: dockercredentials.Credential(known)}
+	repository.Client = &auth.Client{Client: c.restrictedClient(from, nil), Cache: auth.NewCache(), Credential: dockercredentials.Credential(creds)}
 	return repository, nil
 }
 
-// inRegistry finds a chart by the tags of a repository.
-func (c Client) inRegistry(ctx context.Context, r Ref) (Entry, []byte, error) {
+// resolveInRegistry finds a chart by the tags of a repository.
+func (c Client) resolveInRegistry(ctx context.Context, r Ref) (Entry, []byte, error) {
 	e := Entry{Chart: r.Chart, Wanted: r.Wanted}
 	repository, err := c.open(r.Chart)
 	if err != nil {
@@ -63,11 +63,11 @@ func (c Client) inRegistry(ctx context.Context, r Ref) (Entry, []byte, error) {
 	}
 	tag, err := tagOf(ctx, repository, r.Wanted)
 	if err != nil {
-		return e, nil, answered(err)
+		return e, nil, registryError(err)
 	}
 	layer, err := chartOf(ctx, repository, tag)
 	if err != nil {
-		return e, nil, answered(err)
+		return e, nil, registryError(err)
 	}
 	e.Version, e.Digest = strings.ReplaceAll(tag, "_", "+"), layer.Digest.String()
 	if !digestRE.MatchString(e.Digest) {
@@ -80,12 +80,12 @@ func (c Client) inRegistry(ctx context.Context, r Ref) (Entry, []byte, error) {
 	return e, data, err
 }
 
-// answered converts an error of a registry to a message.
-func answered(err error) error {
+// registryError converts an error of a registry to a message.
+func registryError(err error) error {
 	if errors.Is(err, auth.ErrBasicCredentialNotFound) {
 		return errors.New("the registry requires credentials, and there are none for it; use docker login or helm registry login")
 	}
-	return plainly(err)
+	return withoutURL(err)
 }
 
 // tagOf returns the tag of the newest matching version. Tags cannot contain a plus sign; Helm replaces it by _.
@@ -103,7 +103,7 @@ func tagOf(ctx context.Context, repository *remote.Repository, wanted string) (s
 	if err != nil {
 		return "", err
 	}
-	version := newest(versions, wanted)
+	version := newestMatching(versions, wanted)
 	if version == "" {
 		return "", fmt.Errorf("the registry has no version of it that matches %s", wanted)
 	}
@@ -146,14 +146,14 @@ func (c Client) blob(ctx context.Context, address, digest string) ([]byte, error
 		return nil, fmt.Errorf("%s no longer has the digest %s", address, digest)
 	}
 	if err != nil {
-		return nil, answered(err)
+		return nil, registryError(err)
 	}
 	if described.Size > MaxChart {
 		return nil, fmt.Errorf("it has more than %d bytes", MaxChart)
 	}
 	body, err := repository.Blobs().Fetch(ctx, described)
 	if err != nil {
-		return nil, answered(err)
+		return nil, registryError(err)
 	}
 	defer body.Close() // read-only
 	return bounded(body, MaxChart)

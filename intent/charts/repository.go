@@ -24,18 +24,18 @@ type indexed struct {
 	Digest  string   `yaml:"digest"`
 }
 
-// inRepository finds a chart in a repository by its index.
-func (c Client) inRepository(ctx context.Context, r Ref) (Entry, []byte, error) {
+// resolveInRepository finds a chart in a repository by its index.
+func (c Client) resolveInRepository(ctx context.Context, r Ref) (Entry, []byte, error) {
 	e := Entry{Chart: r.Chart, Repository: r.Repository, Wanted: r.Wanted}
 	data, err := c.download(ctx, r.Repository, r.Repository+"/index.yaml", maxIndex)
 	if err != nil {
 		return e, nil, fmt.Errorf("its index.yaml cannot be read: %w", err)
 	}
-	listed, err := readIndex(data)
+	index, err := readIndex(data)
 	if err != nil {
 		return e, nil, err
 	}
-	found, err := listed.find(r)
+	found, err := index.find(r)
 	if err != nil {
 		return e, nil, err
 	}
@@ -47,8 +47,8 @@ func (c Client) inRepository(ctx context.Context, r Ref) (Entry, []byte, error) 
 		return e, nil, fmt.Errorf("%s: %w", e.URL, err)
 	}
 	e.Digest = Digest(data)
-	if said := "sha256:" + strings.TrimPrefix(found.Digest, "sha256:"); found.Digest != "" && said != e.Digest {
-		return e, nil, fmt.Errorf("%s: its digest is %s, and in the index of the repository it is %s", e.URL, e.Digest, said)
+	if indexDigest := "sha256:" + strings.TrimPrefix(found.Digest, "sha256:"); found.Digest != "" && indexDigest != e.Digest {
+		return e, nil, fmt.Errorf("%s: its digest is %s, and in the index of the repository it is %s", e.URL, e.Digest, indexDigest)
 	}
 	return e, data, nil
 }
@@ -75,7 +75,7 @@ func (x index) find(r Ref) (indexed, error) {
 	for _, one := range all {
 		versions = append(versions, one.Version)
 	}
-	version := newest(versions, r.Wanted)
+	version := newestMatching(versions, r.Wanted)
 	for _, one := range all {
 		if one.Version == version && version != "" {
 			return one, nil

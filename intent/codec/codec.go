@@ -35,10 +35,10 @@ const Setting = "CONVERGE_ENCRYPT_PAYLOADS"
 // Codec encrypts payloads if enabled, and decrypts encrypted ones. It implements converter.PayloadCodec. It is safe for concurrent use.
 // The zero value has no keys, and returns an error for encrypted payloads.
 type Codec struct {
-	ring    *seal.Ring
-	encrypt bool
-	remote  converter.PayloadCodec // used instead of the ring, for interactive users; nil: none
-	known   atomic.Pointer[map[string]bool]
+	ring     *seal.Ring
+	encrypt  bool
+	remote   converter.PayloadCodec // used instead of the ring, for interactive users; nil: none
+	knownIDs atomic.Pointer[map[string]bool]
 }
 
 // Load makes a codec of key references in the format of CONVERGE_STORE_KEY. The first key encrypts if encryption is enabled, and all
@@ -88,9 +88,9 @@ func (c *Codec) Has(id string) bool { return c != nil && c.ring.Has(id) }
 // Keyed reports whether the codec has any key.
 func (c *Codec) Keyed() bool { return c != nil && c.ring != nil }
 
-// Know sets the ids of the keys that the installation ever used for payloads. A payload with another key id is forged, and a workflow
+// SetKnown sets the ids of the keys that the installation ever used for payloads. A payload with another key id is forged, and a workflow
 // must not wait for that key. Without this call, every unknown key counts as missing.
-func (c *Codec) Know(ids map[string]bool) { c.known.Store(&ids) }
+func (c *Codec) SetKnown(ids map[string]bool) { c.knownIDs.Store(&ids) }
 
 // Encode implements converter.PayloadCodec.
 func (c *Codec) Encode(payloads []*commonpb.Payload) ([]*commonpb.Payload, error) {
@@ -173,7 +173,7 @@ func (c *Codec) Plain(p *commonpb.Payload) ([]byte, error) {
 
 // missing reports whether payloads cannot be read because a key is missing that the installation has used.
 func (c *Codec) missing(payloads []*commonpb.Payload) bool {
-	known := c.known.Load()
+	known := c.knownIDs.Load()
 	for _, p := range payloads {
 		id := seal.KeyID(p.GetData())
 		if Is(p) && id != "" && !c.ring.Has(id) && (known == nil || (*known)[id]) {

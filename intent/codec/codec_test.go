@@ -30,8 +30,8 @@ func load(t *testing.T, encrypt string, keys ...string) *codec.Codec {
 	return c
 }
 
-// sent is what somebody with a codec sends.
-func sent(t *testing.T, c *codec.Codec, what any) *commonpb.Payloads {
+// encrypted is what somebody with a codec sends.
+func encrypted(t *testing.T, c *codec.Codec, what any) *commonpb.Payloads {
 	t.Helper()
 	data, _ := c.Converters()
 	payloads, err := data.ToPayloads(what)
@@ -40,7 +40,7 @@ func sent(t *testing.T, c *codec.Codec, what any) *commonpb.Payloads {
 }
 
 // Both keys of a change read what either of them encrypted, and what nobody has; the newest encrypts.
-func TestKeysChange_G5(t *testing.T) {
+func TestKeysAreRotated_G5(t *testing.T) {
 	old, next := named(t, "OLD"), named(t, "NEXT")
 	for name, row := range map[string]struct {
 		from, to *codec.Codec
@@ -51,36 +51,36 @@ func TestKeysChange_G5(t *testing.T) {
 		"with the new one":   {load(t, "true", next, old), load(t, "", next)},
 	} {
 		var out string
-		require.NoError(t, row.to.Read(sent(t, row.from, "canary"), &out), name)
+		require.NoError(t, row.to.Read(encrypted(t, row.from, "canary"), &out), name)
 		require.Equal(t, "canary", out, name)
 	}
-	p := sent(t, load(t, "true", next, old), "canary").GetPayloads()[0]
+	p := encrypted(t, load(t, "true", next, old), "canary").GetPayloads()[0]
 	require.Equal(t, load(t, "true", next).Encrypts(), string(p.GetMetadata()[codec.KeyID]))
 	require.Equal(t, codec.Encoding, string(p.GetMetadata()[converter.MetadataEncoding]))
 	require.NotContains(t, p.String(), "canary")
-	require.NotEqual(t, p.GetData(), sent(t, load(t, "true", next, old), "canary").GetPayloads()[0].GetData(), "equal payloads have different cipher texts")
+	require.NotEqual(t, p.GetData(), encrypted(t, load(t, "true", next, old), "canary").GetPayloads()[0].GetData(), "equal payloads have different cipher texts")
 }
 
 // While a workflow decides, a key that the installation uses and the worker lacks fails the task, with words; an error would
 // end the workflow or lose the message. What names a key that nobody ever used, or is broken, is a text that is refused.
 func TestMissingKeyFailsTheTaskAndForgeryDoesNot_G5(t *testing.T) {
-	used, own := named(t, "USED"), named(t, "OWN")
-	message := sent(t, load(t, "true", used), map[string]string{"by": "alice"})
+	key, own := named(t, "USED"), named(t, "OWN")
+	message := encrypted(t, load(t, "true", key), map[string]string{"by": "alice"})
 	c := load(t, "true", own)
-	c.Know(map[string]bool{load(t, "true", used).Encrypts(): true})
+	c.SetKnown(map[string]bool{load(t, "true", key).Encrypts(): true})
 	data, _ := c.Converters()
 	deciding := data.(converter.ContextAware).WithWorkflowContext(nil)
 	var raw json.RawMessage
-	require.PanicsWithError(t, `a payload cannot be read: it is encrypted, and this process does not have the key; set CONVERGE_STORE_KEY (its id is "`+load(t, "true", used).Encrypts()+`")`,
+	require.PanicsWithError(t, `a payload cannot be read: it is encrypted, and this process does not have the key; set CONVERGE_STORE_KEY (its id is "`+load(t, "true", key).Encrypts()+`")`,
 		func() { _ = deciding.FromPayloads(message, &raw) })
 	require.True(t, codec.IsNoKey(c.Read(message, &raw)))
 	require.True(t, codec.IsNoKey((&codec.Codec{}).Read(message, &raw)), "without known keys every key counts as missing")
 
-	c.Know(nil)
+	c.SetKnown(nil)
 	require.NoError(t, deciding.FromPayloads(message, &raw))
 	require.Contains(t, string(raw), `"a payload cannot be read: it is encrypted`)
 	require.False(t, codec.IsNoKey(c.Read(message, &raw)), "no worker waits for it")
-	broken := sent(t, c, "canary")
+	broken := encrypted(t, c, "canary")
 	broken.Payloads[0].Data[len(broken.Payloads[0].GetData())-1]++
 	require.NoError(t, deciding.FromPayloads(broken, &raw))
 	require.Contains(t, string(raw), "not the content that was encrypted")
@@ -110,7 +110,7 @@ type errorText string
 
 func (e errorText) Error() string { return string(e) }
 
-func TestEncryptingTakesAKey(t *testing.T) {
+func TestEncryptionRequiresAKey(t *testing.T) {
 	_, err := codec.Load("", "true")
 	require.EqualError(t, err, "payloads must be encrypted, and there is no key; set CONVERGE_STORE_KEY")
 	_, err = codec.Load("", "perhaps")

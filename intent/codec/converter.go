@@ -50,23 +50,23 @@ func (d inWorkflow) FromPayloads(payloads *commonpb.Payloads, into ...any) error
 	if d.codec.missing(payloads.GetPayloads()) {
 		panic(err)
 	}
-	if !isMessage(payloads, into) {
+	if !isErrorMessage(payloads, into) {
 		return err
 	}
-	instead, wrong := converter.GetDefaultDataConverter().ToPayload(err.Error())
-	if wrong != nil {
-		return wrong
+	replacement, encodeErr := converter.GetDefaultDataConverter().ToPayload(err.Error())
+	if encodeErr != nil {
+		return encodeErr
 	}
 	switch to := into[0].(type) {
 	case *json.RawMessage:
-		*to, err = instead.GetData(), nil
+		*to, err = replacement.GetData(), nil
 	case *converter.RawValue:
-		*to, err = converter.NewRawValue(instead), nil
+		*to, err = converter.NewRawValue(replacement), nil
 	}
 	return err
 }
 
-// isMessage reports whether there is one encrypted payload.
-func isMessage(payloads *commonpb.Payloads, into []any) bool {
+// isErrorMessage reports whether there is one encrypted payload.
+func isErrorMessage(payloads *commonpb.Payloads, into []any) bool {
 	return len(into) == 1 && len(payloads.GetPayloads()) > 0 && Is(payloads.GetPayloads()[0])
 }

@@ -15,21 +15,21 @@ import (
 
 // An addon is part of an incarnation, and neither of what services decide by nor of what runs: another value is another incarnation
 // that no service hears of (D1).
-func TestAddonsAreRulesOfNobody_D1_B9(t *testing.T) {
+func TestUnusedAddonsAreNotInThePayload_D1_B9(t *testing.T) {
 	text := intenttest.Oncall + intenttest.OncallService
 	before, after := intenttest.Text(t, text), intenttest.Text(t, strings.Replace(text, "team: checkout", "team: payments", 1))
 	require.NotEqual(t, before.Incarnation.Hash(), after.Incarnation.Hash())
 	specs, err := before.Specs()
 	require.NoError(t, err)
-	others, err := after.Specs()
+	otherSpecs, err := after.Specs()
 	require.NoError(t, err)
-	require.Equal(t, incarnation.ManifestOf(specs), incarnation.ManifestOf(others))
+	require.Equal(t, incarnation.ManifestOf(specs), incarnation.ManifestOf(otherSpecs))
 	d, err := incarnation.Diff(before.Incarnation, after.Incarnation)
 	require.NoError(t, err)
 	require.Equal(t, "web changed\n  rules\n    ~ addons.oncall.team  \"checkout\" → \"payments\"\n", d.String())
-	gone, err := incarnation.Diff(before.Incarnation, intenttest.Text(t, strings.Replace(text, "addons: [", "addons: [] #", 1)).Incarnation)
+	removed, err := incarnation.Diff(before.Incarnation, intenttest.Text(t, strings.Replace(text, "addons: [", "addons: [] #", 1)).Incarnation)
 	require.NoError(t, err)
-	require.Equal(t, "web changed\n  rules\n    - addons.oncall  example.com/oncall\n    - addons.oncall.level  2\n    - addons.oncall.team  \"checkout\"\n", gone.String())
+	require.Equal(t, "web changed\n  rules\n    - addons.oncall  example.com/oncall\n    - addons.oncall.level  2\n    - addons.oncall.team  \"checkout\"\n", removed.String())
 }
 
 func TestIncarnationWithAddons_D1(t *testing.T) {
@@ -98,8 +98,8 @@ func TestAddonsAreBounded_D1(t *testing.T) {
 		if err == nil {
 			return ""
 		}
-		_, said, _ := strings.Cut(err.Error(), ": ")
-		return said
+		_, message, _ := strings.Cut(err.Error(), ": ")
+		return message
 	}
 	require.Empty(t, problem("{a: {b: {c: {d: {e: {f: {g: 9007199254740991}}}}}}}", `{a: "`+strings.Repeat("x", 16_000)+`"}`))
 	require.Equal(t, `addons[0].value.a.b.c.d.e.f.g.h: this is more than 8 levels deep; expected a flatter value [too-large]`, problem("{a: {b: {c: {d: {e: {f: {g: {h: 1}}}}}}}}"))

@@ -16,16 +16,16 @@ import (
 // maxRules bounds the rules of an installation in bytes, because workflows read them in full.
 const maxRules = 32 << 10
 
-// open is a scope of placeholders for names that are known only when a protection of the baseline is evaluated.
-var open = substitute.Scope{Application: "${{ application }}", Service: "${{ service }}", Channel: "${{ channel }}", Owner: "the baseline"}
+// placeholderScope is a scope of placeholders for names that are known only when a protection of the baseline is evaluated.
+var placeholderScope = substitute.Scope{Application: "${{ application }}", Service: "${{ service }}", Channel: "${{ channel }}", Owner: "the baseline"}
 
 // baseline compiles the rules for all applications.
-func (c *compiler) baseline(d of, b *config.Baseline) *entities.Baseline {
+func (c *compiler) baseline(d identityDecoder, b *config.Baseline) *entities.Baseline {
 	if b == nil {
 		return nil
 	}
 	out := &entities.Baseline{Bypass: b.Bypass, Required: b.Required}
-	c.people(d, "baseline.bypass", b.Bypass, "; omit the field to let each application decide")
+	c.checkPeople(d, "baseline.bypass", b.Bypass, "; omit the field to let each application decide")
 	checkUses(c, baselineUses(d.Decoder, b.Protections), c.checkProtection)
 	for n, use := range baselineUses(d.Decoder, b.Protections) {
 		out.Checks = append(out.Checks, c.baselineCheck(d, use, b.Protections[n]))
@@ -38,7 +38,7 @@ func (c *compiler) baseline(d of, b *config.Baseline) *entities.Baseline {
 		}
 		first[a.Name] = true
 		out.Approvals = append(out.Approvals, entities.BaselineApproval{
-			Condition: c.approval(d, at, entities.BaselineID(string(a.Name)), a.ManualApproval), Where: c.where(d, at+".where", a.Where),
+			Condition: c.approval(d, at, entities.BaselineID(string(a.Name)), a.ManualApproval), Where: c.compileWhere(d, at+".where", a.Where),
 		})
 	}
 	if n := len(out.Checks) + len(out.Approvals); n > entities.MaxBaseline {
@@ -46,7 +46,7 @@ func (c *compiler) baseline(d of, b *config.Baseline) *entities.Baseline {
 	}
 	if l := b.Limits; l != nil {
 		out.Limits = entities.Limits{
-			Services: c.most(d, "baseline.limits.services", l.Services), Channels: c.most(d, "baseline.limits.releaseChannels", l.ReleaseChannels),
+			Services: c.limitOf(d, "baseline.limits.services", l.Services), Channels: c.limitOf(d, "baseline.limits.releaseChannels", l.ReleaseChannels),
 			RuntimesOf: strict.Map(l.RuntimesOf, func(n config.Name) string { return string(n) }),
 		}
 	}
@@ -59,12 +59,12 @@ func baselineUses(d *strict.Decoder, all []config.BaselineProtectionUse) []prote
 		use := config.ProtectionUse{
 			ProtectionItem: config.ProtectionItem{Name: p.Name, ProtectionKind: p.ProtectionKind, Interval: p.Interval}, Lifecycle: p.Lifecycle, Repairs: p.Repairs,
 		}
-		uses = append(uses, protectionUse{ProtectionUse: use, place: placeOf(d, strict.Index("baseline.protections", n), "protection", p.Name, "")})
+		uses = append(uses, protectionUse{ProtectionUse: use, usePosition: newUsePosition(d, strict.Index("baseline.protections", n), "protection", p.Name, "")})
 	}
 	return uses
 }
 
-func (c *compiler) baselineCheck(d of, use protectionUse, p config.BaselineProtectionUse) entities.BaselineCheck {
+func (c *compiler) baselineCheck(d identityDecoder, use protectionUse, p config.BaselineProtectionUse) entities.BaselineCheck {
 	for _, kind := range use.Kinds() {
 		if !kind.Shared() {
 			c.report(use.d, use.at+"."+string(kind), strict.Fault{
@@ -75,35 +75,35 @@ func (c *compiler) baselineCheck(d of, use protectionUse, p config.BaselineProte
 	}
 	id := entities.BaselineID(use.id)
 	how := entities.CheckDefinition{ID: id}
-	scope := open
-	(&filling{c: c, d: use.d, at: use.at, scope: &scope}).kind(use.ProtectionKind, &how)
-	check := entities.Check{ID: id, Kind: how.Kind, At: stagesOf(use.Lifecycle, how.Kind), Repairs: repairs(use.ProtectionKind), Interval: use.Interval.Or(intervalOf(how.Kind))}
+	scope := placeholderScope
+	(&fieldCompiler{c: c, d: use.d, at: use.at, scope: &scope}).kind(use.ProtectionKind, &how)
+	check := entities.Check{ID: id, Kind: how.Kind, At: stagesOf(use.Lifecycle, how.Kind), Repairs: hasRepairsDefault(use.ProtectionKind), Interval: use.Interval.Or(intervalOf(how.Kind))}
 	if use.Repairs != nil {
 		check.Repairs = *use.Repairs
 	}
-	return entities.BaselineCheck{Check: check, How: how, Where: c.where(d, use.at+".where", p.Where)}
+	return entities.BaselineCheck{Check: check, How: how, Where: c.compileWhere(d, use.at+".where", p.Where)}
 }
 
 func sharedKinds() []string {
 	return strict.Map(entities.SharedKinds(), func(k entities.CheckKind) string { return string(k) })
 }
 
-// where checks patterns of names.
-func (c *compiler) where(d of, at string, w *config.BaselineWhere) entities.Where {
+// compileWhere checks patterns of names.
+func (c *compiler) compileWhere(d identityDecoder, at string, w *config.BaselineWhere) entities.ChannelSelector {
 	if w == nil {
-		return entities.Where{}
+		return entities.ChannelSelector{}
 	}
 	if len(w.Applications)+len(w.ReleaseChannels)+len(w.Runtimes) == 0 && !d.Faulty(at) {
 		c.report(d.Decoder, at, strict.Fault{Code: "missing-field", Message: "nothing is selected", Expected: "applications, releaseChannels or runtimes; omit the field for all"})
 	}
-	c.patterns(d, at+".applications", w.Applications)
-	c.patterns(d, at+".releaseChannels", w.ReleaseChannels)
-	c.patterns(d, at+".runtimes", w.Runtimes)
-	return entities.Where{Applications: w.Applications, Channels: w.ReleaseChannels, Runtimes: w.Runtimes}
+	c.checkPatterns(d, at+".applications", w.Applications)
+	c.checkPatterns(d, at+".releaseChannels", w.ReleaseChannels)
+	c.checkPatterns(d, at+".runtimes", w.Runtimes)
+	return entities.ChannelSelector{Applications: w.Applications, Channels: w.ReleaseChannels, Runtimes: w.Runtimes}
 }
 
-// patterns checks a list of names or name patterns.
-func (c *compiler) patterns(d of, at string, all []string) {
+// checkPatterns checks a list of names or name patterns.
+func (c *compiler) checkPatterns(d identityDecoder, at string, all []string) {
 	if len(all) == 0 && d.Has(at) && !d.Faulty(at) {
 		c.report(d.Decoder, at, strict.Fault{Code: "missing-field", Message: "the list is empty", Expected: "at least one; omit the field for all"})
 	}
@@ -115,8 +115,8 @@ func (c *compiler) patterns(d of, at string, all []string) {
 	}
 }
 
-// most returns a bound; 0 if there is none.
-func (c *compiler) most(d of, at string, n *int) int {
+// limitOf returns a bound; 0 if there is none.
+func (c *compiler) limitOf(d identityDecoder, at string, n *int) int {
 	if n == nil {
 		return 0
 	}
@@ -126,8 +126,8 @@ func (c *compiler) most(d of, at string, n *int) int {
 	return *n
 }
 
-// beginners returns the scopes of a grant for new applications.
-func (c *compiler) beginners(d of, at string, grant config.InstallationAuthorization) []string {
+// newApplicationScopes returns the scopes of a grant for new applications.
+func (c *compiler) newApplicationScopes(d identityDecoder, at string, grant config.InstallationAuthorization) []string {
 	if !d.Has(at + ".applications") {
 		return nil
 	}
@@ -139,12 +139,12 @@ func (c *compiler) beginners(d of, at string, grant config.InstallationAuthoriza
 	if len(grant.Runtimes) > 0 {
 		c.report(d.Decoder, at+".applications", strict.Fault{Code: "one-of", Message: `"runtimes" and "applications" are both given`, Expected: "one of them"})
 	}
-	c.patterns(d, at+".applications", grant.Applications)
+	c.checkPatterns(d, at+".applications", grant.Applications)
 	return strict.Map(grant.Applications, func(pattern string) string { return entities.ScopeApplications + pattern })
 }
 
 // boundRules rejects rules that are too large to be read at each request.
-func (c *compiler) boundRules(d of, rules entities.Rules) {
+func (c *compiler) boundRules(d identityDecoder, rules entities.Rules) {
 	if data, err := json.Marshal(rules); err != nil || len(data) > maxRules {
 		c.report(d.Decoder, "kind", strict.Fault{Code: "too-large", Message: fmt.Sprintf("the rules have %d bytes", len(data)), Expected: fmt.Sprintf("at most %d", maxRules)})
 	}

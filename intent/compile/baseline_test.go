@@ -54,14 +54,14 @@ baseline:
 				How: entities.CheckDefinition{ID: "baseline/errors", Kind: entities.CheckPrometheus, Prometheus: &entities.PrometheusQuery{
 					URL: "http://prometheus:9090", Query: "errors{job='${{ service }}', v='${{ version }}'}", LessThan: &five,
 				}},
-				Where: entities.Where{Channels: []string{"prod*"}, Runtimes: []string{"eks-*"}},
+				Where: entities.ChannelSelector{Channels: []string{"prod*"}, Runtimes: []string{"eks-*"}},
 			},
 		},
 		Approvals: []entities.BaselineApproval{{
 			Condition: entities.Condition{
 				ID: "approval/baseline/go-live", Kind: entities.ManualApproval, Topic: "baseline/go-live", MinApprovers: 2, Approvers: []string{"group:sre"}, NotReleaser: true,
 			},
-			Where: entities.Where{Applications: []string{"shop"}},
+			Where: entities.ChannelSelector{Applications: []string{"shop"}},
 		}},
 		Bypass: []string{"group:platform"}, Required: []string{"approve"},
 		Limits: entities.Limits{Services: 50, Channels: 10, RuntimesOf: []string{"platform"}},
@@ -88,7 +88,7 @@ rules.yaml:3:59: baseline.approvals[1].minApprovers: 0 approvers are not enough;
 }
 
 // No name of an application's own can be taken for one of the baseline, nor stand in its place.
-func TestBaselineHasNamesOfItsOwn_G2(t *testing.T) {
+func TestBaselineNamesAreReserved_G2(t *testing.T) {
 	for text, want := range map[string]string{
 		"protections: [{name: baseline/year-end, always: {verdict: PASS}}]":                                                         `protections[0].name: invalid name "baseline/year-end"`,
 		"releaseChannels: [{name: prod, runtimes: [{name: r}], preconditions: [{sharedManualApproval: {name: baseline/go-live}}]}]": `invalid name "baseline/go-live"`,

@@ -17,8 +17,8 @@ import (
 // maxCaptures bounds the secrets that are captured from a service.
 const maxCaptures = 50
 
-// ownCaptures checks the captured secrets of the service, once for all channels.
-func (s *serviceCompiler) ownCaptures(app *config.Document[config.Application]) {
+// checkCaptures checks the captured secrets of the service, once for all channels.
+func (s *serviceCompiler) checkCaptures(app *config.Document[config.Application]) {
 	run := s.Spec.SetupCallback
 	if run == nil || len(run.Captures) == 0 {
 		return
@@ -58,14 +58,14 @@ func (c *compiler) checkRecipients(app *config.Document[config.Application]) {
 	}
 }
 
-// notCaptured returns why no secret of that name is ever captured from a service in a channel, or nil.
-func (c *compiler) notCaptured(channel, service, name string) *strict.Fault {
+// capturedFault returns why no secret of that name is ever captured from a service in a channel, or nil.
+func (c *compiler) capturedFault(channel, service, name string) *strict.Fault {
 	at := slices.IndexFunc(c.config.Services, func(s *config.Document[config.Service]) bool { return string(s.Spec.Name) == service })
 	var fault strict.Fault
 	switch {
 	case at < 0:
-		fault = unknownDocument("service", service, strict.Keys(c.goes))
-	case c.works[channel] == nil || !slices.Contains(c.goes[service], channel):
+		fault = unknownDocument("service", service, strict.Keys(c.serviceChannels))
+	case c.works[channel] == nil || !slices.Contains(c.serviceChannels[service], channel):
 		fault = strict.Fault{Code: "not-captured", Message: fmt.Sprintf("nothing is captured from service %q in this release channel", service), Expected: "a service that a plan deploys there"}
 	default:
 		var names []string
@@ -83,29 +83,29 @@ func (c *compiler) notCaptured(channel, service, name string) *strict.Fault {
 	return &fault
 }
 
-// wholeCaptured checks a reference to a captured secret. It ignores other values.
-func (c *compiler) wholeCaptured(d *strict.Decoder, at, channel string, v entities.Value) {
+// checkCaptured checks a reference to a captured secret. It ignores other values.
+func (c *compiler) checkCaptured(d *strict.Decoder, at, channel string, v entities.Value) {
 	if v.Captured == "" {
 		return
 	}
-	if fault := c.notCaptured(channel, v.Captured, v.Key); fault != nil {
-		c.reportIn(d, at, channel, substitute.Trouble{InChannel: true, Fault: *fault})
+	if fault := c.capturedFault(channel, v.Captured, v.Key); fault != nil {
+		c.reportIn(d, at, channel, substitute.ScopedFault{InChannel: true, Fault: *fault})
 	}
 }
 
-// takesCaptured reports whether the service uses a captured secret: in its payload, or in an extension that runs during its deployment.
-func (s *serviceCompiler) takesCaptured(in *substitute.Scope, d *draft) bool {
+// needsCaptured reports whether the service uses a captured secret: in its payload, or in an extension that runs during its deployment.
+func (s *serviceCompiler) needsCaptured(in *substitute.Scope, d *draft) bool {
 	scope := *in // a copy, because the uses that are recorded here are discarded
 	for _, name := range strict.Keys(d.env) {
 		if v, t := scope.Env(d.env[name].v); t == nil && v.Captured != "" {
 			return true
 		}
 	}
-	return slices.ContainsFunc(s.extensionsIn(in.Channel, d), s.givenCaptured)
+	return slices.ContainsFunc(s.extensionsIn(in.Channel, d), s.receivesCaptured)
 }
 
-// givenCaptured reports whether an extension receives a captured secret, directly or possibly by the value of a parameter.
-func (c *compiler) givenCaptured(use extensionUse) bool {
+// receivesCaptured reports whether an extension receives a captured secret, directly or possibly by the value of a parameter.
+func (c *compiler) receivesCaptured(use extensionUse) bool {
 	env := use.Env
 	if doc := c.extensions[string(use.Ref)]; doc != nil {
 		env = doc.Spec.Env
@@ -136,8 +136,8 @@ func usesCaptured(d entities.ExtensionDefinition) bool {
 // afterCallback lists the kinds of nodes that run after CALLBACK.
 var afterCallback = []plan.Kind{plan.Sync, plan.Redeploy, plan.Reconcile}
 
-// inTime rejects a captured secret in a command that may run before the capture.
-func (c *compiler) inTime(use extensionUse, kind plan.Kind, run entities.Extension) {
+// rejectEarlyCapture rejects a captured secret in a command that may run before the capture.
+func (c *compiler) rejectEarlyCapture(use extensionUse, kind plan.Kind, run entities.Extension) {
 	if !slices.Contains(afterCallback, kind) && usesCaptured(c.definitions.extensions[run.Definition]) {
 		c.report(use.d, use.at, strict.Fault{Code: "not-captured", Message: "this runs before anything is captured", Expected: "a secret in a reconciler or in the sync of an aggregator"})
 	}

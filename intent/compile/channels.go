@@ -17,7 +17,7 @@ var keyRE = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$`)
 
 // defineChannels checks the release channels except for their conditions.
 func (c *compiler) defineChannels(app *config.Document[config.Application]) {
-	c.anyChannel(app)
+	c.requireChannels(app)
 	first := map[config.Name]string{}
 	for i, channel := range app.Spec.ReleaseChannels {
 		path := strict.Index("releaseChannels", i)
@@ -30,7 +30,7 @@ func (c *compiler) defineChannels(app *config.Document[config.Application]) {
 			c.report(app.Decoder, path+".name", duplicate("release channel", channel.Name, place))
 			continue
 		}
-		first[channel.Name] = app.Place(path + ".name")
+		first[channel.Name] = app.Location(path + ".name")
 		c.channels = append(c.channels, incarnation.Channel{
 			Name: string(channel.Name), RenamedFrom: string(channel.RenamedFrom), Labels: channel.Labels, Constants: channel.Constants,
 			NoRollback: isFalse(channel.AutoRollback), OnDelete: entities.OnDelete(channel.OnDelete), ReportOnly: channel.Enforcement == "report",
@@ -41,8 +41,8 @@ func (c *compiler) defineChannels(app *config.Document[config.Application]) {
 	c.renamedChannels(app, first)
 }
 
-// anyChannel rejects an application without own or imported release channels.
-func (c *compiler) anyChannel(app *config.Document[config.Application]) {
+// requireChannels rejects an application without own or imported release channels.
+func (c *compiler) requireChannels(app *config.Document[config.Application]) {
 	switch given, imports := app.Has("releaseChannels"), app.Has("imports"); {
 	case len(app.Spec.ReleaseChannels) > 0 || app.Faulty("releaseChannels"):
 	case !given && !imports:
@@ -79,14 +79,14 @@ func duplicate(what string, name config.Name, place string) strict.Fault {
 	return strict.Fault{Code: "duplicate-name", Message: fmt.Sprintf("%s %q is already declared at %s", what, string(name), place), Expected: "another name"}
 }
 
-// firsts returns the first document of each name of a kind. It rejects the others, and names both (D2).
-func firsts[T any](c *compiler, kind string, docs []*config.Document[T], name func(T) config.Name) []*config.Document[T] {
+// uniqueByName returns the first document of each name of a kind. It rejects the others, and names both (D2).
+func uniqueByName[T any](c *compiler, kind string, docs []*config.Document[T], name func(T) config.Name) []*config.Document[T] {
 	var all []*config.Document[T]
 	first := map[config.Name]*config.Document[T]{}
 	for _, doc := range docs {
 		n := name(doc.Spec)
 		if earlier := first[n]; earlier != nil && n != "" {
-			c.report(doc.Decoder, "name", duplicate(kind, n, earlier.Place("name")))
+			c.report(doc.Decoder, "name", duplicate(kind, n, earlier.Location("name")))
 			continue
 		}
 		first[n] = doc
@@ -139,7 +139,7 @@ func (c *compiler) channelRuntimes(app *config.Document[config.Application], pat
 		seen[ref.Name] = true
 		if known, ok := c.runtimes[string(ref.Name)]; ok {
 			c.channelRuntime(app, channel, at, ref, known)
-		} else if !c.partial && !c.misnamed && ref.Name.Check() == nil {
+		} else if !c.partial && !c.invalidRuntimeName && ref.Name.Check() == nil {
 			c.report(app.Decoder, at+".name", c.unknownRuntime(string(ref.Name)))
 		}
 	}
@@ -152,15 +152,15 @@ func (c *compiler) channelRuntime(app *config.Document[config.Application], chan
 			Code: "missing-field", Message: fmt.Sprintf("runtime %q is a cluster, and no namespace is named", known.Name), Expected: "the namespace for objects of this release channel",
 		})
 	}
-	c.mayUse(app, at, ref, known)
+	c.checkRuntimeAllowed(app, at, ref, known)
 	c.refs[string(channel.Name)] = append(c.refs[string(channel.Name)], runtimeRef{
 		name: known.Name, namespace: ref.Namespace, path: at, account: ref.ServiceAccount, movedFrom: c.movedFrom(app, at, ref), selected: ref.Selector != nil,
 	})
 }
 
-// mayUse rejects a runtime that its owner does not allow, as far as that is known now. The worker checks again against the owner's rules
+// checkRuntimeAllowed rejects a runtime that its owner does not allow, as far as that is known now. The worker checks again against the owner's rules
 // at that time.
-func (c *compiler) mayUse(app *config.Document[config.Application], at string, ref config.RuntimeRef, runtime entities.RuntimeDefinition) {
+func (c *compiler) checkRuntimeAllowed(app *config.Document[config.Application], at string, ref config.RuntimeRef, runtime entities.RuntimeDefinition) {
 	account := ref.ServiceAccount
 	switch {
 	case account == "" || app.Faulty(at+".serviceAccount"):
@@ -175,12 +175,12 @@ func (c *compiler) mayUse(app *config.Document[config.Application], at string, r
 		runtime.Owner = string(app.Spec.Name)
 	}
 	if runtime.Allow != nil && config.HasSubstitution(ref.Namespace) {
-		open := *runtime.Allow
-		open.Namespaces, runtime.Allow = nil, &open
+		allow := *runtime.Allow
+		allow.Namespaces, runtime.Allow = nil, &allow
 	}
 	address := map[string]string{entities.AddressNamespace: ref.Namespace, entities.AddressServiceAccount: account}
-	if why := runtime.Refuses(string(app.Spec.Name), address); why != "" {
-		c.report(app.Decoder, at, strict.Fault{Code: "not-allowed", Message: why, Expected: "what the owner of the runtime allows"})
+	if refusal := runtime.DenialReason(string(app.Spec.Name), address); refusal != "" {
+		c.report(app.Decoder, at, strict.Fault{Code: "not-allowed", Message: refusal, Expected: "what the owner of the runtime allows"})
 	}
 }
 
@@ -234,15 +234,15 @@ func matches(selector, labels map[string]string) bool {
 	return true
 }
 
-// choice is a pair of fields of which exactly one must be set, and the allowed channels.
-type choice struct {
+// channelSelection is a pair of fields of which exactly one must be set, and the allowed channels.
+type channelSelection struct {
 	name     config.Name
 	selector map[string]string
 	among    []string
 }
 
-// choose resolves a choice to channels.
-func (c *compiler) choose(d *strict.Decoder, path string, from choice) []string {
+// selectChannels resolves a choice to channels.
+func (c *compiler) selectChannels(d *strict.Decoder, path string, from channelSelection) []string {
 	name, selector, among := from.name, from.selector, from.among
 	byName, bySelector := d.Has(path+".releaseChannel"), d.Has(path+".selector")
 	switch {
@@ -258,12 +258,12 @@ func (c *compiler) choose(d *strict.Decoder, path string, from choice) []string 
 	case bySelector && len(selector) == 0:
 		c.report(d, path+".selector", strict.Fault{Code: "no-match", Message: "the selector is empty", Expected: "at least one label"})
 	case bySelector:
-		return c.selected(d, path+".selector", selector, among)
+		return c.matchingChannels(d, path+".selector", selector, among)
 	}
 	return nil
 }
 
-func (c *compiler) selected(d *strict.Decoder, path string, selector map[string]string, among []string) []string {
+func (c *compiler) matchingChannels(d *strict.Decoder, path string, selector map[string]string, among []string) []string {
 	var found []string
 	for _, channel := range c.channels {
 		if matches(selector, channel.Labels) && slices.Contains(among, channel.Name) {
@@ -297,55 +297,55 @@ func selectorText(selector map[string]string) string {
 	return strings.Join(strict.Map(strict.Keys(selector), func(key string) string { return key + "=" + selector[key] }), ",")
 }
 
-// picks returns the runtimes of a channel for the service: all suitable runtimes of a fleet, otherwise one.
-func (s *serviceCompiler) picks(channel string, d *draft) []runtimeRef {
+// runtimesFor returns the runtimes of a channel for the service: all suitable runtimes of a fleet, otherwise one.
+func (s *serviceCompiler) runtimesFor(channel string, d *draft) []runtimeRef {
 	refs := s.refs[channel]
 	if s.Spec.Runtime == "" && len(refs) > 0 && refs[0].selected {
-		if fitting := s.fitting(refs, d); len(fitting) > 0 {
-			return fitting
+		if compatible := s.compatibleRuntimes(refs, d); len(compatible) > 0 {
+			return compatible
 		}
 	}
-	if ref, ok := s.pick(channel, d); ok {
+	if ref, ok := s.runtimeFor(channel, d); ok {
 		return []runtimeRef{ref}
 	}
 	return nil
 }
 
-// fitting filters the runtimes whose kind matches the service's configuration.
-func (s *serviceCompiler) fitting(refs []runtimeRef, d *draft) []runtimeRef {
-	return slices.DeleteFunc(slices.Clone(refs), func(ref runtimeRef) bool { return d.misfit(s.runtimes[ref.name].Kind) != nil })
+// compatibleRuntimes filters the runtimes whose kind matches the service's configuration.
+func (s *serviceCompiler) compatibleRuntimes(refs []runtimeRef, d *draft) []runtimeRef {
+	return slices.DeleteFunc(slices.Clone(refs), func(ref runtimeRef) bool { return d.kindMismatch(s.runtimes[ref.name].Kind) != nil })
 }
 
-// pick returns the runtime of a channel for the service: the one that it names, or the only suitable one.
-func (s *serviceCompiler) pick(channel string, d *draft) (runtimeRef, bool) {
+// runtimeFor returns the runtime of a channel for the service: the one that it names, or the only suitable one.
+func (s *serviceCompiler) runtimeFor(channel string, d *draft) (runtimeRef, bool) {
 	refs := s.refs[channel]
 	if wanted := string(s.Spec.Runtime); wanted != "" {
 		if i := slices.IndexFunc(refs, func(ref runtimeRef) bool { return ref.name == wanted }); i >= 0 {
-			return refs[i], s.suits(channel, refs[i], d)
+			return refs[i], s.supportsRuntime(channel, refs[i], d)
 		}
-		if !s.partial && !s.misnamed && !s.Faulty("runtime") {
-			s.reportIn(s.Decoder, "runtime", channel, substitute.Trouble{InChannel: true, Fault: strict.Unknown(UnknownRuntime, fmt.Sprintf("there is no runtime %q", wanted), wanted, namesOf(refs))})
+		if !s.partial && !s.invalidRuntimeName && !s.Faulty("runtime") {
+			s.reportIn(s.Decoder, "runtime", channel, substitute.ScopedFault{InChannel: true, Fault: strict.Unknown(UnknownRuntime, fmt.Sprintf("there is no runtime %q", wanted), wanted, namesOf(refs))})
 		}
 		return runtimeRef{}, false
 	}
 	if len(refs) == 1 {
-		return refs[0], s.suits(channel, refs[0], d)
+		return refs[0], s.supportsRuntime(channel, refs[0], d)
 	}
-	fitting := s.fitting(refs, d)
-	if len(fitting) == 1 {
-		return fitting[0], true
+	compatible := s.compatibleRuntimes(refs, d)
+	if len(compatible) == 1 {
+		return compatible[0], true
 	}
-	if s.partial || s.misnamed || s.config.Application.Faulty("releaseChannels") || s.unresolved(channel) {
+	if s.partial || s.invalidRuntimeName || s.config.Application.Faulty("releaseChannels") || s.hasUnknownRuntime(channel) {
 		return runtimeRef{}, false
 	}
 	fault := strict.Fault{Code: "no-runtime", Message: "no runtime can run this service", Expected: "a runtime there, or the service without this release channel"}
 	if len(refs) > 0 {
-		fault.Expected = fmt.Sprintf("one of kind %s there, or the service without this release channel", d.wants())
+		fault.Expected = fmt.Sprintf("one of kind %s there, or the service without this release channel", d.runtimeKind())
 	}
-	if len(fitting) > 1 {
-		fault = strict.Fault{Code: "ambiguous-runtime", Message: "several runtimes can run this service", Expected: `"runtime" to be ` + strict.OneOf(namesOf(fitting))}
+	if len(compatible) > 1 {
+		fault = strict.Fault{Code: "ambiguous-runtime", Message: "several runtimes can run this service", Expected: `"runtime" to be ` + strict.OneOf(namesOf(compatible))}
 	}
-	s.reportIn(s.Decoder, "runtime", channel, substitute.Trouble{InChannel: true, Fault: fault})
+	s.reportIn(s.Decoder, "runtime", channel, substitute.ScopedFault{InChannel: true, Fault: fault})
 	return runtimeRef{}, false
 }
 
@@ -353,23 +353,23 @@ func namesOf(refs []runtimeRef) []string {
 	return strict.Map(refs, func(ref runtimeRef) string { return ref.name })
 }
 
-// suits reports whether the service has configuration for the kind of the runtime.
-func (s *serviceCompiler) suits(channel string, ref runtimeRef, d *draft) bool {
-	wrong := d.misfit(s.runtimes[ref.name].Kind)
-	if wrong == nil {
+// supportsRuntime reports whether the service has configuration for the kind of the runtime.
+func (s *serviceCompiler) supportsRuntime(channel string, ref runtimeRef, d *draft) bool {
+	mismatch := d.kindMismatch(s.runtimes[ref.name].Kind)
+	if mismatch == nil {
 		return true
 	}
 	if s.Faulty("kubernetes") || s.Faulty("ecs") || s.Faulty("custom") || s.Faulty("perReleaseChannel") {
 		return false
 	}
-	fault := wrong.v
+	fault := mismatch.v
 	fault.Message = fmt.Sprintf("runtime %q, of kind %s, %s", ref.name, s.runtimes[ref.name].Kind, fault.Message)
-	s.reportIn(s.Decoder, wrong.at, channel, substitute.Trouble{InChannel: true, Fault: fault})
+	s.reportIn(s.Decoder, mismatch.at, channel, substitute.ScopedFault{InChannel: true, Fault: fault})
 	return false
 }
 
-// wants returns the runtime kind that the service is configured for.
-func (d *draft) wants() entities.RuntimeKind {
+// runtimeKind returns the runtime kind that the service is configured for.
+func (d *draft) runtimeKind() entities.RuntimeKind {
 	switch {
 	case d.kubernetes != nil:
 		return entities.RuntimeKubernetes
@@ -379,10 +379,10 @@ func (d *draft) wants() entities.RuntimeKind {
 	return entities.RuntimeCustom
 }
 
-// misfit returns why a service cannot run on runtimes of a kind, or nil. In-memory runtimes accept any service.
-func (d *draft) misfit(kind entities.RuntimeKind) *located[strict.Fault] {
+// kindMismatch returns why a service cannot run on runtimes of a kind, or nil. In-memory runtimes accept any service.
+func (d *draft) kindMismatch(kind entities.RuntimeKind) *located[strict.Fault] {
 	if kind == entities.RuntimeECS || d.ecs != nil {
-		return d.ecsMisfit(kind)
+		return d.ecsKindMismatch(kind)
 	}
 	switch {
 	case kind == entities.RuntimeKubernetes && d.customAt != "":

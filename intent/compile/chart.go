@@ -45,7 +45,7 @@ func (d *kubernetesDraft) chart(in *strict.Decoder, at string, h *config.Service
 	case h.Chart != "":
 		d.helm.chart = located[config.ServiceHelm]{*h, at + ".chart"}
 	case h.Version != "" || h.Repository != "":
-		d.helm.chart = located[config.ServiceHelm]{h.Over(d.helm.base), at + ".version"}
+		d.helm.chart = located[config.ServiceHelm]{h.InheritFrom(d.helm.base), at + ".version"}
 	}
 	d.helm.release = cmp.Or(string(h.ReleaseName), d.helm.release)
 	if h.IncludeCRDs != nil {
@@ -75,13 +75,13 @@ func (b *objectSet) chart(doc *incarnation.Kubernetes) {
 	values, fixed, ok := b.values(h)
 	doc.Fixed = fixed
 	if chart == nil || !ok {
-		b.faulty = true
+		b.failed = true
 		return // already reported
 	}
 	release := sources.Release{Name: cmp.Or(h.release, string(b.Spec.Name)), Namespace: b.namespace, Values: values, CRDs: h.crds}
 	if cluster := b.runtimes[b.ref.name].Kubernetes; cluster != nil {
 		release.KubeVersion, release.APIVersions = cluster.KubeVersion, cluster.APIVersions
-		if captured, ok := b.inputs.Captured.Of(b.ref.name); ok { // capabilities that the runtime declares take precedence
+		if captured, ok := b.inputs.Captured.CapabilitiesOf(b.ref.name); ok { // capabilities that the runtime declares take precedence
 			release.KubeVersion = cmp.Or(release.KubeVersion, captured.KubeVersion)
 			if len(release.APIVersions) == 0 {
 				release.APIVersions, release.AllAPIs = captured.APIVersions(), true
@@ -109,7 +109,7 @@ func (b *objectSet) values(h *helmDraft) (map[string]any, []string, bool) {
 	fixing := *b.scope
 	fixing.Fixing, fixing.Version, fixing.FullVersion = true, sources.Version, sources.FullVersion
 	fixing.Params, fixing.UsedConstants, fixing.Pending = nil, nil, nil
-	filler := &valuesFiller{objectSet: b, scope: &fixing}
+	filler := &valuesSubstituter{objectSet: b, scope: &fixing}
 	merged := map[string]any{}
 	for _, name := range h.files {
 		clean, fault := config.LocalFile(name.v)
@@ -118,7 +118,7 @@ func (b *objectSet) values(h *helmDraft) (map[string]any, []string, bool) {
 		}
 		file := b.inputs.Values[path.Join(path.Dir(b.File), clean)]
 		if file == nil {
-			filler.faulty = true
+			filler.failed = true
 			continue // already reported
 		}
 		mergeValues(merged, filler.mapping(located[map[string]any]{file.Values, ""}, file.Decoder))
@@ -126,7 +126,7 @@ func (b *objectSet) values(h *helmDraft) (map[string]any, []string, bool) {
 	for _, layer := range h.values {
 		mergeValues(merged, filler.mapping(layer, b.Decoder))
 	}
-	return merged, slices.Sorted(maps.Keys(fixing.Params)), !filler.faulty
+	return merged, slices.Sorted(maps.Keys(fixing.Params)), !filler.failed
 }
 
 // mergeValues merges mappings recursively by key.
@@ -141,28 +141,28 @@ func mergeValues(into, from map[string]any) {
 	}
 }
 
-// valuesFiller substitutes in values.
-type valuesFiller struct {
+// valuesSubstituter substitutes in values.
+type valuesSubstituter struct {
 	*objectSet
 	scope  *substitute.Scope
 	from   *strict.Decoder
-	faulty bool
+	failed bool
 }
 
-func (f *valuesFiller) mapping(layer located[map[string]any], from *strict.Decoder) map[string]any {
+func (f *valuesSubstituter) mapping(layer located[map[string]any], from *strict.Decoder) map[string]any {
 	f.from = from
 	filled, _ := f.fill(layer.at, layer.v).(map[string]any)
 	return filled
 }
 
 // fill returns a copy with the substitutions applied.
-func (f *valuesFiller) fill(path string, v any) any {
+func (f *valuesSubstituter) fill(path string, v any) any {
 	switch x := v.(type) {
 	case map[string]any:
 		all := make(map[string]any, len(x))
 		for _, key := range strict.Keys(x) {
 			if config.HasSubstitution(key) {
-				f.wrong(strict.Key(path, key), substitute.Trouble{Fault: strict.Fault{Code: "no-substitution", Message: "substitution is not supported in a key", Expected: `a key without "${{"`}})
+				f.reportFault(strict.Key(path, key), substitute.ScopedFault{Fault: strict.Fault{Code: "no-substitution", Message: "substitution is not supported in a key", Expected: `a key without "${{"`}})
 			}
 			all[key] = f.fill(strict.Key(path, key), x[key])
 		}
@@ -181,22 +181,22 @@ func (f *valuesFiller) fill(path string, v any) any {
 	return v
 }
 
-func (f *valuesFiller) text(path, text string) any {
+func (f *valuesSubstituter) text(path, text string) any {
 	result, t := f.scope.Expand(text)
 	if t == nil && result.Kind == entities.ParamSecret {
-		t = &substitute.Trouble{Fault: secretInObject(secretsOfKubernetes)}
+		t = &substitute.ScopedFault{Fault: secretInObject(secretsOfKubernetes)}
 	}
 	if t == nil {
 		return result.V
 	}
-	f.faulty = true
+	f.failed = true
 	if t.Param == "" || t.Code == substitute.CodeNotFixed { // otherwise reported at the parameter
-		f.wrong(path, *t)
+		f.reportFault(path, *t)
 	}
 	return nil
 }
 
-func (f *valuesFiller) wrong(path string, t substitute.Trouble) {
-	f.faulty = true
-	f.reportIn(f.from, path, f.scope.Place(), t)
+func (f *valuesSubstituter) reportFault(path string, t substitute.ScopedFault) {
+	f.failed = true
+	f.reportIn(f.from, path, f.scope.DisplayName(), t)
 }

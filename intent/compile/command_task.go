@@ -51,15 +51,15 @@ func taskEntity(task *config.CommandTask) *entities.CommandTask {
 	}
 }
 
-// oneTaskOrJob rejects a command with both a task and a Job.
-func (c *compiler) oneTaskOrJob(d *strict.Decoder, at string, job *config.CommandJob, task *config.CommandTask) {
+// rejectTaskWithJob rejects a command with both a task and a Job.
+func (c *compiler) rejectTaskWithJob(d *strict.Decoder, at string, job *config.CommandJob, task *config.CommandTask) {
 	if job != nil && task != nil {
 		c.report(d, strict.Field(at, "task"), strict.Fault{Code: "one-of", Message: `"job" and "task" are both given`, Expected: "one of them"})
 	}
 }
 
-// openSecret reports a secret in an ECS task, where everybody who may describe the task could read it.
-func openSecret(name string) strict.Fault {
+// secretInTask reports a secret in an ECS task, where everybody who may describe the task could read it.
+func secretInTask(name string) strict.Fault {
 	return strict.Fault{
 		Code: "bad-value", Message: fmt.Sprintf("%s is a secret, and the description of a task shows its environment", name),
 		Expected: `a secret in "secrets" of the task definition's container, which ECS reads from Secrets Manager or SSM`,
@@ -67,10 +67,10 @@ func openSecret(name string) strict.Fault {
 }
 
 // task checks the task settings of a command, and that the task exposes no secret. Its settings have no substitutions.
-func (f *filling) task(at string, task *config.CommandTask, envAt string, given map[config.EnvName]config.EnvValue, env map[string]entities.Value) *entities.CommandTask {
+func (f *fieldCompiler) task(at string, task *config.CommandTask, envAt string, given map[config.EnvName]config.EnvValue, env map[string]entities.Value) *entities.CommandTask {
 	for _, name := range strict.Keys(env) {
 		if env[name].IsSecret() {
-			f.late(strict.Key(envAt, name), given[config.EnvName(name)].Literal, openSecret(name))
+			f.reportSubstituted(strict.Key(envAt, name), given[config.EnvName(name)].Literal, secretInTask(name))
 		}
 	}
 	if f.scope == nil {

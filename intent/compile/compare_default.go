@@ -32,14 +32,14 @@ func (c *compiler) defaultComparisons(d *strict.Decoder, given *config.DefaultCo
 		c.report(d, at, strict.Fault{Code: "missing-field", Message: "nothing would be compared", Expected: `"requests", "pods" or both`})
 	}
 	for field, text := range map[string]string{"requests": given.Requests, "pods": given.Pods, "failed": given.Failed} { // problems are sorted afterwards
-		if fault := timeless(text); fault != nil {
+		if fault := rejectVersionInPast(text); fault != nil {
 			c.report(d, at+"."+field, *fault)
 		}
 	}
-	scope := open
+	scope := placeholderScope
 	scope.Owner = "a runtime"
 	var out []entities.DefaultComparison
-	for _, f := range []*filling{{c: c, d: d}, {c: c, d: d, scope: &scope}} { // without and with substitutions
+	for _, f := range []*fieldCompiler{{c: c, d: d}, {c: c, d: d, scope: &scope}} { // without and with substitutions
 		out = nil
 		tolerance := cmp.Or(given.Tolerance, &config.Number{V: defaultComparedChange})
 		for _, q := range queries(f, at, given) {
@@ -47,7 +47,7 @@ func (c *compiler) defaultComparisons(d *strict.Decoder, given *config.DefaultCo
 				Prometheus: config.ComparedQuery{URL: given.Prometheus.URL, Token: given.Prometheus.Token, Query: q.query, Total: q.total},
 				Control:    config.ControlGroup{Offset: cmp.Or(given.Offset, defaultComparedOffset)},
 				For:        cmp.Or(given.For, defaultComparedFor),
-				Tolerance:  tolerance, MinSamples: q.enough, NaNStrategy: "drop", Inconclusive: "pass", Empty: "pass",
+				Tolerance:  tolerance, MinSamples: q.minCount, NaNStrategy: "drop", Inconclusive: "pass", Empty: "pass",
 			}
 			if q.total == "" {
 				compared.Step = cmp.Or(given.Step, defaultComparedStep)
@@ -61,10 +61,10 @@ func (c *compiler) defaultComparisons(d *strict.Decoder, given *config.DefaultCo
 // defaultQuery is the query of a default comparison: samples, or counts if it has a total.
 type defaultQuery struct {
 	name, query, total string
-	enough             int // samples; 0: the default
+	minCount           int // samples; 0: the default
 }
 
-func queries(f *filling, at string, given *config.DefaultComparisons) []defaultQuery {
+func queries(f *fieldCompiler, at string, given *config.DefaultComparisons) []defaultQuery {
 	labels := notEmpty("labels as in PromQL")
 	requests, pods := f.text(at+".requests", given.Requests, labels), f.text(at+".pods", given.Pods, labels)
 	failed := cmp.Or(f.text(at+".failed", given.Failed, labels), `code=~"5.."`)
@@ -83,10 +83,10 @@ func queries(f *filling, at string, given *config.DefaultComparisons) []defaultQ
 	}
 	if pods != "" {
 		all = append(all, defaultQuery{
-			name:   "restarts",
-			query:  fmt.Sprintf("sum(increase(kube_pod_container_status_restarts_total{%s}[$__range])) or vector(0)", pods),
-			total:  fmt.Sprintf("sum(count_over_time(kube_pod_container_info{%s}[$__range:1m]))", pods), // the container minutes
-			enough: minRestarts,
+			name:     "restarts",
+			query:    fmt.Sprintf("sum(increase(kube_pod_container_status_restarts_total{%s}[$__range])) or vector(0)", pods),
+			total:    fmt.Sprintf("sum(count_over_time(kube_pod_container_info{%s}[$__range:1m]))", pods), // the container minutes
+			minCount: minRestarts,
 		})
 	}
 	return all

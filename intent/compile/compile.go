@@ -36,28 +36,28 @@ type Compiled struct {
 	// Warnings report legal but probably unintended configuration; each once, in order.
 	Warnings []string
 
-	known       []entities.RuntimeDefinition // including those of other applications
-	definitions definitions
+	knownRuntimes []entities.RuntimeDefinition // including those of other applications
+	definitions   definitions
 }
 
 // Specs returns the service specs of the incarnation by service. Checks and Extensions return the definitions of their checks and
 // extensions.
 func (c *Compiled) Specs() (map[string]entities.Spec, error) {
-	return incarnation.Specs(c.Incarnation, c.known)
+	return incarnation.Specs(c.Incarnation, c.knownRuntimes)
 }
 
-// Follow makes the incarnation a successor of the previous one (nil: there is none). Renamed things keep their identity. For services
+// InheritIdentities makes the incarnation a successor of the previous one (nil: there is none). Renamed things keep their identity. For services
 // that the previous one does not know, known has their first names. It is an error if two things would get the same identity.
-func (c *Compiled) Follow(before *incarnation.Incarnation, known protocol.ServiceNames) error {
-	followed, err := incarnation.Follow(before, c.Incarnation)
+func (c *Compiled) InheritIdentities(before *incarnation.Incarnation, known protocol.ServiceNames) error {
+	inherited, err := incarnation.InheritChannelKeys(before, c.Incarnation)
 	if err == nil {
-		followed, err = incarnation.FollowServices(before, followed, known)
+		inherited, err = incarnation.InheritServiceKeys(before, inherited, known)
 	}
 	if err == nil {
-		followed, err = incarnation.FollowFleets(before, followed)
+		inherited, err = incarnation.InheritInstanceNames(before, inherited)
 	}
 	if err == nil {
-		c.Incarnation = followed
+		c.Incarnation = inherited
 	}
 	return err
 }
@@ -77,18 +77,18 @@ type compiler struct {
 	config *config.Config
 	inputs *sources.Objects
 	// partial: something could not be read. References are then not checked, because the missing part may declare their targets.
-	partial    bool
-	misnamed   bool // the name of a runtime is invalid, and it may be the target of a reference
-	problems   strict.Problems
-	byPosition map[string]*channelTrouble
-	positions  []string
+	partial            bool
+	invalidRuntimeName bool // the name of a runtime is invalid, and it may be the target of a reference
+	problems           strict.Problems
+	byPosition         map[string]*channelFault
+	positions          []string
 
-	channels []incarnation.Channel   // in file order
-	refs     map[string][]runtimeRef // runtimes by channel
-	runtimes map[string]entities.RuntimeDefinition
-	bundles  map[string]bundle.Bundle // by their inputs
-	claims   map[claimKey]claim
-	warnings map[string]bool
+	channels     []incarnation.Channel   // in file order
+	refs         map[string][]runtimeRef // runtimes by channel
+	runtimes     map[string]entities.RuntimeDefinition
+	bundles      map[string]bundle.Bundle // by their inputs
+	objectOwners map[objectKey]objectOwner
+	warnings     map[string]bool
 
 	addonTypes  map[string]*sources.Schema // nil: any value
 	protections map[string]*protectionDoc
@@ -96,13 +96,13 @@ type compiler struct {
 	definitions definitions
 	shared      map[string]entities.ExtensionDefinition // by service and ExtensionKey
 
-	goes           map[string][]string // channels by service
-	parameterTypes map[string]map[string]entities.ParamType
-	waits          map[string][]dependency // dependencies of the channels
-	edges          []edge
-	works          map[string]*plan.Work   // for channels that have plans
-	fragments      int                     // total bytes
-	configSteps    *entities.ConfigRollout // rollout policy for changes of configuration
+	serviceChannels map[string][]string // channels by service
+	parameterTypes  map[string]map[string]entities.ParamType
+	preconditions   map[string][]dependency // dependencies of the channels
+	edges           []edge
+	works           map[string]*plan.Work   // for channels that have plans
+	fragments       int                     // total bytes
+	configSteps     *entities.ConfigRollout // rollout policy for changes of configuration
 }
 
 // runtimeRef is an existing runtime of a channel.
@@ -113,23 +113,23 @@ type runtimeRef struct {
 	selected              bool // by a fleet's selector: the service runs on all suitable ones
 }
 
-// channelTrouble is a problem that several channels share.
-type channelTrouble struct {
+// channelFault is a problem that several channels share.
+type channelFault struct {
 	decoder  *strict.Decoder
 	path     string
-	trouble  substitute.Trouble
+	fault    substitute.ScopedFault
 	channels []string
 }
 
 func newCompiler(config *Loaded, partial bool) *compiler {
 	return &compiler{
-		config: config.Config, inputs: config.inputs, partial: partial, byPosition: map[string]*channelTrouble{},
+		config: config.Config, inputs: config.inputs, partial: partial, byPosition: map[string]*channelFault{},
 		refs: map[string][]runtimeRef{}, runtimes: map[string]entities.RuntimeDefinition{},
-		bundles: map[string]bundle.Bundle{}, claims: map[claimKey]claim{}, warnings: map[string]bool{},
+		bundles: map[string]bundle.Bundle{}, objectOwners: map[objectKey]objectOwner{}, warnings: map[string]bool{},
 		addonTypes:  map[string]*sources.Schema{},
 		protections: map[string]*protectionDoc{}, extensions: map[string]*extensionDoc{},
 		definitions: definitions{map[string]entities.CheckDefinition{}, map[string]entities.ExtensionDefinition{}}, shared: map[string]entities.ExtensionDefinition{},
-		goes: map[string][]string{}, parameterTypes: map[string]map[string]entities.ParamType{}, waits: map[string][]dependency{}, works: map[string]*plan.Work{},
+		serviceChannels: map[string][]string{}, parameterTypes: map[string]map[string]entities.ParamType{}, preconditions: map[string][]dependency{}, works: map[string]*plan.Work{},
 	}
 }
 
@@ -138,37 +138,37 @@ func compile(config *Loaded, partial bool) (*Compiled, strict.Problems) {
 	for _, known := range config.Options.Runtimes {
 		c.runtimes[known.Name] = known
 	}
-	own := c.defineRuntimes()
+	ownRuntimes := c.defineRuntimes()
 	c.defineProtections()
 	c.defineExtensions()
-	c.elsewhere()
+	c.rejectMisplaced()
 	app := config.Application
 	if app == nil {
 		if !partial {
 			c.noApplication()
 		}
-		return nil, c.all()
+		return nil, c.allProblems()
 	}
 	doc := incarnation.Document{Schema: incarnation.Schema, Application: string(app.Spec.Name), Description: app.Spec.Description, Imports: c.imports()}
 	c.defineChannels(app)
 	c.defineAddonTypes(app)
-	c.knowServices()
+	c.recordServices()
 	c.defineConditions(app)
 	c.defineGates(app)
 	c.configSteps = c.configRollout(app)
 	c.definePeople(app, &doc)
 	c.checkPlan(app)
 	for _, channel := range c.channels {
-		if c.planned(app, channel.Name) {
+		if c.hasPlan(app, channel.Name) {
 			c.works[channel.Name] = &plan.Work{}
 		}
 	}
 	doc.Services = c.defineServices(app)
-	c.plans(app)
-	c.deadlocks()
-	doc.Channels = c.order(app)
+	c.compilePlans(app)
+	c.checkDeadlocks()
+	doc.Channels = c.sortChannels(app)
 	c.boundAssets()
-	if problems := c.all(); len(problems) > 0 {
+	if problems := c.allProblems(); len(problems) > 0 {
 		return nil, problems
 	}
 	inc, err := incarnation.New(doc)
@@ -176,12 +176,12 @@ func compile(config *Loaded, partial bool) (*Compiled, strict.Problems) {
 		app.Report("", strict.Fault{Code: "internal", Message: err.Error()})
 		return nil, app.Problems
 	}
-	compiled := &Compiled{Incarnation: inc, Runtimes: own, Bundles: c.allBundles(), Warnings: strict.Keys(c.warnings), definitions: c.definitions}
-	for i := range own {
-		own[i].Owner = doc.Application
-		c.runtimes[own[i].Name] = own[i]
+	compiled := &Compiled{Incarnation: inc, Runtimes: ownRuntimes, Bundles: c.allBundles(), Warnings: strict.Keys(c.warnings), definitions: c.definitions}
+	for i := range ownRuntimes {
+		ownRuntimes[i].Owner = doc.Application
+		c.runtimes[ownRuntimes[i].Name] = ownRuntimes[i]
 	}
-	compiled.known = strict.Map(strict.Keys(c.runtimes), func(name string) entities.RuntimeDefinition { return c.runtimes[name] })
+	compiled.knownRuntimes = strict.Map(strict.Keys(c.runtimes), func(name string) entities.RuntimeDefinition { return c.runtimes[name] })
 	return compiled, nil
 }
 
@@ -202,10 +202,10 @@ func (c *compiler) report(d *strict.Decoder, path string, fault strict.Fault) {
 }
 
 // reportIn adds a problem that other channels may share. These become one problem.
-func (c *compiler) reportIn(d *strict.Decoder, path, channel string, t substitute.Trouble) {
+func (c *compiler) reportIn(d *strict.Decoder, path, channel string, t substitute.ScopedFault) {
 	key := fmt.Sprintf("%p %s %v", d, path, t)
 	if c.byPosition[key] == nil {
-		c.byPosition[key] = &channelTrouble{decoder: d, path: path, trouble: t}
+		c.byPosition[key] = &channelFault{decoder: d, path: path, fault: t}
 		c.positions = append(c.positions, key)
 	}
 	known := c.byPosition[key]
@@ -214,13 +214,13 @@ func (c *compiler) reportIn(d *strict.Decoder, path, channel string, t substitut
 	}
 }
 
-// all returns the problems, sorted.
-func (c *compiler) all() strict.Problems {
+// allProblems returns the problems, sorted.
+func (c *compiler) allProblems() strict.Problems {
 	all := c.problems
 	for _, key := range c.positions {
 		t := c.byPosition[key]
-		fault := t.trouble.Fault
-		if t.trouble.InChannel {
+		fault := t.fault.Fault
+		if t.fault.InChannel {
 			fault.Message += " in " + channelList(t.channels)
 		}
 		all = append(all, t.decoder.Problem(t.path, fault))
@@ -232,19 +232,19 @@ func channelList(names []string) string {
 	if len(names) == 1 {
 		return "release channel " + names[0]
 	}
-	if more := len(names) - fewChannels; more > 1 {
-		return fmt.Sprintf("release channels %s and %d more", strings.Join(names[:fewChannels], ", "), more)
+	if more := len(names) - maxListedChannels; more > 1 {
+		return fmt.Sprintf("release channels %s and %d more", strings.Join(names[:maxListedChannels], ", "), more)
 	}
 	return "release channels " + strings.Join(names, ", ")
 }
 
-// fewChannels is how many channels a problem lists. In a fleet there may be hundreds of instances.
-const fewChannels = 8
+// maxListedChannels is how many channels a problem lists. In a fleet there may be hundreds of instances.
+const maxListedChannels = 8
 
 // boundSpecs rejects services with rules that are too large for a workflow, so that everything that loads can be published.
 func (c *Compiled) boundSpecs(services []*config.Document[config.Service]) {
 	for _, s := range services {
-		_, err := incarnation.Specs(c.Incarnation.Only(string(s.Spec.Name)), c.known)
+		_, err := incarnation.Specs(c.Incarnation.Only(string(s.Spec.Name)), c.knownRuntimes)
 		var fault *strict.Fault
 		if errors.As(err, &fault) {
 			s.Report("name", *fault)

@@ -96,7 +96,7 @@ func TestDirectoryIsPartOfNoDigest_D4(t *testing.T) {
 	}
 }
 
-func TestIncarnationIsReadBackWhole_D5(t *testing.T) {
+func TestIncarnationRoundTrips_D5(t *testing.T) {
 	inc := intenttest.Shop(t).Incarnation
 	again, err := incarnation.Parse(inc.Bytes())
 	require.NoError(t, err)
@@ -280,7 +280,7 @@ func TestChecksAreBounded_F8(t *testing.T) {
 }
 
 // A runtime that another application defines may be named (Options.Runtimes).
-func TestRuntimesOfOthersMayBeNamed_D11(t *testing.T) {
+func TestRuntimesOfOtherApplicationsCanBeReferenced_D11(t *testing.T) {
 	files := fstest.MapFS{"converge.yaml": {Data: []byte(strings.Split(intenttest.ShopText(t), "---\n")[0])}}
 	_, err := compile.LoadFS(files, "/config", config.Options{})
 	require.ErrorContains(t, err, `there is no runtime "edge"`)

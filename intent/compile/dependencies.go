@@ -42,17 +42,17 @@ func (d dependency) id() string {
 	return id
 }
 
-// knowServices records the channels and the parameters of all services before any of them is compiled, because services may refer to
+// recordServices records the channels and the parameters of all services before any of them is compiled, because services may refer to
 // each other.
-func (c *compiler) knowServices() {
+func (c *compiler) recordServices() {
 	for _, doc := range c.config.Services {
 		name := string(doc.Spec.Name)
-		if _, twice := c.goes[name]; twice || name == "" {
+		if _, twice := c.serviceChannels[name]; twice || name == "" {
 			continue
 		}
-		c.goes[name] = c.channelNames()
+		c.serviceChannels[name] = c.channelNames()
 		if doc.Has("releaseChannels") {
-			c.goes[name] = slices.DeleteFunc(c.channelNames(), func(channel string) bool { return !slices.Contains(doc.Spec.ReleaseChannels, config.Name(channel)) })
+			c.serviceChannels[name] = slices.DeleteFunc(c.channelNames(), func(channel string) bool { return !slices.Contains(doc.Spec.ReleaseChannels, config.Name(channel)) })
 		}
 		c.parameterTypes[name] = map[string]entities.ParamType{}
 		for _, p := range doc.Spec.Parameters {
@@ -61,8 +61,8 @@ func (c *compiler) knowServices() {
 	}
 }
 
-// numeric returns why a parameter of a service cannot be a capacity, or nil.
-func (c *compiler) numeric(service string, name config.ParameterName) *strict.Fault {
+// checkNumeric returns why a parameter of a service cannot be a capacity, or nil.
+func (c *compiler) checkNumeric(service string, name config.ParameterName) *strict.Fault {
 	types := c.parameterTypes[service]
 	kind, known := types[string(name)]
 	switch {
@@ -78,17 +78,17 @@ func (c *compiler) numeric(service string, name config.ParameterName) *strict.Fa
 	return nil
 }
 
-// other checks a reference to a service and a channel.
-func (c *compiler) other(d *strict.Decoder, at string, service, channel config.Name) bool {
+// checkServiceChannel checks a reference to a service and a channel.
+func (c *compiler) checkServiceChannel(d *strict.Decoder, at string, service, channel config.Name) bool {
 	if d.Faulty(at) || service == "" {
 		return false
 	}
-	channels, known := c.goes[string(service)]
+	channels, known := c.serviceChannels[string(service)]
 	switch {
 	case !known && c.partial:
 		return false
 	case !known:
-		fault := unknownDocument("service", string(service), strict.Keys(c.goes))
+		fault := unknownDocument("service", string(service), strict.Keys(c.serviceChannels))
 		c.report(d, at+".service", fault)
 	case channel == "":
 		return true
@@ -104,10 +104,10 @@ func (c *compiler) other(d *strict.Decoder, at string, service, channel config.N
 	return false
 }
 
-// meant returns the service that a rule of an application refers to: a plain name is its own service, other names belong to other
+// resolveService returns the service that a rule of an application refers to: a plain name is its own service, other names belong to other
 // applications.
-func meant(application string, name config.ServiceName) (service string, elsewhere bool) {
-	of, service := entities.ServiceIn(application, string(name))
+func resolveService(application string, name config.ServiceName) (service string, external bool) {
+	of, service := entities.ResolveService(application, string(name))
 	if of != application {
 		return string(name), true
 	}
@@ -128,17 +128,17 @@ func (c *compiler) channelDependency(app *config.Document[config.Application], a
 		if rule.other == nil {
 			continue
 		}
-		service, elsewhere := meant(string(app.Spec.Name), rule.other.Service)
-		if elsewhere && app.Faulty(at+"."+rule.name) ||
-			!elsewhere && !c.other(app.Decoder, at+"."+rule.name, config.Name(service), rule.other.ReleaseChannel) {
+		service, external := resolveService(string(app.Spec.Name), rule.other.Service)
+		if external && app.Faulty(at+"."+rule.name) ||
+			!external && !c.checkServiceChannel(app.Decoder, at+"."+rule.name, config.Name(service), rule.other.ReleaseChannel) {
 			continue
 		}
-		made := dependency{rule.kind, entities.Dependency{Service: service, Channel: string(rule.other.ReleaseChannel)}, app.Decoder, at}
-		if slices.ContainsFunc(c.waits[channel.Name], func(o dependency) bool { return o.id() == made.id() }) {
-			c.report(app.Decoder, at, strict.Fault{Code: "duplicate-name", Message: fmt.Sprintf("this channel has the precondition %q twice", made.id())})
+		compiled := dependency{rule.kind, entities.Dependency{Service: service, Channel: string(rule.other.ReleaseChannel)}, app.Decoder, at}
+		if slices.ContainsFunc(c.preconditions[channel.Name], func(o dependency) bool { return o.id() == compiled.id() }) {
+			c.report(app.Decoder, at, strict.Fault{Code: "duplicate-name", Message: fmt.Sprintf("this channel has the precondition %q twice", compiled.id())})
 			continue
 		}
-		c.waits[channel.Name] = append(c.waits[channel.Name], made)
+		c.preconditions[channel.Name] = append(c.preconditions[channel.Name], compiled)
 	}
 }
 
@@ -146,33 +146,33 @@ func (c *compiler) channelDependency(app *config.Document[config.Application], a
 func (s *serviceCompiler) dependencies() {
 	for i, given := range s.Spec.Dependencies {
 		at := strict.Index("dependencies", i)
-		service, elsewhere := meant(s.application, given.Service)
+		service, external := resolveService(s.application, given.Service)
 		given.Service = config.ServiceName(service)
-		made := dependency{dependencyKinds[given.Rule], entities.Dependency{Service: string(given.Service), Channel: string(given.ReleaseChannel)}, s.Decoder, at}
+		compiled := dependency{dependencyKinds[given.Rule], entities.Dependency{Service: string(given.Service), Channel: string(given.ReleaseChannel)}, s.Decoder, at}
 		if given.Rule == "capacity" {
-			made.on.Parameter, made.on.First = string(given.Parameter), string(given.First)
-			made.on.OtherParameter = cmp.Or(string(given.OtherParameter), string(given.Parameter))
+			compiled.on.Parameter, compiled.on.First = string(given.Parameter), string(given.First)
+			compiled.on.OtherParameter = cmp.Or(string(given.OtherParameter), string(given.Parameter))
 		}
 		switch {
 		case s.Faulty(at):
 		case string(given.Service) == string(s.Spec.Name):
 			s.report(s.Decoder, at+".service", strict.Fault{Code: "cycle", Message: fmt.Sprintf("service %q would wait for itself", string(given.Service)), Expected: "another service"})
-		case !elsewhere && !s.other(s.Decoder, at, config.Name(given.Service), given.ReleaseChannel):
-		case slices.ContainsFunc(s.waiting, func(o dependency) bool { return o.id() == made.id() }):
-			s.report(s.Decoder, at, strict.Fault{Code: "duplicate-name", Message: fmt.Sprintf("the service has the dependency %q twice", made.id())})
-		case !elsewhere && given.ReleaseChannel == "" && !slices.ContainsFunc(s.channels, func(name string) bool { return slices.Contains(s.goes[string(given.Service)], name) }):
+		case !external && !s.checkServiceChannel(s.Decoder, at, config.Name(given.Service), given.ReleaseChannel):
+		case slices.ContainsFunc(s.dependsOnServices, func(o dependency) bool { return o.id() == compiled.id() }):
+			s.report(s.Decoder, at, strict.Fault{Code: "duplicate-name", Message: fmt.Sprintf("the service has the dependency %q twice", compiled.id())})
+		case !external && given.ReleaseChannel == "" && !slices.ContainsFunc(s.channels, func(name string) bool { return slices.Contains(s.serviceChannels[string(given.Service)], name) }):
 			s.report(s.Decoder, at+".service", strict.Fault{
 				Code: "no-match", Message: fmt.Sprintf("no release channel has both %s and %s", s.Spec.Name, given.Service), Expected: `"releaseChannel" of the other service`,
 			})
 		default:
-			s.capacityRule(at, given, elsewhere)
-			s.waiting = append(s.waiting, made)
+			s.capacityRule(at, given, external)
+			s.dependsOnServices = append(s.dependsOnServices, compiled)
 		}
 	}
 }
 
 // capacityRule checks the fields that only the rule capacity has. The parameters of services of other applications are not known here.
-func (s *serviceCompiler) capacityRule(at string, given config.Dependency, elsewhere bool) {
+func (s *serviceCompiler) capacityRule(at string, given config.Dependency, external bool) {
 	if given.Rule != "capacity" {
 		for _, field := range []string{"parameter", "otherParameter", "first"} {
 			if s.Has(at + "." + field) {
@@ -183,11 +183,11 @@ func (s *serviceCompiler) capacityRule(at string, given config.Dependency, elsew
 	}
 	if given.Parameter == "" {
 		s.report(s.Decoder, at+".parameter", strict.Fault{Code: "missing-field", Message: `"parameter" is missing`, Expected: "the parameter with the capacity of this service"})
-	} else if fault := s.numeric(string(s.Spec.Name), given.Parameter); fault != nil {
+	} else if fault := s.checkNumeric(string(s.Spec.Name), given.Parameter); fault != nil {
 		s.report(s.Decoder, at+".parameter", *fault)
 	}
-	if other := config.ParameterName(cmp.Or(string(given.OtherParameter), string(given.Parameter))); other != "" && !elsewhere {
-		if fault := s.numeric(string(given.Service), other); fault != nil {
+	if other := config.ParameterName(cmp.Or(string(given.OtherParameter), string(given.Parameter))); other != "" && !external {
+		if fault := s.checkNumeric(string(given.Service), other); fault != nil {
 			s.report(s.Decoder, at+".otherParameter", *fault)
 		}
 	}
@@ -200,11 +200,11 @@ func (s *serviceCompiler) capacityRule(at string, given config.Dependency, elsew
 // except the named one, and its own dependencies.
 func (s *serviceCompiler) dependencyChecks(in *substitute.Scope) []entities.Check {
 	var all []entities.Check
-	for _, d := range slices.Concat(s.waits[in.Channel], s.waiting) {
+	for _, d := range slices.Concat(s.preconditions[in.Channel], s.dependsOnServices) {
 		where := cmp.Or(d.on.Channel, in.Channel)
 		known := slices.ContainsFunc(all, func(c entities.Check) bool { return c.ID == d.id() })
-		elsewhere := strings.Contains(d.on.Service, "/")
-		if d.on.Service == in.Service || known || !elsewhere && !slices.Contains(s.goes[d.on.Service], where) {
+		external := strings.Contains(d.on.Service, "/")
+		if d.on.Service == in.Service || known || !external && !slices.Contains(s.serviceChannels[d.on.Service], where) {
 			continue
 		}
 		on := d.on
@@ -214,61 +214,61 @@ func (s *serviceCompiler) dependencyChecks(in *substitute.Scope) []entities.Chec
 				Application: in.Application, Service: in.Service, Channel: in.Channel, ID: d.id(), Kind: d.kind, Dependency: &on,
 			}),
 		})
-		if elsewhere { // cycles through another application are detected at run time
+		if external { // cycles through another application are detected at run time
 			continue
 		}
-		s.edges = append(s.edges, edge{instance{in.Service, in.Channel}, instance{d.on.Service, where}, d})
+		s.edges = append(s.edges, edge{instanceRef{in.Service, in.Channel}, instanceRef{d.on.Service, where}, d})
 	}
 	return all
 }
 
-// instance is a service in a channel.
-type instance struct{ service, channel string }
+// instanceRef is a service in a channel.
+type instanceRef struct{ service, channel string }
 
 // edge means that one instance waits for another.
 type edge struct {
-	from, to instance
-	by       dependency
+	from, to   instanceRef
+	dependency dependency
 }
 
-// deadlocks rejects conditions that no release could satisfy: two services that each wait for the other by capacity (D21), and cycles of
+// checkDeadlocks rejects conditions that no release could satisfy: two services that each wait for the other by capacity (D21), and cycles of
 // services that wait for each other.
-func (c *compiler) deadlocks() {
+func (c *compiler) checkDeadlocks() {
 	reported := map[string]bool{}
 	for _, e := range c.edges {
-		if e.by.kind != entities.CheckCapacityOrder {
+		if e.dependency.kind != entities.CheckCapacityOrder {
 			continue
 		}
 		for _, o := range c.edges {
 			names := []string{e.from.service, o.from.service}
 			slices.Sort(names)
 			pair := strings.Join(names, " and ")
-			if o.by.kind == e.by.kind && o.from == e.to && o.to == e.from && o.by.on.First == e.by.on.First && e.by.on.First != "" && !reported[pair] {
+			if o.dependency.kind == e.dependency.kind && o.from == e.to && o.to == e.from && o.dependency.on.First == e.dependency.on.First && e.dependency.on.First != "" && !reported[pair] {
 				reported[pair] = true
-				c.report(e.by.d, e.by.at+".first", strict.Fault{
-					Code: "deadlock", Message: fmt.Sprintf("services %s would both be first when %s, and wait for each other", pair, e.by.on.First),
+				c.report(e.dependency.d, e.dependency.at+".first", strict.Fault{
+					Code: "deadlock", Message: fmt.Sprintf("services %s would both be first when %s, and wait for each other", pair, e.dependency.on.First),
 					Expected: "one of them first when growing, the other when shrinking",
 				})
 			}
 		}
 	}
-	c.waitCycles()
+	c.checkWaitCycles()
 }
 
-// waitCycles searches cycles in all conditions except capacity, which does not block services whose capacity does not change. In a cycle
+// checkWaitCycles searches cycles in all conditions except capacity, which does not block services whose capacity does not change. In a cycle
 // of other conditions, each service waits for the next: before their first releases, and, because repairs also evaluate these
 // conditions, if all of them are unhealthy.
-func (c *compiler) waitCycles() {
-	next := map[instance][]edge{}
+func (c *compiler) checkWaitCycles() {
+	next := map[instanceRef][]edge{}
 	for _, e := range c.edges {
-		if e.by.kind != entities.CheckCapacityOrder {
+		if e.dependency.kind != entities.CheckCapacityOrder {
 			next[e.from] = append(next[e.from], e)
 		}
 	}
-	done := map[instance]bool{}
+	done := map[instanceRef]bool{}
 	reported := map[string]bool{}
-	var visit func(at instance, trail []edge)
-	visit = func(at instance, trail []edge) {
+	var visit func(at instanceRef, trail []edge)
+	visit = func(at instanceRef, trail []edge) {
 		if i := slices.IndexFunc(trail, func(e edge) bool { return e.from == at }); i >= 0 {
 			c.reportCycle(trail[i:], reported)
 			return
@@ -305,9 +305,9 @@ func (c *compiler) reportCycle(cycle []edge, reported map[string]bool) {
 		if e.to.channel != e.from.channel {
 			text += " in " + e.to.channel
 		}
-		text += fmt.Sprintf(" (%s, %s)", e.by.id(), e.by.d.Place(e.by.at))
+		text += fmt.Sprintf(" (%s, %s)", e.dependency.id(), e.dependency.d.Location(e.dependency.at))
 	}
-	c.report(cycle[0].by.d, cycle[0].by.at, strict.Fault{
+	c.report(cycle[0].dependency.d, cycle[0].dependency.at, strict.Fault{
 		Code: "cycle", Message: "services wait for each other, and would block each other when all are unhealthy or have a waiting release: " + text,
 		Expected: "one of these conditions less, or one for another release channel",
 	})

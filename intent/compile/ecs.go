@@ -44,20 +44,20 @@ func (d *draft) tasks(at string, e *config.ServiceECS) {
 	}
 }
 
-// ecsMisfit returns why a service does not fit a runtime if only one of the two uses ECS, or nil.
-func (d *draft) ecsMisfit(kind entities.RuntimeKind) *located[strict.Fault] {
-	wrong := func(at, message, expected string) *located[strict.Fault] {
+// ecsKindMismatch returns why a service does not fit a runtime if only one of the two uses ECS, or nil.
+func (d *draft) ecsKindMismatch(kind entities.RuntimeKind) *located[strict.Fault] {
+	mismatch := func(at, message, expected string) *located[strict.Fault] {
 		return &located[strict.Fault]{strict.Fault{Code: "wrong-kind", Message: message, Expected: expected}, at}
 	}
 	switch {
 	case kind == entities.RuntimeFake:
 		return nil
 	case kind != entities.RuntimeECS:
-		return wrong(d.ecs.at, "does not accept a task definition", fmt.Sprintf("%q instead of \"ecs\", or a runtime of kind ecs", string(kind)))
+		return mismatch(d.ecs.at, "does not accept a task definition", fmt.Sprintf("%q instead of \"ecs\", or a runtime of kind ecs", string(kind)))
 	case d.customAt != "":
-		return wrong(d.customAt, "does not run commands", `"ecs" instead of "custom"`)
+		return mismatch(d.customAt, "does not run commands", `"ecs" instead of "custom"`)
 	case d.kubernetes != nil:
-		return wrong(d.kubernetes.at, "does not accept objects", `"ecs" instead of "kubernetes"`)
+		return mismatch(d.kubernetes.at, "does not accept objects", `"ecs" instead of "kubernetes"`)
 	case d.ecs == nil:
 		return &located[strict.Fault]{strict.Fault{
 			Code: "missing-field", Message: "gets nothing to deploy", Expected: `"ecs" with a task definition and a service`,
@@ -115,19 +115,19 @@ func (s *serviceCompiler) compileTasks(scope *substitute.Scope, d *ecsDraft, ref
 		list[o.ID()] = o.Digest
 	}
 	doc := &incarnation.ECS{Prune: d.prune, Adopt: d.adopt, Names: set.substitute(`the container's "secrets", which ECS reads from Secrets Manager or SSM`)}
-	set.uniqueTasks()
+	set.rejectDuplicateTasks()
 	made := bundle.New(data)
 	s.bundles["ecs "+made.Digest()] = made
 	doc.Bundle = made.Digest()
 	return doc, list
 }
 
-// uniqueTasks rejects an ECS service that is already declared for the same cluster. Task definitions may share a family, because their
+// rejectDuplicateTasks rejects an ECS service that is already declared for the same cluster. Task definitions may share a family, because their
 // revisions identify them.
-func (b *objectSet) uniqueTasks() {
+func (b *objectSet) rejectDuplicateTasks() {
 	for _, o := range b.objects {
 		if name, t := b.scope.Text(o.v.Name); t == nil && o.v.Kind == "Service" {
-			b.claim(claimKey{b.ref.name, sources.GroupECS, o.v.Kind, "", name}, o)
+			b.recordOwner(objectKey{b.ref.name, sources.GroupECS, o.v.Kind, "", name}, o)
 		}
 	}
 }

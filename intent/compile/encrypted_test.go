@@ -92,7 +92,7 @@ func TestEncryptedResourceOfAKustomization(t *testing.T) {
 }
 
 // What cannot be decrypted as it stands is refused when compiling, not applied as cipher text.
-func TestEncryptedWhereItCannotBe_G5(t *testing.T) {
+func TestEncryptionIsRejectedWhereUnsupported_G5(t *testing.T) {
 	secret := encrypted(t, "secret.yaml")
 	without := secret[:strings.Index(secret, "sops:\n")]
 	chart := []string{"chart/Chart.yaml", "{apiVersion: v2, name: web, version: 1.0.0}", "chart/templates/a.yaml"}

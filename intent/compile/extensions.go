@@ -16,14 +16,14 @@ import (
 // extensionUse is a use of an extension.
 type extensionUse struct {
 	config.ExtensionUse
-	place
+	usePosition
 	addresses []config.Name // of which it reports the addresses
 }
 
 func extensionUses(d *strict.Decoder, at string, all []config.ExtensionUse) []extensionUse {
 	var uses []extensionUse
 	for i, use := range all {
-		uses = append(uses, extensionUse{ExtensionUse: use, place: placeOf(d, strict.Index(at, i), "extension", use.Name, use.Ref)})
+		uses = append(uses, extensionUse{ExtensionUse: use, usePosition: newUsePosition(d, strict.Index(at, i), "extension", use.Name, use.Ref)})
 	}
 	return uses
 }
@@ -40,28 +40,28 @@ type extensionDoc struct {
 	*config.Document[config.Extension]
 }
 
-func (e extensionDoc) declared() declared {
-	return declared{"extension", string(e.Spec.Name), e.Decoder, e.Spec.Parameters}
+func (e extensionDoc) declaration() declaration {
+	return declaration{"extension", string(e.Spec.Name), e.Decoder, e.Spec.Parameters}
 }
 
 // defineExtensions checks the documents of kind Extension.
 func (c *compiler) defineExtensions() {
-	for _, doc := range firsts(c, "extension", c.config.Extensions, func(e config.Extension) config.Name { return e.Name }) {
+	for _, doc := range uniqueByName(c, "extension", c.config.Extensions, func(e config.Extension) config.Name { return e.Name }) {
 		e := &extensionDoc{doc}
 		c.extensions[string(doc.Spec.Name)] = e
-		c.checkParameters(e.declared())
+		c.checkParameters(e.declaration())
 		if !doc.Has("command") {
 			c.report(doc.Decoder, "command", strict.Fault{Code: "missing-field", Message: "the extension has nothing to run", Expected: `"command"`})
 		}
-		c.checkRun(&filling{c: c, d: doc.Decoder}, doc.Spec.ExtensionRun)
+		c.checkRun(&fieldCompiler{c: c, d: doc.Decoder}, doc.Spec.ExtensionRun)
 	}
 }
 
 // checkRun checks the command of an extension, once.
-func (c *compiler) checkRun(f *filling, run config.ExtensionRun) {
+func (c *compiler) checkRun(f *fieldCompiler, run config.ExtensionRun) {
 	f.run(run, &entities.ExtensionDefinition{})
-	c.reporting(f.d, strict.Field(f.at, "outputs"), run.Outputs)
-	c.oneTaskOrJob(f.d, f.at, run.Job, run.Task)
+	c.checkOutputs(f.d, strict.Field(f.at, "outputs"), run.Outputs)
+	c.rejectTaskWithJob(f.d, f.at, run.Job, run.Task)
 	c.retrying(f.d, strict.Field(f.at, "retry"), run.Retry)
 	c.atLeast(f.d, strict.Field(f.at, "timeout"), run.Timeout, span{defaultApplyTimeout, time.Millisecond})
 	if f.d.Has(strict.Field(f.at, "sharedInstanceKey")) {
@@ -70,7 +70,7 @@ func (c *compiler) checkRun(f *filling, run config.ExtensionRun) {
 }
 
 // run sets the command in the definition.
-func (f *filling) run(run config.ExtensionRun, into *entities.ExtensionDefinition) {
+func (f *fieldCompiler) run(run config.ExtensionRun, into *entities.ExtensionDefinition) {
 	into.Command = f.command(f.at, run.Command, 0)
 	into.Env = f.env(strict.Field(f.at, "env"), run.Env)
 	if run.Job != nil {
@@ -87,14 +87,14 @@ func (c *compiler) checkExtension(use extensionUse) {
 	case use.Ref != "":
 		c.checkExtensionRef(use)
 	case !use.d.Has(use.at+".command") && !use.d.Faulty(use.at+".ref"):
-		c.report(use.d, use.at, strict.Fault{Code: "missing-field", Message: fmt.Sprintf("the %s has nothing to run", use.what), Expected: `"ref" or "command"`})
+		c.report(use.d, use.at, strict.Fault{Code: "missing-field", Message: fmt.Sprintf("the %s has nothing to run", use.kind), Expected: `"ref" or "command"`})
 	case use.d.Has(use.at + ".parameters"):
 		c.report(use.d, use.at+".parameters", strict.Fault{Code: "one-of", Message: "parameters need a reference", Expected: `"ref" with them`})
 	}
 	if use.Ref == "" && use.Name == "" && !use.d.Faulty(use.at) {
 		c.report(use.d, use.at+".name", strict.Fault{Code: "missing-field", Message: `"name" is missing`, Expected: "the name in converge status"})
 	}
-	c.checkRun(&filling{c: c, d: use.d, at: use.at}, use.ExtensionRun)
+	c.checkRun(&fieldCompiler{c: c, d: use.d, at: use.at}, use.ExtensionRun)
 	c.atLeast(use.d, use.at+".every", use.Every, span{0, time.Second})
 	if use.d.Has(use.at+".every") && use.Lifecycle != "" && use.Lifecycle != config.ExtensionStage(entities.PostDeployment) {
 		c.report(use.d, use.at+".every", strict.Fault{Code: "one-of", Message: fmt.Sprintf("an extension at %s runs once", use.Lifecycle), Expected: "postDeployment with it"})
@@ -112,24 +112,24 @@ func (c *compiler) checkExtensionRef(use extensionUse) {
 			c.report(use.d, use.at+"."+field, strict.Fault{Code: "one-of", Message: fmt.Sprintf(`"ref" and %q are both given`, field), Expected: "one of them"})
 		}
 	}
-	to := use.place
-	to.what = "extension"
+	to := use.usePosition
+	to.kind = "extension"
 	checkRef(c, c.extensions, to, use.Ref, use.Parameters)
 }
 
-// runs compiles the extensions of the service in one channel, sorted by their dependencies.
-func (s *serviceCompiler) runs(in *substitute.Scope, ref runtimeRef, uses []extensionUse) []entities.Extension {
+// compileExtensions compiles the extensions of the service in one channel, sorted by their dependencies.
+func (s *serviceCompiler) compileExtensions(in *substitute.Scope, ref runtimeRef, uses []extensionUse) []entities.Extension {
 	all := distinct(s, in, uses)
-	s.dependsOn(in.Channel, all)
+	s.checkDependsOn(in.Channel, all)
 	var compiled []entities.Extension
-	for _, use := range s.inOrder(in.Channel, all) {
+	for _, use := range s.sortExtensions(in.Channel, all) {
 		compiled = append(compiled, s.extension(in, ref, use, all))
 	}
 	return compiled
 }
 
-// dependsOn rejects dependencies that do not exist in the channel or run later.
-func (s *serviceCompiler) dependsOn(channel string, all []extensionUse) {
+// checkDependsOn rejects dependencies that do not exist in the channel or run later.
+func (s *serviceCompiler) checkDependsOn(channel string, all []extensionUse) {
 	for _, use := range all {
 		for i, name := range use.DependsOn {
 			at := strict.Index(use.at+".dependsOn", i)
@@ -148,13 +148,13 @@ func (s *serviceCompiler) dependsOn(channel string, all []extensionUse) {
 				if len(names) == 0 {
 					fault.Expected = "another extension of the same channel"
 				}
-				s.reportIn(use.d, at, channel, substitute.Trouble{Fault: fault, InChannel: true})
+				s.reportIn(use.d, at, channel, substitute.ScopedFault{Fault: fault, InChannel: true})
 			case use.Lifecycle == config.ExtensionStage(entities.OnRollback) && all[of].stage() < use.stage() && all[of].stage() >= 0:
-				s.reportIn(use.d, at, channel, substitute.Trouble{Fault: strict.Fault{
+				s.reportIn(use.d, at, channel, substitute.ScopedFault{Fault: strict.Fault{
 					Code: "bad-value", Message: fmt.Sprintf("extension %q runs at rollback, where %q may never have run", use.id, name), Expected: "an extension at rollback",
 				}})
 			case all[of].stage() > use.stage() && use.stage() >= 0:
-				s.reportIn(use.d, at, channel, substitute.Trouble{Fault: strict.Fault{
+				s.reportIn(use.d, at, channel, substitute.ScopedFault{Fault: strict.Fault{
 					Code: "cycle", Message: fmt.Sprintf("extension %q runs at %s and would wait for %q, which runs later, at %s", use.id, use.Lifecycle, name, all[of].Lifecycle),
 					Expected: "an extension at the same stage or an earlier one",
 				}})
@@ -163,10 +163,10 @@ func (s *serviceCompiler) dependsOn(channel string, all []extensionUse) {
 	}
 }
 
-// inOrder sorts extensions by stage and by their dependencies, and otherwise keeps their order. It rejects and names a cycle.
-func (s *serviceCompiler) inOrder(channel string, all []extensionUse) []extensionUse {
+// sortExtensions sorts extensions by stage and by their dependencies, and otherwise keeps their order. It rejects and names a cycle.
+func (s *serviceCompiler) sortExtensions(channel string, all []extensionUse) []extensionUse {
 	slices.SortStableFunc(all, func(a, b extensionUse) int { return a.stage() - b.stage() })
-	ordered, cycle := after(all, func(use extensionUse) string { return use.id }, func(use extensionUse) []string {
+	ordered, cycle := sortTopologically(all, func(use extensionUse) string { return use.id }, func(use extensionUse) []string {
 		var before []string
 		for _, o := range all {
 			if slices.Contains(use.DependsOn, config.Name(o.id)) && o.stage() == use.stage() {
@@ -177,7 +177,7 @@ func (s *serviceCompiler) inOrder(channel string, all []extensionUse) []extensio
 	})
 	if len(cycle) > 2 { // otherwise already reported
 		first := all[slices.IndexFunc(all, func(use extensionUse) bool { return use.id == cycle[0] })]
-		s.reportIn(first.d, first.at+".dependsOn", channel, substitute.Trouble{Fault: strict.Fault{
+		s.reportIn(first.d, first.at+".dependsOn", channel, substitute.ScopedFault{Fault: strict.Fault{
 			Code: "cycle", Message: "extensions wait for each other: " + strings.Join(cycle, " → "),
 		}})
 	}
@@ -185,27 +185,27 @@ func (s *serviceCompiler) inOrder(channel string, all []extensionUse) []extensio
 }
 
 func (s *serviceCompiler) extension(in *substitute.Scope, ref runtimeRef, use extensionUse, all []extensionUse) entities.Extension {
-	f, run, definition := s.ran(in, use, s.reportedTo(use, all))
+	f, run, definition := s.compileRun(in, use, s.reportedTo(use, all))
 	compiled := s.compiler.extension(use, run, &definition)
 	if compiled.Remote && ref.name != "" && !s.compiler.runtimes[ref.name].Remote {
-		s.reportIn(f.d, strict.Field(f.at, "worker"), in.Channel, substitute.Trouble{InChannel: true, Fault: noWorker(ref, in)})
+		s.reportIn(f.d, strict.Field(f.at, "worker"), in.Channel, substitute.ScopedFault{InChannel: true, Fault: noWorker(ref, in)})
 	}
 	compiled.Key = s.sharedKey(f, use, run)
 	compiled.Definition = s.share(use, compiled, definition)
 	return compiled
 }
 
-// ran returns the run of an extension in one channel, with the outputs of earlier extensions, and the document that declares it.
-func (c *compiler) ran(in *substitute.Scope, use extensionUse, others reported) (*filling, config.ExtensionRun, entities.ExtensionDefinition) {
-	f := &filling{c: c, d: use.d, at: use.at}
+// compileRun returns the run of an extension in one channel, with the outputs of earlier extensions, and the document that declares it.
+func (c *compiler) compileRun(in *substitute.Scope, use extensionUse, outputs outputLookup) (*fieldCompiler, config.ExtensionRun, entities.ExtensionDefinition) {
+	f := &fieldCompiler{c: c, d: use.d, at: use.at}
 	run := c.runOf(use)
 	if doc := c.extensions[string(use.Ref)]; doc != nil {
 		f.d, f.at = doc.Decoder, ""
-		f.scope = c.refer(in, doc.declared(), reference{use.d, use.at, use.Parameters})
+		f.scope = c.referenceScope(in, doc.declaration(), reference{use.d, use.at, use.Parameters})
 	} else {
-		f.scope = c.refer(in, declared{}, reference{})
+		f.scope = c.referenceScope(in, declaration{}, reference{})
 	}
-	f.scope.Reported = others
+	f.scope.Reported = outputs
 	definition := entities.ExtensionDefinition{Application: in.Application, Service: in.Service, Channel: in.Channel, Name: use.id, Dir: path.Dir(f.d.File)}
 	if in.Service != "" {
 		definition.ServiceID = in.Application + "." + in.Service
@@ -221,7 +221,7 @@ func (c *compiler) extension(use extensionUse, run config.ExtensionRun, definiti
 	retry := c.retrying(nil, "", run.Retry)
 	compiled := entities.Extension{
 		Name: use.id, Stage: entities.Stage(use.Lifecycle), Every: use.Every.Or(0), Timeout: run.Timeout.Or(defaultApplyTimeout),
-		MaxAttempts: retry.attempts, RetryBackoff: retry.backoff, RetryMax: retry.longest, Remote: run.Worker == remotely,
+		MaxAttempts: retry.attempts, RetryBackoff: retry.backoff, RetryMax: retry.maxBackoff, Remote: run.Worker == workerRemote,
 	}
 	if definition.Task != nil {
 		compiled.Place = definition.Task.Place()
@@ -231,17 +231,17 @@ func (c *compiler) extension(use extensionUse, run config.ExtensionRun, definiti
 }
 
 // sharedKey returns the key by which channels share a run. A key at the use overrides the key of the referenced document.
-func (s *serviceCompiler) sharedKey(f *filling, use extensionUse, run config.ExtensionRun) string {
+func (s *serviceCompiler) sharedKey(f *fieldCompiler, use extensionUse, run config.ExtensionRun) string {
 	if run.SharedInstanceKey == "" {
 		return f.scope.Channel
 	}
 	if use.SharedInstanceKey != "" {
-		f = &filling{c: f.c, d: use.d, at: use.at, scope: f.scope}
+		f = &fieldCompiler{c: f.c, d: use.d, at: use.at, scope: f.scope}
 	}
 	at := strict.Field(f.at, "sharedInstanceKey")
 	v := f.text(at, run.SharedInstanceKey, notEmpty("a text such as ${{ labels.tier }}"))
 	if config.HasSubstitution(v) {
-		f.late(at, run.SharedInstanceKey, strict.Fault{Code: "bad-substitution", Message: "a key must not contain the version", Expected: "labels or constants of the channel"})
+		f.reportSubstituted(at, run.SharedInstanceKey, strict.Fault{Code: "bad-substitution", Message: "a key must not contain the version", Expected: "labels or constants of the channel"})
 	}
 	return v
 }
@@ -257,7 +257,7 @@ func (s *serviceCompiler) share(use extensionUse, run entities.Extension, defini
 	channel := definition.Channel
 	definition.Channel = first.Channel
 	if entities.DigestOf(definition) != entities.DigestOf(first) {
-		s.reportIn(use.d, use.at, channel, substitute.Trouble{InChannel: true, Fault: strict.Fault{
+		s.reportIn(use.d, use.at, channel, substitute.ScopedFault{InChannel: true, Fault: strict.Fault{
 			Code: "shared-differs", Message: fmt.Sprintf("extension %q shares its run with release channel %s by the key %q, but would run something else", run.Name, first.Channel, run.Key),
 			Expected: "the same command and environment in both, or different keys",
 		}})

@@ -17,7 +17,7 @@ func (c *compiler) fleet(app *config.Document[config.Application], path string, 
 	first := map[string]string{}
 	for i, ref := range channel.Runtimes {
 		at := strict.Index(path+".runtimes", i)
-		if !c.selects(app, at, ref) {
+		if !c.checkSelector(app, at, ref) {
 			continue
 		}
 		for _, known := range c.matching(app, at, ref.Selector) {
@@ -27,15 +27,15 @@ func (c *compiler) fleet(app *config.Document[config.Application], path string, 
 				})
 				continue
 			}
-			first[known.Name] = app.Place(at + ".selector")
+			first[known.Name] = app.Location(at + ".selector")
 			c.channelRuntime(app, channel, at, ref, known)
 		}
 	}
 	slices.SortFunc(c.refs[string(channel.Name)], func(a, b runtimeRef) int { return cmp.Compare(a.name, b.name) })
 }
 
-// selects reports whether an entry of a fleet is a resolvable selector, and reports its problems.
-func (c *compiler) selects(app *config.Document[config.Application], at string, ref config.RuntimeRef) bool {
+// checkSelector reports whether an entry of a fleet is a resolvable selector, and reports its problems.
+func (c *compiler) checkSelector(app *config.Document[config.Application], at string, ref config.RuntimeRef) bool {
 	switch {
 	case ref.Selector == nil && !app.Has(at+".selector"), ref.Name != "":
 		c.report(app.Decoder, at, strict.Fault{
@@ -61,7 +61,7 @@ func (c *compiler) matching(app *config.Document[config.Application], at string,
 	matched := false
 	for _, name := range strict.Keys(c.runtimes) {
 		known := c.runtimes[name]
-		if !c.countsLabels(app, known) {
+		if !c.trustsLabels(app, known) {
 			continue
 		}
 		for _, key := range strict.Keys(known.Labels) {
@@ -79,7 +79,7 @@ func (c *compiler) matching(app *config.Document[config.Application], at string,
 		}
 		found = append(found, known)
 	}
-	if !matched && !c.partial && !c.misnamed {
+	if !matched && !c.partial && !c.invalidRuntimeName {
 		slices.Sort(labels)
 		wanted := selectorText(selector)
 		fault := strict.Unknown(UnknownRuntime, "no runtime that this application may use has the labels "+wanted, wanted, slices.Compact(labels))
@@ -91,13 +91,13 @@ func (c *compiler) matching(app *config.Document[config.Application], at string,
 	return found
 }
 
-// countsLabels reports whether a fleet may select a runtime by its labels. Either the runtime is declared here, or the installation
+// trustsLabels reports whether a fleet may select a runtime by its labels. Either the runtime is declared here, or the installation
 // lists its owner as a provider of shared runtimes and the owner allows this application. The labels of other applications' runtimes
 // have no effect.
-func (c *compiler) countsLabels(app *config.Document[config.Application], known entities.RuntimeDefinition) bool {
+func (c *compiler) trustsLabels(app *config.Document[config.Application], known entities.RuntimeDefinition) bool {
 	if known.Owner == "" {
 		return true
 	}
 	own := known.Owner == string(app.Spec.Name) // published earlier and no longer declared
-	return !own && slices.Contains(c.config.Options.RuntimesOf, known.Owner) && known.Refuses(string(app.Spec.Name), nil) == ""
+	return !own && slices.Contains(c.config.Options.RuntimesOf, known.Owner) && known.DenialReason(string(app.Spec.Name), nil) == ""
 }

@@ -99,7 +99,7 @@ func TestFleet_D4(t *testing.T) {
 
 // A label on somebody's runtime attracts nothing: a fleet has runtimes of its own application, as they are declared now, and of those
 // that the installation names, where these allow it.
-func TestLabelsOfOthersAttractNothing_G8(t *testing.T) {
+func TestLabelsOfOtherApplicationsSelectNothing_G8(t *testing.T) {
 	labels := map[string]string{"tier": "prod", "zone": "z"}
 	known := []entities.RuntimeDefinition{
 		{Name: "closed", Kind: entities.RuntimeCustom, Owner: "platform", Labels: labels, Allow: &entities.RuntimeAllow{Applications: []string{"bank"}}},
@@ -126,11 +126,11 @@ func TestLabelsOfOthersAttractNothing_G8(t *testing.T) {
 }
 
 // What runs on a runtime stays the same instance when its channel becomes a fleet, and when it is none any more.
-func TestInstancesGoOnWhenAChannelBecomesAFleet_A24(t *testing.T) {
+func TestInstancesKeepTheirIdentityWhenAChannelBecomesAFleet_A24(t *testing.T) {
 	clusters := runtimeOf("eu-1", "prod", "a") + runtimeOf("eu-2", "prod", "a")
 	selector := `{selector: {tier: prod}, namespace: "shop-${{ runtime.labels.zone }}"}`
 	follow := func(before, now *compile.Compiled) *compile.Compiled {
-		require.NoError(t, now.Follow(before.Incarnation, nil))
+		require.NoError(t, now.InheritIdentities(before.Incarnation, nil))
 		return now
 	}
 	on := func(runtimes string) *compile.Compiled {
@@ -139,7 +139,7 @@ func TestInstancesGoOnWhenAChannelBecomesAFleet_A24(t *testing.T) {
 	one := on("{name: eu-2, namespace: shop-a}")
 	two := follow(one, on(selector))
 	require.Equal(t, []string{"staging", "prod/eu-1", "prod"}, instances(t, two))
-	require.Empty(t, incarnation.Moves(one.Incarnation, two.Incarnation))
+	require.Empty(t, incarnation.UndeclaredMoves(one.Incarnation, two.Incarnation))
 	again := follow(two, on(selector))
 	require.Equal(t, two.Incarnation.Hash(), again.Incarnation.Hash())
 	require.Equal(t, []string{"staging", "prod"}, instances(t, follow(again, on("{name: eu-2}"))))
@@ -147,7 +147,7 @@ func TestInstancesGoOnWhenAChannelBecomesAFleet_A24(t *testing.T) {
 	require.Equal(t, []string{"staging", "prod/eu-1"}, instances(t, other))
 	require.Equal(t, []string{"staging", "prod/eu-1"}, instances(t, follow(other, on("{name: eu-2, movedFrom: {runtime: eu-1}}"))))
 	moved := follow(other, on("{name: eu-2, movedFrom: {runtime: eu-1}}"))
-	require.ErrorContains(t, on(selector).Follow(moved.Incarnation, nil), "service web in release channel prod: the instances on runtimes eu-1 and eu-2 would both be prod/eu-1")
+	require.ErrorContains(t, on(selector).InheritIdentities(moved.Incarnation, nil), "service web in release channel prod: the instances on runtimes eu-1 and eu-2 would both be prod/eu-1")
 }
 
 // Fleets are bounded, and the rules of the widest fit into what a workflow is told.

@@ -40,7 +40,7 @@ func (s *serviceCompiler) ownGates() {
 
 // gates compiles the gates of a release in one channel: conditions on other services, then the protections and extensions of
 // application, channel and service.
-func (s *serviceCompiler) gates(in *substitute.Scope, refs []runtimeRef, d *draft, into *incarnation.Instance) {
+func (s *serviceCompiler) gates(in *substitute.Scope, refs []runtimeRef, d *draft, into *incarnation.InstanceDoc) {
 	app := s.config.Application
 	protections := protectionUses(app.Decoder, "protections", app.Spec.Protections)
 	if i := slices.IndexFunc(app.Spec.ReleaseChannels, func(r config.ReleaseChannel) bool { return string(r.Name) == in.Channel }); i >= 0 {
@@ -54,11 +54,11 @@ func (s *serviceCompiler) gates(in *substitute.Scope, refs []runtimeRef, d *draf
 		ref = refs[0]
 	}
 	into.Checks = slices.Concat(s.dependencyChecks(in), s.configRolloutCheck(in), s.planGate(in, d), s.checks(in, ref, d.deadline, append(protections, d.protections...)), into.Checks)
-	into.Extensions = s.runs(in, ref, s.extensionsIn(in.Channel, d))
+	into.Extensions = s.compileExtensions(in, ref, s.extensionsIn(in.Channel, d))
 	into.NoRollback = d.noRollback
 	for _, ref := range refs {
-		s.removable(in.Channel, ref)
-		s.compiler.removable(app, in.Channel, ref)
+		s.checkRemovable(in.Channel, ref)
+		s.compiler.checkRuntimeRemovable(app, in.Channel, ref)
 	}
 }
 
@@ -74,25 +74,25 @@ func (s *serviceCompiler) extensionsIn(channel string, d *draft) []extensionUse 
 	return slices.Concat(all, d.extensions, s.setupUses())
 }
 
-// removable rejects a service with a removal policy on a runtime that cannot remove.
-func (s *serviceCompiler) removable(channel string, ref runtimeRef) {
+// checkRemovable rejects a service with a removal policy on a runtime that cannot remove.
+func (s *serviceCompiler) checkRemovable(channel string, ref runtimeRef) {
 	runtime, known := s.compiler.runtimes[ref.name]
 	if s.Spec.OnDelete != "remove" || !known || incarnation.CanRemove(runtime) {
 		return
 	}
-	s.reportIn(s.Decoder, "onDelete", channel, substitute.Trouble{InChannel: true, Fault: strict.Fault{
+	s.reportIn(s.Decoder, "onDelete", channel, substitute.ScopedFault{InChannel: true, Fault: strict.Fault{
 		Code: "bad-value", Message: fmt.Sprintf("runtime %q cannot remove anything", ref.name), Expected: `"custom.remove" on the runtime, or "orphan" here`,
 	}})
 }
 
-// removable rejects a channel with a removal policy on a runtime that cannot remove.
-func (c *compiler) removable(app *config.Document[config.Application], channel string, ref runtimeRef) {
+// checkRuntimeRemovable rejects a channel with a removal policy on a runtime that cannot remove.
+func (c *compiler) checkRuntimeRemovable(app *config.Document[config.Application], channel string, ref runtimeRef) {
 	i := slices.IndexFunc(app.Spec.ReleaseChannels, func(r config.ReleaseChannel) bool { return string(r.Name) == channel })
 	runtime, known := c.runtimes[ref.name]
 	if i < 0 || app.Spec.ReleaseChannels[i].OnDelete != "remove" || !known || incarnation.CanRemove(runtime) {
 		return
 	}
-	c.reportIn(app.Decoder, strict.Index("releaseChannels", i)+".onDelete", channel, substitute.Trouble{Fault: strict.Fault{ // once for all services
+	c.reportIn(app.Decoder, strict.Index("releaseChannels", i)+".onDelete", channel, substitute.ScopedFault{Fault: strict.Fault{ // once for all services
 		Code: "bad-value", Message: fmt.Sprintf("runtime %q cannot remove anything", ref.name), Expected: `"custom.remove" on the runtime, or "orphan" here`,
 	}})
 }
@@ -131,57 +131,57 @@ func (c *Compiled) Extensions(service string) []entities.ExtensionDefinition {
 	return all
 }
 
-func (c *Compiled) instances(service string) []incarnation.Instance {
+func (c *Compiled) instances(service string) []incarnation.InstanceDoc {
 	if doc, ok := c.Incarnation.Service(service); ok {
 		return doc.Channels
 	}
 	return nil
 }
 
-// place is the position and the id of a use of a protection or an extension.
-type place struct {
+// usePosition is the position and the id of a use of a protection or an extension.
+type usePosition struct {
 	d            *strict.Decoder
-	at, what, id string
+	at, kind, id string
 }
 
-func placeOf(d *strict.Decoder, at, what string, name, ref config.Name) place {
-	return place{d, at, what, cmp.Or(string(name), string(ref))}
+func newUsePosition(d *strict.Decoder, at, what string, name, ref config.Name) usePosition {
+	return usePosition{d, at, what, cmp.Or(string(name), string(ref))}
 }
 
-func (p place) where() place { return p }
+func (p usePosition) position() usePosition { return p }
 
-// used is a protectionUse or an extensionUse.
-type used interface{ where() place }
+// gateUse is a protectionUse or an extensionUse.
+type gateUse interface{ position() usePosition }
 
-// named returns the index of the use with an id; -1: none.
-func named[U used](uses []U, id string) int {
-	return slices.IndexFunc(uses, func(o U) bool { return o.where().id == id })
+// indexOfUse returns the index of the use with an id; -1: none.
+func indexOfUse[U gateUse](uses []U, id string) int {
+	return slices.IndexFunc(uses, func(o U) bool { return o.position().id == id })
 }
 
 // checkUses checks the uses in one list, once for all services.
-func checkUses[U used](c *compiler, uses []U, check func(U)) {
+func checkUses[U gateUse](c *compiler, uses []U, check func(U)) {
 	for i, use := range uses {
 		check(use)
-		if p := use.where(); p.id != "" && named(uses[:i], p.id) >= 0 {
-			c.report(p.d, p.at, strict.Fault{Code: "duplicate-name", Message: fmt.Sprintf("two %ss here are named %q", p.what, p.id), Expected: `another "name" for one of them`})
+		if p := use.position(); p.id != "" && indexOfUse(uses[:i], p.id) >= 0 {
+			c.report(p.d, p.at, strict.Fault{Code: "duplicate-name", Message: fmt.Sprintf("two %ss here are named %q", p.kind, p.id), Expected: `another "name" for one of them`})
 		}
 	}
 }
 
 // distinct removes uses with an id that already exists in the channel. It rejects them if the earlier use is in another list; duplicates
 // in one list are already reported.
-func distinct[U used](s *serviceCompiler, in *substitute.Scope, uses []U) []U {
+func distinct[U gateUse](s *serviceCompiler, in *substitute.Scope, uses []U) []U {
 	var all []U
 	for _, use := range uses {
-		p := use.where()
-		at := named(all, p.id)
+		p := use.position()
+		at := indexOfUse(all, p.id)
 		if at < 0 {
 			all = append(all, use)
 			continue
 		}
-		if earlier := all[at].where(); earlier.d != p.d || listOf(earlier.at) != listOf(p.at) {
-			s.reportIn(p.d, p.at, in.Channel, substitute.Trouble{InChannel: true, Fault: strict.Fault{
-				Code: "duplicate-name", Message: fmt.Sprintf("service %s has %s %q from %s, too,", in.Service, article(p.what), p.id, earlier.d.Place(earlier.at)),
+		if earlier := all[at].position(); earlier.d != p.d || useList(earlier.at) != useList(p.at) {
+			s.reportIn(p.d, p.at, in.Channel, substitute.ScopedFault{InChannel: true, Fault: strict.Fault{
+				Code: "duplicate-name", Message: fmt.Sprintf("service %s has %s %q from %s, too,", in.Service, article(p.kind), p.id, earlier.d.Location(earlier.at)),
 				Expected: `another "name" for one of them`,
 			}})
 		}
@@ -196,19 +196,19 @@ func article(what string) string {
 	return "a " + what
 }
 
-// listOf returns the path of the list that contains an item.
-func listOf(at string) string { return at[:strings.LastIndex(at, "[")] }
+// useList returns the path of the list that contains an item.
+func useList(at string) string { return at[:strings.LastIndex(at, "[")] }
 
 // checkRef checks a reference to a document by its name.
 func checkRef[D interface {
 	comparable
-	declared() declared
-}](c *compiler, documents map[string]D, p place, ref config.Name, values map[config.ParameterName]config.Literal) {
+	declaration() declaration
+}](c *compiler, documents map[string]D, p usePosition, ref config.Name, values map[config.ParameterName]config.Literal) {
 	var none D
 	if doc := documents[string(ref)]; doc != none {
-		c.checkReference(doc.declared(), reference{p.d, p.at, values})
+		c.checkReference(doc.declaration(), reference{p.d, p.at, values})
 	} else if !c.partial && !p.d.Faulty(p.at+".ref") {
-		c.report(p.d, p.at+".ref", unknownDocument(p.what, string(ref), strict.Keys(documents)))
+		c.report(p.d, p.at+".ref", unknownDocument(p.kind, string(ref), strict.Keys(documents)))
 	}
 }
 
@@ -220,15 +220,15 @@ func unknownDocument(what, name string, known []string) strict.Fault {
 	return fault
 }
 
-// after sorts items topologically, and otherwise keeps their order. If there is a cycle, ordered is nil and cycle lists its names; the
+// sortTopologically sorts items topologically, and otherwise keeps their order. If there is a cycle, ordered is nil and cycle lists its names; the
 // first name is repeated at the end.
-func after[T any](all []T, name func(T) string, waits func(T) []string) (ordered []T, cycle []string) {
+func sortTopologically[T any](all []T, name func(T) string, dependencies func(T) []string) (ordered []T, cycle []string) {
 	done := map[string]bool{}
-	open := func(names []string) []string {
+	unresolved := func(names []string) []string {
 		return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return done[name] })
 	}
 	for len(ordered) < len(all) {
-		next := slices.IndexFunc(all, func(v T) bool { return !done[name(v)] && len(open(waits(v))) == 0 })
+		next := slices.IndexFunc(all, func(v T) bool { return !done[name(v)] && len(unresolved(dependencies(v))) == 0 })
 		if next < 0 {
 			break
 		}
@@ -245,7 +245,7 @@ func after[T any](all []T, name func(T) string, waits func(T) []string) (ordered
 			return nil, append(cycle[i:], from)
 		}
 		cycle = append(cycle, from)
-		next := open(waits(all[at]))[0]
+		next := unresolved(dependencies(all[at]))[0]
 		at = slices.IndexFunc(all, func(v T) bool { return name(v) == next })
 	}
 }

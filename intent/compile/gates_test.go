@@ -155,7 +155,7 @@ func TestSpecsHoldManyProtections(t *testing.T) {
 }
 
 // What is declared is asked before repairs, too; what runs is not, since a repair is to bring it back.
-func TestRepairsDoNotWaitForWhatRuns_D19(t *testing.T) {
+func TestRepairsDoNotWaitForRunningChecks_D19(t *testing.T) {
 	compiled := intenttest.Text(t, `apiVersion: converge/v1
 kind: Application
 name: shop

@@ -11,29 +11,29 @@ import (
 // Rules compiles a file with one document of kind Installation (F4). An error of type Problems lists all problems.
 func Rules(fsys fs.FS, name string) (entities.Rules, error) {
 	doc, read := config.ReadInstallation(fsys, name)
-	c := &compiler{byPosition: map[string]*channelTrouble{}}
+	c := &compiler{byPosition: map[string]*channelFault{}}
 	var rules entities.Rules
 	if doc != nil {
 		rules = c.rules(doc)
 	}
 	for _, trouble := range c.byPosition { // not for a particular channel
-		trouble.trouble.InChannel = false
+		trouble.fault.InChannel = false
 	}
-	if problems := append(read.Problems(), c.all()...); len(problems) > 0 {
+	if problems := append(read.Problems(), c.allProblems()...); len(problems) > 0 {
 		return entities.Rules{}, problems.Sorted()
 	}
 	return rules, nil
 }
 
 func (c *compiler) rules(doc *config.Document[config.Installation]) (rules entities.Rules) {
-	d := of{doc.Decoder, "an Installation"}
+	d := identityDecoder{doc.Decoder, "an Installation"}
 	if i := doc.Spec.Identity; i != nil {
-		rules.Identity = c.issued(d, i.Issued)
+		rules.Identity = c.compileIssuer(d, i.Issued)
 		rules.Identity.Required = i.Required
 	}
 	for n, grant := range doc.Spec.Authorization {
 		at := strict.Index("authorization", n)
-		c.people(d, at+".to", grant.To, "")
+		c.checkPeople(d, at+".to", grant.To, "")
 		if d.Has(at+".runtimes") && len(grant.Runtimes) == 0 && !d.Faulty(at+".runtimes") {
 			c.report(d.Decoder, at+".runtimes", strict.Fault{Code: "missing-field", Message: "the list is empty", Expected: "at least one; omit the field for everything"})
 		}
@@ -41,7 +41,7 @@ func (c *compiler) rules(doc *config.Document[config.Installation]) (rules entit
 		for _, runtime := range grant.Runtimes {
 			scopes = append(scopes, entities.ScopeRuntime+string(runtime))
 		}
-		scopes = append(scopes, c.beginners(d, at, grant)...)
+		scopes = append(scopes, c.newApplicationScopes(d, at, grant)...)
 		scopes = append(scopes, c.libraries(d, at, grant)...)
 		rules.Grants = append(rules.Grants, entities.Grant{Verbs: grant.Verbs, Channels: scopes, To: grant.To})
 	}
@@ -50,8 +50,8 @@ func (c *compiler) rules(doc *config.Document[config.Installation]) (rules entit
 	return rules
 }
 
-// elsewhere rejects documents that belong to applications.
-func (c *compiler) elsewhere() {
+// rejectMisplaced rejects documents that belong to applications.
+func (c *compiler) rejectMisplaced() {
 	for _, doc := range c.config.Libraries {
 		c.report(doc.Decoder, "kind", strict.Fault{
 			Code: "misplaced", Message: "a Library cannot be part of an application",

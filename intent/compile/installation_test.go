@@ -45,7 +45,7 @@ rules.yaml:4:38: authorization[0].to: the list is empty; expected names of peopl
 }
 
 // The rules of everything come by no application.
-func TestInstallationIsPartOfNoApplication_F4(t *testing.T) {
+func TestInstallationInAnApplicationIsRejected_F4(t *testing.T) {
 	const application = "---\napiVersion: converge/v1\nkind: Application\nname: shop\nreleaseChannels: [{name: prod, runtimes: [{name: r}]}]\n"
 	_, problems := LoadFS(fstest.MapFS{"converge.yaml": &fstest.MapFile{Data: []byte(installationHead + application)}}, "shop", config.Options{})
 	require.ErrorContains(t, problems, "converge.yaml:2:7: kind: an Installation cannot be part of an application; expected a separate file in another directory; set it with: converge admin rules FILE [misplaced]")

@@ -68,7 +68,7 @@ func podSecurity(of *config.JobPodSecurity) *entities.PodSecurity {
 		return nil
 	}
 	return &entities.PodSecurity{
-		RunAsNonRoot: of.RunAsNonRoot, RunAsUser: wide(of.RunAsUser), RunAsGroup: wide(of.RunAsGroup), FSGroup: wide(of.FSGroup),
+		RunAsNonRoot: of.RunAsNonRoot, RunAsUser: int64Ptr(of.RunAsUser), RunAsGroup: int64Ptr(of.RunAsGroup), FSGroup: int64Ptr(of.FSGroup),
 		SupplementalGroups: strict.Map(of.SupplementalGroups, func(n int) int64 { return int64(n) }), SeccompProfile: string(of.SeccompProfile),
 	}
 }
@@ -79,14 +79,14 @@ func containerSecurity(of *config.JobSecurity) *entities.ContainerSecurity {
 	}
 	capabilities := cmp.Or(of.Capabilities, &config.JobCapabilities{})
 	return &entities.ContainerSecurity{
-		RunAsNonRoot: of.RunAsNonRoot, RunAsUser: wide(of.RunAsUser), RunAsGroup: wide(of.RunAsGroup),
+		RunAsNonRoot: of.RunAsNonRoot, RunAsUser: int64Ptr(of.RunAsUser), RunAsGroup: int64Ptr(of.RunAsGroup),
 		AllowPrivilegeEscalation: of.AllowPrivilegeEscalation != nil && *of.AllowPrivilegeEscalation,
 		ReadOnlyRootFilesystem:   of.ReadOnlyRootFilesystem != nil && *of.ReadOnlyRootFilesystem,
 		DropCapabilities:         capabilities.Drop, AddCapabilities: capabilities.Add,
 	}
 }
 
-func wide(n *int) *int64 {
+func int64Ptr(n *int) *int64 {
 	if n == nil {
 		return nil
 	}

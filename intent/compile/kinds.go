@@ -23,12 +23,12 @@ const (
 	defaultHTTPTimeout    = 10 * time.Second
 	defaultCommandTimeout = 30 * time.Second
 	defaultJobTimeout     = 5 * time.Minute
-	defaultOver           = 24 * time.Hour
-	shortestOver          = time.Minute
+	defaultCapacityWindow = 24 * time.Hour
+	minCapacityWindow     = time.Minute
 )
 
 // kind sets and checks the definition of a protection.
-func (f *filling) kind(k config.ProtectionKind, into *entities.CheckDefinition) {
+func (f *fieldCompiler) kind(k config.ProtectionKind, into *entities.CheckDefinition) {
 	kinds := k.Kinds()
 	if len(kinds) != 1 {
 		return // already reported
@@ -64,7 +64,7 @@ func (f *filling) kind(k config.ProtectionKind, into *entities.CheckDefinition) 
 }
 
 // checkRun sets the command of a check, for every place where it can run.
-func (f *filling) checkRun(at string, k config.ProtectionKind) *entities.CheckRun {
+func (f *fieldCompiler) checkRun(at string, k config.ProtectionKind) *entities.CheckRun {
 	run := &entities.CheckRun{}
 	fill := func(argv []string, timeout config.Duration, by span, env map[config.EnvName]config.EnvValue) {
 		run.Command, run.Env = f.command(at, argv, f.period(at+".timeout", timeout, by)), f.env(at+".env", env)
@@ -82,13 +82,13 @@ func (f *filling) checkRun(at string, k config.ProtectionKind) *entities.CheckRu
 	return run
 }
 
-func (f *filling) deniedVersions(at string, v *config.DeniedVersions) *entities.DeniedVersions {
-	f.needed(at+".versions", len(v.Versions), "versions, or patterns such as v1.2.*")
+func (f *fieldCompiler) deniedVersions(at string, v *config.DeniedVersions) *entities.DeniedVersions {
+	f.rejectEmpty(at+".versions", len(v.Versions), "versions, or patterns such as v1.2.*")
 	return &entities.DeniedVersions{Versions: f.texts(at+".versions", v.Versions, checkPattern), Reason: f.text(at+".reason", v.Reason, nil)}
 }
 
-func (f *filling) deniedCommits(at string, v *config.DeniedCommits) *entities.DeniedCommits {
-	f.needed(at+".commits", len(v.Commits), "commits, by at least 7 digits of each")
+func (f *fieldCompiler) deniedCommits(at string, v *config.DeniedCommits) *entities.DeniedCommits {
+	f.rejectEmpty(at+".commits", len(v.Commits), "commits, by at least 7 digits of each")
 	return &entities.DeniedCommits{Commits: f.texts(at+".commits", v.Commits, checkCommit), Reason: f.text(at+".reason", v.Reason, nil)}
 }
 
@@ -99,7 +99,7 @@ func checkCommit(text string) *strict.Fault {
 	return &strict.Fault{Code: "bad-value", Message: fmt.Sprintf("invalid commit %q", text), Expected: "7 to 64 digits of its hash, in lower-case hex"}
 }
 
-func (f *filling) prometheus(at string, p *config.PrometheusProtection) *entities.PrometheusQuery {
+func (f *fieldCompiler) prometheus(at string, p *config.PrometheusProtection) *entities.PrometheusQuery {
 	query := &entities.PrometheusQuery{
 		URL: f.text(at+".url", p.URL, checkURL), Query: f.text(at+".query", p.Query, notEmpty("a query in PromQL")),
 		LessThan: f.number(at+".lessThan", p.LessThan), GreaterThan: f.number(at+".greaterThan", p.GreaterThan),
@@ -109,33 +109,33 @@ func (f *filling) prometheus(at string, p *config.PrometheusProtection) *entitie
 		query.Empty = "pass"
 	}
 	if p.LessThan == nil && p.GreaterThan == nil && !f.d.Faulty(at) {
-		f.once(at, strict.Fault{Code: "missing-field", Message: "the query has no bounds", Expected: `"lessThan", "greaterThan" or both`})
+		f.reportUnscoped(at, strict.Fault{Code: "missing-field", Message: "the query has no bounds", Expected: `"lessThan", "greaterThan" or both`})
 	}
 	if less, greater := query.LessThan, query.GreaterThan; less != nil && greater != nil && *less <= *greater {
-		f.late(at, p.LessThan.Text+p.GreaterThan.Text, strict.Fault{
+		f.reportSubstituted(at, p.LessThan.Text+p.GreaterThan.Text, strict.Fault{
 			Code: "bad-value", Message: "no sample can be less than " + substitute.AsText(*less) + " and greater than " + substitute.AsText(*greater), Expected: "greaterThan below lessThan",
 		})
 	}
 	return query
 }
 
-func (f *filling) alerts(at string, a *config.AlertmanagerProtection) *entities.Alerts {
+func (f *fieldCompiler) alerts(at string, a *config.AlertmanagerProtection) *entities.Alerts {
 	alerts := &entities.Alerts{URL: f.text(at+".url", a.URL, checkURL), Matchers: map[string]string{}, Token: f.token(at+".token", a.Token)}
-	f.needed(at+".matchers", len(a.Matchers), "at least one label, such as {service: web}")
+	f.rejectEmpty(at+".matchers", len(a.Matchers), "at least one label, such as {service: web}")
 	for _, label := range strict.Keys(a.Matchers) {
 		alerts.Matchers[label] = f.text(strict.Key(at+".matchers", label), a.Matchers[label], nil)
 	}
 	return alerts
 }
 
-func (f *filling) http(at string, h *config.HTTPProtection) *entities.HTTPCheck {
+func (f *fieldCompiler) http(at string, h *config.HTTPProtection) *entities.HTTPCheck {
 	check := &entities.HTTPCheck{
 		URL: f.text(at+".url", h.URL, checkURL), Statuses: h.Statuses,
 		Timeout: f.period(at+".timeout", h.Timeout, span{defaultHTTPTimeout, time.Millisecond}),
 	}
 	for i, status := range h.Statuses {
 		if status < 100 || status > 599 {
-			f.once(strict.Index(at+".statuses", i), strict.Fault{Code: "bad-value", Message: fmt.Sprintf("invalid status %d", status), Expected: "100 to 599"})
+			f.reportUnscoped(strict.Index(at+".statuses", i), strict.Fault{Code: "bad-value", Message: fmt.Sprintf("invalid status %d", status), Expected: "100 to 599"})
 		}
 	}
 	for _, name := range strict.Keys(h.Headers) {
@@ -147,35 +147,35 @@ func (f *filling) http(at string, h *config.HTTPProtection) *entities.HTTPCheck 
 	return check
 }
 
-func (f *filling) capacity(at string, c *config.CapacityProtection) *entities.CapacityCheck {
+func (f *fieldCompiler) capacity(at string, c *config.CapacityProtection) *entities.CapacityCheck {
 	check := &entities.CapacityCheck{
 		URL: f.text(at+".url", c.URL, checkURL), Use: f.text(at+".use", c.Use, notEmpty("a query in PromQL")),
-		Over:     f.period(at+".over", c.Over, span{defaultOver, shortestOver}),
+		Over:     f.period(at+".over", c.Over, span{defaultCapacityWindow, minCapacityWindow}),
 		Capacity: f.text(at+".capacity", c.Capacity, notEmpty("a query in PromQL")), Parameter: string(c.Parameter), Token: f.token(at+".token", c.Token),
 		Object: f.text(at+".object", c.Object, notEmpty("the name of an object")),
 	}
 	switch {
 	case f.d.Faulty(at):
 	case c.Capacity == "" && c.Parameter == "" && c.Object == "":
-		f.once(at, strict.Fault{Code: "one-of", Message: "the capacity is missing", Expected: `"capacity", "parameter" or "object"`})
-	case !(&entities.CapacityCheck{Capacity: c.Capacity, Parameter: string(c.Parameter), Object: c.Object}).SaidOnce():
-		f.once(at, strict.Fault{Code: "one-of", Message: "the capacity is given more than once", Expected: `one of "capacity", "parameter" and "object"`})
+		f.reportUnscoped(at, strict.Fault{Code: "one-of", Message: "the capacity is missing", Expected: `"capacity", "parameter" or "object"`})
+	case !(&entities.CapacityCheck{Capacity: c.Capacity, Parameter: string(c.Parameter), Object: c.Object}).HasOneSource():
+		f.reportUnscoped(at, strict.Fault{Code: "one-of", Message: "the capacity is given more than once", Expected: `one of "capacity", "parameter" and "object"`})
 	case c.Per != nil && c.Capacity != "":
-		f.once(at+".per", strict.Fault{Code: "one-of", Message: `"per" is the capacity of one unit of a parameter, or of one replica`, Expected: `"parameter" or "object" with it`})
+		f.reportUnscoped(at+".per", strict.Fault{Code: "one-of", Message: `"per" is the capacity of one unit of a parameter, or of one replica`, Expected: `"parameter" or "object" with it`})
 	}
 	if per := f.number(at+".per", c.Per); per != nil {
 		check.Per = *per
 		if *per <= 0 {
-			f.late(at+".per", c.Per.Text, strict.Fault{Code: "bad-value", Message: substitute.AsText(*per) + " is not possible here", Expected: "a number above 0"})
+			f.reportSubstituted(at+".per", c.Per.Text, strict.Fault{Code: "bad-value", Message: substitute.AsText(*per) + " is not possible here", Expected: "a number above 0"})
 		}
 	}
 	return check
 }
 
 // command sets a command and its arguments.
-func (f *filling) command(at string, argv []string, timeout time.Duration) entities.Command {
+func (f *fieldCompiler) command(at string, argv []string, timeout time.Duration) entities.Command {
 	at = strict.Field(at, "command")
-	f.needed(at, len(argv), "a program and its arguments")
+	f.rejectEmpty(at, len(argv), "a program and its arguments")
 	command := entities.Command{Timeout: timeout}
 	for i, arg := range argv {
 		var check func(string) *strict.Fault
@@ -188,7 +188,7 @@ func (f *filling) command(at string, argv []string, timeout time.Duration) entit
 }
 
 // job checks the settings of commands that run as Jobs. They have no substitutions.
-func (f *filling) job(at string, job *config.CommandJob) *entities.CommandJob {
+func (f *fieldCompiler) job(at string, job *config.CommandJob) *entities.CommandJob {
 	if f.scope == nil {
 		return f.c.commandJob(f.d, at, job)
 	}
@@ -197,7 +197,7 @@ func (f *filling) job(at string, job *config.CommandJob) *entities.CommandJob {
 
 func checkURL(text string) *strict.Fault {
 	u, err := url.Parse(strings.NewReplacer("${{ version }}", "v", "${{ fullVersion }}", "v").Replace(text))
-	return strict.Unless(err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "", "bad-value", "invalid address %q", text, "one that begins with http:// or https://")
+	return strict.FaultUnless(err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "", "bad-value", "invalid address %q", text, "one that begins with http:// or https://")
 }
 
 func checkExpression(text string) *strict.Fault {
@@ -212,7 +212,7 @@ func checkExpression(text string) *strict.Fault {
 
 func checkPattern(text string) *strict.Fault {
 	_, err := path.Match(text, "")
-	return strict.Unless(err == nil && text != "", "bad-value", "%q is neither a version nor a pattern", text, "such as v1.2.3 or v1.2.*")
+	return strict.FaultUnless(err == nil && text != "", "bad-value", "%q is neither a version nor a pattern", text, "such as v1.2.3 or v1.2.*")
 }
 
 // notEmpty rejects an empty text.
@@ -225,8 +225,8 @@ func notEmpty(expected string) func(string) *strict.Fault {
 	}
 }
 
-// changesByItself reports whether a kind knows when it next changes, so that infrequent evaluations are enough.
-func changesByItself(kind entities.CheckKind) bool {
+// hasNextChange reports whether a kind knows when it next changes, so that infrequent evaluations are enough.
+func hasNextChange(kind entities.CheckKind) bool {
 	return slices.Contains([]entities.CheckKind{entities.CheckAllowedTimes, entities.CheckDeniedVersions, entities.CheckAlways}, kind)
 }
 
@@ -237,19 +237,19 @@ var (
 	weekdays  = "Mon Tue Wed Thu Fri Sat Sun"
 )
 
-func (f *filling) allowedTimes(at string, a *config.AllowedTimes) *entities.AllowedTimes {
+func (f *fieldCompiler) allowedTimes(at string, a *config.AllowedTimes) *entities.AllowedTimes {
 	times := &entities.AllowedTimes{
 		TimeZone:         f.text(at+".timeZone", a.TimeZone, checkTimeZone),
 		HolidayCountries: f.texts(at+".holidayCountries", a.HolidayCountries, checkCountry),
 		Holidays:         f.texts(at+".holidays", a.Holidays, checkDate),
 	}
 	if len(a.Windows)+len(a.HolidayCountries)+len(a.Holidays)+len(a.Freezes) == 0 && !f.d.Faulty(at) {
-		f.once(at, strict.Fault{Code: "missing-field", Message: "it is always open", Expected: `"windows", "holidayCountries", "holidays" or "freezes"`})
+		f.reportUnscoped(at, strict.Fault{Code: "missing-field", Message: "it is always open", Expected: `"windows", "holidayCountries", "holidays" or "freezes"`})
 	}
 	for i, w := range a.Windows {
 		path := strict.Index(at+".windows", i)
 		if w.Days == "" && w.Hours == "" && !f.d.Faulty(path) {
-			f.once(path, strict.Fault{Code: "missing-field", Message: "the window is always open", Expected: `"days", "hours" or both`})
+			f.reportUnscoped(path, strict.Fault{Code: "missing-field", Message: "the window is always open", Expected: `"days", "hours" or both`})
 		}
 		times.Windows = append(times.Windows, entities.TimeWindow{
 			Days: f.text(path+".days", w.Days, checkDays), Hours: f.text(path+".hours", w.Hours, checkHours),
@@ -261,7 +261,7 @@ func (f *filling) allowedTimes(at string, a *config.AllowedTimes) *entities.Allo
 	return times
 }
 
-func (f *filling) freeze(at string, z config.Freeze, zone string) entities.Freeze {
+func (f *fieldCompiler) freeze(at string, z config.Freeze, zone string) entities.Freeze {
 	freeze := entities.Freeze{
 		From: f.text(at+".from", z.From, checkMoment), To: f.text(at+".to", z.To, checkMoment), Reason: f.text(at+".reason", z.Reason, nil),
 	}
@@ -269,19 +269,19 @@ func (f *filling) freeze(at string, z config.Freeze, zone string) entities.Freez
 	if err != nil {
 		return freeze // already reported
 	}
-	from, _, fromOK := moment(freeze.From, location)
-	to, day, toOK := moment(freeze.To, location)
+	from, _, fromOK := parseMoment(freeze.From, location)
+	to, day, toOK := parseMoment(freeze.To, location)
 	if day {
 		to = to.AddDate(0, 0, 1)
 	}
 	if fromOK && toOK && !from.Before(to) {
-		f.late(at, z.From+z.To, strict.Fault{Code: "bad-value", Message: fmt.Sprintf("the freeze from %s to %s is empty", freeze.From, freeze.To), Expected: "an end after its beginning"})
+		f.reportSubstituted(at, z.From+z.To, strict.Fault{Code: "bad-value", Message: fmt.Sprintf("the freeze from %s to %s is empty", freeze.From, freeze.To), Expected: "an end after its beginning"})
 	}
 	return freeze
 }
 
-// moment parses a day, a local time or a time with its zone; day reports whether it was a day.
-func moment(text string, in *time.Location) (t time.Time, day, ok bool) {
+// parseMoment parses a day, a local time or a time with its zone; day reports whether it was a day.
+func parseMoment(text string, in *time.Location) (t time.Time, day, ok bool) {
 	for _, layout := range []string{time.DateOnly, "2006-01-02T15:04", "2006-01-02T15:04:05", time.RFC3339} {
 		if t, err := time.ParseInLocation(layout, text, in); err == nil {
 			return t, layout == time.DateOnly, true
@@ -292,21 +292,21 @@ func moment(text string, in *time.Location) (t time.Time, day, ok bool) {
 
 func checkTimeZone(text string) *strict.Fault {
 	_, err := time.LoadLocation(text)
-	return strict.Unless(err == nil && text != "" && text != "Local", "bad-value", "there is no time zone %q", text, "a name such as Europe/Paris or UTC")
+	return strict.FaultUnless(err == nil && text != "" && text != "Local", "bad-value", "there is no time zone %q", text, "a name such as Europe/Paris or UTC")
 }
 
 func checkCountry(text string) *strict.Fault {
-	return strict.Unless(countryRE.MatchString(text), "bad-value", "invalid country %q", text, "two capital letters, as in FR, or with a region, as in DE-BY")
+	return strict.FaultUnless(countryRE.MatchString(text), "bad-value", "invalid country %q", text, "two capital letters, as in FR, or with a region, as in DE-BY")
 }
 
 func checkDate(text string) *strict.Fault {
 	_, err := time.Parse(time.DateOnly, text)
-	return strict.Unless(err == nil, "bad-value", "invalid day %q", text, "a day such as 2026-12-24")
+	return strict.FaultUnless(err == nil, "bad-value", "invalid day %q", text, "a day such as 2026-12-24")
 }
 
 func checkMoment(text string) *strict.Fault {
-	_, _, ok := moment(text, time.UTC)
-	return strict.Unless(ok, "bad-value", "%q is neither a day nor a time", text, "such as 2026-12-20, 2026-12-20T18:00 or 2026-12-20T18:00:00Z")
+	_, _, ok := parseMoment(text, time.UTC)
+	return strict.FaultUnless(ok, "bad-value", "%q is neither a day nor a time", text, "such as 2026-12-20, 2026-12-20T18:00 or 2026-12-20T18:00:00Z")
 }
 
 func checkDays(text string) *strict.Fault {
@@ -336,5 +336,5 @@ func nearestDay(text, day string) string {
 
 func checkHours(text string) *strict.Fault {
 	from, to, _ := strings.Cut(text, "-")
-	return strict.Unless(hoursRE.MatchString(text) && from != to, "bad-value", "invalid time span %q", text, `such as "09:00-16:00", or over midnight "22:00-06:00"`)
+	return strict.FaultUnless(hoursRE.MatchString(text) && from != to, "bad-value", "invalid time span %q", text, `such as "09:00-16:00", or over midnight "22:00-06:00"`)
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // What a service leaves to others is part of what is applied, and what a runtime leaves is not; a channel may say otherwise.
-func TestWhatIsLeftToOthers_H2_H5(t *testing.T) {
+func TestIgnoredDifferences_H2_H5(t *testing.T) {
 	compiled := intenttest.Text(t, strings.Replace(cluster(`
 kubernetes:
   manifests: [a.yaml]
@@ -32,11 +32,11 @@ perReleaseChannel: [{releaseChannel: prod, kubernetes: {foreign: report, removeC
 	}}, staging.Ignore)
 
 	web := entities.AllowedKind{Group: "apps", Kind: "Deployment"}
-	require.True(t, staging.Ignore[0].Is(web, "shop", "web"))
-	require.False(t, staging.Ignore[0].Is(web, "shop", "api"))
-	require.False(t, staging.Ignore[0].Is(web, "other", "web"))
-	require.False(t, staging.Ignore[0].Is(entities.AllowedKind{Kind: "Deployment"}, "shop", "web"))
-	require.True(t, staging.Ignore[0].By("keda"))
-	require.True(t, compiled.Runtimes[0].Kubernetes.Ignore[0].By("image-updater"))
-	require.False(t, compiled.Runtimes[0].Kubernetes.Ignore[0].By("kubectl"))
+	require.True(t, staging.Ignore[0].Matches(web, "shop", "web"))
+	require.False(t, staging.Ignore[0].Matches(web, "shop", "api"))
+	require.False(t, staging.Ignore[0].Matches(web, "other", "web"))
+	require.False(t, staging.Ignore[0].Matches(entities.AllowedKind{Kind: "Deployment"}, "shop", "web"))
+	require.True(t, staging.Ignore[0].MatchesManager("keda"))
+	require.True(t, compiled.Runtimes[0].Kubernetes.Ignore[0].MatchesManager("image-updater"))
+	require.False(t, compiled.Runtimes[0].Kubernetes.Ignore[0].MatchesManager("kubectl"))
 }

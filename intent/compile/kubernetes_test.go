@@ -150,7 +150,7 @@ func TestPayloadDigestOfObjects(t *testing.T) {
 	}
 }
 
-func TestYAMLAsKubernetesReadsIt(t *testing.T) {
+func TestYAMLIsReadAsKubernetesDoes(t *testing.T) {
 	compiled := intenttest.Text(t, cluster("kubernetes: {manifests: [a.yaml]}"), "a.yaml",
 		"{apiVersion: v1, kind: X, metadata: {name: a}, octal: 0644, yes: \"yes\", truth: on, date: 2024-01-02, big: 18446744073709551615, f: 1.5, none: null, text: \"<a> & b\\n\"}\n")
 	require.Equal(t, []string{
@@ -165,7 +165,7 @@ func TestListsOfObjectsAreUnpacked(t *testing.T) {
 }
 
 // Text that must keep its `${{` says so, and nothing else of the object is substituted then.
-func TestObjectsThatKeepTheirText(t *testing.T) {
+func TestObjectsThatDisableSubstitution(t *testing.T) {
 	compiled := intenttest.Text(t, cluster("kubernetes: {manifests: [a.yaml]}"), "a.yaml",
 		"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, annotations: {converge/substitute: \"false\"}}, data: {ci: \"${{ github.sha }}\", \"${{ x }}\": \"${{ version }}\"}}")
 	require.Equal(t, []string{

@@ -35,8 +35,8 @@ func checkLibrary(of *config.LibraryDocuments) strict.Problems {
 	app.Graft("releaseChannels", of.Decoder, "releaseChannels")
 	app.Graft("protections", of.Decoder, "protections")
 	app.Graft("addonTypes", of.Decoder, "addonTypes")
-	c := newCompiler(&Loaded{Config: &config.Config{Application: app, Protections: of.Shared}}, false)
-	c.misnamed = true // the runtimes are not known
+	c := newCompiler(&Loaded{Config: &config.Config{Application: app, Protections: of.Protections}}, false)
+	c.invalidRuntimeName = true // the runtimes are not known
 	c.defineProtections()
 	c.defineAddonTypes(app)
 	if len(of.Spec.ReleaseChannels) > 0 {
@@ -44,12 +44,12 @@ func checkLibrary(of *config.LibraryDocuments) strict.Problems {
 	}
 	c.defineConditions(app)
 	c.defineGates(app)
-	c.order(app)
+	c.sortChannels(app)
 	boundEach(c, of.Document)
-	if len(of.Spec.ReleaseChannels)+len(of.Spec.Protections)+len(of.Spec.AddonTypes)+len(of.Shared) == 0 && len(of.Problems) == 0 {
+	if len(of.Spec.ReleaseChannels)+len(of.Spec.Protections)+len(of.Spec.AddonTypes)+len(of.Protections) == 0 && len(of.Problems) == 0 {
 		c.report(of.Decoder, "", strict.Fault{Code: "missing-field", Message: "this library is empty", Expected: "releaseChannels, protections, addonTypes, or documents of kind Protection"})
 	}
-	return c.all()
+	return c.allProblems()
 }
 
 // imports lists the imports of the application by content.
@@ -60,7 +60,7 @@ func (c *compiler) imports() []incarnation.Import {
 }
 
 // libraries returns the scopes of a grant for libraries.
-func (c *compiler) libraries(d of, at string, grant config.InstallationAuthorization) []string {
+func (c *compiler) libraries(d identityDecoder, at string, grant config.InstallationAuthorization) []string {
 	if !d.Has(at + ".libraries") {
 		return nil
 	}
@@ -74,6 +74,6 @@ func (c *compiler) libraries(d of, at string, grant config.InstallationAuthoriza
 			c.report(d.Decoder, at+".libraries", strict.Fault{Code: "one-of", Message: fmt.Sprintf(`%q and "libraries" are both given`, other), Expected: "one of them"})
 		}
 	}
-	c.patterns(d, at+".libraries", grant.Libraries)
+	c.checkPatterns(d, at+".libraries", grant.Libraries)
 	return strict.Map(grant.Libraries, func(pattern string) string { return entities.ScopeLibraries + pattern })
 }

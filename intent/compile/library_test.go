@@ -68,7 +68,7 @@ func importing(t *testing.T, text string, content config.LibraryContent) (*compi
 
 // What an application imports is what services get that it says itself, to the byte; and the incarnation names the library by its
 // whole digest.
-func TestImportIsAsIfItWereWrittenOut_G2(t *testing.T) {
+func TestImportEqualsInlineDeclaration_G2(t *testing.T) {
 	content := orgLibrary(t)
 	imported, err := importing(t, "imports: [{name: org, version: 3}]\n", content)
 	require.NoError(t, err)
@@ -91,7 +91,7 @@ func TestImportIsAsIfItWereWrittenOut_G2(t *testing.T) {
 
 // A library read from its directory gives the same as the one that was published; what it was published as differs from what is
 // there now, and is refused.
-func TestImportByPathIsThatOfTheStore_G2(t *testing.T) {
+func TestImportByPathEqualsPublishedLibrary_G2(t *testing.T) {
 	dir := t.TempDir()
 	content := orgLibrary(t)
 	for name, text := range content.Files {
@@ -124,7 +124,7 @@ func TestImportByPathIsThatOfTheStore_G2(t *testing.T) {
 }
 
 // Content of a store that is no library of that name and version is refused, whatever the store says of it.
-func TestImportBelievesItsContentOnly_G1(t *testing.T) {
+func TestImportVerifiesContentDigest_G1(t *testing.T) {
 	for want, change := range map[string]func(*config.LibraryContent){
 		"the content is library org 4; expected org 3": func(c *config.LibraryContent) {
 			c.Name, c.Files["converge.yaml"] = "", strings.Replace(c.Files["converge.yaml"], "version: 3", "version: 4", 1)

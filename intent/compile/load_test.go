@@ -51,7 +51,7 @@ releaseChannels:
 }
 
 // Nothing outside the directory is read, not even through a link.
-func TestLinksDoNotLeadOut(t *testing.T) {
+func TestSymlinksOutsideAreRejected(t *testing.T) {
 	outside, dir := t.TempDir(), t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(outside, "secret"), []byte("s3cret"), 0o600))
 	require.NoError(t, os.Symlink(filepath.Join(outside, "secret"), filepath.Join(dir, "data")))
@@ -61,7 +61,7 @@ func TestLinksDoNotLeadOut(t *testing.T) {
 	require.NotContains(t, err.Error(), "s3cret")
 }
 
-func TestDirectoryThatCannotBeRead(t *testing.T) {
+func TestUnreadableDirectory(t *testing.T) {
 	_, err := compile.Load(filepath.Join(t.TempDir(), "gone"))
 	require.ErrorContains(t, err, "gone: no such file or directory")
 	var problems strict.Problems
@@ -69,7 +69,7 @@ func TestDirectoryThatCannotBeRead(t *testing.T) {
 }
 
 // What a watcher has to watch, and where commands start.
-func TestFilesThatWereRead(t *testing.T) {
+func TestFilesListsTheReadFiles(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"app.converge.yaml":     strings.Split(intenttest.One(""), "---\n")[0],

@@ -25,7 +25,7 @@ type Locked struct {
 
 // Lock resolves the versions and digests of the charts in the configuration of a directory, and writes converge.lock there. It keeps
 // charts that are already locked, unless anew is set. An error of type Problems lists all problems; nothing is written then.
-func Lock(ctx context.Context, dir string, options config.Options, anew bool) (Locked, error) {
+func Lock(ctx context.Context, dir string, options config.Options, refresh bool) (Locked, error) {
 	absolute, root, err := openDirectory(dir, &options)
 	if err != nil {
 		return Locked{}, err
@@ -38,25 +38,25 @@ func Lock(ctx context.Context, dir string, options config.Options, anew bool) (L
 	if problems := l.Problems(); len(problems) > 0 {
 		return Locked{}, problems.Sorted()
 	}
-	made, err := sources.MakeLock(ctx, l, anew)
+	made, err := sources.MakeLock(ctx, l, refresh)
 	if err != nil {
 		return Locked{}, fmt.Errorf("lock %s: %w", dir, err)
 	}
 	if problems := l.Problems(); len(problems) > 0 {
 		return Locked{}, problems.Sorted()
 	}
-	return write(dir, absolute, made)
+	return writeLock(dir, absolute, made)
 }
 
-// write writes the lock if it changed.
-func write(dir, absolute string, made sources.Locking) (Locked, error) {
+// writeLock writes the lock if it changed.
+func writeLock(dir, absolute string, made sources.LockUpdate) (Locked, error) {
 	locked := Locked{Charts: len(made.Lock.Charts), Runtimes: len(made.Lock.Capabilities), Changes: made.Changes}
-	if text := made.Lock.Bytes(); !bytes.Equal(text, made.Was) && (locked.Charts+locked.Runtimes > 0 || made.Was != nil) {
+	if text := made.Lock.Bytes(); !bytes.Equal(text, made.Previous) && (locked.Charts+locked.Runtimes > 0 || made.Previous != nil) {
 		if len(text) > charts.MaxLock {
 			return Locked{}, fmt.Errorf("lock %s: %s would have %d bytes; at most %d", dir, charts.LockFile, len(text), charts.MaxLock)
 		}
 		locked.Written = true
-		if err := replace(absolute, charts.LockFile, text); err != nil {
+		if err := replaceFile(absolute, charts.LockFile, text); err != nil {
 			return Locked{}, fmt.Errorf("lock %s: %w", dir, strict.Reason(err))
 		}
 	}
@@ -66,9 +66,9 @@ func write(dir, absolute string, made sources.Locking) (Locked, error) {
 // Capture configures which cluster capabilities are captured.
 type Capture struct {
 	Runtimes []string // by name; none: all Kubernetes runtimes that the configuration declares, or names in its channels
-	Anew     bool     // also those that are already captured
-	// Ask is called for some of the runtimes. It returns the capabilities of all of these, or an error.
-	Ask func([]entities.RuntimeDefinition) ([]charts.Capabilities, error)
+	Refresh  bool     // also those that are already captured
+	// Fetch is called for some of the runtimes. It returns the capabilities of all of these, or an error.
+	Fetch func([]entities.RuntimeDefinition) ([]charts.Capabilities, error)
 }
 
 // LockCapabilities writes the capabilities of the runtimes' clusters, which charts can read, into converge.lock of the configuration in
@@ -86,7 +86,7 @@ func LockCapabilities(dir string, options config.Options, capture Capture) (Lock
 	if problems := l.Problems(); len(problems) > 0 {
 		return Locked{}, problems.Sorted()
 	}
-	all, problems := onKubernetes(&Loaded{Config: l.Config})
+	all, problems := kubernetesRuntimes(&Loaded{Config: l.Config})
 	if len(problems) > 0 {
 		return Locked{}, problems
 	}
@@ -99,18 +99,18 @@ func LockCapabilities(dir string, options config.Options, capture Capture) (Lock
 			return Locked{}, fmt.Errorf("lock %s: the configuration has no runtime %s on Kubernetes; expected one of %s", dir, name, strict.OneOf(strict.Keys(all)))
 		}
 	}
-	made, err := sources.Capture(l, names, capture.Anew, func(wanted []string) ([]charts.Capabilities, error) {
-		return capture.Ask(strict.Map(wanted, func(name string) entities.RuntimeDefinition { return all[name] }))
+	made, err := sources.CaptureCapabilities(l, names, capture.Refresh, func(wanted []string) ([]charts.Capabilities, error) {
+		return capture.Fetch(strict.Map(wanted, func(name string) entities.RuntimeDefinition { return all[name] }))
 	})
 	if err != nil {
 		return Locked{}, fmt.Errorf("lock %s: %w", dir, err)
 	}
-	return write(dir, absolute, made)
+	return writeLock(dir, absolute, made)
 }
 
-// onKubernetes returns the definitions of the Kubernetes runtimes that a configuration declares or uses. It does not compile the
+// kubernetesRuntimes returns the definitions of the Kubernetes runtimes that a configuration declares or uses. It does not compile the
 // services' sources, because that may fail before the lock is written.
-func onKubernetes(config *Loaded) (map[string]entities.RuntimeDefinition, strict.Problems) {
+func kubernetesRuntimes(config *Loaded) (map[string]entities.RuntimeDefinition, strict.Problems) {
 	c := newCompiler(config, true)
 	for _, known := range config.Config.Options.Runtimes {
 		c.runtimes[known.Name] = known
@@ -132,11 +132,11 @@ func onKubernetes(config *Loaded) (map[string]entities.RuntimeDefinition, strict
 			delete(all, name)
 		}
 	}
-	return all, c.all()
+	return all, c.allProblems()
 }
 
-// replace writes a file atomically.
-func replace(dir, name string, text []byte) error {
+// replaceFile writes a file atomically.
+func replaceFile(dir, name string, text []byte) error {
 	f, err := os.CreateTemp(dir, "."+name+"-*")
 	if err != nil {
 		return err

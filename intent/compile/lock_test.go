@@ -58,14 +58,14 @@ func (c lockedConfig) compiled() *compile.Compiled {
 	return compiled
 }
 
-func (c lockedConfig) refused(want string) {
+func (c lockedConfig) requireError(want string) {
 	c.Helper()
 	_, err := compile.Load(c.dir)
 	require.ErrorContains(c, err, want)
 }
 
-// chartSaying is a chart of one ConfigMap that says something.
-func chartSaying(t *testing.T, name, version, text string) []byte {
+// chartWithText is a chart of one ConfigMap that says something.
+func chartWithText(t *testing.T, name, version, text string) []byte {
 	t.Helper()
 	return charttest.Pack(t, name, version, "templates/a.yaml",
 		fmt.Sprintf("{apiVersion: v1, kind: ConfigMap, metadata: {name: %s}, data: {says: %s, version: {{ .Chart.Version }}, image: \"{{ .Values.image }}\"}}", name, text))
@@ -80,10 +80,10 @@ perReleaseChannel: [{releaseChannel: prod, kubernetes: {helm: {version: 1.4.2}}}
 ---
 {apiVersion: converge/v1, kind: Service, name: cache, kubernetes: {helm: {chart: "oci://%s/charts/cache", version: 2.x}}}
 `, repository.URL, registry.Host))
-	repository.Add("web", "1.4.2", chartSaying(t, "web", "1.4.2", "old"))
-	repository.Add("web", "1.4.3", chartSaying(t, "web", "1.4.3", "new"))
-	digest := registry.Push(t, "charts/cache", "2.1.0", chartSaying(t, "cache", "2.1.0", "cached"))
-	c.refused(`converge.yaml:14:28: kubernetes.helm.chart: chart web ^1.4 of ` + repository.URL + ` is not in converge.lock; expected an entry written by "converge lock" [not-locked]`)
+	repository.Add("web", "1.4.2", chartWithText(t, "web", "1.4.2", "old"))
+	repository.Add("web", "1.4.3", chartWithText(t, "web", "1.4.3", "new"))
+	digest := registry.Push(t, "charts/cache", "2.1.0", chartWithText(t, "cache", "2.1.0", "cached"))
+	c.requireError(`converge.yaml:14:28: kubernetes.helm.chart: chart web ^1.4 of ` + repository.URL + ` is not in converge.lock; expected an entry written by "converge lock" [not-locked]`)
 	require.Empty(t, repository.Asked()) // compiling resolves nothing
 
 	locked := c.lock(false)
@@ -95,7 +95,7 @@ perReleaseChannel: [{releaseChannel: prod, kubernetes: {helm: {version: 1.4.2}}}
 	require.Contains(t, objects[0], `"image":"web:v7","says":"new","version":"1.4.3"`)
 	require.Contains(t, objectsOf(t, first, "prod", incarnation.RenderInput{Version: "v7"})[0], `"says":"old","version":"1.4.2"`)
 
-	repository.Add("web", "1.4.4", chartSaying(t, "web", "1.4.4", "newest"))
+	repository.Add("web", "1.4.4", chartWithText(t, "web", "1.4.4", "newest"))
 	require.False(t, c.lock(false).Written)
 	repository.Close()
 	registry.Close()
@@ -110,17 +110,17 @@ func TestUpdatingALock_H6(t *testing.T) {
 	repository := charttest.NewRepository(t)
 	c := newLocked(t, fmt.Sprintf("kubernetes: {helm: {chart: web, repository: %q, version: ^1.0}}\n---\n"+
 		"{apiVersion: converge/v1, kind: Service, name: api, kubernetes: {helm: {chart: api, repository: %q, version: 1.0.0}}}\n", repository.URL, repository.URL))
-	repository.Add("web", "1.0.0", chartSaying(t, "web", "1.0.0", "a"))
-	was := chartSaying(t, "api", "1.0.0", "a")
+	repository.Add("web", "1.0.0", chartWithText(t, "web", "1.0.0", "a"))
+	was := chartWithText(t, "api", "1.0.0", "a")
 	repository.Add("api", "1.0.0", was)
 	c.lock(false)
-	repository.Add("web", "1.1.0", chartSaying(t, "web", "1.1.0", "a"))
-	is := chartSaying(t, "api", "1.0.0", "b")
+	repository.Add("web", "1.1.0", chartWithText(t, "web", "1.1.0", "a"))
+	is := chartWithText(t, "api", "1.0.0", "b")
 	repository.Add("api", "1.0.0", is)
 	require.False(t, c.lock(false).Written)
 	require.Equal(t, []string{
 		"api 1.0.0 of " + repository.URL + ": the same version has another digest, " + charts.Digest(is) + " instead of " + charts.Digest(was),
-		"web ^1.0 of " + repository.URL + ": 1.1.0 instead of 1.0.0, " + charts.Digest(chartSaying(t, "web", "1.1.0", "a")),
+		"web ^1.0 of " + repository.URL + ": 1.1.0 instead of 1.0.0, " + charts.Digest(chartWithText(t, "web", "1.1.0", "a")),
 	}, c.lock(true).Changes)
 	c.write("converge.yaml", cluster(fmt.Sprintf("kubernetes: {helm: {chart: web, repository: %q, version: ^1.0}}\n", repository.URL)))
 	require.Equal(t, []string{"api 1.0.0 of " + repository.URL + ": no longer used"}, c.lock(false).Changes)
@@ -130,17 +130,17 @@ func TestUpdatingALock_H6(t *testing.T) {
 func TestSwappedChartIsRefused_H6_G4(t *testing.T) {
 	repository := charttest.NewRepository(t)
 	c := newLocked(t, fmt.Sprintf("kubernetes: {helm: {chart: web, repository: %q, version: 1.0.0}}\n", repository.URL))
-	good, evil := chartSaying(t, "web", "1.0.0", "good"), chartSaying(t, "web", "1.0.0", "evil")
+	good, evil := chartWithText(t, "web", "1.0.0", "good"), chartWithText(t, "web", "1.0.0", "evil")
 	repository.Add("web", "1.0.0", good)
 	c.lock(false)
 	repository.Add("web", "1.0.0", evil)
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
-	c.refused(fmt.Sprintf(`kubernetes.helm.chart: web 1.0.0 of %s has the digest %s, and in converge.lock it is %s; expected the locked chart; run "converge lock --update" once you know why it changed [chart]`,
+	c.requireError(fmt.Sprintf(`kubernetes.helm.chart: web 1.0.0 of %s has the digest %s, and in converge.lock it is %s; expected the locked chart; run "converge lock --update" once you know why it changed [chart]`,
 		repository.URL, charts.Digest(evil), charts.Digest(good)))
 	text, err := os.ReadFile(filepath.Join(c.dir, "converge.lock"))
 	require.NoError(t, err)
 	c.write("converge.lock", strings.Replace(string(text), "lockVersion: converge/v1", "lockVersion: converge/v2", 1))
-	c.refused(`converge.lock cannot be used: its lockVersion is "converge/v2"; this Converge supports converge/v1; expected an entry written by "converge lock" [lock]`)
+	c.requireError(`converge.lock cannot be used: its lockVersion is "converge/v2"; this Converge supports converge/v1; expected an entry written by "converge lock" [lock]`)
 }
 
 // A chart is the one that it is said to be, whole, and no bomb; nothing is locked otherwise.
@@ -184,8 +184,8 @@ func TestCapabilitiesOfARuntime_H6_D8(t *testing.T) {
 	require.ErrorContains(t, err, "chart web is for Kubernetes >=1.34.0-0, and is rendered for v1.31.4 in release channel prod; expected the cluster's own version as kubernetes.kubeVersion of its runtime")
 }
 
-// asked answers what a cluster is, and notes which were asked.
-func asked(version string, names *[]string, apis ...string) func([]entities.RuntimeDefinition) ([]charts.Capabilities, error) {
+// capabilitiesOf answers what a cluster is, and notes which were asked.
+func capabilitiesOf(version string, names *[]string, apis ...string) func([]entities.RuntimeDefinition) ([]charts.Capabilities, error) {
 	return func(all []entities.RuntimeDefinition) (out []charts.Capabilities, err error) {
 		served := map[string][]string{"v1": {"ConfigMap"}}
 		for _, api := range apis {
@@ -215,26 +215,26 @@ func TestCapturedCapabilitiesAreCompiled_H6_D8(t *testing.T) {
 	c.write("chart/templates/a.yaml", `{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {kube: "{{ .Capabilities.KubeVersion }}", monitor: "{{ .Capabilities.APIVersions.Has "monitoring.coreos.com/v1/ServiceMonitor" }}", apps: "{{ .Capabilities.APIVersions.Has "apps/v1" }}"}}`)
 	c.write("plain/Chart.yaml", "{apiVersion: v2, name: plain, version: 1.0.0}")
 	c.write("plain/templates/a.yaml", "{apiVersion: v1, kind: ConfigMap, metadata: {name: plain}}")
-	c.refused(`is for Kubernetes <1.35.0-0, and is rendered for v1.36.0 in release channels`)
-	c.refused(`or an entry written by "converge lock --capabilities"`)
+	c.requireError(`is for Kubernetes <1.35.0-0, and is rendered for v1.36.0 in release channels`)
+	c.requireError(`or an entry written by "converge lock --capabilities"`)
 
 	var names []string
-	locked := func(anew bool, ask func([]entities.RuntimeDefinition) ([]charts.Capabilities, error), only ...string) compile.Locked {
+	locked := func(refresh bool, fetch func([]entities.RuntimeDefinition) ([]charts.Capabilities, error), only ...string) compile.Locked {
 		t.Helper()
 		names = nil
-		got, err := compile.LockCapabilities(c.dir, config.Options{}, compile.Capture{Runtimes: only, Anew: anew, Ask: ask})
+		got, err := compile.LockCapabilities(c.dir, config.Options{}, compile.Capture{Runtimes: only, Refresh: refresh, Fetch: fetch})
 		require.NoError(t, err)
 		return got
 	}
-	got := locked(false, asked("v1.33.1", &names, "monitoring.coreos.com/v1/ServiceMonitor"))
+	got := locked(false, capabilitiesOf("v1.33.1", &names, "monitoring.coreos.com/v1/ServiceMonitor"))
 	require.Equal(t, []any{[]string{"eks"}, true, []string{"capabilities of eks: v1.33.1, 4 APIs"}}, []any{names, got.Written, got.Changes})
 	first := c.compiled()
 	in := incarnation.RenderInput{Version: "v1"}
 	require.Contains(t, objectsOf(t, first, "prod", in)[0], `"apps":"false","kube":"v1.33.1","monitor":"true"`)
 
-	require.False(t, locked(false, asked("v1.34.0", &names)).Written, "captured capabilities stay")
+	require.False(t, locked(false, capabilitiesOf("v1.34.0", &names)).Written, "captured capabilities stay")
 	require.Empty(t, names)
-	got = locked(true, asked("v1.34.0", &names, "apps/v1/Deployment"), "eks")
+	got = locked(true, capabilitiesOf("v1.34.0", &names, "apps/v1/Deployment"), "eks")
 	require.Equal(t, []string{"capabilities of eks: v1.34.0 instead of v1.33.1, 2 APIs added (apps/v1), 2 APIs removed (monitoring.coreos.com/v1)"}, got.Changes)
 	second := c.compiled()
 	require.Contains(t, objectsOf(t, second, "prod", in)[0], `"apps":"true","kube":"v1.34.0","monitor":"false"`)
@@ -250,32 +250,32 @@ func TestCapturedCapabilitiesAreCompiled_H6_D8(t *testing.T) {
 
 	c.write("converge.yaml", strings.ReplaceAll(string(text), "eks", "gke"))
 	require.Equal(t, []string{"capabilities of eks: no longer used"}, c.lock(false).Changes)
-	left, err := os.ReadFile(filepath.Join(c.dir, "converge.lock"))
+	remaining, err := os.ReadFile(filepath.Join(c.dir, "converge.lock"))
 	require.NoError(t, err)
-	require.NotContains(t, string(left), "capabilities:")
+	require.NotContains(t, string(remaining), "capabilities:")
 }
 
 // A cluster that does not answer leaves the lock as it is, and so does one that says what makes no sense; a damaged lock is refused
 // by the command and where it is compiled.
-func TestNothingIsCapturedInPart_H6(t *testing.T) {
+func TestCaptureIsAllOrNothing_H6(t *testing.T) {
 	c := newLocked(t, "kubernetes: {helm: {chart: chart}}\n")
 	c.write("chart/Chart.yaml", "{apiVersion: v2, name: web, version: 1.0.0}")
 	c.write("chart/templates/a.yaml", "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}")
 	var names []string
-	capture := func(ask func([]entities.RuntimeDefinition) ([]charts.Capabilities, error), only ...string) error {
-		_, err := compile.LockCapabilities(c.dir, config.Options{}, compile.Capture{Runtimes: only, Ask: ask})
+	capture := func(fetch func([]entities.RuntimeDefinition) ([]charts.Capabilities, error), only ...string) error {
+		_, err := compile.LockCapabilities(c.dir, config.Options{}, compile.Capture{Runtimes: only, Fetch: fetch})
 		return err
 	}
 	require.ErrorContains(t, capture(func([]entities.RuntimeDefinition) ([]charts.Capabilities, error) {
 		return nil, errors.New("nobody answers")
 	}), "nobody answers")
-	require.ErrorContains(t, capture(asked("newest", &names)), `invalid Kubernetes version "newest"`)
-	require.ErrorContains(t, capture(asked("v1.34.0", &names), "edge"), "the configuration has no runtime edge on Kubernetes; expected one of eks")
+	require.ErrorContains(t, capture(capabilitiesOf("newest", &names)), `invalid Kubernetes version "newest"`)
+	require.ErrorContains(t, capture(capabilitiesOf("v1.34.0", &names), "edge"), "the configuration has no runtime edge on Kubernetes; expected one of eks")
 	require.NoFileExists(t, filepath.Join(c.dir, "converge.lock"))
 
 	c.write("converge.lock", "lockVersion: converge/v1\ncharts: []\ncapabilities: [{runtime: eks, kubeVersion: x}]\n")
-	require.ErrorContains(t, capture(asked("v1.34.0", &names)), `converge.lock cannot be used: capabilities of eks: invalid Kubernetes version "x"`)
-	c.refused(`kubernetes.helm: converge.lock cannot be used: capabilities of eks: invalid Kubernetes version "x"; expected an entry written by "converge lock" [lock]`)
+	require.ErrorContains(t, capture(capabilitiesOf("v1.34.0", &names)), `converge.lock cannot be used: capabilities of eks: invalid Kubernetes version "x"`)
+	c.requireError(`kubernetes.helm: converge.lock cannot be used: capabilities of eks: invalid Kubernetes version "x"; expected an entry written by "converge lock" [lock]`)
 }
 
 // Charts of a kustomization are those of the same lock, or lie there; they are rendered where those of services are, and
@@ -295,7 +295,7 @@ helmCharts:
 	c.write("k/base/mine/own/templates/a.yaml", `{apiVersion: batch/v1, kind: Job, metadata: {name: own, annotations: {helm.sh/hook: pre-upgrade, k: "{{ .Capabilities.KubeVersion.Minor }}-{{ .Release.Namespace }}-{{ .Capabilities.APIVersions.Has "shop.dev/v1" }}"}}}`)
 	repository.Add("web", "1.2.0", charttest.Pack(t, "web", "1.2.0", "templates/a.yaml",
 		`{apiVersion: v1, kind: ConfigMap, metadata: {name: web}, data: {image: "{{ .Values.image }}", says: "{{ .Values.says }}", count: "{{ .Values.count }}", version: {{ .Chart.Version }}, release: {{ .Release.Name }}}}`))
-	c.refused("chart web ^1.0 of " + repository.URL + ` is not in converge.lock; expected an entry written by "converge lock" [kustomize]`)
+	c.requireError("chart web ^1.0 of " + repository.URL + ` is not in converge.lock; expected an entry written by "converge lock" [kustomize]`)
 	require.Len(t, c.lock(false).Changes, 1)
 	first := c.compiled()
 	repository.Close()
@@ -305,5 +305,5 @@ helmCharts:
 	require.Contains(t, all, `"kind":"Job","metadata":{"annotations":{"converge/hook":"pre-upgrade","k":"30-there-true"},"name":"own-top"}`)
 
 	c.write("k/base/values.yaml", "says: ${{ params.a }}\n")
-	c.refused(`"${{ params.a }}" is not supported in the values of this chart`)
+	c.requireError(`"${{ params.a }}" is not supported in the values of this chart`)
 }

@@ -8,6 +8,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	render.Here()
+	render.InProcess()
 	os.Exit(m.Run())
 }

@@ -88,7 +88,7 @@ type objectSet struct {
 	ref       runtimeRef
 	namespace string // resolved
 	objects   []located[*sources.Object]
-	faulty    bool
+	failed    bool
 }
 
 // compileObjects checks the objects of a service in one channel and makes their bundle. Values that a release provides stay open.
@@ -97,7 +97,7 @@ func (s *serviceCompiler) compileObjects(scope *substitute.Scope, d *kubernetesD
 	set.resolveNamespace()
 	doc := &incarnation.Kubernetes{
 		Prune: d.prune, Adopt: d.adopt, CreateNamespace: d.makesNamespace.On,
-		RemoveClaims: d.removeClaims, RemoveForeign: d.foreign == "remove", Ignore: s.ignored(s.Decoder, d.ignore.at, d.ignore.v),
+		RemoveClaims: d.removeClaims, RemoveForeign: d.foreign == "remove", Ignore: s.ignoredDifferences(s.Decoder, d.ignore.at, d.ignore.v),
 	}
 	if d.makesNamespace.On {
 		doc.NamespaceLabels, doc.NamespaceAnnotations = d.makesNamespace.Labels, d.makesNamespace.Annotations
@@ -105,14 +105,14 @@ func (s *serviceCompiler) compileObjects(scope *substitute.Scope, d *kubernetesD
 	set.gather()
 	set.chart(doc)
 	set.patch()
-	set.unique()
+	set.rejectDuplicates()
 	for _, o := range set.objects {
 		for _, warning := range o.v.Warnings {
 			s.warnings[warning] = true
 		}
 	}
 	doc.Names = set.substitute(secretsOfKubernetes)
-	if len(set.objects) == 0 && !set.faulty && !s.inputs.Incomplete && !s.Faulty(d.at) {
+	if len(set.objects) == 0 && !set.failed && !s.inputs.Incomplete && !s.Faulty(d.at) {
 		set.fail(d.at, strict.Fault{Code: "no-objects", Message: "the service has no objects", Expected: "manifests, a kustomization or a chart with at least one"})
 	}
 	return doc, set.bundle(doc)
@@ -120,19 +120,19 @@ func (s *serviceCompiler) compileObjects(scope *substitute.Scope, d *kubernetesD
 
 // fail reports a problem at a path of the service.
 func (b *objectSet) fail(at string, fault strict.Fault) {
-	b.faulty = true
-	b.reportIn(b.Decoder, at, b.scope.Place(), substitute.Trouble{InChannel: true, Fault: fault})
+	b.failed = true
+	b.reportIn(b.Decoder, at, b.scope.DisplayName(), substitute.ScopedFault{InChannel: true, Fault: fault})
 }
 
 // failAt reports a problem at a path of an object: in its manifest, or where the service names the source that it was rendered from.
-func (b *objectSet) failAt(o located[*sources.Object], path string, t substitute.Trouble) {
-	b.faulty = true
+func (b *objectSet) failAt(o located[*sources.Object], path string, t substitute.ScopedFault) {
+	b.failed = true
 	if o.v.Origin == "" {
-		b.reportIn(o.v.Decoder, path, b.scope.Place(), t)
+		b.reportIn(o.v.Decoder, path, b.scope.DisplayName(), t)
 		return
 	}
-	t.Message = fmt.Sprintf("%s (%s): %s", o.v.Decoder.Shown(path), o.v.Origin, t.Message)
-	b.reportIn(b.Decoder, o.at, b.scope.Place(), t)
+	t.Message = fmt.Sprintf("%s (%s): %s", o.v.Decoder.DisplayPath(path), o.v.Origin, t.Message)
+	b.reportIn(b.Decoder, o.at, b.scope.DisplayName(), t)
 }
 
 var namespaceRE = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
@@ -146,8 +146,8 @@ func (b *objectSet) resolveNamespace() {
 	}
 	b.namespace = namespace
 	if !namespaceRE.MatchString(namespace) && b.runtimes[b.ref.name].Kind == entities.RuntimeKubernetes {
-		b.faulty = true
-		b.reportIn(b.config.Application.Decoder, b.ref.path+".namespace", b.scope.Place(), substitute.Trouble{InChannel: true, Fault: strict.Fault{
+		b.failed = true
+		b.reportIn(b.config.Application.Decoder, b.ref.path+".namespace", b.scope.DisplayName(), substitute.ScopedFault{InChannel: true, Fault: strict.Fault{
 			Code: "bad-name", Message: fmt.Sprintf("invalid namespace %q", strict.Clip(namespace)),
 			Expected: "lower-case letters, digits and hyphens between them, at most 63",
 		}})
@@ -193,7 +193,7 @@ func (b *objectSet) substitute(secret string) []string {
 		for _, text := range o.v.Texts {
 			v, t := b.scope.Expand(text.Text)
 			if t == nil && v.Kind == entities.ParamSecret {
-				t = &substitute.Trouble{Fault: secretInObject(secret)}
+				t = &substitute.ScopedFault{Fault: secretInObject(secret)}
 			}
 			if t != nil && t.Param == "" { // otherwise reported at the parameter
 				b.failAt(o, text.Path, *t)
@@ -275,11 +275,11 @@ func (c *compiler) allBundles() []bundle.Bundle {
 	return strict.Map(strict.Keys(byDigest), func(digest string) bundle.Bundle { return byDigest[digest] })
 }
 
-// claimKey identifies an object in a cluster.
-type claimKey struct{ runtime, group, kind, namespace, name string }
+// objectKey identifies an object in a cluster.
+type objectKey struct{ runtime, group, kind, namespace, name string }
 
-// claim identifies the service, channel and source that declare an object.
-type claim struct{ service, channel, source string }
+// objectOwner identifies the service, channel and source that declare an object.
+type objectOwner struct{ service, channel, source string }
 
 // clusterKinds lists cluster-scoped kinds by group. Their objects ignore the namespace of a manifest, so a second channel on the same
 // cluster would declare the same object. The scope of other kinds is known only to the cluster.
@@ -295,47 +295,47 @@ var clusterKinds = map[string][]string{
 	"storage.k8s.io":               {"CSIDriver", "CSINode", "StorageClass", "VolumeAttachment", "VolumeAttributesClass"},
 }
 
-// unique rejects an object that two sources of the service declare, and one that another service, or the same service in another
+// rejectDuplicates rejects an object that two sources of the service declare, and one that another service, or the same service in another
 // channel, declares for the same cluster and namespace (D11).
-func (b *objectSet) unique() {
-	own := map[claimKey]*sources.Object{}
+func (b *objectSet) rejectDuplicates() {
+	own := map[objectKey]*sources.Object{}
 	for _, o := range b.objects {
-		key, ok := b.claimKey(o.v)
+		key, ok := b.keyOf(o.v)
 		if !ok {
 			continue
 		}
 		if earlier := own[key]; earlier != nil {
-			b.failAt(o, o.v.NamedAt, substitute.Trouble{Fault: strict.Fault{
+			b.failAt(o, o.v.NamedAt, substitute.ScopedFault{Fault: strict.Fault{
 				Code: "duplicate-object", Message: fmt.Sprintf("%s/%s is declared twice, first in %s", key.kind, key.name, earlier.Source), Expected: "one declaration",
 			}})
 			continue
 		}
 		own[key] = o.v
-		b.claim(key, o)
+		b.recordOwner(key, o)
 	}
 }
 
-func (b *objectSet) claim(key claimKey, o located[*sources.Object]) {
+func (b *objectSet) recordOwner(key objectKey, o located[*sources.Object]) {
 	service := string(b.Spec.Name)
-	earlier, taken := b.claims[key]
+	earlier, declared := b.objectOwners[key]
 	switch {
-	case !taken:
-		b.claims[key] = claim{service, b.scope.Channel, o.v.Source}
+	case !declared:
+		b.objectOwners[key] = objectOwner{service, b.scope.Channel, o.v.Source}
 	case earlier.service != service:
-		b.failAt(o, o.v.NamedAt, substitute.Trouble{InChannel: true, Fault: strict.Fault{
+		b.failAt(o, o.v.NamedAt, substitute.ScopedFault{InChannel: true, Fault: strict.Fault{
 			Code: "duplicate-object", Message: fmt.Sprintf("%s of runtime %s is declared by service %q too, in %s,", key, key.runtime, earlier.service, earlier.source),
 			Expected: "one service to declare it",
 		}})
 	default:
-		b.failAt(o, o.v.NamedAt, substitute.Trouble{InChannel: true, Fault: strict.Fault{
+		b.failAt(o, o.v.NamedAt, substitute.ScopedFault{InChannel: true, Fault: strict.Fault{
 			Code: "duplicate-object", Message: fmt.Sprintf("%s of runtime %s belongs to release channel %s, and cannot be declared again", key, key.runtime, earlier.channel),
-			Expected: onceOnly(o.v),
+			Expected: conflictHint(o.v),
 		}})
 	}
 }
 
-// onceOnly returns how two channels on one cluster can avoid the conflict.
-func onceOnly(o *sources.Object) string {
+// conflictHint returns how two channels on one cluster can avoid the conflict.
+func conflictHint(o *sources.Object) string {
 	if o.Group == sources.GroupECS {
 		return "a separate name such as " + o.Name + "-${{ channel }}"
 	}
@@ -345,15 +345,15 @@ func onceOnly(o *sources.Object) string {
 	return "another namespace, or a separate name such as " + o.Name + "-${{ channel }}"
 }
 
-// claimKey returns the identity of an object in its cluster; false if its name is not known, which is reported elsewhere.
-func (b *objectSet) claimKey(o *sources.Object) (claimKey, bool) {
+// keyOf returns the identity of an object in its cluster; false if its name is not known, which is reported elsewhere.
+func (b *objectSet) keyOf(o *sources.Object) (objectKey, bool) {
 	name, t := b.scope.Text(o.Name)
 	if t != nil {
-		return claimKey{}, false
+		return objectKey{}, false
 	}
 	namespace, t := b.scope.Text(o.Namespace)
 	if t != nil {
-		return claimKey{}, false
+		return objectKey{}, false
 	}
 	switch {
 	case slices.Contains(clusterKinds[o.Group], o.Kind):
@@ -361,11 +361,11 @@ func (b *objectSet) claimKey(o *sources.Object) (claimKey, bool) {
 	case namespace == "":
 		namespace = b.namespace
 	}
-	return claimKey{b.ref.name, o.Group, o.Kind, namespace, name}, true
+	return objectKey{b.ref.name, o.Group, o.Kind, namespace, name}, true
 }
 
 // String is Deployment/web in namespace shop.
-func (k claimKey) String() string {
+func (k objectKey) String() string {
 	if k.namespace == "" {
 		return k.kind + "/" + k.name
 	}

@@ -74,7 +74,7 @@ func TestParametersThatShapeAChart(t *testing.T) {
 	} {
 		row.in.Version = "v7"
 		payloads, err := incarnation.Render(inc.Incarnation, "web", row.in)
-		_, given := incarnation.Given(inc.Incarnation, "web", row.in)
+		_, given := incarnation.NormalizeParameters(inc.Incarnation, "web", row.in)
 		if row.want != "" {
 			require.ErrorContains(t, err, row.want)
 			require.ErrorContains(t, given, row.want)
@@ -84,7 +84,7 @@ func TestParametersThatShapeAChart(t *testing.T) {
 		require.NoError(t, given)
 		require.Contains(t, filled(t, inc, payloads["prod"])[0], `"data":{"image":"web:a-v7","replicas":"1"}`)
 	}
-	carried := incarnation.Carry(inc.Incarnation, "web", incarnation.RenderInput{
+	carried := incarnation.CompatibleParameters(inc.Incarnation, "web", incarnation.RenderInput{
 		Parameters:        map[string]any{"free": "c", "replicas": 3},
 		ChannelParameters: map[string]map[string]any{"prod": {"image": "x"}, "staging": {"replicas": 2}},
 	})
@@ -135,7 +135,7 @@ func TestFilesOfObjects(t *testing.T) {
 }
 
 // Objects and charts lie in the directory, and links do not lead out of it.
-func TestLinksOfObjectsDoNotLeadOut(t *testing.T) {
+func TestSymlinksOfObjectsOutsideAreRejected(t *testing.T) {
 	outside, dir := t.TempDir(), t.TempDir()
 	write := func(dir, name, text string) {
 		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700))
@@ -156,12 +156,12 @@ func TestLinksOfObjectsDoNotLeadOut(t *testing.T) {
 }
 
 // A chart from elsewhere is fetched once, and is the one that its digest names.
-func TestChartFromElsewhere(t *testing.T) {
+func TestChartByURL(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	packed := pack(t, chartFiles(twoValues)...)
-	asked := 0
+	requests := 0
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked++
+		requests++
 		if r.URL.Path != "/web.tgz" {
 			http.NotFound(w, r)
 			return
@@ -180,7 +180,7 @@ func TestChartFromElsewhere(t *testing.T) {
 		require.NoError(t, err)
 		require.Contains(t, objectsOf(t, compiled, "prod", incarnation.RenderInput{Version: "v1"})[0], `"image":"a"`)
 	}
-	require.Equal(t, 1, asked)
+	require.Equal(t, 1, requests)
 	_, err := load("/web.tgz", strings.Repeat("0", 64))
 	require.ErrorContains(t, err, "kubernetes.helm.chart: web.tgz cannot be used: its digest is sha256:"+canonical.Hash(packed))
 	_, err = load("/gone.tgz", strings.Repeat("1", 64))
@@ -204,7 +204,7 @@ func pack(t *testing.T, files ...string) []byte {
 }
 
 // Whatever stands in an object, nothing is left open once it is filled in, and text is text.
-func TestNothingStaysOpen(t *testing.T) {
+func TestAllSubstitutionsAreResolved(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		part := rapid.SampledFrom([]string{
 			"${{ version }}", "${{ fullVersion }}", "${{params.count}}", "${{ params.text }}", "${{ constants.zone }}", "${{ labels.tier }}", "${{ channel }}",

@@ -10,12 +10,12 @@ import (
 
 // patch applies the patches of the service to the objects in order.
 func (b *objectSet) patch() {
-	if b.faulty {
+	if b.failed {
 		return // the missing source may be the target of a patch
 	}
 	for _, p := range b.draft.patches {
 		if b.Faulty(p.at) {
-			b.faulty = true
+			b.failed = true
 			return
 		}
 		text := p.v.Patch
@@ -23,7 +23,7 @@ func (b *objectSet) patch() {
 			clean, fault := config.LocalFile(p.v.Path)
 			read, ok := b.inputs.Patches[path.Join(path.Dir(b.File), clean)]
 			if fault != nil || !ok {
-				b.faulty = true
+				b.failed = true
 				return // already reported
 			}
 			text = read

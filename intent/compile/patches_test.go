@@ -65,7 +65,7 @@ func TestPatchesOverAllSources_H6_D8(t *testing.T) {
 }
 
 // A patch that is for nothing, that cannot be applied or that makes another object is refused where it stands.
-func TestPatchesThatAreRefused_H6_G4(t *testing.T) {
+func TestInvalidPatchesAreRejected_H6_G4(t *testing.T) {
 	for patch, want := range map[string]string{
 		`{target: {kind: Ingress}, patch: '{spec: {}}'}`:                                       "kubernetes.patches[0]: the patch matches no object in release channels staging, prod; expected a target that matches an object of the service; patches are applied after all sources [patch]",
 		`{patch: '{spec: {}}'}`:                                                                "the patch has no target",

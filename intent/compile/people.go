@@ -21,10 +21,10 @@ var personRE = regexp.MustCompile(`^(group:)?[^\s:][^\s]*$`)
 // definePeople compiles identities, permissions and notifications.
 func (c *compiler) definePeople(app *config.Document[config.Application], doc *incarnation.Document) {
 	doc.Identity = c.identity(app)
-	c.provesReleasers(doc.Identity)
+	c.requireReleaserIdentity(doc.Identity)
 	for i, grant := range app.Spec.Authorization {
 		at := strict.Index("authorization", i)
-		c.people(ofApplication(app), at+".to", grant.To, "")
+		c.checkPeople(applicationDecoder(app), at+".to", grant.To, "")
 		doc.Grants = append(doc.Grants, entities.Grant{Verbs: grant.Verbs, Channels: c.grantedIn(app, at, grant), To: grant.To})
 	}
 	first := map[config.Name]string{}
@@ -33,20 +33,20 @@ func (c *compiler) definePeople(app *config.Document[config.Application], doc *i
 		if place, twice := first[n.Name]; twice && n.Name != "" {
 			c.report(app.Decoder, at+".name", duplicate("notification", n.Name, place))
 		} else {
-			first[n.Name] = app.Place(at + ".name")
+			first[n.Name] = app.Location(at + ".name")
 		}
 		doc.Notifications = append(doc.Notifications, c.notification(app, at, n))
 	}
 }
 
-// of is a document that declares identities, and its kind.
-type of struct {
+// identityDecoder is a document that declares identities, and its kind.
+type identityDecoder struct {
 	*strict.Decoder
-	what string
+	kind string
 }
 
-func ofApplication(app *config.Document[config.Application]) of {
-	return of{app.Decoder, "an Application"}
+func applicationDecoder(app *config.Document[config.Application]) identityDecoder {
+	return identityDecoder{app.Decoder, "an Application"}
 }
 
 func (c *compiler) identity(app *config.Document[config.Application]) *entities.Identity {
@@ -54,20 +54,20 @@ func (c *compiler) identity(app *config.Document[config.Application]) *entities.
 	if i == nil {
 		return nil
 	}
-	out := c.issued(ofApplication(app), i.Issued)
+	out := c.compileIssuer(applicationDecoder(app), i.Issued)
 	out.Required = i.Required
 	return out
 }
 
-// issued checks the issuer of accepted tokens.
-func (c *compiler) issued(d of, i config.Issued) *entities.Identity {
+// compileIssuer checks the issuer of accepted tokens.
+func (c *compiler) compileIssuer(d identityDecoder, i config.Issued) *entities.Identity {
 	c.plainURL(d, "identity.issuer", i.Issuer)
 	c.plainURL(d, "identity.keysUrl", i.KeysURL)
 	if d.Has("identity.audience") && !d.Faulty("identity.audience") {
 		if fault := notEmpty("the audience of the tokens")(i.Audience); fault != nil {
 			c.report(d.Decoder, "identity.audience", *fault)
 		}
-		c.noSubstitution(d.Decoder, "identity.audience", d.what, i.Audience)
+		c.noSubstitution(d.Decoder, "identity.audience", d.kind, i.Audience)
 	}
 	if age := i.MaxAge.Or(time.Minute); (age <= 0 || age > entities.MaxTokenAge) && !d.Faulty("identity.maxAge") {
 		c.report(d.Decoder, "identity.maxAge", strict.Fault{Code: "bad-value", Message: fmt.Sprintf("invalid age of a token %q", string(i.MaxAge)), Expected: "more than 0, and at most 24h"})
@@ -78,12 +78,12 @@ func (c *compiler) issued(d of, i config.Issued) *entities.Identity {
 }
 
 // plainURL checks a URL without substitutions.
-func (c *compiler) plainURL(d of, at, text string) {
+func (c *compiler) plainURL(d identityDecoder, at, text string) {
 	if !d.Has(at) || d.Faulty(at) {
 		return
 	}
 	if config.HasSubstitution(text) {
-		c.noSubstitution(d.Decoder, at, d.what, text)
+		c.noSubstitution(d.Decoder, at, d.kind, text)
 	} else if fault := checkURL(text); fault != nil {
 		c.report(d.Decoder, at, *fault)
 	}
@@ -101,31 +101,31 @@ func (c *compiler) grantedIn(app *config.Document[config.Application], at string
 	case bySelector && len(a.Selector) == 0 && !app.Faulty(at+".selector"):
 		c.report(app.Decoder, at+".selector", strict.Fault{Code: "no-match", Message: "the selector is empty", Expected: "at least one label"})
 	case bySelector:
-		channels = c.selected(app.Decoder, at+".selector", a.Selector, c.channelNames())
+		channels = c.matchingChannels(app.Decoder, at+".selector", a.Selector, c.channelNames())
 	}
-	return c.listed(app.Decoder, at+".releaseChannels", a.ReleaseChannels, channels)
+	return c.checkListed(app.Decoder, at+".releaseChannels", a.ReleaseChannels, channels)
 }
 
-// listed adds the channels of a list to the chosen ones.
-func (c *compiler) listed(d *strict.Decoder, at string, names []config.Name, chosen []string) []string {
+// checkListed adds the channels of a list to the chosen ones.
+func (c *compiler) checkListed(d *strict.Decoder, at string, names []config.Name, selected []string) []string {
 	for i, name := range names {
 		location := strict.Index(at, i)
 		switch {
-		case slices.Contains(chosen, string(name)):
+		case slices.Contains(selected, string(name)):
 			c.report(d, location, strict.Fault{Code: "duplicate-name", Message: fmt.Sprintf("release channel %q is listed twice", string(name))})
 		case slices.Contains(c.channelNames(), string(name)):
-			chosen = append(chosen, string(name))
+			selected = append(selected, string(name))
 		case !c.partial && !d.Faulty(location):
 			c.report(d, location, c.unknownChannel(name, c.channelNames()))
 		}
 	}
-	return chosen
+	return selected
 }
 
-// people checks names of people and groups. The text or describes other allowed values.
-func (c *compiler) people(d of, at string, all []string, or string) {
+// checkPeople checks names of people and groups. The text or describes other allowed values.
+func (c *compiler) checkPeople(d identityDecoder, at string, all []string, alternatives string) {
 	if len(all) == 0 && d.Has(at) && !d.Faulty(at) {
-		c.report(d.Decoder, at, strict.Fault{Code: "missing-field", Message: "the list is empty", Expected: "names of people, or of groups as group:NAME" + or})
+		c.report(d.Decoder, at, strict.Fault{Code: "missing-field", Message: "the list is empty", Expected: "names of people, or of groups as group:NAME" + alternatives})
 	}
 	seen := map[string]bool{}
 	for i, name := range all {
@@ -133,7 +133,7 @@ func (c *compiler) people(d of, at string, all []string, or string) {
 		switch {
 		case d.Faulty(location):
 		case config.HasSubstitution(name):
-			c.noSubstitution(d.Decoder, location, d.what, name)
+			c.noSubstitution(d.Decoder, location, d.kind, name)
 		case !personRE.MatchString(name):
 			c.report(d.Decoder, location, strict.Fault{Code: "bad-name", Message: fmt.Sprintf("%q is neither a person nor a group", strict.Clip(name)), Expected: "a name without spaces, such as alice@shop.dev or group:sre"})
 		case entities.CheckName(name) != nil:
@@ -147,7 +147,7 @@ func (c *compiler) people(d of, at string, all []string, or string) {
 
 func (c *compiler) notification(app *config.Document[config.Application], at string, n config.Notification) entities.Notification {
 	if !entities.Value(n.URL).IsSecret() {
-		c.plainURL(ofApplication(app), at+".url", n.URL.Literal)
+		c.plainURL(applicationDecoder(app), at+".url", n.URL.Literal)
 	}
 	events := []string(n.Events)
 	if slices.Contains(events, config.Everything) {
@@ -157,12 +157,12 @@ func (c *compiler) notification(app *config.Document[config.Application], at str
 }
 
 // approval compiles an approval with a topic of the channel or a shared topic (A14).
-func (c *compiler) approval(d of, at, topic string, by config.ManualApproval) entities.Condition {
+func (c *compiler) approval(d identityDecoder, at, topic string, by config.ManualApproval) entities.Condition {
 	needed := 1
 	if by.MinApprovers != nil {
 		needed = *by.MinApprovers
 	}
-	c.people(d, at+".approvers", by.Approvers, "; omit the field for anybody")
+	c.checkPeople(d, at+".approvers", by.Approvers, "; omit the field for anybody")
 	people := slices.Compact(slices.Sorted(slices.Values(by.Approvers)))
 	groups := slices.ContainsFunc(people, func(name string) bool { return strings.HasPrefix(name, "group:") })
 	switch {
@@ -214,7 +214,7 @@ func (c *compiler) defineCondition(app *config.Document[config.Application], pat
 	at := path + ".releaseChannelStable"
 	condition := entities.Condition{
 		ID: "channel-stable/" + string(stable.ReleaseChannel), Kind: entities.ChannelStable,
-		Channels: c.choose(app.Decoder, at, choice{stable.ReleaseChannel, stable.Selector, c.channelNames()}),
+		Channels: c.selectChannels(app.Decoder, at, channelSelection{stable.ReleaseChannel, stable.Selector, c.channelNames()}),
 	}
 	if stable.Selector != nil {
 		condition.ID = "channel-stable/" + selectorText(stable.Selector)
@@ -248,7 +248,7 @@ func (c *compiler) addCondition(app *config.Document[config.Application], path s
 // approvals compiles the preconditions that people approve.
 func (c *compiler) approvals(app *config.Document[config.Application], path string, p config.Precondition, channel *incarnation.Channel) {
 	if p.ManualApproval != nil {
-		c.addCondition(app, path, c.approval(ofApplication(app), path+".manualApproval", channel.Name, *p.ManualApproval), channel)
+		c.addCondition(app, path, c.approval(applicationDecoder(app), path+".manualApproval", channel.Name, *p.ManualApproval), channel)
 	}
 	shared := p.SharedManualApproval
 	switch {
@@ -258,16 +258,16 @@ func (c *compiler) approvals(app *config.Document[config.Application], path stri
 			Code: "duplicate-name", Message: fmt.Sprintf("%q is a release channel, and its name is reserved for its own approval", string(shared.Name)), Expected: "another name",
 		})
 	default:
-		c.addCondition(app, path, c.approval(ofApplication(app), path+".sharedManualApproval", string(shared.Name), shared.ManualApproval), channel)
+		c.addCondition(app, path, c.approval(applicationDecoder(app), path+".sharedManualApproval", string(shared.Name), shared.ManualApproval), channel)
 	}
 }
 
-// provesReleasers requires proof of identity for releases and publications if an approval depends on the releaser.
-func (c *compiler) provesReleasers(identity *entities.Identity) {
-	asks := func(channel incarnation.Channel) bool {
+// requireReleaserIdentity requires proof of identity for releases and publications if an approval depends on the releaser.
+func (c *compiler) requireReleaserIdentity(identity *entities.Identity) {
+	excludesReleaser := func(channel incarnation.Channel) bool {
 		return slices.ContainsFunc(channel.Conditions, func(o entities.Condition) bool { return o.NotReleaser })
 	}
-	if identity == nil || slices.Contains(identity.Required, config.Everything) || !slices.ContainsFunc(c.channels, asks) {
+	if identity == nil || slices.Contains(identity.Required, config.Everything) || !slices.ContainsFunc(c.channels, excludesReleaser) {
 		return
 	}
 	for _, verb := range [...]string{protocol.Publish, protocol.Release} {
@@ -277,9 +277,9 @@ func (c *compiler) provesReleasers(identity *entities.Identity) {
 	}
 }
 
-// order sorts the channels by their dependencies, and otherwise keeps the file order. It rejects and names a cycle (A1).
-func (c *compiler) order(app *config.Document[config.Application]) []incarnation.Channel {
-	ordered, cycle := after(c.channels, func(channel incarnation.Channel) string { return channel.Name }, incarnation.Upstream)
+// sortChannels sorts the channels by their dependencies, and otherwise keeps the file order. It rejects and names a cycle (A1).
+func (c *compiler) sortChannels(app *config.Document[config.Application]) []incarnation.Channel {
+	ordered, cycle := sortTopologically(c.channels, func(channel incarnation.Channel) string { return channel.Name }, incarnation.Upstream)
 	if len(cycle) > 0 {
 		i := slices.IndexFunc(app.Spec.ReleaseChannels, func(r config.ReleaseChannel) bool { return string(r.Name) == cycle[0] })
 		c.report(app.Decoder, strict.Index("releaseChannels", i)+".preconditions",

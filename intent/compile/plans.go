@@ -26,22 +26,22 @@ const (
 // planUse returns the command of a plan node as a use of an extension.
 func planUse(d *strict.Decoder, at, what string, name config.Name, run config.CommandUse) extensionUse {
 	use := config.ExtensionUse{Name: name, Ref: run.Ref, Parameters: run.Parameters, ExtensionRun: config.ExtensionRun{CommandRun: run.CommandRun}}
-	return extensionUse{ExtensionUse: use, place: placeOf(d, at, what, name, run.Ref)}
+	return extensionUse{ExtensionUse: use, usePosition: newUsePosition(d, at, what, name, run.Ref)}
 }
 
-// planned reports whether services of the application have plan settings in a channel.
-func (c *compiler) planned(app *config.Document[config.Application], channel string) bool {
+// hasPlan reports whether services of the application have plan settings in a channel.
+func (c *compiler) hasPlan(app *config.Document[config.Application], channel string) bool {
 	rules := app.Spec.Plan
 	if rules != nil && app.Has("plan.releaseChannels") && !slices.Contains(rules.ReleaseChannels, config.Name(channel)) {
 		return false
 	}
 	return rules != nil || slices.ContainsFunc(c.config.Services, func(s *config.Document[config.Service]) bool {
-		return slices.Contains(c.goes[string(s.Spec.Name)], channel) && fitted(s.Spec)
+		return slices.Contains(c.serviceChannels[string(s.Spec.Name)], channel) && hasPlanSettings(s.Spec)
 	})
 }
 
-// fitted reports whether a service has plan settings that connect it with others.
-func fitted(s config.Service) bool {
+// hasPlanSettings reports whether a service has plan settings that connect it with others.
+func hasPlanSettings(s config.Service) bool {
 	return len(s.Requires)+len(s.Feeds)+len(s.Reconcilers)+len(s.Integrations)+len(s.DNS) > 0 || s.SetupCallback != nil || s.Aggregator != nil
 }
 
@@ -51,12 +51,12 @@ func (c *compiler) checkPlan(app *config.Document[config.Application]) {
 	if rules == nil {
 		return
 	}
-	c.listed(app.Decoder, "plan.releaseChannels", rules.ReleaseChannels, nil)
+	c.checkListed(app.Decoder, "plan.releaseChannels", rules.ReleaseChannels, nil)
 	if n := rules.MaxParallelism; n != nil && *n < 1 && !app.Faulty("plan.maxParallelism") {
 		c.report(app.Decoder, "plan.maxParallelism", strict.Fault{Code: "bad-value", Message: fmt.Sprintf("a parallelism of %d is not possible", *n), Expected: "at least 1"})
 	}
 	c.checkRecipients(app)
-	c.addressing(app)
+	c.checkAddresses(app)
 	uses := c.stepUses(app)
 	checkUses(c, uses.before, c.checkExtension)
 	checkUses(c, uses.after, c.checkExtension)
@@ -66,16 +66,16 @@ func (c *compiler) checkPlan(app *config.Document[config.Application]) {
 		if doc := c.extensions[string(use.Ref)]; doc != nil {
 			run = doc.Spec.Overridden(run)
 		}
-		if run.Worker == remotely {
+		if run.Worker == workerRemote {
 			c.report(use.d, use.at, strict.Fault{Code: "bad-value", Message: "this command belongs to no runtime, so there is no remote worker for it", Expected: `"worker: local"`})
 		}
 	}
 }
 
-// steps are the commands that belong to no service.
-type steps struct{ before, after, dns []extensionUse }
+// planSteps are the commands that belong to no service.
+type planSteps struct{ before, after, dns []extensionUse }
 
-func (c *compiler) stepUses(app *config.Document[config.Application]) (uses steps) {
+func (c *compiler) stepUses(app *config.Document[config.Application]) (uses planSteps) {
 	rules := app.Spec.Plan
 	for i, step := range rules.Before {
 		use := planUse(app.Decoder, strict.Index("plan.before", i), "step", step.Name, step.CommandUse)
@@ -121,21 +121,21 @@ func (s *serviceCompiler) setupUses() (uses []extensionUse) {
 
 var strategies = map[config.SyncStrategy]plan.Kind{"dir": plan.Sync, "redeploy": plan.Redeploy}
 
-// ownPlan checks the service's plan settings about other services, once for all channels.
-func (s *serviceCompiler) ownPlan(app *config.Document[config.Application]) {
+// checkOwnPlan checks the service's plan settings about other services, once for all channels.
+func (s *serviceCompiler) checkOwnPlan(app *config.Document[config.Application]) {
 	uses, kinds := s.planUses()
 	for n, use := range uses {
 		if kinds[n] != plan.Reconcile {
 			s.checkExtension(use)
 		}
 	}
-	checkUses(s.compiler, slices.DeleteFunc(uses, func(u extensionUse) bool { return u.what != "reconciler" }), s.checkExtension)
+	checkUses(s.compiler, slices.DeleteFunc(uses, func(u extensionUse) bool { return u.kind != "reconciler" }), s.checkExtension)
 	checkUses(s.compiler, s.setupUses(), s.checkExtension)
-	s.ownCaptures(app)
-	s.others("requires", s.Spec.Requires)
-	s.others("integrations", s.Spec.Integrations)
+	s.checkCaptures(app)
+	s.checkOthers("requires", s.Spec.Requires)
+	s.checkOthers("integrations", s.Spec.Integrations)
 	for i, r := range s.Spec.Reconcilers {
-		s.others(strict.Index("reconcilers", i)+".requires", r.Requires)
+		s.checkOthers(strict.Index("reconcilers", i)+".requires", r.Requires)
 	}
 	for i, feed := range s.Spec.Feeds {
 		s.checkFeed(strict.Index("feeds", i), feed)
@@ -147,18 +147,18 @@ func (s *serviceCompiler) ownPlan(app *config.Document[config.Application]) {
 			s.report(s.Decoder, at, strict.Fault{Code: "duplicate-name", Message: "this name is listed twice"})
 		}
 		seen[name.Name] = true
-		(&filling{c: s.compiler, d: s.Decoder}).text(at, name.Name, config.CheckDNSName)
+		(&fieldCompiler{c: s.compiler, d: s.Decoder}).text(at, name.Name, config.CheckDNSName)
 	}
 	if len(s.Spec.DNS) > 0 && (app.Spec.Plan == nil || app.Spec.Plan.DNS == nil) && !app.Faulty("plan") {
 		s.report(s.Decoder, "dns", strict.Fault{Code: "missing-field", Message: "there is no command that creates DNS names", Expected: `a command at "plan.dns" of the application`})
 	}
 }
 
-// others checks the names of other services in a list.
-func (s *serviceCompiler) others(at string, names []config.Name) {
+// checkOthers checks the names of other services in a list.
+func (s *serviceCompiler) checkOthers(at string, names []config.Name) {
 	for i, name := range names {
 		location := strict.Index(at, i)
-		_, known := s.goes[string(name)]
+		_, known := s.serviceChannels[string(name)]
 		switch {
 		case s.Faulty(location):
 		case name == s.Spec.Name:
@@ -166,7 +166,7 @@ func (s *serviceCompiler) others(at string, names []config.Name) {
 		case slices.Contains(names[:i], name):
 			s.report(s.Decoder, location, strict.Fault{Code: "duplicate-name", Message: fmt.Sprintf("service %q is listed twice", string(name))})
 		case !known && !s.partial:
-			s.report(s.Decoder, location, unknownDocument("service", string(name), strict.Keys(s.goes)))
+			s.report(s.Decoder, location, unknownDocument("service", string(name), strict.Keys(s.serviceChannels)))
 		}
 	}
 }
@@ -184,7 +184,7 @@ func (s *serviceCompiler) checkFeed(at string, feed config.Feed) {
 			aggregators = append(aggregators, string(other.Spec.Name))
 		}
 	}
-	switch _, known := s.goes[string(feed.Aggregator)]; {
+	switch _, known := s.serviceChannels[string(feed.Aggregator)]; {
 	case slices.Contains(aggregators, string(feed.Aggregator)), s.partial:
 	case known:
 		s.report(s.Decoder, at+".aggregator", strict.Fault{
@@ -192,7 +192,7 @@ func (s *serviceCompiler) checkFeed(at string, feed config.Feed) {
 			Expected: cmp.Or(strict.OneOf(aggregators), `a service with "aggregator"`),
 		})
 	default:
-		s.report(s.Decoder, at+".aggregator", unknownDocument("service", string(feed.Aggregator), strict.Keys(s.goes)))
+		s.report(s.Decoder, at+".aggregator", unknownDocument("service", string(feed.Aggregator), strict.Keys(s.serviceChannels)))
 	}
 }
 
@@ -204,35 +204,35 @@ func (s *serviceCompiler) plan(in *substitute.Scope, refs []runtimeRef, d *draft
 	}
 	service := plan.Service{
 		Name: in.Service, SetupCallback: s.Spec.SetupCallback != nil, Reconciles: len(s.Spec.Reconcilers) > 0,
-		Captured: s.takesCaptured(in, d), Requires: s.there(in, s.Spec.Requires), Integrations: s.there(in, s.Spec.Integrations),
+		Captured: s.needsCaptured(in, d), Requires: s.inChannel(in, s.Spec.Requires), Integrations: s.inChannel(in, s.Spec.Integrations),
 	}
 	for _, ref := range refs {
 		if len(service.Targets) == 0 || ref.selected {
 			service.Targets = append(service.Targets, ref.name)
-			s.target(work, ref.name)
+			s.addTarget(work, ref.name)
 		}
 	}
 	var after []config.Name
 	for _, r := range s.Spec.Reconcilers {
 		after = append(after, r.Requires...)
 	}
-	service.ReconcilesAfter = s.there(in, after)
+	service.ReconcilesAfter = s.inChannel(in, after)
 	if s.Spec.Aggregator != nil {
 		service.Aggregator = strategies[s.Spec.Aggregator.Sync.Strategy]
 	}
-	s.feeds(in, &service, work)
-	f := &filling{c: s.compiler, d: s.Decoder, scope: s.refer(in, declared{}, reference{})}
+	s.addFeeds(in, &service, work)
+	f := &fieldCompiler{c: s.compiler, d: s.Decoder, scope: s.referenceScope(in, declaration{}, reference{})}
 	for i, name := range s.Spec.DNS {
 		at := strict.Index("dns", i) + ".name"
 		service.DNS = true
-		service.Names = append(service.Names, s.unversioned(f, at, name.Name, f.text(at, name.Name, config.CheckDNSName)))
+		service.Names = append(service.Names, s.rejectVersion(f, at, name.Name, f.text(at, name.Name, config.CheckDNSName)))
 	}
 	uses, kinds := s.planUses()
 	for n, use := range uses {
-		run := s.planRun(in, use, s.before())
+		run := s.planRun(in, use, s.beforeSteps())
 		for _, target := range service.Targets {
 			if run.Remote && !s.runtimes[target].Remote {
-				s.reportIn(use.d, use.at, in.Channel, substitute.Trouble{InChannel: true, Fault: noWorker(runtimeRef{name: target}, in)})
+				s.reportIn(use.d, use.at, in.Channel, substitute.ScopedFault{InChannel: true, Fault: noWorker(runtimeRef{name: target}, in)})
 				break
 			}
 		}
@@ -240,17 +240,17 @@ func (s *serviceCompiler) plan(in *substitute.Scope, refs []runtimeRef, d *draft
 		if kinds[n] == plan.Callback {
 			command.Captures = strict.Map(s.Spec.SetupCallback.Captures, func(name config.ParameterName) string { return string(name) })
 		}
-		s.inTime(use, kinds[n], run)
+		s.rejectEarlyCapture(use, kinds[n], run)
 		service.ReconcilesCaptured = service.ReconcilesCaptured || kinds[n] == plan.Reconcile && usesCaptured(s.definitions.extensions[run.Definition])
 		work.Commands = append(work.Commands, command)
 	}
 	work.Services = append(work.Services, service)
 }
 
-// there filters the services that go to the channel, in order.
-func (s *serviceCompiler) there(in *substitute.Scope, names []config.Name) (all []string) {
+// inChannel filters the services that go to the channel, in order.
+func (s *serviceCompiler) inChannel(in *substitute.Scope, names []config.Name) (all []string) {
 	for _, name := range names {
-		if slices.Contains(s.goes[string(name)], in.Channel) && name != s.Spec.Name {
+		if slices.Contains(s.serviceChannels[string(name)], in.Channel) && name != s.Spec.Name {
 			all = append(all, string(name))
 		}
 	}
@@ -258,8 +258,8 @@ func (s *serviceCompiler) there(in *substitute.Scope, names []config.Name) (all 
 	return slices.Compact(all)
 }
 
-// target records a runtime of services in a plan.
-func (c *compiler) target(work *plan.Work, name string) {
+// addTarget records a runtime of services in a plan.
+func (c *compiler) addTarget(work *plan.Work, name string) {
 	at, known := slices.BinarySearchFunc(work.Targets, name, func(t plan.Target, name string) int { return strings.Compare(t.Name, name) })
 	if !known {
 		runtime := c.runtimes[name]
@@ -269,14 +269,14 @@ func (c *compiler) target(work *plan.Work, name string) {
 	}
 }
 
-// feeds records the service's input for aggregators of the channel.
-func (s *serviceCompiler) feeds(in *substitute.Scope, service *plan.Service, work *plan.Work) {
-	f := &filling{c: s.compiler, d: s.Decoder, scope: s.refer(in, declared{}, reference{})}
-	f.scope.NotCaptured = func(service, name string) *strict.Fault { return s.notCaptured(in.Channel, service, name) }
-	f.scope.Reported = s.reportedInPlan(s.before())
+// addFeeds records the service's input for aggregators of the channel.
+func (s *serviceCompiler) addFeeds(in *substitute.Scope, service *plan.Service, work *plan.Work) {
+	f := &fieldCompiler{c: s.compiler, d: s.Decoder, scope: s.referenceScope(in, declaration{}, reference{})}
+	f.scope.NotCaptured = func(service, name string) *strict.Fault { return s.capturedFault(in.Channel, service, name) }
+	f.scope.Reported = s.reportedInPlan(s.beforeSteps())
 	for i, feed := range s.Spec.Feeds {
 		at := strict.Index("feeds", i)
-		if !slices.Contains(s.goes[string(feed.Aggregator)], in.Channel) {
+		if !slices.Contains(s.serviceChannels[string(feed.Aggregator)], in.Channel) {
 			continue
 		}
 		service.Feeds = append(service.Feeds, string(feed.Aggregator))
@@ -285,8 +285,8 @@ func (s *serviceCompiler) feeds(in *substitute.Scope, service *plan.Service, wor
 		case s.Has(at + ".file"):
 			fragment.Content = s.config.Contents[path.Join(path.Dir(s.File), path.Clean(feed.File))]
 		case s.Has(at + ".content"):
-			fragment.Content = s.unversioned(f, at+".content", feed.Content, f.text(at+".content", feed.Content, nil))
-			fragment.Captured, fragment.Reported = plan.NamesCaptured(fragment.Content), entities.NamesReported(fragment.Content)
+			fragment.Content = s.rejectVersion(f, at+".content", feed.Content, f.text(at+".content", feed.Content, nil))
+			fragment.Captured, fragment.Reported = plan.RefersToCaptured(fragment.Content), entities.HasReportedReference(fragment.Content)
 		default:
 			continue
 		}
@@ -302,10 +302,10 @@ func (s *serviceCompiler) feeds(in *substitute.Scope, service *plan.Service, wor
 	service.Feeds = slices.Compact(service.Feeds)
 }
 
-// unversioned rejects a text that names the version, because there is none in this place.
-func (c *compiler) unversioned(f *filling, at, text, filled string) string {
-	if config.HasSubstitution(withoutReported(plan.WithCaptured(filled, func(string, string) string { return "" }))) {
-		f.late(at, text, noVersion)
+// rejectVersion rejects a text that names the version, because there is none in this place.
+func (c *compiler) rejectVersion(f *fieldCompiler, at, text, filled string) string {
+	if config.HasSubstitution(withoutOutputs(plan.ReplaceCaptured(filled, func(string, string) string { return "" }))) {
+		f.reportSubstituted(at, text, noVersion)
 	}
 	return filled
 }
@@ -314,9 +314,9 @@ var noVersion = strict.Fault{Code: "bad-substitution", Message: "the version is 
 
 // planRun compiles the command of a node in one channel, after steps.
 func (c *compiler) planRun(in *substitute.Scope, use extensionUse, after []extensionUse) entities.Extension {
-	_, run, definition := c.ran(in, use, c.reportedInPlan(after))
-	if text, err := json.Marshal(definition); in.Service == "" && err == nil && config.HasSubstitution(withoutReported(string(text))) {
-		c.reportIn(use.d, use.at, in.Channel, substitute.Trouble{Fault: noVersion})
+	_, run, definition := c.compileRun(in, use, c.reportedInPlan(after))
+	if text, err := json.Marshal(definition); in.Service == "" && err == nil && config.HasSubstitution(withoutOutputs(string(text))) {
+		c.reportIn(use.d, use.at, in.Channel, substitute.ScopedFault{Fault: noVersion})
 	}
 	compiled := c.extension(use, run, &definition)
 	compiled.Key = in.Channel
@@ -324,8 +324,8 @@ func (c *compiler) planRun(in *substitute.Scope, use extensionUse, after []exten
 	return compiled
 }
 
-// plans makes the plan of each channel from its compiled services.
-func (c *compiler) plans(app *config.Document[config.Application]) {
+// compilePlans makes the plan of each channel from its compiled services.
+func (c *compiler) compilePlans(app *config.Document[config.Application]) {
 	for n := range c.channels {
 		channel := &c.channels[n]
 		work := c.works[channel.Name]
@@ -347,10 +347,10 @@ func (c *compiler) plans(app *config.Document[config.Application]) {
 				work.Commands = append(work.Commands, plan.Command{Kind: plan.DNS, Run: run(use)})
 			}
 			for n, use := range uses.before {
-				c.inTime(use, "", work.Before[n])
+				c.rejectEarlyCapture(use, "", work.Before[n])
 			}
 			for n, use := range uses.dns {
-				c.inTime(use, plan.DNS, work.Commands[len(work.Commands)-len(uses.dns)+n].Run)
+				c.rejectEarlyCapture(use, plan.DNS, work.Commands[len(work.Commands)-len(uses.dns)+n].Run)
 			}
 			work.Recipients = rules.AgeRecipients
 			work.Eager = rules.EagerReconcile
@@ -358,7 +358,7 @@ func (c *compiler) plans(app *config.Document[config.Application]) {
 				work.Limit = *rules.MaxParallelism
 			}
 		}
-		if c.boundPlan(app, channel.Name, work) && c.buildable(app, work) {
+		if c.boundPlan(app, channel.Name, work) && c.checkAcyclic(app, work) {
 			channel.Plan = work
 		}
 	}
@@ -370,22 +370,22 @@ func (c *compiler) boundPlan(app *config.Document[config.Application], channel s
 	if nodes <= maxPlanNodes && edges <= maxPlanEdges {
 		return true
 	}
-	c.reportIn(app.Decoder, "name", channel, substitute.Trouble{InChannel: true, Fault: strict.Fault{
+	c.reportIn(app.Decoder, "name", channel, substitute.ScopedFault{InChannel: true, Fault: strict.Fault{
 		Code: "plan-too-large", Message: fmt.Sprintf("the plan has up to %d nodes and %d dependencies", nodes, edges),
 		Expected: fmt.Sprintf("at most %d and %d", maxPlanNodes, maxPlanEdges),
 	}})
 	return false
 }
 
-// buildable rejects a cycle, at its first dependency.
-func (c *compiler) buildable(app *config.Document[config.Application], work *plan.Work) bool {
+// checkAcyclic rejects a cycle, at its first dependency.
+func (c *compiler) checkAcyclic(app *config.Document[config.Application], work *plan.Work) bool {
 	_, err := work.Plan(plan.Scope{All: true})
 	var cycle *plan.CycleError
 	switch {
 	case err == nil:
 		return true
 	case !errors.As(err, &cycle):
-		if len(c.all()) == 0 {
+		if len(c.allProblems()) == 0 {
 			c.report(app.Decoder, "plan", strict.Fault{Code: "internal", Message: err.Error()})
 		}
 		return false
@@ -413,7 +413,7 @@ func (c *Compiled) PlanDefinitions() (all []entities.ExtensionDefinition) {
 		if work == nil {
 			continue
 		}
-		for _, run := range work.Runs() {
+		for _, run := range work.AllCommands() {
 			if !seen[run.Definition] {
 				all = append(all, c.definitions.extensions[run.Definition])
 			}

@@ -14,7 +14,7 @@ const planGateID = "plan/deploy"
 // planGate holds a release until the plan of the channel deploys the service. It is evaluated after approvals, so approvers do not have
 // to wait for other services.
 func (s *serviceCompiler) planGate(in *substitute.Scope, d *draft) []entities.Check {
-	if s.works[in.Channel] == nil || !s.inPlan() && !s.takesCaptured(in, d) {
+	if s.works[in.Channel] == nil || !s.inPlan() && !s.needsCaptured(in, d) {
 		return nil
 	}
 	check := &entities.PlanCheck{}
@@ -34,12 +34,12 @@ func (s *serviceCompiler) planGate(in *substitute.Scope, d *draft) []entities.Ch
 // inPlan reports whether the service waits for another service or another waits for it.
 func (s *serviceCompiler) inPlan() bool {
 	rules := s.config.Application.Spec.Plan
-	return fitted(s.Spec) || rules != nil && len(rules.Before) > 0 ||
-		slices.ContainsFunc(s.config.Services, func(other *config.Document[config.Service]) bool { return names(&other.Spec, s.Spec.Name) })
+	return hasPlanSettings(s.Spec) || rules != nil && len(rules.Before) > 0 ||
+		slices.ContainsFunc(s.config.Services, func(other *config.Document[config.Service]) bool { return refersTo(&other.Spec, s.Spec.Name) })
 }
 
-// names reports whether the plan settings of a service name another one.
-func names(s *config.Service, other config.Name) bool {
+// refersTo reports whether the plan settings of a service name another one.
+func refersTo(s *config.Service, other config.Name) bool {
 	return slices.Contains(s.Requires, other) || slices.Contains(s.Integrations, other) ||
 		slices.ContainsFunc(s.Feeds, func(f config.Feed) bool { return f.Aggregator == other }) ||
 		slices.ContainsFunc(s.Reconcilers, func(r config.ReconcilerUse) bool { return slices.Contains(r.Requires, other) })

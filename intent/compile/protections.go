@@ -22,7 +22,7 @@ const (
 // protectionUse is a use of a protection or a postcondition.
 type protectionUse struct {
 	config.ProtectionUse
-	place
+	usePosition
 	after  bool // it is a postcondition
 	within config.Duration
 }
@@ -30,7 +30,7 @@ type protectionUse struct {
 func protectionUses(d *strict.Decoder, at string, all []config.ProtectionUse) []protectionUse {
 	var uses []protectionUse
 	for i, use := range all {
-		uses = append(uses, protectionUse{ProtectionUse: use, place: placeOf(d, strict.Index(at, i), "protection", use.Name, use.Ref)})
+		uses = append(uses, protectionUse{ProtectionUse: use, usePosition: newUsePosition(d, strict.Index(at, i), "protection", use.Name, use.Ref)})
 	}
 	return uses
 }
@@ -39,24 +39,24 @@ func postconditions(d *strict.Decoder, at string, all []config.PostconditionUse)
 	var uses []protectionUse
 	for i, p := range all {
 		use := config.ProtectionUse{ProtectionItem: p.ProtectionItem}
-		uses = append(uses, protectionUse{ProtectionUse: use, place: placeOf(d, strict.Index(at, i), "postcondition", p.Name, p.Ref), after: true, within: p.Within})
+		uses = append(uses, protectionUse{ProtectionUse: use, usePosition: newUsePosition(d, strict.Index(at, i), "postcondition", p.Name, p.Ref), after: true, within: p.Within})
 	}
 	return uses
 }
 
 // defineProtections checks the documents of kind Protection.
 func (c *compiler) defineProtections() {
-	for _, doc := range firsts(c, "protection", c.config.Protections, func(p config.Protection) config.Name { return p.Name }) {
+	for _, doc := range uniqueByName(c, "protection", c.config.Protections, func(p config.Protection) config.Name { return p.Name }) {
 		p := &protectionDoc{doc}
 		c.protections[string(doc.Spec.Name)] = p
-		c.checkParameters(p.declared())
+		c.checkParameters(p.declaration())
 		switch kinds := doc.Spec.Kinds(); {
 		case len(kinds) == 0 && !p.kindFaulty():
-			c.report(doc.Decoder, "", noKind())
+			c.report(doc.Decoder, "", missingKind())
 		case len(kinds) > 1:
-			c.report(doc.Decoder, "", twoKinds(kinds))
+			c.report(doc.Decoder, "", multipleKinds(kinds))
 		}
-		f := &filling{c: c, d: doc.Decoder}
+		f := &fieldCompiler{c: c, d: doc.Decoder}
 		f.kind(doc.Spec.ProtectionKind, &entities.CheckDefinition{})
 	}
 }
@@ -66,8 +66,8 @@ type protectionDoc struct {
 	*config.Document[config.Protection]
 }
 
-func (p protectionDoc) declared() declared {
-	return declared{"protection", string(p.Spec.Name), p.Decoder, p.Spec.Parameters}
+func (p protectionDoc) declaration() declaration {
+	return declaration{"protection", string(p.Spec.Name), p.Decoder, p.Spec.Parameters}
 }
 
 // kindFaulty reports whether the document has a kind that could not be decoded.
@@ -75,11 +75,11 @@ func (p protectionDoc) kindFaulty() bool {
 	return slices.ContainsFunc(config.KindNames(), p.Faulty)
 }
 
-func noKind() strict.Fault {
+func missingKind() strict.Fault {
 	return strict.Fault{Code: "missing-field", Message: "the protection has no kind", Expected: strict.OneOf(config.KindNames())}
 }
 
-func twoKinds(kinds []entities.CheckKind) strict.Fault {
+func multipleKinds(kinds []entities.CheckKind) strict.Fault {
 	return strict.Fault{Code: "one-of", Message: fmt.Sprintf("a protection has one kind, and both %q and %q are given", kinds[0], kinds[1]), Expected: "one of them"}
 }
 
@@ -91,22 +91,22 @@ func (c *compiler) checkProtection(use protectionUse) {
 	case use.Ref != "" && len(kinds) > 0:
 		c.report(use.d, use.at, strict.Fault{Code: "one-of", Message: fmt.Sprintf(`"ref" and %q are both given`, kinds[0]), Expected: "one of them"})
 	case use.Ref != "":
-		checkRef(c, c.protections, place{use.d, use.at, "protection", use.id}, use.Ref, use.Parameters)
+		checkRef(c, c.protections, usePosition{use.d, use.at, "protection", use.id}, use.Ref, use.Parameters)
 	case len(kinds) == 0 && !faulty && !use.d.Faulty(use.at+".ref"):
-		fault := noKind()
+		fault := missingKind()
 		fault.Expected = `"ref" or ` + fault.Expected
 		c.report(use.d, use.at, fault)
 	case len(kinds) > 1:
-		c.report(use.d, use.at, twoKinds(kinds))
+		c.report(use.d, use.at, multipleKinds(kinds))
 	case use.d.Has(use.at + ".parameters"):
 		c.report(use.d, use.at+".parameters", strict.Fault{Code: "one-of", Message: "parameters need a reference", Expected: `"ref" with them`})
 	}
 	if use.Ref == "" && use.Name == "" && !use.d.Faulty(use.at) {
 		c.report(use.d, use.at+".name", strict.Fault{Code: "missing-field", Message: `"name" is missing`, Expected: "the name for converge explain and converge bypass"})
 	}
-	f := &filling{c: c, d: use.d, at: use.at}
+	f := &fieldCompiler{c: c, d: use.d, at: use.at}
 	f.kind(use.ProtectionKind, &entities.CheckDefinition{})
-	c.atLeast(use.d, use.at+".interval", use.Interval, span{defaultInterval, shortestPoll})
+	c.atLeast(use.d, use.at+".interval", use.Interval, span{defaultInterval, minPoll})
 	c.atLeast(use.d, use.at+".within", use.within, span{defaultProgress, time.Millisecond})
 	c.checkStages(use)
 }
@@ -150,19 +150,19 @@ func (s *serviceCompiler) checks(in *substitute.Scope, ref runtimeRef, deadline 
 	compiled := strict.Map(uses, func(use protectionUse) entities.Check {
 		check := s.check(in, use)
 		if use.after {
-			check.At, check.Repairs = []entities.CheckAt{{Stage: entities.Postcondition, For: s.within(in, use, &check, deadline)}}, false
+			check.At, check.Repairs = []entities.CheckAt{{Stage: entities.Postcondition, For: s.postconditionTimeout(in, use, &check, deadline)}}, false
 		}
-		check.Remote = use.Worker == remotely && s.hasWorker(in, ref, use, check.Kind)
+		check.Remote = use.Worker == workerRemote && s.checkWorker(in, ref, use, check.Kind)
 		return check
 	})
 	return append(compiled, s.compareByDefault(in, defaults, deadline)...)
 }
 
-// remotely is the location of tasks that the worker of a channel's runtime runs.
-const remotely config.WorkerLocation = "remote"
+// workerRemote is the location of tasks that the worker of a channel's runtime runs.
+const workerRemote config.WorkerLocation = "remote"
 
-// hasWorker rejects a remote protection that needs no worker, or whose runtime has no worker of its own.
-func (s *serviceCompiler) hasWorker(in *substitute.Scope, ref runtimeRef, use protectionUse, kind entities.CheckKind) bool {
+// checkWorker rejects a remote protection that needs no worker, or whose runtime has no worker of its own.
+func (s *serviceCompiler) checkWorker(in *substitute.Scope, ref runtimeRef, use protectionUse, kind entities.CheckKind) bool {
 	fault := strict.Fault{Code: "bad-value", Expected: `"local" here`}
 	switch {
 	case kind.Offline():
@@ -172,7 +172,7 @@ func (s *serviceCompiler) hasWorker(in *substitute.Scope, ref runtimeRef, use pr
 	default:
 		return true
 	}
-	s.reportIn(use.d, use.at+".worker", in.Channel, substitute.Trouble{InChannel: true, Fault: fault})
+	s.reportIn(use.d, use.at+".worker", in.Channel, substitute.ScopedFault{InChannel: true, Fault: fault})
 	return false
 }
 
@@ -184,13 +184,13 @@ func noWorker(ref runtimeRef, in *substitute.Scope) strict.Fault {
 
 func (s *serviceCompiler) check(in *substitute.Scope, use protectionUse) entities.Check {
 	definition := entities.CheckDefinition{Application: in.Application, Service: in.Service, Channel: in.Channel, ID: use.id}
-	f := &filling{c: s.compiler, d: use.d, at: use.at, scope: in}
+	f := &fieldCompiler{c: s.compiler, d: use.d, at: use.at, scope: in}
 	kind := use.ProtectionKind
 	if doc := s.protections[string(use.Ref)]; doc != nil && len(kind.Kinds()) == 0 {
 		f.d, f.at, kind = doc.Decoder, "", doc.Spec.ProtectionKind
-		f.scope = s.refer(in, doc.declared(), reference{use.d, use.at, use.Parameters})
+		f.scope = s.referenceScope(in, doc.declaration(), reference{use.d, use.at, use.Parameters})
 	} else {
-		f.scope = s.refer(in, declared{}, reference{})
+		f.scope = s.referenceScope(in, declaration{}, reference{})
 	}
 	f.kind(kind, &definition)
 	if definition.Compare != nil {
@@ -201,7 +201,7 @@ func (s *serviceCompiler) check(in *substitute.Scope, use protectionUse) entitie
 	}
 	check := entities.Check{
 		ID: use.id, Kind: definition.Kind, Definition: s.define(definition),
-		At: stagesOf(use.Lifecycle, definition.Kind), Repairs: repairs(kind), Interval: use.Interval.Or(intervalOf(definition.Kind)),
+		At: stagesOf(use.Lifecycle, definition.Kind), Repairs: hasRepairsDefault(kind), Interval: use.Interval.Or(intervalOf(definition.Kind)),
 	}
 	if use.Repairs != nil {
 		check.Repairs = *use.Repairs
@@ -225,40 +225,40 @@ func (c *compiler) define(definition entities.CheckDefinition) string {
 }
 
 // capacityParameter rejects a parameter that the service does not have, or that is not a number.
-func (s *serviceCompiler) capacityParameter(f *filling, channel string, name config.ParameterName) {
-	if fault := s.numeric(string(s.Spec.Name), name); fault != nil && name != "" && !f.d.Faulty(f.at) {
-		s.reportIn(f.d, strict.Field(f.at, "capacity.parameter"), channel, substitute.Trouble{Fault: *fault})
+func (s *serviceCompiler) capacityParameter(f *fieldCompiler, channel string, name config.ParameterName) {
+	if fault := s.checkNumeric(string(s.Spec.Name), name); fault != nil && name != "" && !f.d.Faulty(f.at) {
+		s.reportIn(f.d, strict.Field(f.at, "capacity.parameter"), channel, substitute.ScopedFault{Fault: *fault})
 	}
 }
 
 func stagesOf(lifecycle []config.ProtectionStage, kind entities.CheckKind) []entities.CheckAt {
-	var all []entities.CheckAt
+	var stages []entities.CheckAt
 	for _, stage := range lifecycle {
-		all = append(all, stage.Stages()...)
+		stages = append(stages, stage.Stages()...)
 	}
-	if len(all) > 0 {
-		return all
+	if len(stages) > 0 {
+		return stages
 	}
-	all = append(all, entities.CheckAt{Stage: entities.PreApproval})
-	if changesByItself(kind) {
-		all = append(all, entities.CheckAt{Stage: entities.PostApproval})
+	stages = append(stages, entities.CheckAt{Stage: entities.PreApproval})
+	if hasNextChange(kind) {
+		stages = append(stages, entities.CheckAt{Stage: entities.PostApproval})
 	}
-	return all
+	return stages
 }
 
 func intervalOf(kind entities.CheckKind) time.Duration {
 	switch {
 	case kind == entities.CheckJob, kind == entities.CheckTask:
 		return jobInterval
-	case changesByItself(kind):
+	case hasNextChange(kind):
 		return slowInterval
 	}
 	return defaultInterval
 }
 
-// repairs reports whether drift repairs evaluate a protection, too. Freezes and capacity do. Freezes that are defined by windows do not,
+// hasRepairsDefault reports whether drift repairs evaluate a protection, too. Freezes and capacity do. Freezes that are defined by windows do not,
 // or no drift would be repaired at night.
-func repairs(kind config.ProtectionKind) bool {
+func hasRepairsDefault(kind config.ProtectionKind) bool {
 	if t := kind.AllowedTimes; t != nil {
 		return len(t.Freezes) > 0 && len(t.Windows)+len(t.Holidays)+len(t.HolidayCountries) == 0
 	}

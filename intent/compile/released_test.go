@@ -27,7 +27,7 @@ const (
 
 // What a released version was given compiles to what it compiled to then, to the byte: nobody who upgrades converge gets a release of
 // what he did not change (D4).
-func TestReleasedConfigurationsCompileAsTheyDid_D4(t *testing.T) {
+func TestReleasedConfigurationsCompileUnchanged_D4(t *testing.T) {
 	require.Empty(t, changedSince(t, released)) // nothing is compared before the first release
 }
 
@@ -49,7 +49,7 @@ func changedSince(t *testing.T, folder string) (changed []string) {
 }
 
 // A configuration that is kept compiles as it did, and one that compiles to something else is named.
-func TestKeptConfigurationsAreCompared_D4(t *testing.T) {
+func TestFrozenConfigurationsAreCompared_D4(t *testing.T) {
 	folder := t.TempDir()
 	freezeConfigurations(t, filepath.Join(folder, "v1"), "v1")
 	require.Empty(t, changedSince(t, folder))

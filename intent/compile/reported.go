@@ -13,8 +13,8 @@ import (
 
 // This file checks the outputs of extensions and plan steps, and the references to them (A21, E15).
 
-// reporting checks the names of an extension's outputs, once.
-func (c *compiler) reporting(d *strict.Decoder, at string, names []config.ParameterName) {
+// checkOutputs checks the names of an extension's outputs, once.
+func (c *compiler) checkOutputs(d *strict.Decoder, at string, names []config.ParameterName) {
 	for i, name := range names {
 		if slices.Contains(names[:i], name) {
 			c.report(d, strict.Index(at, i), strict.Fault{Code: "duplicate-name", Message: fmt.Sprintf("%q is reported twice", string(name))})
@@ -25,8 +25,8 @@ func (c *compiler) reporting(d *strict.Decoder, at string, names []config.Parame
 	}
 }
 
-// addressing checks the runtimes whose addresses the plan's before steps report.
-func (c *compiler) addressing(app *config.Document[config.Application]) {
+// checkAddresses checks the runtimes whose addresses the plan's before steps report.
+func (c *compiler) checkAddresses(app *config.Document[config.Application]) {
 	seen := map[config.Name]bool{}
 	for i, step := range app.Spec.Plan.Before {
 		for j, name := range step.Addresses {
@@ -69,13 +69,13 @@ func (c *compiler) runOf(use extensionUse) config.ExtensionRun {
 	return use.ExtensionRun
 }
 
-// reported resolves an output for a text. It only finds outputs of extensions that ran before the text is used.
-type reported func(group, key string) (string, *strict.Fault)
+// outputLookup resolves an output for a text. It only finds outputs of extensions that ran before the text is used.
+type outputLookup func(group, key string) (string, *strict.Fault)
 
-// notReported returns why no earlier extension or step has an output of that name, or nil.
-func (c *compiler) notReported(what, key string, all []extensionUse, before func(extensionUse) bool, expected string) *strict.Fault {
+// outputFault returns why no earlier extension or step has an output of that name, or nil.
+func (c *compiler) outputFault(what, key string, all []extensionUse, before func(extensionUse) bool, expected string) *strict.Fault {
 	id, name, _ := strings.Cut(key, ".")
-	at := named(all, id)
+	at := indexOfUse(all, id)
 	if at < 0 && c.partial {
 		return nil
 	}
@@ -87,13 +87,13 @@ func (c *compiler) notReported(what, key string, all []extensionUse, before func
 	names := strict.Map(run.Outputs, func(name config.ParameterName) string { return string(name) })
 	switch {
 	case !before(all[at]):
-		return &strict.Fault{Code: "not-reported", Message: fmt.Sprintf("%s %q may run later than this", all[at].what, id), Expected: expected}
+		return &strict.Fault{Code: "not-reported", Message: fmt.Sprintf("%s %q may run later than this", all[at].kind, id), Expected: expected}
 	case run.SharedInstanceKey != "":
 		return &strict.Fault{Code: "not-reported", Message: fmt.Sprintf("the run of extension %q may be shared with other channels", id), Expected: `the extension without "sharedInstanceKey"`}
 	case slices.Contains(names, name):
 		return nil
 	}
-	fault := strict.Unknown("not-reported", fmt.Sprintf("%s %q reports no %q", all[at].what, id, name), name, names)
+	fault := strict.Unknown("not-reported", fmt.Sprintf("%s %q reports no %q", all[at].kind, id, name), name, names)
 	if len(names) == 0 {
 		fault.Expected = `an output in its "outputs"`
 	}
@@ -101,17 +101,17 @@ func (c *compiler) notReported(what, key string, all []extensionUse, before func
 }
 
 // reportedBefore resolves outputs of the service's extensions.
-func (s *serviceCompiler) reportedBefore(all []extensionUse, before func(extensionUse) bool, expected string) reported {
+func (s *serviceCompiler) reportedBefore(all []extensionUse, before func(extensionUse) bool, expected string) outputLookup {
 	return func(group, key string) (string, *strict.Fault) {
 		if group != "outputs" {
 			return "", &strict.Fault{Code: "unknown-name", Message: "addresses of runtimes are not known here"}
 		}
-		return "", s.notReported("extension", key, all, before, expected)
+		return "", s.outputFault("extension", key, all, before, expected)
 	}
 }
 
 // reportedToPayload resolves outputs of extensions that succeed before the service is deployed.
-func (s *serviceCompiler) reportedToPayload(channel string, d *draft) reported {
+func (s *serviceCompiler) reportedToPayload(channel string, d *draft) outputLookup {
 	early := func(use extensionUse) bool {
 		return use.Lifecycle == config.ExtensionStage(entities.PreApproval) || use.Lifecycle == config.ExtensionStage(entities.PostApproval)
 	}
@@ -121,17 +121,17 @@ func (s *serviceCompiler) reportedToPayload(channel string, d *draft) reported {
 }
 
 // reportedTo resolves outputs of extensions that succeed before another extension runs.
-func (s *serviceCompiler) reportedTo(use extensionUse, all []extensionUse) reported {
+func (s *serviceCompiler) reportedTo(use extensionUse, all []extensionUse) outputLookup {
 	return s.reportedBefore(all, func(o extensionUse) bool {
 		return o.stage() < use.stage() || slices.Contains(use.DependsOn, config.Name(o.id))
 	}, `the extension in "dependsOn"`)
 }
 
 // reportedInPlan resolves outputs of steps, and addresses of runtimes that are declared or that a step reports.
-func (c *compiler) reportedInPlan(before []extensionUse) reported {
+func (c *compiler) reportedInPlan(steps []extensionUse) outputLookup {
 	return func(group, key string) (string, *strict.Fault) {
 		if group == "outputs" {
-			return "", c.notReported("step", key, before, func(extensionUse) bool { return true }, "")
+			return "", c.outputFault("step", key, steps, func(extensionUse) bool { return true }, "")
 		}
 		runtime, known := c.runtimes[key]
 		switch step := c.addressedBy(key); {
@@ -139,20 +139,20 @@ func (c *compiler) reportedInPlan(before []extensionUse) reported {
 		case !known:
 			fault := unknownDocument("runtime", key, strict.Keys(c.runtimes))
 			return "", &fault
-		case runtime.Address == "" && named(before, step) < 0:
+		case runtime.Address == "" && indexOfUse(steps, step) < 0:
 			return "", &strict.Fault{Code: "not-reported", Message: fmt.Sprintf("the address of runtime %q is not known at this point", key), Expected: `"address" of the runtime, or the runtime in "addresses" of an earlier step`}
 		}
 		return runtime.Address, nil
 	}
 }
 
-// withoutReported returns a text without references to outputs.
-func withoutReported(text string) string {
+// withoutOutputs returns a text without references to outputs.
+func withoutOutputs(text string) string {
 	return entities.WithReported(text, func(string) string { return "" })
 }
 
-// before returns the before steps of a plan.
-func (c *compiler) before() []extensionUse {
+// beforeSteps returns the before steps of a plan.
+func (c *compiler) beforeSteps() []extensionUse {
 	app := c.config.Application
 	if app.Spec.Plan == nil {
 		return nil

@@ -13,13 +13,13 @@ import (
 )
 
 // rollout checks the rollout policy of a channel; nil: all instances at once.
-func (c *compiler) rollout(app *config.Document[config.Application], at string, given *config.Rollout) *entities.Rollout {
-	if given == nil {
+func (c *compiler) rollout(app *config.Document[config.Application], at string, declared *config.Rollout) *entities.Rollout {
+	if declared == nil {
 		return nil
 	}
-	r := &entities.Rollout{MaxUnavailable: (*entities.Amount)(given.MaxUnavailable), Command: given.Command}
-	c.rolloutCommand(app, at, given)
-	for i, s := range given.Steps {
+	r := &entities.Rollout{MaxUnavailable: (*entities.Amount)(declared.MaxUnavailable), Command: declared.Command}
+	c.rolloutCommand(app, at, declared)
+	for i, s := range declared.Steps {
 		r.Steps = c.step(app, strict.Index(at+".steps", i), "instances", s, r.Steps)
 	}
 	return r
@@ -40,11 +40,11 @@ func (c *compiler) rolloutCommand(app *config.Document[config.Application], at s
 			c.report(app.Decoder, at+"."+field, strict.Fault{Code: "one-of", Message: "there is no command", Expected: `"command" with it`})
 		}
 	}
-	(&filling{c: c, d: app.Decoder, at: at}).selection(given)
+	(&fieldCompiler{c: c, d: app.Decoder, at: at}).selection(given)
 }
 
 // selection sets the command that selects instances.
-func (f *filling) selection(given *config.Rollout) *entities.CheckRun {
+func (f *fieldCompiler) selection(given *config.Rollout) *entities.CheckRun {
 	return &entities.CheckRun{
 		Command: f.command(f.at, given.Command, f.period(f.at+".timeout", given.Timeout, span{defaultCommandTimeout, time.Millisecond})),
 		Env:     f.env(f.at+".env", given.Env),
@@ -57,7 +57,7 @@ func (s *serviceCompiler) selection(in *substitute.Scope, at string, given *conf
 		return nil
 	}
 	app := s.config.Application
-	f := &filling{c: s.compiler, d: app.Decoder, at: at, scope: s.refer(in, declared{}, reference{})}
+	f := &fieldCompiler{c: s.compiler, d: app.Decoder, at: at, scope: s.referenceScope(in, declaration{}, reference{})}
 	definition := entities.CheckDefinition{
 		Application: in.Application, Service: in.Service, Channel: in.Channel, ID: entities.SelectionID, Kind: entities.CheckSelection,
 		Dir: path.Dir(app.File), Command: f.selection(given),

@@ -25,14 +25,14 @@ const (
 	defaultProgress     = 10 * time.Minute
 	defaultFailAfter    = time.Minute
 
-	shortestPoll = 10 * time.Millisecond
+	minPoll = 10 * time.Millisecond
 )
 
 // defineRuntimes checks the runtimes and returns their definitions by name.
 func (c *compiler) defineRuntimes() []entities.RuntimeDefinition {
 	var own []entities.RuntimeDefinition
-	for _, doc := range firsts(c, "runtime", c.config.Runtimes, func(r config.Runtime) config.Name { return r.Name }) {
-		c.misnamed = c.misnamed || doc.Faulty("name")
+	for _, doc := range uniqueByName(c, "runtime", c.config.Runtimes, func(r config.Runtime) config.Name { return r.Name }) {
+		c.invalidRuntimeName = c.invalidRuntimeName || doc.Faulty("name")
 		definition := c.defineRuntime(doc)
 		c.runtimes[definition.Name] = definition
 		own = append(own, definition)
@@ -122,7 +122,7 @@ func (c *compiler) defineKubernetes(doc *config.Document[config.Runtime], k *con
 		KubeVersion: string(k.KubeVersion), APIVersions: strict.Map(k.APIVersions, func(v config.ClusterAPI) string { return string(v) }),
 		Health:    c.healthRules(doc, k.Health),
 		FailAfter: c.atLeast(doc.Decoder, "kubernetes.failAfter", k.FailAfter, span{defaultFailAfter, time.Millisecond}),
-		Ignore:    c.ignored(doc.Decoder, "kubernetes.ignoreDifferences", k.IgnoreDifferences),
+		Ignore:    c.ignoredDifferences(doc.Decoder, "kubernetes.ignoreDifferences", k.IgnoreDifferences),
 	}
 	c.noSubstitution(doc.Decoder, "kubernetes.context", "a runtime", k.Context)
 	c.noSubstitution(doc.Decoder, "kubernetes.kubeconfig", "a runtime", k.Kubeconfig)
@@ -133,19 +133,19 @@ func (c *compiler) timing(doc *config.Document[config.Runtime], at string, pace 
 	d := doc.Decoder
 	retry := c.retrying(d, at+".retry", pace.Retry)
 	timing := entities.RuntimeTiming{
-		PollInterval:       c.atLeast(d, at+".pollInterval", pace.PollInterval, span{defaultPoll, shortestPoll}),
-		SteadyPollInterval: c.atLeast(d, at+".steadyPollInterval", pace.SteadyPollInterval, span{defaultSteadyPoll, shortestPoll}),
+		PollInterval:       c.atLeast(d, at+".pollInterval", pace.PollInterval, span{defaultPoll, minPoll}),
+		SteadyPollInterval: c.atLeast(d, at+".steadyPollInterval", pace.SteadyPollInterval, span{defaultSteadyPoll, minPoll}),
 		GracePeriod:        c.atLeast(d, at+".gracePeriod", pace.GracePeriod, span{defaultGrace, 0}),
 		ApplyTimeout:       defaultApplyTimeout,
 		FetchTimeout:       defaultFetchTimeout,
 		MaxAttempts:        retry.attempts,
 		RetryBackoff:       retry.backoff,
-		RetryMax:           retry.longest,
+		RetryMax:           retry.maxBackoff,
 	}
 	if pace.SteadyPollInterval == "" {
 		timing.SteadyPollInterval = max(timing.SteadyPollInterval, timing.PollInterval)
 	}
-	if timing.SteadyPollInterval < timing.PollInterval && timing.SteadyPollInterval >= shortestPoll {
+	if timing.SteadyPollInterval < timing.PollInterval && timing.SteadyPollInterval >= minPoll {
 		c.report(d, at+".steadyPollInterval", strict.Fault{
 			Code: "bad-value", Message: "steady instances would be observed more often than changing ones",
 			Expected: fmt.Sprintf("at least pollInterval, %v", timing.PollInterval),
@@ -154,21 +154,21 @@ func (c *compiler) timing(doc *config.Document[config.Runtime], at string, pace 
 	return timing
 }
 
-// retries is the number and the schedule of retries.
-type retries struct {
-	attempts         int
-	backoff, longest time.Duration
+// retryPolicy is the number and the schedule of retries.
+type retryPolicy struct {
+	attempts            int
+	backoff, maxBackoff time.Duration
 }
 
 // retrying sets the defaults of retries. Without a decoder it reports no problems.
-func (c *compiler) retrying(d *strict.Decoder, at string, given *config.Retry) retries {
+func (c *compiler) retrying(d *strict.Decoder, at string, given *config.Retry) retryPolicy {
 	retry := config.Retry{}
 	if given != nil {
 		retry = *given
 	}
-	r := retries{defaultAttempts, retry.Backoff.Or(defaultBackoff), retry.MaxBackoff.Or(defaultMaxBackoff)}
+	r := retryPolicy{defaultAttempts, retry.Backoff.Or(defaultBackoff), retry.MaxBackoff.Or(defaultMaxBackoff)}
 	if retry.MaxBackoff == "" {
-		r.longest = max(r.longest, r.backoff)
+		r.maxBackoff = max(r.maxBackoff, r.backoff)
 	}
 	if retry.MaxAttempts != nil {
 		r.attempts = *retry.MaxAttempts
@@ -181,20 +181,20 @@ func (c *compiler) retrying(d *strict.Decoder, at string, given *config.Retry) r
 	if r.attempts < 1 || r.attempts > 100 {
 		c.report(d, at+".maxAttempts", strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%d attempts are not possible", r.attempts), Expected: "1 to 100"})
 	}
-	if r.longest < r.backoff {
+	if r.maxBackoff < r.backoff {
 		c.report(d, at+".maxBackoff", strict.Fault{Code: "bad-value", Message: "maxBackoff is shorter than backoff", Expected: fmt.Sprintf("at least %v", r.backoff)})
 	}
 	return r
 }
 
 // span is the default and the minimum of a duration.
-type span struct{ otherwise, least time.Duration }
+type span struct{ fallback, min time.Duration }
 
 // atLeast returns a duration or its default, and rejects one below the minimum.
 func (c *compiler) atLeast(d *strict.Decoder, path string, given config.Duration, within span) time.Duration {
-	v := given.Or(within.otherwise)
-	if v < within.least && given.Check() == nil {
-		c.report(d, path, strict.Fault{Code: "bad-duration", Message: fmt.Sprintf("%q is too short", string(given)), Expected: fmt.Sprintf("at least %v", within.least)})
+	v := given.Or(within.fallback)
+	if v < within.min && given.Check() == nil {
+		c.report(d, path, strict.Fault{Code: "bad-duration", Message: fmt.Sprintf("%q is too short", string(given)), Expected: fmt.Sprintf("at least %v", within.min)})
 	}
 	return v
 }

@@ -30,10 +30,10 @@ func (c *compiler) defineCustom(doc *config.Document[config.Runtime], custom *co
 		Job:   c.commandJob(d, "custom.job", custom.Job),
 		Task:  c.commandTask(d, "custom.task", custom.Task),
 	}
-	c.oneTaskOrJob(d, "custom", custom.Job, custom.Task)
+	c.rejectTaskWithJob(d, "custom", custom.Job, custom.Task)
 	for _, name := range strict.Keys(definition.Custom.Env) {
 		if custom.Task != nil && definition.Custom.Env[name].IsSecret() {
-			c.report(d, strict.Key("custom.env", name), openSecret(name))
+			c.report(d, strict.Key("custom.env", name), secretInTask(name))
 		}
 	}
 	if fetch := custom.Fetch; fetch != nil {
@@ -164,7 +164,7 @@ func (c *compiler) plainEnv(d *strict.Decoder, path string, env map[config.OwnEn
 	}
 	for _, name := range strict.Keys(plain) {
 		c.noSubstitution(d, strict.Key(path, name), "a runtime", plain[name].Literal)
-		(&filling{c: c, d: d}).uncaptured(strict.Key(path, name), plain[name])
+		(&fieldCompiler{c: c, d: d}).uncaptured(strict.Key(path, name), plain[name])
 	}
 	return plain
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // A configuration that was written for another deployer of such runtimes means the same in its own spelling.
-func TestSpellingsOfCommandsMeanTheSame_C1_C3(t *testing.T) {
+func TestCommandSpellingsAreEquivalent_C1_C3(t *testing.T) {
 	const shop = `apiVersion: converge/v1
 kind: Application
 name: shop

@@ -21,8 +21,8 @@ import (
 
 const databaseKey = "apiVersion: v1\nkind: Secret\nmetadata: {name: db}\nstringData: {password: hunter2hunter2}\n"
 
-// secretly compiles a service with a Secret as a publication to that store does, and writes it there.
-func secretly(t *testing.T, s *store.Store) *compile.Compiled {
+// storeSecret compiles a service with a Secret as a publication to that store does, and writes it there.
+func storeSecret(t *testing.T, s *store.Store) *compile.Compiled {
 	t.Helper()
 	digest, err := s.SecretDigest(t.Context())
 	require.NoError(t, err)
@@ -61,7 +61,7 @@ func TestSecretsInTheStoreAreEncrypted_G5(t *testing.T) {
 	keyVariable(t, "OLD")
 	keyVariable(t, "NEW")
 	dir := t.TempDir()
-	before := secretly(t, opened(t, dir, "env:OLD"))
+	before := storeSecret(t, opened(t, dir, "env:OLD"))
 	bytes := before.Bundles[0].Bytes()
 	sum := sha256.Sum256(bytes)
 	plain, err := compile.LoadFS(fstest.MapFS{"shop.converge.yaml": {Data: []byte(cluster("kubernetes: {manifests: ['*.yaml']}"))}, "db.yaml": {Data: []byte(databaseKey)}}, "/config", config.Options{AllowFake: true})
@@ -74,7 +74,7 @@ func TestSecretsInTheStoreAreEncrypted_G5(t *testing.T) {
 	for _, list := range service.Objects {
 		inClear = append(inClear, list["Secret/db"])
 	}
-	requireNowhere(t, dir, inClear...)
+	requireAbsent(t, dir, inClear...)
 
 	rotated := opened(t, dir, "env:NEW,env:OLD")
 	back, err := rotated.Bundle(t.Context(), before.Bundles[0].Digest())
@@ -84,23 +84,23 @@ func TestSecretsInTheStoreAreEncrypted_G5(t *testing.T) {
 	require.Empty(t, damaged)
 	require.NoError(t, err)
 	require.Equal(t, 1, written)
-	after := secretly(t, rotated)
+	after := storeSecret(t, rotated)
 	require.Equal(t, before.Incarnation.Hash(), after.Incarnation.Hash(), "another key releases nothing")
 
 	withdrawn := opened(t, dir, "env:NEW")
 	back, err = withdrawn.Bundle(t.Context(), before.Bundles[0].Digest())
 	require.NoError(t, err, "it was written again with the newest key")
 	require.Equal(t, bytes, back.Bytes())
-	require.Equal(t, before.Incarnation.Hash(), secretly(t, withdrawn).Incarnation.Hash())
-	requireNowhere(t, dir, inClear...)
+	require.Equal(t, before.Incarnation.Hash(), storeSecret(t, withdrawn).Incarnation.Hash())
+	requireAbsent(t, dir, inClear...)
 }
 
 // Who has no key reads no Secret and writes none in clear beside those that are encrypted. What holds none is read by all.
-func TestStoreWithKeysIsNotWrittenToWithout_G5(t *testing.T) {
+func TestStoreWithKeysRejectsWritesWithoutKeys_G5(t *testing.T) {
 	keyVariable(t, "OLD")
 	dir := t.TempDir()
 	s := opened(t, dir, "env:OLD")
-	made := secretly(t, s)
+	made := storeSecret(t, s)
 	without := opened(t, dir, "")
 	_, _, err := without.Rekey(t.Context())
 	require.ErrorContains(t, err, "no key is given")
@@ -135,7 +135,7 @@ func TestStoreWithKeysIsNotWrittenToWithout_G5(t *testing.T) {
 func TestArchivesHoldSecretsEncrypted_G5(t *testing.T) {
 	keyVariable(t, "OLD")
 	from, to := opened(t, t.TempDir(), "env:OLD"), opened(t, t.TempDir(), "env:OLD")
-	made := secretly(t, from)
+	made := storeSecret(t, from)
 	_, err := from.Each(t.Context(), func(key string, data []byte) error {
 		require.NotContains(t, string(data), "hunter2")
 		return to.Restore(t.Context(), key, data)
@@ -144,10 +144,10 @@ func TestArchivesHoldSecretsEncrypted_G5(t *testing.T) {
 	back, err := to.Bundle(t.Context(), made.Bundles[0].Digest())
 	require.NoError(t, err)
 	require.Equal(t, made.Bundles[0].Bytes(), back.Bytes())
-	require.Equal(t, made.Incarnation.Hash(), secretly(t, to).Incarnation.Hash())
+	require.Equal(t, made.Incarnation.Hash(), storeSecret(t, to).Incarnation.Hash())
 }
 
-func requireNowhere(t *testing.T, dir string, texts ...string) {
+func requireAbsent(t *testing.T, dir string, texts ...string) {
 	t.Helper()
 	require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		require.NoError(t, err)

@@ -19,10 +19,10 @@ import (
 // defineServices compiles the services, by name.
 func (c *compiler) defineServices(app *config.Document[config.Application]) []incarnation.Service {
 	var all []incarnation.Service
-	for _, doc := range firsts(c, "service", c.config.Services, func(s config.Service) config.Name { return s.Name }) {
+	for _, doc := range uniqueByName(c, "service", c.config.Services, func(s config.Service) config.Name { return s.Name }) {
 		s := &serviceCompiler{compiler: c, Document: doc, application: string(app.Spec.Name)}
 		s.ownGates()
-		s.ownPlan(app)
+		s.checkOwnPlan(app)
 		all = append(all, s.compile())
 	}
 	c.renamedServices()
@@ -34,12 +34,12 @@ func (c *compiler) defineServices(app *config.Document[config.Application]) []in
 type serviceCompiler struct {
 	*compiler
 	*config.Document[config.Service]
-	application string
-	types       map[string]entities.ParamType
-	carried     map[string]entities.Addon
-	channels    []string // of the service
-	waiting     []dependency
-	comparisons int // in the current channel
+	application       string
+	types             map[string]entities.ParamType
+	carried           map[string]entities.Addon
+	channels          []string // of the service
+	dependsOnServices []dependency
+	comparisons       int // in the current channel
 }
 
 func (s *serviceCompiler) compile() incarnation.Service {
@@ -49,13 +49,13 @@ func (s *serviceCompiler) compile() incarnation.Service {
 		Version: string(spec.Version), InitialVersion: string(spec.InitialVersion),
 		ConfigChanges:    entities.ConfigChanges(cmp.Or(string(spec.ConfigChanges), "release")),
 		ProgressDeadline: incarnation.Period(s.atLeast(s.Decoder, "progressDeadline", spec.ProgressDeadline, span{defaultProgress, time.Millisecond})),
-		Parameters:       s.parameters(), Aspects: s.aspects(), Remove: spec.OnDelete == "remove", AskGates: s.asksGates(),
+		Parameters:       s.parameters(), Aspects: s.aspects(), Remove: spec.OnDelete == "remove", AskGates: s.gatesApplyToRollback(),
 		Maestro: maestro(cmp.Or(spec.Maestro, s.config.Application.Spec.Maestro)), NoRollbackBelow: s.noRollbackBelow(),
 	}
 	s.carried = s.addons()
 	doc.Addons = s.carried
 	s.versions(&doc)
-	s.channels = s.goesTo()
+	s.channels = s.channelsOf()
 	s.dependencies()
 	drafts := s.draft()
 	s.override(drafts)
@@ -64,7 +64,7 @@ func (s *serviceCompiler) compile() incarnation.Service {
 			doc.Channels = append(doc.Channels, s.instance(channel, draft, &doc))
 		}
 	}
-	s.sizes(&doc)
+	s.checkSizes(&doc)
 	return doc
 }
 
@@ -84,8 +84,8 @@ func (s *serviceCompiler) versions(doc *incarnation.Service) {
 	doc.DeclaredAt = fmt.Sprintf("%s:%d", s.File, s.At(at).Line)
 }
 
-// goesTo lists the channels of the service in file order of the application.
-func (s *serviceCompiler) goesTo() []string {
+// channelsOf lists the channels of the service in file order of the application.
+func (s *serviceCompiler) channelsOf() []string {
 	all := s.channelNames()
 	if !s.Has("releaseChannels") {
 		return all
@@ -93,8 +93,8 @@ func (s *serviceCompiler) goesTo() []string {
 	if len(s.Spec.ReleaseChannels) == 0 && !s.Faulty("releaseChannels") {
 		s.report(s.Decoder, "releaseChannels", strict.Fault{Code: "missing-field", Message: "the service has no release channel", Expected: "at least one; omit the field for all"})
 	}
-	chosen := s.listed(s.Decoder, "releaseChannels", s.Spec.ReleaseChannels, nil)
-	return slices.DeleteFunc(all, func(name string) bool { return !slices.Contains(chosen, name) })
+	listed := s.checkListed(s.Decoder, "releaseChannels", s.Spec.ReleaseChannels, nil)
+	return slices.DeleteFunc(all, func(name string) bool { return !slices.Contains(listed, name) })
 }
 
 // parameters checks the declared parameters. Their values are checked in each channel.
@@ -122,7 +122,7 @@ func (s *serviceCompiler) aspects() []entities.Aspect {
 		a := entities.Aspect{Name: name}
 		for i, p := range given {
 			at := strict.Index(at, i)
-			if fault := s.notOfAspect(p, of); fault != nil && !s.Faulty(at) {
+			if fault := s.aspectFault(p, of); fault != nil && !s.Faulty(at) {
 				s.report(s.Decoder, at, *fault)
 				continue
 			}
@@ -137,18 +137,18 @@ func (s *serviceCompiler) aspects() []entities.Aspect {
 	return all
 }
 
-// notOfAspect returns why a parameter cannot belong to an aspect, or nil. The map has the parameters that already belong to one.
-func (s *serviceCompiler) notOfAspect(p config.ParameterName, of map[config.ParameterName]string) *strict.Fault {
+// aspectFault returns why a parameter cannot belong to an aspect, or nil. The map has the parameters that already belong to one.
+func (s *serviceCompiler) aspectFault(p config.ParameterName, aspects map[config.ParameterName]string) *strict.Fault {
 	declared := slices.IndexFunc(s.Spec.Parameters, func(d config.ServiceParameter) bool { return d.Name == p })
 	switch {
 	case declared < 0:
 		fault := strict.Unknown("unknown-parameter", fmt.Sprintf("the service has no parameter %q", string(p)), string(p), strict.Keys(s.types))
 		return &fault
-	case of[p] != "":
+	case aspects[p] != "":
 		return &strict.Fault{
-			Code: "duplicate-name", Message: fmt.Sprintf("parameter %q already belongs to aspect %q", string(p), of[p]), Expected: "one aspect for each parameter",
+			Code: "duplicate-name", Message: fmt.Sprintf("parameter %q already belongs to aspect %q", string(p), aspects[p]), Expected: "one aspect for each parameter",
 		}
-	case !parameter(s.Spec.Parameters[declared]).MayBeGiven():
+	case !parameter(s.Spec.Parameters[declared]).Settable():
 		return &strict.Fault{Code: "fixed-parameter", Message: fmt.Sprintf("parameter %q is set in the configuration only", string(p)), Expected: "one that releases may set"}
 	}
 	return nil
@@ -233,7 +233,7 @@ func (s *serviceCompiler) override(drafts map[string]*draft) {
 		at := strict.Index("perReleaseChannel", i)
 		s.atLeast(s.Decoder, at+".progressDeadline", o.ProgressDeadline, span{defaultProgress, time.Millisecond})
 		s.overriddenParameters(at, o)
-		for _, channel := range s.choose(s.Decoder, at, choice{o.ReleaseChannel, o.Selector, s.channels}) {
+		for _, channel := range s.selectChannels(s.Decoder, at, channelSelection{o.ReleaseChannel, o.Selector, s.channels}) {
 			d := drafts[channel]
 			for name, v := range o.Parameters {
 				d.parameters[string(name)] = located[any]{v.V, strict.Key(at+".parameters", string(name))}
@@ -269,8 +269,8 @@ func (s *serviceCompiler) overriddenParameters(at string, o config.ChannelOverri
 }
 
 // instance compiles the service in one channel.
-func (s *serviceCompiler) instance(channel incarnation.Channel, d *draft, doc *incarnation.Service) incarnation.Instance {
-	instance := incarnation.Instance{
+func (s *serviceCompiler) instance(channel incarnation.Channel, d *draft, doc *incarnation.Service) incarnation.InstanceDoc {
+	instance := incarnation.InstanceDoc{
 		Channel: channel.Name, Drift: d.drift, ProgressDeadline: incarnation.Period(d.deadline),
 		Parameters: map[string]any{}, Env: map[string]entities.Value{},
 	}
@@ -287,12 +287,12 @@ func (s *serviceCompiler) instance(channel incarnation.Channel, d *draft, doc *i
 		}
 		doc.Files[name] = s.config.Contents[path.Join(path.Dir(s.File), name)]
 	}
-	refs := s.picks(channel.Name, d)
-	s.gates(s.scope(channel, d), refs, d, &instance)
-	s.plan(s.scope(channel, d), refs, d)
+	refs := s.runtimesFor(channel.Name, d)
+	s.gates(s.channelScope(channel, d), refs, d, &instance)
+	s.plan(s.channelScope(channel, d), refs, d)
 	if len(refs) == 0 {
-		scope := s.scope(channel, d)
-		scope.Unplaced = true
+		scope := s.channelScope(channel, d)
+		scope.AnyRuntime = true
 		s.substitutions(scope, d, runtimeRef{})
 	}
 	for _, ref := range refs {
@@ -316,7 +316,7 @@ func (s *serviceCompiler) member(channel incarnation.Channel, d *draft, ref runt
 	if ref.account != "" {
 		member.Address = with(member.Address, entities.AddressServiceAccount, ref.account)
 	}
-	scope := s.scope(channel, d)
+	scope := s.channelScope(channel, d)
 	scope.Runtime, scope.RuntimeLabels = ref.name, runtime.Labels
 	if ref.selected {
 		scope.Instance = ref.name
@@ -351,22 +351,22 @@ func maestro(declared *config.Maestro) entities.Maestro {
 	return entities.Maestro{Strategy: cmp.Or(string(declared.Strategy), "latest"), HoldUntil: string(declared.HoldUntil)}
 }
 
-// asksGates reports whether a manual rollback has to pass the gates. A service is never less strict than its application.
-func (s *serviceCompiler) asksGates() bool {
+// gatesApplyToRollback reports whether a manual rollback has to pass the gates. A service is never less strict than its application.
+func (s *serviceCompiler) gatesApplyToRollback() bool {
 	all, own := s.config.Application.Spec.Rollback, s.Spec.Rollback
-	asked := all != nil && all.Gates == "ask"
-	if asked && own != nil && own.Gates == "skip" && !s.Faulty("rollback.gates") {
+	required := all != nil && all.Gates == "ask"
+	if required && own != nil && own.Gates == "skip" && !s.Faulty("rollback.gates") {
 		s.report(s.Decoder, "rollback.gates", strict.Fault{
 			Code: "bad-value", Message: "the application requires the gates for every manual rollback", Expected: "ask, or nothing",
 		})
 	}
-	return asked || own != nil && own.Gates == "ask"
+	return required || own != nil && own.Gates == "ask"
 }
 
 // noRollbackBelow returns the lowest version for rollbacks, which must be comparable.
 func (s *serviceCompiler) noRollbackBelow() string {
 	v := string(s.Spec.NoRollbackBelow)
-	if v != "" && !s.Faulty("noRollbackBelow") && !order.Ordered(v) {
+	if v != "" && !s.Faulty("noRollbackBelow") && !order.Orderable(v) {
 		s.report(s.Decoder, "noRollbackBelow", strict.Fault{
 			Code: "bad-version", Message: fmt.Sprintf("%q cannot be compared with others", v), Expected: "a number behind a name (v8), a semantic version, or a time stamp",
 		})
@@ -374,8 +374,8 @@ func (s *serviceCompiler) noRollbackBelow() string {
 	return v
 }
 
-// unresolved reports whether a channel names a runtime that is already reported as unknown.
-func (s *serviceCompiler) unresolved(channel string) bool {
+// hasUnknownRuntime reports whether a channel names a runtime that is already reported as unknown.
+func (s *serviceCompiler) hasUnknownRuntime(channel string) bool {
 	for _, r := range s.config.Application.Spec.ReleaseChannels {
 		if string(r.Name) == channel {
 			return len(r.Runtimes) > len(s.refs[channel])
@@ -384,8 +384,8 @@ func (s *serviceCompiler) unresolved(channel string) bool {
 	return false
 }
 
-// scope returns the names that the service can use in one channel. The version and the values that a release provides stay open.
-func (s *serviceCompiler) scope(channel incarnation.Channel, d *draft) *substitute.Scope {
+// channelScope returns the names that the service can use in one channel. The version and the values that a release provides stay open.
+func (s *serviceCompiler) channelScope(channel incarnation.Channel, d *draft) *substitute.Scope {
 	scope := &substitute.Scope{
 		Application: s.application, Service: string(s.Spec.Name), Channel: channel.Name,
 		Labels: channel.Labels, Constants: channel.Constants, Addons: s.carried, Types: s.types, Declared: map[string]any{},
@@ -402,44 +402,44 @@ func (s *serviceCompiler) substitutions(in *substitute.Scope, d *draft, ref runt
 	scope := *in // a copy, because the uses that are recorded here are discarded
 	for _, name := range strict.Keys(s.types) {
 		if _, t := scope.Param(name); t != nil && t.Param == name && !s.Faulty(d.parameters[name].at) {
-			s.reportIn(s.Decoder, d.parameters[name].at, scope.Place(), *t)
+			s.reportIn(s.Decoder, d.parameters[name].at, scope.DisplayName(), *t)
 		}
-		s.given(scope.Place(), name, d)
+		s.requireValue(scope.DisplayName(), name, d)
 	}
 	for _, name := range strict.Keys(d.env) {
 		v, t := scope.Env(d.env[name].v)
 		if t != nil && t.Param == "" && !s.Faulty(d.env[name].at) {
-			s.reportIn(s.Decoder, d.env[name].at, scope.Place(), *t)
+			s.reportIn(s.Decoder, d.env[name].at, scope.DisplayName(), *t)
 		}
-		s.wholeCaptured(s.Decoder, d.env[name].at, in.Channel, v)
+		s.checkCaptured(s.Decoder, d.env[name].at, in.Channel, v)
 	}
 	scope.AddressOnly = true
 	if _, t := scope.Text(ref.namespace); t != nil {
-		s.reportIn(s.config.Application.Decoder, ref.path+".namespace", scope.Place(), *t)
+		s.reportIn(s.config.Application.Decoder, ref.path+".namespace", scope.DisplayName(), *t)
 	}
 }
 
-// given rejects a parameter without a value if no person who could provide it makes a release, or if no one may provide it.
-func (s *serviceCompiler) given(channel, name string, d *draft) {
+// requireValue rejects a parameter without a value if no person who could provide it makes a release, or if no one may provide it.
+func (s *serviceCompiler) requireValue(channel, name string, d *draft) {
 	if _, ok := d.parameters[name]; ok || s.Faulty("parameters") {
 		return
 	}
 	at := slices.IndexFunc(s.Spec.Parameters, func(p config.ServiceParameter) bool { return string(p.Name) == name })
-	p, missing := s.Spec.Parameters[at], "for the version that this file releases"
+	p, reason := s.Spec.Parameters[at], "for the version that this file releases"
 	switch {
-	case !(incarnation.Parameter{Type: entities.ParamType(p.Type), Overridable: p.Overridable}).MayBeGiven():
-		missing = "and no release may give one"
+	case !(incarnation.Parameter{Type: entities.ParamType(p.Type), Overridable: p.Overridable}).Settable():
+		reason = "and no release may give one"
 	case s.Spec.Version == "" && s.Spec.InitialVersion == "":
 		return
 	}
-	s.reportIn(s.Decoder, strict.Index("parameters", at), channel, substitute.Trouble{InChannel: true, Fault: strict.Fault{
-		Code: "missing-parameter", Message: fmt.Sprintf("parameter %q has no value %s", name, missing),
+	s.reportIn(s.Decoder, strict.Index("parameters", at), channel, substitute.ScopedFault{InChannel: true, Fault: strict.Fault{
+		Code: "missing-parameter", Message: fmt.Sprintf("parameter %q has no value %s", name, reason),
 		Expected: "a default, or a value in perReleaseChannel",
 	}})
 }
 
-// sizes rejects payloads that exceed the size limit of an asset, by name (D1).
-func (s *serviceCompiler) sizes(doc *incarnation.Service) {
+// checkSizes rejects payloads that exceed the size limit of an asset, by name (D1).
+func (s *serviceCompiler) checkSizes(doc *incarnation.Service) {
 	for _, instance := range doc.Channels {
 		size, files := 0, 0
 		for _, name := range instance.Files {
@@ -449,7 +449,7 @@ func (s *serviceCompiler) sizes(doc *incarnation.Service) {
 			size += len(name) + len(v.Literal)
 		}
 		if size += files; size > config.MaxAsset {
-			s.reportIn(s.Decoder, "name", instance.Channel, substitute.Trouble{InChannel: true, Fault: strict.Fault{
+			s.reportIn(s.Decoder, "name", instance.Channel, substitute.ScopedFault{InChannel: true, Fault: strict.Fault{
 				Code: "too-large", Message: fmt.Sprintf("service %s has %d bytes, %d of them files,", doc.Name, size, files),
 				Expected: fmt.Sprintf("at most %d; refer to larger content instead of including it", config.MaxAsset),
 			}})

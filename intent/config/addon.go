@@ -39,5 +39,5 @@ func (AddonTypeName) Pattern() string { return addonTypePattern }
 
 // Check rejects invalid names of types.
 func (n AddonTypeName) Check() *Fault {
-	return strict.Unless(addonTypeRE.MatchString(string(n)), "bad-name", "invalid addon type %q", string(n), "your domain, a slash and a name, such as example.com/oncall")
+	return strict.FaultUnless(addonTypeRE.MatchString(string(n)), "bad-name", "invalid addon type %q", string(n), "your domain, a slash and a name, such as example.com/oncall")
 }

@@ -189,7 +189,7 @@ func (l *Reader) kind(d *strict.Decoder, node *yaml.Node) (string, bool) {
 		}
 	}
 	if v := head.apiVersion; v != nil {
-		if fault := l.unread(v.Value); fault != nil {
+		if fault := l.unsupportedVersion(v.Value); fault != nil {
 			d.Fail("apiVersion", v, *fault)
 			return "", false
 		}
@@ -331,7 +331,7 @@ type Options struct {
 	// Within is the only directory from which libraries are read; empty: they may be anywhere.
 	Within string
 	// Run runs a command of the configuration. Nil: commands are not allowed, and a configuration with commands is rejected.
-	Run func(Run) (Ran, error)
+	RunCommand func(Command) (RunResult, error)
 }
 
 // Config is the loaded configuration of one application.

@@ -65,7 +65,7 @@ func (TaskDefinition) Pattern() string { return taskDefinitionPattern }
 
 // Check rejects a name without a revision.
 func (t TaskDefinition) Check() *Fault {
-	return strict.Unless(taskDefinitionRE.MatchString(string(t)), "bad-value", "invalid task definition revision %q", string(t), "its family and revision, such as migrate:7, or an ARN with both")
+	return strict.FaultUnless(taskDefinitionRE.MatchString(string(t)), "bad-value", "invalid task definition revision %q", string(t), "its family and revision, such as migrate:7, or an ARN with both")
 }
 
 // LaunchType is the launch type of a task.
@@ -95,12 +95,12 @@ func (RoleARN) Pattern() string { return roleARNPattern }
 
 // Check rejects invalid regions.
 func (r Region) Check() *Fault {
-	return strict.Unless(regionRE.MatchString(string(r)), "bad-value", "invalid region %q", string(r), "such as eu-west-1")
+	return strict.FaultUnless(regionRE.MatchString(string(r)), "bad-value", "invalid region %q", string(r), "such as eu-west-1")
 }
 
 // Check rejects invalid role ARNs.
 func (r RoleARN) Check() *Fault {
-	return strict.Unless(roleARNRE.MatchString(string(r)), "bad-value", "invalid role ARN %q", string(r), "such as arn:aws:iam::123456789012:role/deploy")
+	return strict.FaultUnless(roleARNRE.MatchString(string(r)), "bad-value", "invalid role ARN %q", string(r), "such as arn:aws:iam::123456789012:role/deploy")
 }
 
 // ServiceECS declares the task definition and the ECS service of a service on an ECS runtime. It is the payload: a change of it changes

@@ -117,7 +117,7 @@ func (InstallationVerbs) Wanted() string { return `a list of verbs, or "*"` }
 
 // DecodeStrict decodes a list, or "*".
 func (v *InstallationVerbs) DecodeStrict(d *strict.Decoder, path string, node *yaml.Node) {
-	*v = decodeChoices(d, path, node, listing{v.Choices(), v.Wanted()})
+	*v = decodeChoices(d, path, node, allowedList{v.Choices(), v.Wanted()})
 }
 
 // installation is the kind of a document that belongs to no application.

@@ -125,12 +125,12 @@ type ServiceHelm struct {
 	IncludeCRDs *bool `json:"includeCRDs,omitempty" jsonschema:"default=true"`
 }
 
-// Over returns the chart of a later layer: another chart, or another version of the same chart.
-func (h *ServiceHelm) Over(before *ServiceHelm) ServiceHelm {
+// InheritFrom returns the chart of a later layer: another chart, or another version of the same chart.
+func (h *ServiceHelm) InheritFrom(base *ServiceHelm) ServiceHelm {
 	named := *h
-	if h.Chart == "" && before != nil {
-		named.Chart, named.Repository, named.Digest = before.Chart, cmp.Or(h.Repository, before.Repository), before.Digest
-		named.Version = cmp.Or(h.Version, before.Version)
+	if h.Chart == "" && base != nil {
+		named.Chart, named.Repository, named.Digest = base.Chart, cmp.Or(h.Repository, base.Repository), base.Digest
+		named.Version = cmp.Or(h.Version, base.Version)
 	}
 	return named
 }
@@ -152,7 +152,7 @@ func (KubeVersion) Pattern() string { return kubeVersionPattern }
 
 // Check rejects invalid versions.
 func (v KubeVersion) Check() *Fault {
-	return strict.Unless(kubeVersionRE.MatchString(string(v)), "bad-value", "invalid Kubernetes version %q", string(v), "a version such as v1.34.2, as kubectl version prints it")
+	return strict.FaultUnless(kubeVersionRE.MatchString(string(v)), "bad-value", "invalid Kubernetes version %q", string(v), "a version such as v1.34.2, as kubectl version prints it")
 }
 
 // ClusterAPI is an API of a cluster.
@@ -167,7 +167,7 @@ func (ClusterAPI) Pattern() string { return clusterAPIPattern }
 
 // Check rejects invalid APIs.
 func (v ClusterAPI) Check() *Fault {
-	return strict.Unless(clusterAPIRE.MatchString(string(v)), "bad-value", "invalid API %q", string(v), "GROUP/VERSION or GROUP/VERSION/KIND, such as monitoring.coreos.com/v1/ServiceMonitor")
+	return strict.FaultUnless(clusterAPIRE.MatchString(string(v)), "bad-value", "invalid API %q", string(v), "GROUP/VERSION or GROUP/VERSION/KIND, such as monitoring.coreos.com/v1/ServiceMonitor")
 }
 
 // Values is a mapping with any content.

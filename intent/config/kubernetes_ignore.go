@@ -41,7 +41,7 @@ func (p JSONPointer) Check() *Fault {
 	case "/apiVersion", "/kind", "/metadata", "/metadata/name", "/metadata/namespace":
 		return &Fault{Code: "bad-value", Message: string(p) + " identifies the object", Expected: "another field, such as /spec/replicas"}
 	}
-	return strict.Unless(jsonPointerRE.MatchString(string(p)), "bad-value", "invalid JSON pointer %q", string(p), "a field such as /spec/replicas; ~1 is a slash in a name")
+	return strict.FaultUnless(jsonPointerRE.MatchString(string(p)), "bad-value", "invalid JSON pointer %q", string(p), "a field such as /spec/replicas; ~1 is a slash in a name")
 }
 
 // ForeignRule is report or remove.

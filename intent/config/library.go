@@ -50,7 +50,7 @@ const maxLibraryVersion = 1_000_000
 
 // Check rejects invalid versions.
 func (v LibraryVersion) Check() *Fault {
-	return strict.Unless(v >= 1 && v <= maxLibraryVersion, "bad-value", "invalid library version %q", fmt.Sprint(int(v)), "a whole number, at least 1")
+	return strict.FaultUnless(v >= 1 && v <= maxLibraryVersion, "bad-value", "invalid library version %q", fmt.Sprint(int(v)), "a whole number, at least 1")
 }
 
 // LibraryDigest names the content of a library: its SHA-256 in hex.
@@ -62,7 +62,7 @@ func (LibraryDigest) Pattern() string { return `^[0-9a-f]{64}$` }
 // Check rejects invalid digests.
 func (d LibraryDigest) Check() *Fault {
 	right := len(d) == 64 && strings.Trim(string(d), "0123456789abcdef") == ""
-	return strict.Unless(right, "bad-value", "invalid library digest %q", string(d), "64 hexadecimal digits, which publishing prints")
+	return strict.FaultUnless(right, "bad-value", "invalid library digest %q", string(d), "64 hexadecimal digits, which publishing prints")
 }
 
 // MaxLibrary bounds the content of a library in bytes, MaxLibraryFiles its number of files.
@@ -95,8 +95,8 @@ const library = "Library"
 // LibraryDocuments are the documents of a library.
 type LibraryDocuments struct {
 	*Document[Library]
-	Shared  []*Document[Protection]
-	Content LibraryContent
+	Protections []*Document[Protection]
+	Content     LibraryContent
 }
 
 // ReadLibrary reads the library of a directory: converge.yaml and *.converge.yaml, without subdirectories. It is nil if the problems
@@ -164,8 +164,8 @@ func ParseLibrary(content LibraryContent, under string) (*LibraryDocuments, Prob
 	if content.Name != "" && (content.Name != is.Name || content.Version != is.Version) {
 		doc.Report("name", Fault{Code: "library-differs", Message: fmt.Sprintf("this is library %s %d", is.Name, is.Version), Expected: fmt.Sprintf("%s %d", content.Name, content.Version)})
 	}
-	l.onlyShared(doc)
-	return &LibraryDocuments{Document: doc, Shared: l.Config.Protections, Content: is}, l.Problems()
+	l.rejectCommands(doc)
+	return &LibraryDocuments{Document: doc, Protections: l.Config.Protections, Content: is}, l.Problems()
 }
 
 // oneLibrary returns the document of kind Library.
@@ -182,39 +182,39 @@ func (l *Reader) oneLibrary(file string) *Document[Library] {
 		return nil
 	}
 	for _, second := range all[1:] {
-		second.Report("kind", Fault{Code: "duplicate-name", Message: "there is already a Library at " + all[0].Place(""), Expected: "one Library in a directory"})
+		second.Report("kind", Fault{Code: "duplicate-name", Message: "there is already a Library at " + all[0].Location(""), Expected: "one Library in a directory"})
 	}
 	return all[0]
 }
 
-// onlyShared rejects commands, because they run in the directory of an application.
-func (l *Reader) onlyShared(doc *Document[Library]) {
+// rejectCommands rejects commands, because they run in the directory of an application.
+func (l *Reader) rejectCommands(doc *Document[Library]) {
 	for i, channel := range doc.Spec.ReleaseChannels {
 		at := strict.Index("releaseChannels", i)
-		onlySharedUses(doc, at+".protections", channel.Protections)
+		rejectCommandsOfUses(doc, at+".protections", channel.Protections)
 		if channel.Rollout != nil && len(channel.Rollout.Command) > 0 {
 			doc.Report(at+".rollout.command", Fault{Code: "bad-value", Message: "it runs a command, which belongs to an application", Expected: "steps, or the channel in the application"})
 		}
 		for n, p := range channel.Postconditions {
-			onlySharedKind(doc.Decoder, strict.Index(at+".postconditions", n), p.ProtectionKind)
+			rejectCommandKind(doc.Decoder, strict.Index(at+".postconditions", n), p.ProtectionKind)
 		}
 		if len(channel.Extensions) > 0 {
 			doc.Report(at+".extensions", Fault{Code: "bad-value", Message: "extensions run commands, which belong to an application", Expected: "the extensions in the application"})
 		}
 	}
-	onlySharedUses(doc, "protections", doc.Spec.Protections)
+	rejectCommandsOfUses(doc, "protections", doc.Spec.Protections)
 	for _, p := range l.Config.Protections {
-		onlySharedKind(p.Decoder, "", p.Spec.ProtectionKind)
+		rejectCommandKind(p.Decoder, "", p.Spec.ProtectionKind)
 	}
 }
 
-func onlySharedUses(doc *Document[Library], at string, all []ProtectionUse) {
+func rejectCommandsOfUses(doc *Document[Library], at string, all []ProtectionUse) {
 	for i, use := range all {
-		onlySharedKind(doc.Decoder, strict.Index(at, i), use.ProtectionKind)
+		rejectCommandKind(doc.Decoder, strict.Index(at, i), use.ProtectionKind)
 	}
 }
 
-func onlySharedKind(d *strict.Decoder, at string, kind ProtectionKind) {
+func rejectCommandKind(d *strict.Decoder, at string, kind ProtectionKind) {
 	for _, k := range kind.Kinds() {
 		if k != entities.CheckCommand && k != entities.CheckJob && k != entities.CheckTask {
 			continue
@@ -258,7 +258,7 @@ func (l *Reader) imports() error {
 
 // imported reads one library; nil: it is not available, which is reported.
 func (l *Reader) imported(app *Document[Application], at string, wanted Import) (*LibraryDocuments, error) {
-	content, absent, err := l.published(wanted)
+	content, missing, err := l.published(wanted)
 	if err != nil {
 		return nil, err
 	}
@@ -266,9 +266,9 @@ func (l *Reader) imported(app *Document[Application], at string, wanted Import) 
 	var problems Problems
 	switch {
 	case wanted.Path != "":
-		doc, problems = l.beside(app, at, wanted.Path)
-	case absent != nil:
-		app.Report(at, *absent)
+		doc, problems = l.readLocalLibrary(app, at, wanted.Path)
+	case missing != nil:
+		app.Report(at, *missing)
 	default:
 		doc, problems = ParseLibrary(content, fmt.Sprintf("%s@%d", wanted.Name, wanted.Version))
 	}
@@ -282,7 +282,7 @@ func (l *Reader) imported(app *Document[Application], at string, wanted Import) 
 		fault.Message, fault.Expected = "the content is "+is, fmt.Sprintf("%s %d", wanted.Name, wanted.Version)
 	case wanted.Digest != "" && string(wanted.Digest) != digest:
 		fault.Message, fault.Expected = fmt.Sprintf("the content of %s is %s", is, digest), string(wanted.Digest)
-	case absent == nil && content.Digest() != digest:
+	case missing == nil && content.Digest() != digest:
 		fault.Message, fault.Expected = is+" is published with other content than this directory has", "the same content, or another version"
 	default:
 		return doc, nil
@@ -292,17 +292,17 @@ func (l *Reader) imported(app *Document[Application], at string, wanted Import) 
 }
 
 // published returns a published library, or why it does not exist.
-func (l *Reader) published(wanted Import) (content LibraryContent, absent *Fault, err error) {
-	ask := l.Config.Options.Published
-	if ask == nil {
+func (l *Reader) published(wanted Import) (content LibraryContent, missing *Fault, err error) {
+	fetch := l.Config.Options.Published
+	if fetch == nil {
 		return content, &Fault{
 			Code: UnknownLibrary, Message: fmt.Sprintf("library %s %d cannot be looked up, because no store is given", wanted.Name, wanted.Version),
 			Expected: `--store or CONVERGE_STORE, or "path" to its directory`,
 		}, nil
 	}
-	content, err = ask(string(wanted.Name), int(wanted.Version))
-	if errors.As(err, &absent) {
-		return content, absent, nil
+	content, err = fetch(string(wanted.Name), int(wanted.Version))
+	if errors.As(err, &missing) {
+		return content, missing, nil
 	}
 	if err != nil {
 		err = fmt.Errorf("look up library %s %d: %w", wanted.Name, wanted.Version, err)
@@ -313,8 +313,8 @@ func (l *Reader) published(wanted Import) (content LibraryContent, absent *Fault
 // UnknownLibrary is the code of an import of a library that is not published, or that cannot be queried.
 const UnknownLibrary = "unknown-library"
 
-// beside reads a library from its own directory.
-func (l *Reader) beside(app *Document[Application], at, name string) (*LibraryDocuments, Problems) {
+// readLocalLibrary reads a library from its own directory.
+func (l *Reader) readLocalLibrary(app *Document[Application], at, name string) (*LibraryDocuments, Problems) {
 	clean := path.Join(path.Dir(app.File), name)
 	fault := Fault{
 		Code: "no-library", Message: fmt.Sprintf("%q cannot be read", strict.Clip(name)),
@@ -351,16 +351,16 @@ func filesOf(doc *LibraryDocuments, under string) []string {
 func (l *Reader) ownNames(app *Document[Application]) map[string]string {
 	names := map[string]string{}
 	for i, c := range app.Spec.ReleaseChannels {
-		names[channelKey(c)] = app.Place(strict.Index("releaseChannels", i))
+		names[channelKey(c)] = app.Location(strict.Index("releaseChannels", i))
 	}
 	for i, p := range app.Spec.Protections {
-		names[useKey(p)] = app.Place(strict.Index("protections", i))
+		names[useKey(p)] = app.Location(strict.Index("protections", i))
 	}
 	for i, a := range app.Spec.AddonTypes {
-		names[addonTypeKey(a)] = app.Place(strict.Index("addonTypes", i))
+		names[addonTypeKey(a)] = app.Location(strict.Index("addonTypes", i))
 	}
 	for _, p := range l.Config.Protections {
-		names[protectionKey(p)] = p.Place("name")
+		names[protectionKey(p)] = p.Location("name")
 	}
 	return names
 }
@@ -385,9 +385,9 @@ func useKey(p ProtectionUse) string {
 func (l *Reader) graft(app *Document[Application], at string, from *LibraryDocuments, names map[string]string) {
 	own := map[string]string{}
 	free := func(key, place string) bool {
-		if taken, is := names[key]; is {
+		if duplicate, is := names[key]; is {
 			app.Report(at, Fault{
-				Code: "duplicate-name", Message: fmt.Sprintf("library %s %d declares %s at %s, and so does %s", from.Content.Name, from.Content.Version, key, place, taken),
+				Code: "duplicate-name", Message: fmt.Sprintf("library %s %d declares %s at %s, and so does %s", from.Content.Name, from.Content.Version, key, place, duplicate),
 				Expected: "another name for one of them",
 			})
 			return false
@@ -396,25 +396,25 @@ func (l *Reader) graft(app *Document[Application], at string, from *LibraryDocum
 		return true
 	}
 	for i, c := range from.Spec.ReleaseChannels {
-		if path := strict.Index("releaseChannels", i); free(channelKey(c), from.Place(path)) {
+		if path := strict.Index("releaseChannels", i); free(channelKey(c), from.Location(path)) {
 			app.Graft(strict.Index("releaseChannels", len(app.Spec.ReleaseChannels)), from.Decoder, path)
 			app.Spec.ReleaseChannels = append(app.Spec.ReleaseChannels, c)
 		}
 	}
 	for i, p := range from.Spec.Protections {
-		if path := strict.Index("protections", i); free(useKey(p), from.Place(path)) {
+		if path := strict.Index("protections", i); free(useKey(p), from.Location(path)) {
 			app.Graft(strict.Index("protections", len(app.Spec.Protections)), from.Decoder, path)
 			app.Spec.Protections = append(app.Spec.Protections, p)
 		}
 	}
 	for i, a := range from.Spec.AddonTypes {
-		if path := strict.Index("addonTypes", i); free(addonTypeKey(a), from.Place(path)) {
+		if path := strict.Index("addonTypes", i); free(addonTypeKey(a), from.Location(path)) {
 			app.Graft(strict.Index("addonTypes", len(app.Spec.AddonTypes)), from.Decoder, path)
 			app.Spec.AddonTypes = append(app.Spec.AddonTypes, a)
 		}
 	}
-	for _, p := range from.Shared {
-		if free(protectionKey(p), p.Place("name")) {
+	for _, p := range from.Protections {
+		if free(protectionKey(p), p.Location("name")) {
 			l.Config.Protections = append(l.Config.Protections, p)
 		}
 	}

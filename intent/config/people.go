@@ -104,7 +104,7 @@ func (Verbs) Wanted() string { return `a list of verbs, or "*"` }
 
 // DecodeStrict decodes a list, or "*".
 func (v *Verbs) DecodeStrict(d *strict.Decoder, path string, node *yaml.Node) {
-	*v = decodeChoices(d, path, node, listing{v.Choices(), v.Wanted()})
+	*v = decodeChoices(d, path, node, allowedList{v.Choices(), v.Wanted()})
 }
 
 // Choices lists the allowed names.
@@ -115,21 +115,21 @@ func (Events) Wanted() string { return `a list of events, or "*"` }
 
 // DecodeStrict decodes a list, or "*".
 func (e *Events) DecodeStrict(d *strict.Decoder, path string, node *yaml.Node) {
-	*e = decodeChoices(d, path, node, listing{e.Choices(), e.Wanted()})
+	*e = decodeChoices(d, path, node, allowedList{e.Choices(), e.Wanted()})
 }
 
-// listing is the allowed content of a list, and its description.
-type listing struct {
-	choices []string
-	wanted  string
+// allowedList is the allowed content of a list, and its description.
+type allowedList struct {
+	choices     []string
+	description string
 }
 
-func decodeChoices(d *strict.Decoder, path string, node *yaml.Node, of listing) []string {
+func decodeChoices(d *strict.Decoder, path string, node *yaml.Node, allowed allowedList) []string {
 	if node.Kind == yaml.ScalarNode {
 		if text, ok := strict.Scalar(node); ok && text == Everything {
 			return []string{Everything}
 		}
-		d.Fail(path, node, Fault{Code: "wrong-type", Message: "this is " + strict.Describe(node), Expected: of.wanted})
+		d.Fail(path, node, Fault{Code: "wrong-type", Message: "this is " + strict.Describe(node), Expected: allowed.description})
 		return nil
 	}
 	var all []string
@@ -137,17 +137,17 @@ func decodeChoices(d *strict.Decoder, path string, node *yaml.Node, of listing) 
 	seen := map[string]bool{}
 	for i, name := range all {
 		at := strict.Index(path, i)
-		switch known := name == Everything || slices.Contains(of.choices, name); {
+		switch known := name == Everything || slices.Contains(allowed.choices, name); {
 		case d.Faulty(at):
 		case !known:
-			d.Report(at, strict.Unknown("bad-value", fmt.Sprintf("%q is not possible here", strict.Clip(name)), name, of.choices))
+			d.Report(at, strict.Unknown("bad-value", fmt.Sprintf("%q is not possible here", strict.Clip(name)), name, allowed.choices))
 		case seen[name]:
 			d.Report(at, Fault{Code: "duplicate-name", Message: fmt.Sprintf("%q is listed twice", name)})
 		}
 		seen[name] = true
 	}
 	if len(all) == 0 && !d.Faulty(path) {
-		d.Report(path, Fault{Code: "missing-field", Message: "the list is empty", Expected: of.wanted})
+		d.Report(path, Fault{Code: "missing-field", Message: "the list is empty", Expected: allowed.description})
 	}
 	return all
 }

@@ -85,7 +85,7 @@ func (MetricName) Pattern() string { return metricNamePattern }
 
 // Check rejects invalid names of metrics.
 func (n MetricName) Check() *Fault {
-	return strict.Unless(metricNameRE.MatchString(string(n)), "bad-name", "invalid metric name %q", string(n), "letters, digits, underscores and colons")
+	return strict.FaultUnless(metricNameRE.MatchString(string(n)), "bad-name", "invalid metric name %q", string(n), "letters, digits, underscores and colons")
 }
 
 // RuntimeAllow configures who may use a runtime. A missing list allows all; in names * matches any text.
@@ -121,7 +121,7 @@ func (NamePattern) Pattern() string { return namePatternPattern }
 
 // Check rejects patterns that cannot match a name.
 func (p NamePattern) Check() *Fault {
-	return strict.Unless(namePatternRE.MatchString(string(p)), "bad-name", "invalid name or name pattern %q", string(p), "letters, digits, hyphens and dots, with * for any part of it")
+	return strict.FaultUnless(namePatternRE.MatchString(string(p)), "bad-name", "invalid name or name pattern %q", string(p), "letters, digits, hyphens and dots, with * for any part of it")
 }
 
 // RuntimeFake is an in-memory runtime, for tests and simulations.

@@ -134,7 +134,7 @@ func (Duration) Pattern() string { return durationPattern }
 
 // Check rejects invalid names.
 func (n Name) Check() *Fault {
-	return strict.Unless(nameRE.MatchString(string(n)) && len(n) <= 63, "bad-name", "invalid name %q", string(n), "lower-case letters, digits and hyphens, a letter first, at most 63 of them")
+	return strict.FaultUnless(nameRE.MatchString(string(n)) && len(n) <= 63, "bad-name", "invalid name %q", string(n), "lower-case letters, digits and hyphens, a letter first, at most 63 of them")
 }
 
 // Check accepts the name of a service, or two names separated by a slash.
@@ -148,7 +148,7 @@ func (n ServiceName) Check() *Fault {
 
 // Check rejects invalid names of parameters.
 func (n ParameterName) Check() *Fault {
-	return strict.Unless(parameterRE.MatchString(string(n)) && len(n) <= 63, "bad-name", "invalid parameter name %q", string(n), "letters, digits, hyphens and underscores, a letter first, at most 63 of them")
+	return strict.FaultUnless(parameterRE.MatchString(string(n)) && len(n) <= 63, "bad-name", "invalid parameter name %q", string(n), "letters, digits, hyphens and underscores, a letter first, at most 63 of them")
 }
 
 // Check rejects invalid names of aspects, and the name version, which is reserved for everything outside of aspects.
@@ -156,7 +156,7 @@ func (n AspectName) Check() *Fault {
 	if n == entities.VersionAspect {
 		return &Fault{Code: "bad-name", Message: `"version" is the aspect of everything that no other aspect names`, Expected: "another name"}
 	}
-	return strict.Unless(entities.IsAspectName(string(n)), "bad-name", "invalid aspect name %q", string(n), "lower-case letters and digits, a letter first, at most 20 of them")
+	return strict.FaultUnless(entities.IsAspectName(string(n)), "bad-name", "invalid aspect name %q", string(n), "lower-case letters and digits, a letter first, at most 20 of them")
 }
 
 // Check rejects the names that OwnEnvName rejects, and variables by which loaders and shells run other code.
@@ -164,7 +164,7 @@ func (n EnvName) Check() *Fault {
 	if fault := OwnEnvName(n).Check(); fault != nil {
 		return fault
 	}
-	return strict.Unless(!entities.SteersPrograms(string(n)), "bad-name", "%q controls which programs run, or where they are found", string(n), "another name; only the runtime sets PATH and similar variables")
+	return strict.FaultUnless(!entities.ControlsPrograms(string(n)), "bad-name", "%q controls which programs run, or where they are found", string(n), "another name; only the runtime sets PATH and similar variables")
 }
 
 // Check rejects invalid names of environment variables. Names with the prefix PVN_ belong to the contract of C7; the prefix CONVERGE_ is
@@ -184,7 +184,7 @@ func (n OwnEnvName) Check() *Fault {
 
 // Check rejects invalid names of environment variables.
 func (n WorkerEnvName) Check() *Fault {
-	return strict.Unless(envRE.MatchString(string(n)) && len(n) <= 128, "bad-name", "invalid environment variable name %q", string(n), "letters, digits and underscores, no digit first")
+	return strict.FaultUnless(envRE.MatchString(string(n)) && len(n) <= 128, "bad-name", "invalid environment variable name %q", string(n), "letters, digits and underscores, no digit first")
 }
 
 // Check rejects invalid versions.
@@ -208,7 +208,7 @@ func CheckVersion(version string) *Fault {
 
 // CheckFullVersion also accepts the full versions of config releases and of aspects.
 func CheckFullVersion(version string) *Fault {
-	return strict.Unless(versionRE.MatchString(version), "bad-version", "invalid version %q", version, "1 to 128 letters, digits and . _ + - : @ ~ =, beginning with a letter or digit")
+	return strict.FaultUnless(versionRE.MatchString(version), "bad-version", "invalid version %q", version, "1 to 128 letters, digits and . _ + - : @ ~ =, beginning with a letter or digit")
 }
 
 // Check rejects invalid durations.

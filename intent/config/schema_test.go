@@ -19,7 +19,7 @@ import (
 	"github.com/converge-engine/converge/intent/internal/schema"
 )
 
-func TestSchemaIsThatOfTheTypes(t *testing.T) {
+func TestSchemaIsUpToDate(t *testing.T) {
 	fresh, err := schema.Generate()
 	require.NoError(t, err)
 	require.Equal(t, string(fresh), string(config.JSONSchema()), "the types changed: run `go generate ./intent/config`")
@@ -46,7 +46,7 @@ func TestSchemaAcceptsWhatLoads(t *testing.T) {
 }
 
 // What is wrong in a single value or field, the schema refuses too.
-func TestSchemaRefusesWhatIsWrongInOneFile(t *testing.T) {
+func TestSchemaRejectsInvalidFiles(t *testing.T) {
 	schema := compileSchema(t)
 	for _, name := range []string{
 		"unknown-fields", "unknown-kind", "unknown-api-version", "no-kind",
@@ -92,7 +92,7 @@ func documents(t *testing.T, text []byte) []any {
 }
 
 // A field is there or it is not: none is known and refused.
-func TestNoFieldIsOnlyPlanned_D3(t *testing.T) {
+func TestEveryFieldIsImplemented_D3(t *testing.T) {
 	err := filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 			return err

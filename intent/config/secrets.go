@@ -40,7 +40,7 @@ func (secretPart) Pattern() string { return secretPartPattern }
 
 // Check rejects invalid parts of a secret's location.
 func (p secretPart) Check() *Fault {
-	return strict.Unless(secretPartRE.MatchString(string(p)) && !strings.Contains(string(p), ".."), "bad-name", "invalid name %q of a secret or of a part of it", string(p),
+	return strict.FaultUnless(secretPartRE.MatchString(string(p)) && !strings.Contains(string(p), ".."), "bad-name", "invalid name %q of a secret or of a part of it", string(p),
 		"letters, digits and /_+=.@:-, a letter or digit first")
 }
 
@@ -90,8 +90,8 @@ func SecretPattern(field string) string {
 
 const secretWanted = "{workerEnv: NAME}, {kubernetesSecret: NAME, namespace: NAMESPACE, key: KEY}, {awsSecret: NAME} or {captured: SERVICE, key: NAME}"
 
-// wholeSecret returns which fields of a reference are missing or not allowed, or nil.
-func wholeSecret(v entities.Value) *Fault {
+// checkSecret returns which fields of a reference are missing or not allowed, or nil.
+func checkSecret(v entities.Value) *Fault {
 	fields := map[string]string{}
 	raw, err := json.Marshal(v)
 	if err != nil || json.Unmarshal(raw, &fields) != nil {
@@ -123,7 +123,7 @@ func decodeSecret(d *strict.Decoder, path string, node *yaml.Node) entities.Valu
 	if len(d.Problems) > before {
 		return entities.Value{}
 	}
-	if fault := wholeSecret(ref.value()); fault != nil {
+	if fault := checkSecret(ref.value()); fault != nil {
 		d.Fail(path, node, *fault)
 		return entities.Value{}
 	}
@@ -151,5 +151,5 @@ func SecretRefOf(fields map[string]any) (v entities.Value, ok bool) {
 	}
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.DisallowUnknownFields()
-	return v, decoder.Decode(&v) == nil && wholeSecret(v) == nil
+	return v, decoder.Decode(&v) == nil && checkSecret(v) == nil
 }

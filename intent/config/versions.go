@@ -31,8 +31,8 @@ func (l *Reader) versions() []formatVersion {
 	return formatVersions()
 }
 
-// unread returns why documents of a version are not supported, or nil.
-func (l *Reader) unread(version string) *Fault {
+// unsupportedVersion returns why documents of a version are not supported, or nil.
+func (l *Reader) unsupportedVersion(version string) *Fault {
 	known := strict.Map(l.versions(), func(v formatVersion) string { return v.name })
 	switch {
 	case slices.Contains(known, version):

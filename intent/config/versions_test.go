@@ -8,7 +8,7 @@ import (
 )
 
 // The last version is the one that is written, and each before it is converted to the next.
-func TestFormatVersionsLeadToThePresentOne(t *testing.T) {
+func TestFormatVersionsConvertToTheCurrentOne(t *testing.T) {
 	all := formatVersions()
 	for n, v := range all {
 		require.Equal(t, n+1 == len(all), v.next == nil, v.name)

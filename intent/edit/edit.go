@@ -26,7 +26,7 @@ type Change struct {
 // maxFile bounds a file, in bytes.
 const maxFile = 1 << 20
 
-var errForm = errors.New("its form cannot be changed automatically; edit it by hand")
+var errLayout = errors.New("its form cannot be changed automatically; edit it by hand")
 
 // Set changes a value in the configuration of a directory. The path begins with the document, as in
 // Service/web.parameters[name=greeting].default. The value must exist, and be text, a number, or a boolean.
@@ -51,7 +51,7 @@ func Set(fsys fs.FS, path, value string) (Change, error) {
 		if err != nil {
 			return Change{}, fmt.Errorf("%s: %w", name, err)
 		}
-		i := slices.IndexFunc(all, document.is)
+		i := slices.IndexFunc(all, document.matches)
 		if i < 0 {
 			continue
 		}
@@ -65,10 +65,10 @@ func Set(fsys fs.FS, path, value string) (Change, error) {
 	return Change{}, fmt.Errorf("there is no %s/%s", document.kind, document.name)
 }
 
-// named is a document by its kind and name.
-type named struct{ kind, name string }
+// documentName is a document by its kind and name.
+type documentName struct{ kind, name string }
 
-func (n named) is(document *yaml.Node) bool {
+func (n documentName) matches(document *yaml.Node) bool {
 	kind, _ := step{key: "kind"}.of(document)
 	name, _ := step{key: "name"}.of(document)
 	return kind != nil && name != nil && kind.Value == n.kind && name.Value == n.name
@@ -108,19 +108,19 @@ func set(text []byte, all []*yaml.Node, of int, steps []step, value string) (Cha
 	for _, written := range spellings(node, value) {
 		change.Text = slices.Concat(text[:from], []byte(written), text[to:])
 		again, err := documents(change.Text)
-		if err == nil && len(again) == len(all) && same(all, again, node, value) {
+		if err == nil && len(again) == len(all) && equalExcept(all, again, node, value) {
 			return change, nil
 		}
 	}
-	return Change{}, errForm
+	return Change{}, errLayout
 }
 
 func find(node *yaml.Node, steps []step) (*yaml.Node, error) {
-	said := ""
+	displayPath := ""
 	for _, s := range steps {
 		next, ok := s.of(node)
-		if said += s.String(); !ok {
-			return nil, fmt.Errorf("there is no %s", strings.TrimPrefix(said, "."))
+		if displayPath += s.String(); !ok {
+			return nil, fmt.Errorf("there is no %s", strings.TrimPrefix(displayPath, "."))
 		}
 		if node = next; node.Kind == yaml.AliasNode || node.Anchor != "" {
 			return nil, errors.New("it is used in several places; edit it by hand")
@@ -157,18 +157,18 @@ func where(text []byte, node *yaml.Node) (from, to int, err error) {
 		length = len(node.Value)
 	}
 	if length == 0 || length > len(rest) {
-		return 0, 0, errForm
+		return 0, 0, errLayout
 	}
 	return from, from + length, nil
 }
 
 // spellings returns the ways to write a value, the current style first.
 func spellings(node *yaml.Node, value string) []string {
-	var quoted strings.Builder
-	encoder := json.NewEncoder(&quoted)
+	var quotedStyle strings.Builder
+	encoder := json.NewEncoder(&quotedStyle)
 	encoder.SetEscapeHTML(false)
 	_ = encoder.Encode(value) // encoding a string cannot fail
-	double := strings.TrimSpace(quoted.String())
+	double := strings.TrimSpace(quotedStyle.String())
 	switch node.Style {
 	case yaml.DoubleQuotedStyle:
 		return []string{double}
@@ -181,13 +181,13 @@ func spellings(node *yaml.Node, value string) []string {
 	return []string{value, double}
 }
 
-// same reports whether two files have the same content except for one value, which must stay a string if it was one.
-func same(a, b []*yaml.Node, but *yaml.Node, value string) bool {
+// equalExcept reports whether two files have the same content except for one value, which must stay a string if it was one.
+func equalExcept(a, b []*yaml.Node, changed *yaml.Node, value string) bool {
 	return slices.EqualFunc(a, b, func(a, b *yaml.Node) bool {
-		if a == but {
+		if a == changed {
 			return b.Kind == yaml.ScalarNode && b.Value == value && (a.ShortTag() != "!!str" || b.ShortTag() == "!!str") && b.LineComment == a.LineComment
 		}
 		return a.Kind == b.Kind && a.Value == b.Value && a.ShortTag() == b.ShortTag() && a.Style == b.Style && a.Anchor == b.Anchor &&
-			a.HeadComment == b.HeadComment && a.LineComment == b.LineComment && a.FootComment == b.FootComment && same(a.Content, b.Content, but, value)
+			a.HeadComment == b.HeadComment && a.LineComment == b.LineComment && a.FootComment == b.FootComment && equalExcept(a.Content, b.Content, changed, value)
 	})
 }

@@ -31,7 +31,7 @@ custom:
 `
 
 // One value becomes another, and no other byte.
-func TestOneValueIsSet_D28(t *testing.T) {
+func TestSetChangesOneValue_D28(t *testing.T) {
 	fsys := fstest.MapFS{"deploy/converge.yaml": {Data: []byte(shop)}, "a.converge.yaml": {Data: []byte("kind: Service\nname: other\n")}}
 	for _, row := range []struct{ path, value, old, written string }{
 		{"Service/web.parameters[name=greeting].default", "hi", "default: hello}", "default: hi}"},
@@ -67,7 +67,7 @@ func replaced(text, old, by string) string {
 	}
 }
 
-func TestWhatCannotBeSet_D28(t *testing.T) {
+func TestSetRejectsInvalidPaths_D28(t *testing.T) {
 	fsys := fstest.MapFS{"converge.yaml": {Data: []byte(shop)}}
 	for path, want := range map[string]string{
 		"web.name":                         "invalid path",
@@ -89,7 +89,7 @@ func TestWhatCannotBeSet_D28(t *testing.T) {
 		require.ErrorContains(t, err, want, path)
 	}
 	_, err := Set(fsys, "Service/web.parameters[1].default", "3 # more")
-	require.ErrorIs(t, err, errForm)
+	require.ErrorIs(t, err, errLayout)
 	_, err = Set(fstest.MapFS{"converge.yaml": {Data: []byte("a: [")}}, "Service/web.name", "x")
 	require.ErrorContains(t, err, "converge.yaml: yaml:")
 }

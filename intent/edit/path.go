@@ -10,26 +10,26 @@ import (
 
 // step leads from a value to a nested value: .key or ["key"], [3], or [name=web].
 type step struct {
-	key   string
-	index int    // of a list, if at is set
-	at    bool   // [3]
-	by    string // [name=web]: the item with that field value
-	equal string
+	key     string
+	index   int    // of a list, if at is set
+	isIndex bool   // [3]
+	by      string // [name=web]: the item with that field value
+	value   string
 }
 
 func (s step) String() string {
 	switch {
-	case s.at:
+	case s.isIndex:
 		return fmt.Sprintf("[%d]", s.index)
 	case s.by != "":
-		return fmt.Sprintf("[%s=%s]", s.by, s.equal)
+		return fmt.Sprintf("[%s=%s]", s.by, s.value)
 	}
 	return "." + s.key
 }
 
 func (s step) of(node *yaml.Node) (*yaml.Node, bool) {
 	switch {
-	case s.at:
+	case s.isIndex:
 		if node.Kind != yaml.SequenceNode || s.index >= len(node.Content) {
 			return nil, false
 		}
@@ -39,7 +39,7 @@ func (s step) of(node *yaml.Node) (*yaml.Node, bool) {
 			return nil, false
 		}
 		for _, item := range node.Content {
-			if field, ok := (step{key: s.by}).of(item); ok && field.Value == s.equal {
+			if field, ok := (step{key: s.by}).of(item); ok && field.Value == s.value {
 				return item, true
 			}
 		}
@@ -57,22 +57,22 @@ func (s step) of(node *yaml.Node) (*yaml.Node, bool) {
 }
 
 // parse parses KIND/NAME.FIELD….
-func parse(path string) (named, []step, error) {
-	wrong := fmt.Errorf("invalid path %q; expected KIND/NAME.FIELD, such as Service/web.parameters[name=greeting].default", path)
+func parse(path string) (documentName, []step, error) {
+	invalid := fmt.Errorf("invalid path %q; expected KIND/NAME.FIELD, such as Service/web.parameters[name=greeting].default", path)
 	kind, rest, ok := strings.Cut(path, "/")
 	name, fields, more := strings.Cut(rest, ".")
 	if !ok || !more || kind == "" || name == "" {
-		return named{}, nil, wrong
+		return documentName{}, nil, invalid
 	}
 	var steps []step
 	for rest = "." + fields; rest != ""; {
 		var s step
 		if rest, ok = s.read(rest); !ok {
-			return named{}, nil, wrong
+			return documentName{}, nil, invalid
 		}
 		steps = append(steps, s)
 	}
-	return named{kind, name}, steps, nil
+	return documentName{kind, name}, steps, nil
 }
 
 // read parses the next step of a path, and returns the rest.
@@ -98,10 +98,10 @@ func (s *step) read(path string) (rest string, ok bool) {
 		return "", false
 	}
 	if by, equal, is := strings.Cut(inside, "="); is {
-		s.by, s.equal = by, equal
+		s.by, s.value = by, equal
 		return rest, by != ""
 	}
 	index, err := strconv.Atoi(inside)
-	s.index, s.at = index, true
+	s.index, s.isIndex = index, true
 	return rest, err == nil && index >= 0
 }

@@ -19,10 +19,10 @@ import (
 
 // The bounds of an expression. Cost is in CEL's own unit: roughly an access, a comparison, or ten characters that are read.
 const (
-	longest   = 8 << 10 // bytes
-	deepest   = 50      // levels of parentheses and calls
-	costLimit = 1_000_000
-	looks     = 100 // loop steps between checks of the timeout
+	maxLength         = 8 << 10 // bytes
+	maxNesting        = 50      // levels of parentheses and calls
+	costLimit         = 1_000_000
+	interruptInterval = 100 // loop steps between checks of the timeout
 )
 
 // environment is the CEL environment. Creating it takes a millisecond.
@@ -35,7 +35,7 @@ func newEnvironment() (*cel.Env, error) {
 	input := entities.CheckInput{}
 	options := []cel.EnvOption{
 		ext.NativeTypes(reflect.TypeOf(input), ext.ParseStructTag("json")),
-		cel.ParserRecursionLimit(deepest), cel.ParserExpressionSizeLimit(longest), cel.DefaultUTCTimeZone(true),
+		cel.ParserRecursionLimit(maxNesting), cel.ParserExpressionSizeLimit(maxLength), cel.DefaultUTCTimeZone(true),
 	}
 	for name, v := range variables(input) {
 		options = append(options, cel.Variable(name, v.kind))
@@ -47,16 +47,16 @@ func newEnvironment() (*cel.Env, error) {
 	return env, err
 }
 
-// known is a variable of expressions.
-type known struct {
+// variable is a variable of expressions.
+type variable struct {
 	kind  *cel.Type
 	value any
 }
 
 // variables returns the fields of the input, by their JSON names.
-func variables(in entities.CheckInput) map[string]known {
+func variables(in entities.CheckInput) map[string]variable {
 	of := func(t any) *cel.Type { return cel.ObjectType(reflect.TypeOf(t).String()) }
-	return map[string]known{
+	return map[string]variable{
 		"schema":      {types.StringType, in.Schema},
 		"application": {types.StringType, in.Application},
 		"service":     {types.StringType, in.Service},
@@ -84,14 +84,14 @@ func addons(in entities.CheckInput) map[string]any {
 
 // Check returns the error of an expression and its position. The result of a valid expression is a boolean.
 func Check(text string) error {
-	_, err := compiled(text)
+	_, err := compileExpression(text)
 	return err
 }
 
-// Judge evaluates an expression on the input. It returns an error if there is no result, for example because an object has no such
+// Evaluate evaluates an expression on the input. It returns an error if there is no result, for example because an object has no such
 // field, or the cost exceeds the bound.
-func Judge(ctx context.Context, text string, in entities.CheckInput) (bool, error) {
-	program, err := compiled(text)
+func Evaluate(ctx context.Context, text string, in entities.CheckInput) (bool, error) {
+	program, err := compileExpression(text)
 	if err != nil {
 		return false, err
 	}
@@ -106,17 +106,17 @@ func Judge(ctx context.Context, text string, in entities.CheckInput) (bool, erro
 	return out == types.True, nil
 }
 
-func compiled(text string) (cel.Program, error) {
+func compileExpression(text string) (cel.Program, error) {
 	env, err := environment()
 	if err != nil {
 		return nil, err
 	}
-	return compiledIn(env, text)
+	return compileIn(env, text)
 }
 
-func compiledIn(env *cel.Env, text string) (cel.Program, error) {
-	if len(text) > longest {
-		return nil, fmt.Errorf("it has %d bytes, and the limit is %d", len(text), longest)
+func compileIn(env *cel.Env, text string) (cel.Program, error) {
+	if len(text) > maxLength {
+		return nil, fmt.Errorf("it has %d bytes, and the limit is %d", len(text), maxLength)
 	}
 	ast, issues := env.Compile(text)
 	if problems := issues.Errors(); len(problems) > 0 {
@@ -130,5 +130,5 @@ func compiledIn(env *cel.Env, text string) (cel.Program, error) {
 	if ast.OutputType() != types.BoolType {
 		return nil, fmt.Errorf("it yields %s, not true or false", ast.OutputType())
 	}
-	return env.Program(ast, cel.CostLimit(costLimit), cel.InterruptCheckFrequency(looks))
+	return env.Program(ast, cel.CostLimit(costLimit), cel.InterruptCheckFrequency(interruptInterval))
 }

@@ -31,7 +31,7 @@ func input() entities.CheckInput {
 	}
 }
 
-func TestExpressionJudgesTheInput_A20(t *testing.T) {
+func TestExpressionIsEvaluatedOnTheInput_A20(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]bool{
 		`objects.all(o, o.status == "SUCCEEDED")`:                                    true,
@@ -47,14 +47,14 @@ func TestExpressionJudgesTheInput_A20(t *testing.T) {
 		`has(addons.slo) || has(addons.oncall.value.pager)`:                          false,
 		`objects.exists(o, o.objectType == "CronJob" && !has(o.versions[0].active))`: false,
 	} {
-		got, err := Judge(t.Context(), text, input())
+		got, err := Evaluate(t.Context(), text, input())
 		require.NoError(t, err, text)
 		require.Equal(t, want, got, text)
 	}
 }
 
 // What people see as JSON is what expressions are about.
-func TestExpressionsKnowAllFieldsOfTheInput_A20(t *testing.T) {
+func TestExpressionsSeeAllFieldsOfTheInput_A20(t *testing.T) {
 	t.Parallel()
 	data, err := json.Marshal(input())
 	require.NoError(t, err)
@@ -63,7 +63,7 @@ func TestExpressionsKnowAllFieldsOfTheInput_A20(t *testing.T) {
 	require.Equal(t, slices.Sorted(maps.Keys(fields)), slices.Sorted(maps.Keys(variables(input()))))
 }
 
-func TestExpressionThatMakesNoSense_A20(t *testing.T) {
+func TestInvalidExpressions_A20(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		`relase.version == "v2"`:                       "column 1: undeclared reference to 'relase' (did you mean 'release'?)",
@@ -75,9 +75,9 @@ func TestExpressionThatMakesNoSense_A20(t *testing.T) {
 	} {
 		err := Check(text)
 		require.Error(t, err, text)
-		begin, open := strings.CutSuffix(want, "…")
-		if open {
-			require.Contains(t, err.Error(), begin)
+		prefix, isPrefix := strings.CutSuffix(want, "…")
+		if isPrefix {
+			require.Contains(t, err.Error(), prefix)
 		} else {
 			require.EqualError(t, err, want)
 		}
@@ -90,15 +90,15 @@ func TestExpressionIsBounded_A20_D16(t *testing.T) {
 	in := input()
 	in.Objects = slices.Repeat(in.Objects, 300)
 	costly := `objects.all(a, objects.all(b, objects.all(c, a.name == b.name && b.name == c.name)))`
-	_, err := Judge(t.Context(), costly, in)
+	_, err := Evaluate(t.Context(), costly, in)
 	require.ErrorContains(t, err, "cost limit exceeded")
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = Judge(over, costly, in)
+	_, err = Evaluate(over, costly, in)
 	require.ErrorContains(t, err, "interrupted")
-	_, err = Judge(t.Context(), `objects[7].name == "web"`, input())
+	_, err = Evaluate(t.Context(), `objects[7].name == "web"`, input())
 	require.EqualError(t, err, "the expression: index out of bounds: 7")
-	_, err = Judge(t.Context(), `phases["nowhere"] == "succeeded"`, input())
+	_, err = Evaluate(t.Context(), `phases["nowhere"] == "succeeded"`, input())
 	require.EqualError(t, err, "the expression: no such key: nowhere")
 }
 
@@ -110,11 +110,11 @@ func TestManyExpressionsAtOnce_A20(t *testing.T) {
 	var all sync.WaitGroup
 	for range 20 {
 		all.Go(func() {
-			_, err := compiledIn(env, `objects.all(o, o.versions.exists(v, v.replicas > 1))`)
+			_, err := compileIn(env, `objects.all(o, o.versions.exists(v, v.replicas > 1))`)
 			assert.NoError(t, err)
 		})
 		all.Go(func() {
-			_, err := compiledIn(env, `objects.all(o, o.versions.exists(v, w.replicas > 1))`)
+			_, err := compileIn(env, `objects.all(o, o.versions.exists(v, w.replicas > 1))`)
 			assert.ErrorContains(t, err, "undeclared reference to 'w'")
 		})
 	}

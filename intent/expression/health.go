@@ -43,7 +43,7 @@ var healthFields = [...]string{"metadata", "spec", "status", "data"}
 var healthEnvironment = sync.OnceValues(func() (*cel.Env, error) {
 	options := []cel.EnvOption{
 		cel.Variable("apiVersion", cel.StringType), cel.Variable("kind", cel.StringType), cel.Variable("object", cel.DynType),
-		cel.ParserRecursionLimit(deepest), cel.ParserExpressionSizeLimit(longest), cel.DefaultUTCTimeZone(true),
+		cel.ParserRecursionLimit(maxNesting), cel.ParserExpressionSizeLimit(maxLength), cel.DefaultUTCTimeZone(true),
 		cel.OptionalTypes(), cel.CrossTypeNumericComparisons(true), ext.Strings(),
 	}
 	for _, field := range healthFields {
@@ -78,7 +78,7 @@ func (h *Health) compile(verdict Verdict, text string) error {
 	if err != nil {
 		return err
 	}
-	program, err := compiledIn(env, text)
+	program, err := compileIn(env, text)
 	if err != nil {
 		return err
 	}

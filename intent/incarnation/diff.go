@@ -123,11 +123,11 @@ func (s *Service) title() string {
 }
 
 func diffChannel(a, b *Incarnation, service, channel string) (ChannelDifference, error) {
-	old, before, err := a.side(service, channel)
+	old, before, err := a.flatten(service, channel)
 	if err != nil {
 		return ChannelDifference{}, err
 	}
-	now, after, err := b.side(service, channel)
+	now, after, err := b.flatten(service, channel)
 	d := ChannelDifference{Channel: channel, Kind: kindOf(before, after)}
 	if d.Kind != "" {
 		d.Payload = changes(old.payload, now.payload)
@@ -138,23 +138,23 @@ func diffChannel(a, b *Incarnation, service, channel string) (ChannelDifference,
 	return d, err
 }
 
-// side is a service in a channel as two maps from paths to values.
-type side struct{ payload, rules map[string]string }
+// channelPaths is a service in a channel as two maps from paths to values.
+type channelPaths struct{ payload, rules map[string]string }
 
-func (i *Incarnation) side(service, channel string) (side, bool, error) {
+func (i *Incarnation) flatten(service, channel string) (channelPaths, bool, error) {
 	doc, ok := i.byKey(service)
 	if !ok {
-		return side{}, false, nil
+		return channelPaths{}, false, nil
 	}
 	instance, ok := doc.instance(channel)
 	if !ok {
-		return side{}, false, nil
+		return channelPaths{}, false, nil
 	}
 	each := map[string]map[string]string{}
 	for _, m := range instance.members() {
 		template, err := i.template(doc, instance, m)
 		if err != nil {
-			return side{}, false, err
+			return channelPaths{}, false, err
 		}
 		flat := payloadPaths(template)
 		for id, digest := range doc.Objects[m.bundle()] {
@@ -163,9 +163,9 @@ func (i *Incarnation) side(service, channel string) (side, bool, error) {
 		each[instance.id(m).Name] = flat
 	}
 	if len(instance.Fleet) > 0 {
-		return side{fleetPaths(each), instance.rules()}, true, nil
+		return channelPaths{fleetPaths(each), instance.rules()}, true, nil
 	}
-	return side{each[instance.id(instance.first()).Name], instance.rules()}, true, nil
+	return channelPaths{each[instance.id(instance.first()).Name], instance.rules()}, true, nil
 }
 
 // fleetPaths merges the payload paths of a fleet: the instances with their runtimes, values that all instances share, once, and the
@@ -223,13 +223,13 @@ func changes(old, now map[string]string) []Change {
 // sha256 is the prefix of a digest.
 const sha256 = "sha256 "
 
-// fewDigits is how many digits of a digest are shown.
-const fewDigits = 12
+// shortDigest is how many digits of a digest are shown.
+const shortDigest = 12
 
 // brief shortens a digest if the beginning distinguishes it from the other.
 func brief(value, other string) string {
 	before, digest, ok := strings.Cut(value, sha256)
-	if short := before + sha256 + digest[:min(fewDigits, len(digest))]; ok && !strings.HasPrefix(other, short) {
+	if short := before + sha256 + digest[:min(shortDigest, len(digest))]; ok && !strings.HasPrefix(other, short) {
 		return short
 	}
 	return value
@@ -287,21 +287,21 @@ func payloadPaths(p entities.Payload) map[string]string {
 		flat[name] = v
 	}
 	for name, v := range p.Parameters {
-		flat["parameters."+name] = compact(v)
+		flat["parameters."+name] = jsonText(v)
 	}
 	for name, v := range p.Constants {
-		flat["constants."+name] = compact(v)
+		flat["constants."+name] = jsonText(v)
 	}
 	if k := p.Kubernetes; k != nil {
 		kubernetesPaths(flat, k)
 	}
 	if e := p.ECS; e != nil {
-		flat["prune"], flat["adopt"] = compact(e.Prune), compact(e.Adopt)
+		flat["prune"], flat["adopt"] = jsonText(e.Prune), jsonText(e.Adopt)
 	}
 	if b := p.Bundled(); b != nil {
 		for name, v := range b.Values {
 			if strings.HasPrefix(name, "labels.") || strings.HasPrefix(name, "runtime.labels.") || strings.HasPrefix(name, "addons.") {
-				flat[name] = compact(v)
+				flat[name] = jsonText(v)
 			}
 		}
 	}
@@ -309,7 +309,7 @@ func payloadPaths(p entities.Payload) map[string]string {
 		return flat
 	}
 	for name, v := range p.Custom.Env {
-		flat["env."+name] = compact(v.Literal)
+		flat["env."+name] = jsonText(v.Literal)
 		if v.IsSecret() {
 			flat["env."+name] = v.Reference()
 		}
@@ -321,11 +321,11 @@ func payloadPaths(p entities.Payload) map[string]string {
 }
 
 func kubernetesPaths(flat map[string]string, k *entities.KubernetesPayload) {
-	flat["prune"], flat["adopt"] = compact(k.Prune), compact(k.Adopt)
-	flat["createNamespace"] = compact(k.CreateNamespace)
-	flat["removeClaims"], flat["removeForeign"] = compact(k.RemoveClaims), compact(k.RemoveForeign)
+	flat["prune"], flat["adopt"] = jsonText(k.Prune), jsonText(k.Adopt)
+	flat["createNamespace"] = jsonText(k.CreateNamespace)
+	flat["removeClaims"], flat["removeForeign"] = jsonText(k.RemoveClaims), jsonText(k.RemoveForeign)
 	if len(k.Ignore) > 0 {
-		flat["ignoreDifferences"] = compact(k.Ignore)
+		flat["ignoreDifferences"] = jsonText(k.Ignore)
 	}
 	for name, v := range k.NamespaceLabels {
 		flat["createNamespace.labels."+name] = v
@@ -340,35 +340,35 @@ func (s *Service) rules() map[string]string {
 		return nil
 	}
 	flat := map[string]string{"configChanges": string(s.ConfigChanges)}
-	put(flat, "description", s.Description)
-	put(flat, "version", s.Version)
-	put(flat, "initialVersion", s.InitialVersion)
-	put(flat, "declaredAt", s.DeclaredAt)
-	put(flat, "noRollbackBelow", s.NoRollbackBelow)
+	putPath(flat, "description", s.Description)
+	putPath(flat, "version", s.Version)
+	putPath(flat, "initialVersion", s.InitialVersion)
+	putPath(flat, "declaredAt", s.DeclaredAt)
+	putPath(flat, "noRollbackBelow", s.NoRollbackBelow)
 	if s.Remove {
 		flat["onDelete"] = "remove"
 	}
 	for _, p := range s.Parameters {
 		flat["parameters."+p.Name] = string(p.Type)
-		put(flat, "parameters."+p.Name+".description", p.Description)
+		putPath(flat, "parameters."+p.Name+".description", p.Description)
 	}
 	for name, addon := range s.Addons {
 		flat["addons."+name] = addon.Type
 		for field, v := range addon.Value {
-			flat["addons."+name+"."+field] = compact(v)
+			flat["addons."+name+"."+field] = jsonText(v)
 		}
 	}
 	return flat
 }
 
-func (i *Instance) rules() map[string]string {
+func (i *InstanceDoc) rules() map[string]string {
 	deadline, _ := i.ProgressDeadline.MarshalText()
 	flat := map[string]string{"drift": string(i.Drift), "progressDeadline": string(deadline)}
 	if i.NoRollback {
 		flat["autoRollback"] = "false"
 	}
 	if i.MovedFrom != nil {
-		flat["movedFrom"] = compact(i.MovedFrom)
+		flat["movedFrom"] = jsonText(i.MovedFrom)
 	}
 	for _, check := range i.Checks {
 		path := "checks." + check.ID
@@ -414,14 +414,14 @@ func stagesText(at []entities.CheckAt) string {
 
 func (i *Incarnation) channelRules() map[string]string {
 	flat := map[string]string{}
-	put(flat, "description", i.doc.Description)
+	putPath(flat, "description", i.doc.Description)
 	for n, c := range i.doc.Channels {
 		flat[c.Name] = fmt.Sprintf("at position %d", n+1)
 		for key, v := range c.Labels {
-			flat[c.Name+".labels."+key] = compact(v)
+			flat[c.Name+".labels."+key] = jsonText(v)
 		}
 		for key, v := range c.Constants {
-			flat[c.Name+".constants."+key] = compact(v)
+			flat[c.Name+".constants."+key] = jsonText(v)
 		}
 		for _, condition := range c.Conditions {
 			flat[c.Name+".preconditions."+condition.ID] = conditionText(condition)
@@ -443,16 +443,16 @@ func (i *Incarnation) channelRules() map[string]string {
 		}
 	}
 	for _, library := range i.doc.Imports {
-		flat["imports."+library.Name] = fmt.Sprintf("%d (%s)", library.Version, library.Digest[:min(len(library.Digest), fewDigits)])
+		flat["imports."+library.Name] = fmt.Sprintf("%d (%s)", library.Version, library.Digest[:min(len(library.Digest), shortDigest)])
 	}
 	for n, grant := range i.doc.Grants {
-		flat[fmt.Sprintf("authorization[%d]", n)] = compact(grant)
+		flat[fmt.Sprintf("authorization[%d]", n)] = jsonText(grant)
 	}
 	if i.doc.Identity != nil {
-		flat["identity"] = compact(i.doc.Identity)
+		flat["identity"] = jsonText(i.doc.Identity)
 	}
 	for _, n := range i.doc.Notifications {
-		flat["notifications."+n.Name] = compact(n)
+		flat["notifications."+n.Name] = jsonText(n)
 	}
 	return flat
 }
@@ -469,14 +469,14 @@ func conditionText(c entities.Condition) string {
 	return text
 }
 
-func put(flat map[string]string, path, v string) {
+func putPath(flat map[string]string, path, v string) {
 	if v != "" {
-		flat[path] = compact(v)
+		flat[path] = jsonText(v)
 	}
 }
 
-// compact writes a value as JSON.
-func compact(v any) string {
+// jsonText writes a value as JSON.
+func jsonText(v any) string {
 	data, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Sprint(v)

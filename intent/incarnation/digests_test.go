@@ -8,7 +8,7 @@ import (
 )
 
 // What differs cannot be made to look the same by a digest that begins alike.
-func TestDigestsAreComparedInWhole_G1(t *testing.T) {
+func TestDigestsAreComparedInFull_G1(t *testing.T) {
 	const beginning = "0123456789ab"
 	a, b := sha256+beginning+strings.Repeat("0", 52), sha256+beginning+strings.Repeat("1", 52)
 	d := Difference{Rules: changes(map[string]string{"crafted": a, "other": a}, map[string]string{"crafted": b, "other": sha256 + strings.Repeat("f", 64)})}

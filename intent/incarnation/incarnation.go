@@ -92,7 +92,7 @@ type Service struct {
 	AskGates         bool                   `json:"askGates,omitempty"` // for manual rollbacks
 	NoRollbackBelow  string                 `json:"noRollbackBelow,omitempty"`
 	Maestro          entities.Maestro       `json:"maestro,omitzero"`
-	Channels         []Instance             `json:"channels"` // in the application's order
+	Channels         []InstanceDoc          `json:"channels"` // in the application's order
 
 	// Addons by name, for other systems.
 	Addons map[string]entities.Addon `json:"addons,omitempty"`
@@ -107,16 +107,16 @@ type Parameter struct {
 	Overridable *bool `json:"overridable,omitempty"`
 }
 
-// MayBeGiven reports whether a release may set a value.
-func (p Parameter) MayBeGiven() bool {
+// Settable reports whether a release may set a value.
+func (p Parameter) Settable() bool {
 	if p.Overridable != nil {
 		return *p.Overridable
 	}
 	return p.Type != entities.ParamSecret
 }
 
-// Instance is a service in a channel: its rules, and the inputs of its payload. Texts still contain their substitutions.
-type Instance struct {
+// InstanceDoc is a service in a channel: its rules, and the inputs of its payload. Texts still contain their substitutions.
+type InstanceDoc struct {
 	Channel string `json:"channel"`
 	Member
 	Fleet            []Member                  `json:"fleet,omitempty"` // the instances by runtime; empty: only the instance above
@@ -148,7 +148,7 @@ type Member struct {
 }
 
 // members returns the instances of the channel in order.
-func (i *Instance) members() []*Member {
+func (i *InstanceDoc) members() []*Member {
 	if len(i.Fleet) == 0 {
 		return []*Member{&i.Member}
 	}
@@ -160,7 +160,7 @@ func (i *Instance) members() []*Member {
 }
 
 // id returns the id of an instance of the channel.
-func (i *Instance) id(m *Member) entities.InstanceID {
+func (i *InstanceDoc) id(m *Member) entities.InstanceID {
 	otherwise := entities.OnlyInstance
 	if len(i.Fleet) > 0 {
 		otherwise = m.Runtime
@@ -169,7 +169,7 @@ func (i *Instance) id(m *Member) entities.InstanceID {
 }
 
 // first returns the instance that represents the channel.
-func (i *Instance) first() *Member { return i.members()[0] }
+func (i *InstanceDoc) first() *Member { return i.members()[0] }
 
 // Kubernetes is the input of a payload on a Kubernetes runtime.
 type Kubernetes struct {
@@ -328,8 +328,8 @@ func (s *Service) types() map[string]entities.ParamType {
 	return types
 }
 
-func (s *Service) instance(channel string) (*Instance, bool) {
-	at := slices.IndexFunc(s.Channels, func(c Instance) bool { return c.Channel == channel })
+func (s *Service) instance(channel string) (*InstanceDoc, bool) {
+	at := slices.IndexFunc(s.Channels, func(c InstanceDoc) bool { return c.Channel == channel })
 	if at < 0 {
 		return nil, false
 	}

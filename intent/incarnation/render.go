@@ -38,7 +38,7 @@ func Render(inc *Incarnation, service string, in RenderInput) (map[string]entiti
 			return nil, fault
 		}
 	}
-	given, err := doc.given(in)
+	given, err := doc.mergeParameters(in)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func Render(inc *Incarnation, service string, in RenderInput) (map[string]entiti
 	return payloads, nil
 }
 
-func renderFault(service string, t *substitute.Trouble) *strict.Fault {
+func renderFault(service string, t *substitute.ScopedFault) *strict.Fault {
 	fault := t.Fault
 	fault.Message = fmt.Sprintf("render %s: %s", service, fault.Message)
 	return &fault
@@ -92,7 +92,7 @@ func (i *Incarnation) Template(service, instance string) (entities.Payload, erro
 	return entities.Payload{}, &strict.Fault{Code: "unknown-channel", Message: fmt.Sprintf("service %s is not deployed to release channel %q", service, instance)}
 }
 
-func (i *Incarnation) template(doc *Service, instance *Instance, m *Member) (entities.Payload, error) {
+func (i *Incarnation) template(doc *Service, instance *InstanceDoc, m *Member) (entities.Payload, error) {
 	payload, t := doc.payload(instance, m, i.scope(doc, instance, m))
 	if t != nil {
 		return entities.Payload{}, renderFault(doc.Name, t)
@@ -101,20 +101,20 @@ func (i *Incarnation) template(doc *Service, instance *Instance, m *Member) (ent
 }
 
 // scope returns the names for substitutions of an instance, without a version.
-func (i *Incarnation) scope(doc *Service, instance *Instance, m *Member) *substitute.Scope {
+func (i *Incarnation) scope(doc *Service, instance *InstanceDoc, m *Member) *substitute.Scope {
 	channel := i.channel(instance.Channel)
 	return &substitute.Scope{
 		Application: i.doc.Application, Service: doc.Name, Channel: instance.Channel, Identity: channel.Identity(),
 		Labels: channel.Labels, Constants: channel.Constants, Runtime: m.Runtime, RuntimeLabels: m.RuntimeLabels,
-		Addons: doc.Addons, Types: doc.types(), Declared: instance.Parameters, Reported: isOpen,
+		Addons: doc.Addons, Types: doc.types(), Declared: instance.Parameters, Reported: keepOutput,
 	}
 }
 
-// isOpen keeps references to outputs of extensions. The compiler has checked the names.
-func isOpen(string, string) (string, *strict.Fault) { return "", nil }
+// keepOutput keeps references to outputs of extensions. The compiler has checked the names.
+func keepOutput(string, string) (string, *strict.Fault) { return "", nil }
 
 // payload renders an instance. The payload contains only the parameters and constants that it uses.
-func (s *Service) payload(instance *Instance, m *Member, scope *substitute.Scope) (entities.Payload, *substitute.Trouble) {
+func (s *Service) payload(instance *InstanceDoc, m *Member, scope *substitute.Scope) (entities.Payload, *substitute.ScopedFault) {
 	payload := entities.Payload{
 		Application: scope.Application, Service: s.Identity(), Channel: scope.Identity,
 		Runtime: m.Runtime, Kind: m.Kind,
@@ -150,7 +150,7 @@ func (s *Service) payload(instance *Instance, m *Member, scope *substitute.Scope
 }
 
 // custom renders the input of commands; nil if it is empty.
-func (s *Service) custom(instance *Instance, scope *substitute.Scope) (*entities.CustomPayload, *substitute.Trouble) {
+func (s *Service) custom(instance *InstanceDoc, scope *substitute.Scope) (*entities.CustomPayload, *substitute.ScopedFault) {
 	if len(instance.Env) == 0 && len(instance.Files) == 0 {
 		return nil, nil
 	}
@@ -169,7 +169,7 @@ func (s *Service) custom(instance *Instance, scope *substitute.Scope) (*entities
 }
 
 // payload returns references to the objects and the values of their substitutions; nil if there are none.
-func (k *Kubernetes) payload(scope *substitute.Scope) (*entities.KubernetesPayload, *substitute.Trouble) {
+func (k *Kubernetes) payload(scope *substitute.Scope) (*entities.KubernetesPayload, *substitute.ScopedFault) {
 	if k == nil {
 		return nil, nil
 	}
@@ -178,13 +178,13 @@ func (k *Kubernetes) payload(scope *substitute.Scope) (*entities.KubernetesPaylo
 		RemoveClaims: k.RemoveClaims, RemoveForeign: k.RemoveForeign, Ignore: k.Ignore,
 	}
 	payload.NamespaceLabels, payload.NamespaceAnnotations = k.NamespaceLabels, k.NamespaceAnnotations
-	var t *substitute.Trouble
+	var t *substitute.ScopedFault
 	payload.Values, t = valuesOf(k.Names, scope)
 	return payload, t
 }
 
 // payload returns references to the task definition and the service, and the values of their substitutions; nil if there are none.
-func (e *ECS) payload(scope *substitute.Scope) (*entities.ECSPayload, *substitute.Trouble) {
+func (e *ECS) payload(scope *substitute.Scope) (*entities.ECSPayload, *substitute.ScopedFault) {
 	if e == nil {
 		return nil, nil
 	}
@@ -193,7 +193,7 @@ func (e *ECS) payload(scope *substitute.Scope) (*entities.ECSPayload, *substitut
 }
 
 // valuesOf returns the values of the names in a bundle; nil if there are none.
-func valuesOf(names []string, scope *substitute.Scope) (values map[string]any, t *substitute.Trouble) {
+func valuesOf(names []string, scope *substitute.Scope) (values map[string]any, t *substitute.ScopedFault) {
 	for _, name := range names {
 		v, t := scope.Lookup(name)
 		if t != nil {
@@ -224,7 +224,7 @@ func ParametersIn(inc *Incarnation, service, channel string, in RenderInput) (ma
 	if !ok {
 		return nil, &strict.Fault{Code: "unknown-channel", Message: fmt.Sprintf("service %s is not deployed to release channel %q", service, channel)}
 	}
-	given, err := doc.given(in)
+	given, err := doc.mergeParameters(in)
 	if err != nil {
 		return nil, err
 	}
@@ -241,9 +241,9 @@ func ParametersIn(inc *Incarnation, service, channel string, in RenderInput) (ma
 	return values, nil
 }
 
-// given merges a release's parameters by channel and converts them to their types.
-func (s *Service) given(in RenderInput) (map[string]map[string]any, error) {
-	all, err := s.fit("", in.Parameters)
+// mergeParameters merges a release's parameters by channel and converts them to their types.
+func (s *Service) mergeParameters(in RenderInput) (map[string]map[string]any, error) {
+	all, err := s.convertValues("", in.Parameters)
 	if err != nil {
 		return nil, err
 	}
@@ -252,7 +252,7 @@ func (s *Service) given(in RenderInput) (map[string]map[string]any, error) {
 	for _, instance := range s.Channels {
 		channels = append(channels, instance.Channel)
 		values := maps.Clone(all)
-		own, err := s.fit(instance.Channel, in.ChannelParameters[instance.Channel])
+		own, err := s.convertValues(instance.Channel, in.ChannelParameters[instance.Channel])
 		if err != nil {
 			return nil, err
 		}
@@ -268,65 +268,65 @@ func (s *Service) given(in RenderInput) (map[string]map[string]any, error) {
 	return merged, nil
 }
 
-// fit checks the names and types of values for one channel, or for all ("").
-func (s *Service) fit(channel string, values map[string]any) (map[string]any, error) {
+// convertValues checks the names and types of values for one channel, or for all ("").
+func (s *Service) convertValues(channel string, values map[string]any) (map[string]any, error) {
 	types := s.types()
-	fitting := map[string]any{}
+	converted := map[string]any{}
 	for _, name := range strict.Keys(values) {
-		shown := name
+		displayName := name
 		if channel != "" {
-			shown = channel + ":" + name
+			displayName = channel + ":" + name
 		}
 		kind, known := types[name]
 		if !known {
-			fault := strict.Unknown("unknown-parameter", fmt.Sprintf("service %s has no parameter %q", s.Name, shown), name, strict.Keys(types))
+			fault := strict.Unknown("unknown-parameter", fmt.Sprintf("service %s has no parameter %q", s.Name, displayName), name, strict.Keys(types))
 			return nil, &fault
 		}
-		if s.fixed(channel, name) {
+		if s.fixedInChart(channel, name) {
 			return nil, &strict.Fault{
-				Code: "fixed-parameter", Message: fmt.Sprintf("parameter %s shapes the chart of %s, so it is set in the configuration only", shown, s.Name),
+				Code: "fixed-parameter", Message: fmt.Sprintf("parameter %s shapes the chart of %s, so it is set in the configuration only", displayName, s.Name),
 				Expected: "its default, or a value in perReleaseChannel",
 			}
 		}
 		v, fault := substitute.FitText(values[name], kind)
 		if fault != nil {
-			fault.Message = fmt.Sprintf("parameter %q is %s", shown, substitute.Describe(values[name]))
+			fault.Message = fmt.Sprintf("parameter %q is %s", displayName, substitute.Describe(values[name]))
 			return nil, fault
 		}
-		fitting[name] = v
+		converted[name] = v
 	}
-	return fitting, nil
+	return converted, nil
 }
 
-// fixed reports whether the configuration fixes a parameter in a channel, or in any ("").
-func (s *Service) fixed(channel, parameter string) bool {
-	return slices.ContainsFunc(s.Channels, func(i Instance) bool {
+// fixedInChart reports whether the configuration fixes a parameter in a channel, or in any ("").
+func (s *Service) fixedInChart(channel, parameter string) bool {
+	return slices.ContainsFunc(s.Channels, func(i InstanceDoc) bool {
 		return (channel == "" || i.Channel == channel) && i.first().Kubernetes != nil && slices.Contains(i.first().Kubernetes.Fixed, parameter)
 	})
 }
 
-// Given checks the parameters of a release without rendering. It returns them with the values that rendering uses: releases with equal
+// NormalizeParameters checks the parameters of a release without rendering. It returns them with the values that rendering uses: releases with equal
 // results have the same meaning.
-func Given(inc *Incarnation, service string, in RenderInput) (RenderInput, error) {
+func NormalizeParameters(inc *Incarnation, service string, in RenderInput) (RenderInput, error) {
 	doc, ok := inc.Service(service)
 	if !ok {
 		return in, unknownService(inc, service)
 	}
-	if _, err := doc.given(in); err != nil {
+	if _, err := doc.mergeParameters(in); err != nil {
 		return in, err
 	}
-	in.Parameters, _ = doc.fit("", in.Parameters)
+	in.Parameters, _ = doc.convertValues("", in.Parameters)
 	channels := map[string]map[string]any{}
 	for channel, values := range in.ChannelParameters {
-		channels[channel], _ = doc.fit(channel, values)
+		channels[channel], _ = doc.convertValues(channel, values)
 	}
 	in.ChannelParameters = channels
 	return in, nil
 }
 
-// Settable rejects parameters that only the configuration may set: secrets, and those that are declared so. It is called when a version
+// CheckSettable rejects parameters that only the configuration may set: secrets, and those that are declared so. It is called when a version
 // is first named; the meaning of an existing version does not change. The error is a *strict.Fault.
-func Settable(inc *Incarnation, service string, in RenderInput) error {
+func CheckSettable(inc *Incarnation, service string, in RenderInput) error {
 	doc, ok := inc.Service(service)
 	if !ok {
 		return unknownService(inc, service)
@@ -337,7 +337,7 @@ func Settable(inc *Incarnation, service string, in RenderInput) error {
 	}
 	for _, values := range given {
 		for _, name := range strict.Keys(values) {
-			if doc.declaredFixed(name) {
+			if doc.notSettable(name) {
 				return &strict.Fault{
 					Code: "fixed-parameter", Message: fmt.Sprintf("parameter %s of %s is set in the configuration only", name, service),
 					Expected: "its default, a value in perReleaseChannel, or overridable: true in its declaration",
@@ -348,38 +348,38 @@ func Settable(inc *Incarnation, service string, in RenderInput) error {
 	return nil
 }
 
-// declaredFixed reports whether the declaration of a parameter forbids values of releases.
-func (s *Service) declaredFixed(name string) bool {
-	return slices.ContainsFunc(s.Parameters, func(p Parameter) bool { return p.Name == name && !p.MayBeGiven() })
+// notSettable reports whether the declaration of a parameter forbids values of releases.
+func (s *Service) notSettable(name string) bool {
+	return slices.ContainsFunc(s.Parameters, func(p Parameter) bool { return p.Name == name && !p.Settable() })
 }
 
-// Carry returns the parameters of a release that are still valid in another incarnation: declared there with a compatible type, settable
+// CompatibleParameters returns the parameters of a release that are still valid in another incarnation: declared there with a compatible type, settable
 // by releases, and for channels of the service. A config release renders the parameters of an earlier version, and a removed parameter
 // must not block the change that removed it.
-func Carry(inc *Incarnation, service string, in RenderInput) RenderInput {
+func CompatibleParameters(inc *Incarnation, service string, in RenderInput) RenderInput {
 	doc, ok := inc.Service(service)
 	if !ok {
 		return in
 	}
-	in.Parameters = doc.carry("", in.Parameters)
+	in.Parameters = doc.compatible("", in.Parameters)
 	channels := map[string]map[string]any{}
 	for channel, values := range in.ChannelParameters {
-		if _, goes := doc.instance(channel); goes {
-			channels[channel] = doc.carry(channel, values)
+		if _, inChannel := doc.instance(channel); inChannel {
+			channels[channel] = doc.compatible(channel, values)
 		}
 	}
 	in.ChannelParameters = channels
 	return in
 }
 
-func (s *Service) carry(channel string, values map[string]any) map[string]any {
+func (s *Service) compatible(channel string, values map[string]any) map[string]any {
 	types := s.types()
-	carried := map[string]any{}
+	kept := map[string]any{}
 	for name, v := range values {
 		kind, declared := types[name]
-		if _, fault := substitute.FitText(v, kind); declared && fault == nil && !s.fixed(channel, name) && !s.declaredFixed(name) {
-			carried[name] = v
+		if _, fault := substitute.FitText(v, kind); declared && fault == nil && !s.fixedInChart(channel, name) && !s.notSettable(name) {
+			kept[name] = v
 		}
 	}
-	return carried
+	return kept
 }

@@ -146,7 +146,7 @@ func TestReleaseParameters(t *testing.T) {
 }
 
 // A release names no secrets but where the configuration lets it, and sets nothing that the configuration keeps.
-func TestReleaseChoosesNoSecret_G5(t *testing.T) {
+func TestReleaseCannotSetSecrets_G5(t *testing.T) {
 	for _, row := range []struct{ release, declared, wrong string }{
 		{`{"Parameters":{"secret":{"workerEnv":"NEW"}}}`, "", "secret"},
 		{`{"ChannelParameters":{"prod":{"secret":{"workerEnv":"NEW"}}}}`, "", "secret"},
@@ -158,8 +158,8 @@ func TestReleaseChoosesNoSecret_G5(t *testing.T) {
 		inc := intenttest.Text(t, intenttest.One(declared)).Incarnation
 		in := incarnation.RenderInput{Version: "v1"}
 		require.NoError(t, json.Unmarshal([]byte(row.release), &in))
-		err := incarnation.Settable(inc, "web", in)
-		carried := incarnation.Carry(inc, "web", in)
+		err := incarnation.CheckSettable(inc, "web", in)
+		carried := incarnation.CompatibleParameters(inc, "web", in)
 		if row.wrong == "" {
 			require.NoError(t, err, row)
 			require.Equal(t, in.Parameters, carried.Parameters)
@@ -171,7 +171,7 @@ func TestReleaseChoosesNoSecret_G5(t *testing.T) {
 	}
 }
 
-func TestRenderRefusesWhatItDoesNotKnow(t *testing.T) {
+func TestRenderRejectsUnknownNames(t *testing.T) {
 	inc := intenttest.Shop(t).Incarnation
 	_, err := incarnation.Render(inc, "wbe", incarnation.RenderInput{Version: "v1"})
 	require.EqualError(t, err, `application shop has no service "wbe"; expected one of routes, web; did you mean "web"? [unknown-service]`)
@@ -192,7 +192,7 @@ func TestPayloadOfTheShop(t *testing.T) {
 	intenttest.Golden(t, "shop.web.template.json", intenttest.Indented(t, template))
 }
 
-func TestRequiredParametersAreThoseSomeChannelLacks(t *testing.T) {
+func TestParametersWithoutAValueInSomeChannelAreRequired(t *testing.T) {
 	compiled := intenttest.Text(t, intenttest.One(`
 parameters:
 - {name: everywhere, type: string}
@@ -216,17 +216,17 @@ perReleaseChannel:
 // Two ways to say the same release are the same.
 func TestGivenParametersAreComparable(t *testing.T) {
 	inc := intenttest.Text(t, intenttest.One(intenttest.TypedService)).Incarnation
-	asText, err := incarnation.Given(inc, "web", incarnation.RenderInput{Parameters: map[string]any{"count": "3"}, ChannelParameters: map[string]map[string]any{"prod": {"ratio": "2"}}})
+	asText, err := incarnation.NormalizeParameters(inc, "web", incarnation.RenderInput{Parameters: map[string]any{"count": "3"}, ChannelParameters: map[string]map[string]any{"prod": {"ratio": "2"}}})
 	require.NoError(t, err)
-	asJSON, err := incarnation.Given(inc, "web", incarnation.RenderInput{Parameters: map[string]any{"count": 3.0}, ChannelParameters: map[string]map[string]any{"prod": {"ratio": 2}}})
+	asJSON, err := incarnation.NormalizeParameters(inc, "web", incarnation.RenderInput{Parameters: map[string]any{"count": 3.0}, ChannelParameters: map[string]map[string]any{"prod": {"ratio": 2}}})
 	require.NoError(t, err)
 	require.Equal(t, asJSON, asText)
-	_, err = incarnation.Given(inc, "web", incarnation.RenderInput{Parameters: map[string]any{"count": "x"}})
+	_, err = incarnation.NormalizeParameters(inc, "web", incarnation.RenderInput{Parameters: map[string]any{"count": "x"}})
 	require.Error(t, err)
 }
 
 // A parameter that is no longer declared does not stand in the way of the change that removed it (B9).
-func TestCarryLeavesOutWhatIsGone_B9(t *testing.T) {
+func TestCompatibleParametersOmitsRemovedParameters_B9(t *testing.T) {
 	inc := intenttest.Text(t, intenttest.One(`parameters: [{name: kept, type: int, default: 1}, {name: retyped, type: int, default: 1}]
 releaseChannels: [prod]
 `)).Incarnation
@@ -237,7 +237,7 @@ releaseChannels: [prod]
 	}
 	_, err := incarnation.Render(inc, "web", released)
 	require.Error(t, err)
-	carried := incarnation.Carry(inc, "web", released)
+	carried := incarnation.CompatibleParameters(inc, "web", released)
 	require.Equal(t, incarnation.RenderInput{
 		Version: "v1", FullVersion: "v1-i2", Parameters: map[string]any{"kept": "2"},
 		ChannelParameters: map[string]map[string]any{"prod": {"kept": 3}},

@@ -101,12 +101,12 @@ func CanRemove(d entities.RuntimeDefinition) bool { return d.Custom == nil || d.
 
 func (i *Incarnation) spec(doc *Service, known map[string]entities.RuntimeDefinition) (entities.Spec, error) {
 	spec := entities.Spec{
-		Application: i.doc.Application, Service: doc.Identity(), ServiceID: i.doc.Application + "." + doc.Identity(), Others: i.others(doc),
+		Application: i.doc.Application, Service: doc.Identity(), ServiceID: i.doc.Application + "." + doc.Identity(), Others: i.renamedKeys(doc),
 		Description: doc.Description, Parameters: doc.paramSpecs(),
 		Version: doc.Version, InitialVersion: doc.InitialVersion, DeclaredAt: doc.DeclaredAt,
 		ConfigChanges: doc.ConfigChanges, ProgressDeadline: time.Duration(doc.ProgressDeadline),
 		Runtimes: map[string]*entities.RuntimeSpec{},
-		Grants:   i.doc.Grants, Identity: i.doc.Identity, Notifications: i.doc.Notifications, Remove: doc.Remove, AskGates: doc.AskGates, Maestro: doc.Maestro,
+		Grants:   i.doc.Grants, Identity: i.doc.Identity, Notifications: i.doc.Notifications, Remove: doc.Remove, GatedRollback: doc.AskGates, Maestro: doc.Maestro,
 		NoRollbackBelow: doc.NoRollbackBelow, Aspects: doc.Aspects,
 	}
 	if doc.Key != "" {
@@ -147,43 +147,43 @@ func (i *Incarnation) spec(doc *Service, known map[string]entities.RuntimeDefini
 			spec.Channels[len(spec.Channels)-1].ReportOnly()
 		}
 		if channel.Rollout != nil {
-			spec.Channels[len(spec.Channels)-1].RollOut(*channel.Rollout)
+			spec.Channels[len(spec.Channels)-1].SetRollout(*channel.Rollout)
 		}
 		if len(doc.Aspects) > 0 {
-			spec.Channels[len(spec.Channels)-1].ByAspects()
+			spec.Channels[len(spec.Channels)-1].MarkAspects()
 		}
 	}
 	return spec, nil
 }
 
-// Moves lists the services that an incarnation moves to other runtimes than the previous one without declaring the move (movedFrom), one
+// UndeclaredMoves lists the services that an incarnation moves to other runtimes than the previous one without declaring the move (movedFrom), one
 // line each. A move into a
 // fleet cannot be declared: the fleet must include the current runtime. A nil previous incarnation has no services.
-func Moves(before, inc *Incarnation) []string {
-	var lines []string
+func UndeclaredMoves(before, inc *Incarnation) []string {
+	var messages []string
 	if before == nil {
 		return nil
 	}
 	for n := range inc.doc.Services {
 		service := &inc.doc.Services[n]
-		was, ok := before.Service(service.Identity())
+		oldService, ok := before.Service(service.Identity())
 		if !ok {
 			continue
 		}
-		for _, now := range service.Channels {
-			old, ok := was.instance(before.named(inc.channel(now.Channel).Identity()))
-			if ok && len(old.Fleet) == 0 && len(now.Fleet) > 0 && !slices.ContainsFunc(now.Fleet, func(m Member) bool { return m.Runtime == old.Runtime }) {
-				lines = append(lines, fmt.Sprintf("%s would move from runtime %s to a fleet without it in %s, and its objects would be orphaned; let the selector match %s, and remove its label later to take it out of the fleet",
-					service.Name, old.Runtime, now.Channel, old.Runtime))
+		for _, channel := range service.Channels {
+			oldChannel, ok := oldService.instance(before.channelName(inc.channel(channel.Channel).Identity()))
+			if ok && len(oldChannel.Fleet) == 0 && len(channel.Fleet) > 0 && !slices.ContainsFunc(channel.Fleet, func(m Member) bool { return m.Runtime == oldChannel.Runtime }) {
+				messages = append(messages, fmt.Sprintf("%s would move from runtime %s to a fleet without it in %s, and its objects would be orphaned; let the selector match %s, and remove its label later to take it out of the fleet",
+					service.Name, oldChannel.Runtime, channel.Channel, oldChannel.Runtime))
 			}
-			if !ok || len(old.Fleet)+len(now.Fleet) > 0 || old.Runtime == now.Runtime || now.MovedFrom != nil && now.MovedFrom.Runtime == old.Runtime {
+			if !ok || len(oldChannel.Fleet)+len(channel.Fleet) > 0 || oldChannel.Runtime == channel.Runtime || channel.MovedFrom != nil && channel.MovedFrom.Runtime == oldChannel.Runtime {
 				continue
 			}
-			lines = append(lines, fmt.Sprintf("%s would move from runtime %s to %s in %s; to move it, declare there: {name: %s, movedFrom: {runtime: %s, then: keep}} (or remove)",
-				service.Name, old.Runtime, now.Runtime, now.Channel, now.Runtime, old.Runtime))
+			messages = append(messages, fmt.Sprintf("%s would move from runtime %s to %s in %s; to move it, declare there: {name: %s, movedFrom: {runtime: %s, then: keep}} (or remove)",
+				service.Name, oldChannel.Runtime, channel.Runtime, channel.Channel, channel.Runtime, oldChannel.Runtime))
 		}
 	}
-	return lines
+	return messages
 }
 
 // paramSpecs lists the parameters. A parameter is required if some channel has no value for it.
@@ -249,7 +249,7 @@ func Upstream(channel Channel) []string {
 
 // conditionsAmong returns a channel's conditions for a service that goes to some channels only. A skipped channel is replaced by the
 // channels that it waits for, so that skipping one never weakens the order of the others.
-func conditionsAmong(channels []Channel, channel Channel, goesTo func(string) bool) []entities.Condition {
+func conditionsAmong(channels []Channel, channel Channel, included func(string) bool) []entities.Condition {
 	var result []entities.Condition
 	add := func(condition entities.Condition) {
 		at := slices.IndexFunc(result, func(o entities.Condition) bool { return o.ID == condition.ID })
@@ -258,7 +258,7 @@ func conditionsAmong(channels []Channel, channel Channel, goesTo func(string) bo
 		case at < 0:
 			result = append(result, condition)
 		default:
-			result[at] = stricter(result[at], condition)
+			result[at] = mergeConditions(result[at], condition)
 		}
 	}
 	for _, condition := range channel.Conditions {
@@ -266,7 +266,7 @@ func conditionsAmong(channels []Channel, channel Channel, goesTo func(string) bo
 			result = append(result, condition) // of this channel only
 			continue
 		}
-		names := present(channels, condition.Channels, goesTo)
+		names := skipMissingChannels(channels, condition.Channels, included)
 		if condition.ID != "channel-stable/"+condition.Channels[0] || slices.Equal(names, condition.Channels) {
 			condition.Channels = names
 			add(condition)
@@ -281,8 +281,8 @@ func conditionsAmong(channels []Channel, channel Channel, goesTo func(string) bo
 	return result
 }
 
-// stricter combines two conditions on the same channels.
-func stricter(a, b entities.Condition) entities.Condition {
+// mergeConditions combines two conditions on the same channels.
+func mergeConditions(a, b entities.Condition) entities.Condition {
 	a.For = max(a.For, b.For)
 	switch {
 	case a.Kind == entities.ChannelHealthy:
@@ -294,8 +294,8 @@ func stricter(a, b entities.Condition) entities.Condition {
 	return a
 }
 
-// present replaces channels that a service skips by the channels that they wait for.
-func present(channels []Channel, names []string, goesTo func(string) bool) []string {
+// skipMissingChannels replaces channels that a service skips by the channels that they wait for.
+func skipMissingChannels(channels []Channel, names []string, included func(string) bool) []string {
 	var result []string
 	seen := map[string]bool{}
 	var visit func(name string)
@@ -304,13 +304,13 @@ func present(channels []Channel, names []string, goesTo func(string) bool) []str
 			return
 		}
 		seen[name] = true
-		if goesTo(name) {
+		if included(name) {
 			result = append(result, name)
 			return
 		}
 		at := slices.IndexFunc(channels, func(c Channel) bool { return c.Name == name })
-		for _, further := range Upstream(channels[at]) {
-			visit(further)
+		for _, next := range Upstream(channels[at]) {
+			visit(next)
 		}
 	}
 	for _, name := range names {

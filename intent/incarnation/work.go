@@ -43,14 +43,14 @@ func planRules(flat map[string]string, at string, work *plan.Work) {
 	for _, s := range work.Services {
 		name := s.Name
 		s.Name = ""
-		flat[at+".services."+name] = compact(s)
+		flat[at+".services."+name] = jsonText(s)
 	}
 	for _, t := range work.Targets {
-		flat[at+".targets."+t.Name] = compact(t)
+		flat[at+".targets."+t.Name] = jsonText(t)
 	}
 	run := func(path string, e entities.Extension) {
 		e.Name, e.Key = "", ""
-		flat[path] = compact(e)
+		flat[path] = jsonText(e)
 	}
 	for _, c := range work.Commands {
 		run(strings.Join([]string{at, string(c.Kind), c.Service, c.Run.Name}, "."), c.Run)
@@ -62,6 +62,6 @@ func planRules(flat map[string]string, at string, work *plan.Work) {
 		run(fmt.Sprintf("%s.after[%d].%s", at, n, e.Name), e)
 	}
 	for n, f := range work.Fragments {
-		flat[fmt.Sprintf("%s.feeds[%d].%s.%s", at, n, f.Service, f.Aggregator)] = compact(f.Content)
+		flat[fmt.Sprintf("%s.feeds[%d].%s.%s", at, n, f.Service, f.Aggregator)] = jsonText(f.Content)
 	}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // What is planned is made once, however many commands of a plan ask for it.
-func TestWorkIsMadeOnce_E8(t *testing.T) {
+func TestPlanWorkIsCached_E8(t *testing.T) {
 	doc := incarnation.Document{Schema: incarnation.Schema, Application: "home", Channels: []incarnation.Channel{{Name: "live", Plan: &plan.Work{}}, {Name: "plain"}}}
 	for n := range 1000 {
 		name := fmt.Sprintf("s%d", n)

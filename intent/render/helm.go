@@ -25,8 +25,8 @@ import (
 // files are the files of a chart, which is never modified.
 type files []*archive.BufferedFile
 
-// usable rejects a chart that cannot be rendered with any values.
-func (f files) usable() error {
+// checkLoads rejects a chart that cannot be rendered with any values.
+func (f files) checkLoads() error {
 	loaded, err := f.load()
 	if err == nil && loaded.Metadata.Type == "library" {
 		err = fmt.Errorf("%s is a library, which has no objects of its own", loaded.Name())
@@ -45,18 +45,18 @@ func (f files) load() (*chart.Chart, error) {
 	if err != nil {
 		return nil, errors.New(strict.OneLine(err.Error()))
 	}
-	return loaded, complete(loaded)
+	return loaded, checkSubcharts(loaded)
 }
 
-// complete rejects a chart with missing subcharts.
-func complete(c *chart.Chart) error {
+// checkSubcharts rejects a chart with missing subcharts.
+func checkSubcharts(c *chart.Chart) error {
 	for _, needed := range c.Metadata.Dependencies {
 		if !slices.ContainsFunc(c.Dependencies(), func(d *chart.Chart) bool { return d.Name() == needed.Name }) {
 			return fmt.Errorf("chart %s needs %s, which is not in its charts directory; \"helm dependency build\" puts it there", c.Name(), needed.Name)
 		}
 	}
 	for _, part := range c.Dependencies() {
-		if err := complete(part); err != nil {
+		if err := checkSubcharts(part); err != nil {
 			return err
 		}
 	}
@@ -66,54 +66,54 @@ func complete(c *chart.Chart) error {
 // render renders the chart as `helm template` would for a first installation, without a cluster. It renders twice, with different tokens
 // and different results of clocks and random sources. It rejects differences other than the tokens.
 func (f files) render(r sources.Release) ([]sources.Text, error) {
-	first, err := f.once(r, doubles{})
+	first, err := f.renderOnce(r, doubles{})
 	if err != nil {
 		return nil, err
 	}
-	swap := strings.NewReplacer(sources.Version, other(sources.Version), sources.FullVersion, other(sources.FullVersion)).Replace
-	again := r
-	again.Values, _ = sources.ReplaceTexts(r.Values, swap).(map[string]any)
-	second, err := f.once(again, doubles{second: true})
+	swapped := strings.NewReplacer(sources.Version, secondToken(sources.Version), sources.FullVersion, secondToken(sources.FullVersion)).Replace
+	repeated := r
+	repeated.Values, _ = sources.ReplaceTexts(r.Values, swapped).(map[string]any)
+	second, err := f.renderOnce(repeated, doubles{second: true})
 	if err != nil {
 		return nil, err
 	}
 	if slices.EqualFunc(first, second, func(a, b sources.Text) bool {
-		return a.Name == b.Name && sources.Reopen(string(a.Data)) == reopenOther(string(b.Data))
+		return a.Name == b.Name && sources.RestoreSubstitutions(string(a.Data)) == restoreSecond(string(b.Data))
 	}) {
 		return first, nil
 	}
 	// The third rendering has the same tokens as the first, so a difference is caused by the clock or a random source.
-	third, err := f.once(r, doubles{second: true})
+	third, err := f.renderOnce(r, doubles{second: true})
 	if err != nil {
 		return nil, err
 	}
-	if err := compared(first, third, same); err != nil {
+	if err := compareRenderings(first, third, equalText); err != nil {
 		return nil, &sources.Refusal{Text: err.Error() + " depends on the time or on random values", Expected: "a value for it in the configuration"}
 	}
-	if err := compared(first, second, reopened); err != nil {
+	if err := compareRenderings(first, second, equalRestored); err != nil {
 		return nil, &sources.Refusal{Text: err.Error() + " contains a version in another form", Expected: "the unchanged version: not truncated, encoded or in other letters"}
 	}
 	return first, nil
 }
 
-func same(a, b sources.Text) bool { return a.Name == b.Name && bytes.Equal(a.Data, b.Data) }
+func equalText(a, b sources.Text) bool { return a.Name == b.Name && bytes.Equal(a.Data, b.Data) }
 
-func reopened(a, b sources.Text) bool {
-	return a.Name == b.Name && differs(string(a.Data), string(b.Data)) == ""
+func equalRestored(a, b sources.Text) bool {
+	return a.Name == b.Name && firstDifference(string(a.Data), string(b.Data)) == ""
 }
 
-// compared returns an error for the first template whose two renderings differ.
-func compared(first, second []sources.Text, equal func(a, b sources.Text) bool) error {
+// compareRenderings returns an error for the first template whose two renderings differ.
+func compareRenderings(first, second []sources.Text, eq func(a, b sources.Text) bool) error {
 	for i, text := range first {
 		switch {
 		case i >= len(second):
 			return errors.New(text.Name)
-		case equal(text, second[i]):
+		case eq(text, second[i]):
 			continue
 		case text.Name != second[i].Name:
 			return errors.New(text.Name)
 		}
-		line := differs(string(text.Data), string(second[i].Data))
+		line := firstDifference(string(text.Data), string(second[i].Data))
 		if bytes.Equal(text.Data, second[i].Data) || line == "" {
 			line = "a checksum"
 		}
@@ -125,8 +125,8 @@ func compared(first, second []sources.Text, equal func(a, b sources.Text) bool) 
 	return nil
 }
 
-// once renders the chart once.
-func (f files) once(r sources.Release, d doubles) ([]sources.Text, error) {
+// renderOnce renders the chart once.
+func (f files) renderOnce(r sources.Release, d doubles) ([]sources.Text, error) {
 	loaded, err := f.load()
 	if err != nil {
 		return nil, err
@@ -145,7 +145,7 @@ func (f files) once(r sources.Release, d doubles) ([]sources.Text, error) {
 	options := common.ReleaseOptions{Name: r.Name, Namespace: r.Namespace, Revision: 1, IsInstall: true}
 	values, err := util.ToRenderValuesWithSchemaValidation(loaded, given, options, capabilities, true)
 	if err != nil {
-		return nil, errors.New(strict.OneLine(sources.Reopen(err.Error())))
+		return nil, errors.New(strict.OneLine(sources.RestoreSubstitutions(err.Error())))
 	}
 	all, err := values.Table("Values")
 	if err == nil {
@@ -156,7 +156,7 @@ func (f files) once(r sources.Release, d doubles) ([]sources.Text, error) {
 	}
 	rendered, err := engine.Engine{CustomTemplateFuncs: d.functions()}.Render(loaded, values)
 	if err != nil {
-		return nil, errors.New(strict.OneLine(sources.Reopen(err.Error())))
+		return nil, errors.New(strict.OneLine(sources.RestoreSubstitutions(err.Error())))
 	}
 	return collect(loaded, rendered, r.CRDs), nil
 }
@@ -214,8 +214,8 @@ func validate(c *chart.Chart, values map[string]any) error {
 		}
 	}
 	for _, part := range c.Dependencies() {
-		given, there := values[part.Name()]
-		if !there || given == nil {
+		given, found := values[part.Name()]
+		if !found || given == nil {
 			continue
 		}
 		of, ok := given.(map[string]any)

@@ -24,26 +24,26 @@ import (
 
 func TestMain(m *testing.M) {
 	Serve()
-	apart()
+	inSubprocess()
 	os.Exit(m.Run())
 }
 
-// apart has everything rendered by this test program, started once more, which has less time for it.
-func apart() { sources.RenderApart(self, 3*time.Second) }
+// inSubprocess has everything rendered by this test program, started once more, which has less time for it.
+func inSubprocess() { sources.RenderInSubprocess(self, 3*time.Second) }
 
-// outside is what a hostile source would reach: a command that leaves a mark, a `git` that leaves one too, a file that
+// outsideDirectory is what a hostile source would reach: a command that leaves a mark, a `git` that leaves one too, a file that
 // is not its own, and a server that counts.
-type outside struct {
-	dir   string
-	asked atomic.Int32
-	names *strings.Replacer
+type outsideDirectory struct {
+	dir      string
+	requests atomic.Int32
+	names    *strings.Replacer
 }
 
-func newOutside(t testing.TB) *outside {
+func newOutside(t testing.TB) *outsideDirectory {
 	t.Helper()
-	o := &outside{dir: t.TempDir()}
+	o := &outsideDirectory{dir: t.TempDir()}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		o.asked.Add(1)
+		o.requests.Add(1)
 		_, _ = w.Write([]byte("{}"))
 	}))
 	t.Cleanup(server.Close)
@@ -54,12 +54,12 @@ func newOutside(t testing.TB) *outside {
 	return o
 }
 
-// untouched says that nothing outside was reached.
-func (o *outside) untouched(t testing.TB) {
+// requireUntouched says that nothing outside was reached.
+func (o *outsideDirectory) requireUntouched(t testing.TB) {
 	t.Helper()
 	mark, _ := os.ReadFile(filepath.Join(o.dir, "mark"))
 	require.Empty(t, string(mark), "a command was run")
-	require.Zero(t, o.asked.Load(), "the network was reached")
+	require.Zero(t, o.requests.Load(), "the network was reached")
 }
 
 // build builds what an archive holds, a chart or a kustomization.
@@ -99,7 +99,7 @@ func TestHostileSources_G4(t *testing.T) {
 			require.NoError(t, err)
 			defer root.Close()
 			_, err = renderedFrom(t, root.FS())
-			o.untouched(t)
+			o.requireUntouched(t)
 			line, _, _ := strings.Cut(string(archive.Comment), "\n")
 			if want, refused := strings.CutPrefix(line, "want: "); refused {
 				require.ErrorContains(t, err, o.names.Replace(want))
@@ -140,8 +140,8 @@ func FuzzKustomization(f *testing.F) {
 		}
 	}
 	o := newOutside(f)
-	Here()
-	f.Cleanup(apart)
+	InProcess()
+	f.Cleanup(inSubprocess)
 	f.Fuzz(func(t *testing.T, text []byte) {
 		if len(text) > 10_000 || bytes.Count(text, []byte("*")) > 3 {
 			t.Skip()
@@ -154,7 +154,7 @@ func FuzzKustomization(f *testing.F) {
 		for _, dir := range []string{".", "top"} {
 			_, _, _ = sources.Kustomize(files, dir, nil)
 		}
-		o.untouched(t)
+		o.requireUntouched(t)
 	})
 }
 
@@ -179,7 +179,7 @@ func FuzzChart(f *testing.F) {
 		} {
 			_, _ = renderedFrom(t, files)
 		}
-		o.untouched(t)
+		o.requireUntouched(t)
 	})
 }
 
@@ -199,11 +199,11 @@ func hostile(tb testing.TB, pattern string) map[string]*txtar.Archive {
 }
 
 // Where the program that renders is missing, that is what is wrong with the source, in one line.
-func TestMissingRendererIsSaid(t *testing.T) {
-	sources.RenderApart(func() (string, error) {
+func TestMissingRendererIsReported(t *testing.T) {
+	sources.RenderInSubprocess(func() (string, error) {
 		return "", errors.New("find converge-render: install it with\n\tgo install it")
 	}, time.Second)
-	t.Cleanup(apart)
+	t.Cleanup(inSubprocess)
 	_, err := renderedFrom(t, fstest.MapFS{"Chart.yaml": {Data: []byte("{apiVersion: v2, name: web, version: 1.0.0}")}})
 	require.EqualError(t, err, "rendering failed: find converge-render: install it with go install it")
 }

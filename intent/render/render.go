@@ -22,7 +22,7 @@ import (
 // never returns. Otherwise it configures rendering by a child process of the same program.
 func Run() {
 	Serve()
-	sources.RenderApart(self, sources.MaxTime)
+	sources.RenderInSubprocess(self, sources.MaxTime)
 }
 
 // Serve renders and never returns, if the program was started as a renderer.
@@ -34,8 +34,8 @@ func Serve() {
 	}
 }
 
-// Here configures rendering in this process, without limits. It is for tests.
-func Here() { sources.RenderHere(perform) }
+// InProcess configures rendering in this process, without limits. It is for tests.
+func InProcess() { sources.RenderInProcess(execute) }
 
 func self() (string, error) {
 	if runtime.GOOS == "linux" {
@@ -44,8 +44,8 @@ func self() (string, error) {
 	return os.Executable()
 }
 
-// perform executes an order.
-func perform(data []byte) (a sources.Answer) {
+// execute executes an order.
+func execute(data []byte) (a sources.Answer) {
 	var o sources.Order
 	err := json.Unmarshal(data, &o)
 	switch {
@@ -55,7 +55,7 @@ func perform(data []byte) (a sources.Answer) {
 		text, err = build(o.Files, o.Kustomization)
 		a.Texts = []sources.Text{{Data: text}}
 	case o.Release == nil:
-		err = files(o.Chart).usable()
+		err = files(o.Chart).checkLoads()
 	default:
 		a.Texts, err = files(o.Chart).render(*o.Release)
 	}
@@ -79,9 +79,9 @@ func serve(limit time.Duration) {
 		if orders.Decode(&o) != nil {
 			return
 		}
-		late := time.AfterFunc(limit, func() { os.Exit(sources.ExitTime) })
-		a := perform(o)
-		late.Stop()
+		timer := time.AfterFunc(limit, func() { os.Exit(sources.ExitTime) })
+		a := execute(o)
+		timer.Stop()
 		if answers.Encode(a) != nil {
 			return
 		}

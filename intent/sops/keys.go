@@ -63,7 +63,7 @@ func (k *Keys) file(application, name string) error {
 		err = k.add(application, string(text))
 	}
 	if err != nil {
-		return fmt.Errorf("age identities of %s: %w", name, reason(err))
+		return fmt.Errorf("age identities of %s: %w", name, fileReason(err))
 	}
 	return nil
 }
@@ -80,8 +80,8 @@ func private(info fs.FileInfo) error {
 	return nil
 }
 
-// reason removes the leading file name from an error.
-func reason(err error) error {
+// fileReason removes the leading file name from an error.
+func fileReason(err error) error {
 	var at *fs.PathError
 	if errors.As(err, &at) {
 		return at.Err
@@ -98,8 +98,8 @@ func (k *Keys) add(application, text string) error {
 	return nil
 }
 
-// of returns the identities for an application.
-func (k *Keys) of(application string) []age.Identity {
+// identitiesFor returns the identities for an application.
+func (k *Keys) identitiesFor(application string) []age.Identity {
 	if k == nil {
 		return nil
 	}

@@ -56,7 +56,7 @@ func TestIdentityOfAnApplication_G5(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestIdentitiesThatAreNone_G5(t *testing.T) {
+func TestInvalidIdentities_G5(t *testing.T) {
 	wrong := filepath.Join(t.TempDir(), "wrong")
 	require.NoError(t, os.WriteFile(wrong, []byte("hunter2\n"), 0o600))
 	for want, file := range map[string]string{

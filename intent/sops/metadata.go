@@ -17,15 +17,15 @@ import (
 // rule reports whether the value at a path is encrypted.
 type rule func(path []string) bool
 
-// elsewhere lists the key types other than age. They need a network request or a program.
-var elsewhere = []string{"kms", "gcp_kms", "hckms", "azure_kv", "hc_vault", "pgp"}
+// otherKeyTypes lists the key types other than age. They need a network request or a program.
+var otherKeyTypes = []string{"kms", "gcp_kms", "hckms", "azure_kv", "hc_vault", "pgp"}
 
 var rules = map[string]func(text string) (rule, error){
-	"unencrypted_suffix": func(text string) (rule, error) { return unless(suffixed(text)), nil },
+	"unencrypted_suffix": func(text string) (rule, error) { return negate(suffixed(text)), nil },
 	"encrypted_suffix":   func(text string) (rule, error) { return suffixed(text), nil },
 	"unencrypted_regex": func(text string) (rule, error) {
 		r, err := matching(text)
-		return unless(r), err
+		return negate(r), err
 	},
 	"encrypted_regex": matching,
 }
@@ -41,7 +41,7 @@ func matching(text string) (rule, error) {
 	return func(path []string) bool { return slices.ContainsFunc(path, re.MatchString) }, err
 }
 
-func unless(r rule) rule { return func(path []string) bool { return !r(path) } }
+func negate(r rule) rule { return func(path []string) bool { return !r(path) } }
 
 // metadata reads the SOPS metadata of the file, and returns the rule for encrypted values.
 func (f *File) metadata(meta *yaml.Node) (rule, error) {
@@ -63,7 +63,7 @@ func (f *File) metadata(meta *yaml.Node) (rule, error) {
 // keys reads the recipients of the file.
 func (f *File) keys(fields map[string]any) error {
 	var others []string
-	for _, kind := range elsewhere {
+	for _, kind := range otherKeyTypes {
 		if list, _ := fields[kind].([]any); len(list) > 0 {
 			others = append(others, kind)
 		}
@@ -100,7 +100,7 @@ func (f *File) integrity(fields map[string]any) (err error) {
 	for _, name := range strict.Keys(fields) {
 		_, chooses := rules[name]
 		switch {
-		case chooses, slices.Contains(elsewhere, name):
+		case chooses, slices.Contains(otherKeyTypes, name):
 		case !slices.Contains([]string{"age", "key_groups", "shamir_threshold", "lastmodified", "mac", "mac_only_encrypted", "version"}, name):
 			return fmt.Errorf("its SOPS metadata has %q, which is not supported", strict.Clip(name))
 		}
@@ -118,11 +118,11 @@ func (f *File) integrity(fields map[string]any) (err error) {
 		return errors.New("its SOPS metadata has no lastmodified with a time")
 	}
 	f.modified = modified.Format(time.RFC3339)
-	f.onlySealed, err = truth(fields["mac_only_encrypted"])
+	f.onlySealed, err = parseBool(fields["mac_only_encrypted"])
 	return err
 }
 
-func truth(v any) (bool, error) {
+func parseBool(v any) (bool, error) {
 	switch x := v.(type) {
 	case nil:
 		return false, nil
@@ -138,7 +138,7 @@ func truth(v any) (bool, error) {
 
 // ruleOf returns which values are encrypted. SOPS has one rule per file.
 func ruleOf(fields map[string]any) (rule, error) {
-	chosen := unless(suffixed("_unencrypted"))
+	chosen := negate(suffixed("_unencrypted"))
 	given := 0
 	for _, name := range strict.Keys(rules) {
 		v, has := fields[name]

@@ -42,17 +42,17 @@ func (k *Keys) Open(application string, raw json.RawMessage) (json.RawMessage, e
 	}
 	delete(object, Field)
 	metadata, _ := object["metadata"].(map[string]any)
-	doing := fmt.Sprintf("decrypt Secret %v", metadata["name"])
+	action := fmt.Sprintf("decrypt Secret %v", metadata["name"])
 	f, err := Read([]byte(text))
 	if err != nil {
-		return nil, fmt.Errorf("%s, which SOPS encrypted: %w", doing, err)
+		return nil, fmt.Errorf("%s, which SOPS encrypted: %w", action, err)
 	}
-	if err := f.Fits(object); err != nil {
-		return nil, fmt.Errorf("%s: %w", doing, err)
+	if err := f.CheckObject(object); err != nil {
+		return nil, fmt.Errorf("%s: %w", action, err)
 	}
-	plain, err := f.open(k.of(application))
+	plain, err := f.open(k.identitiesFor(application))
 	if err != nil {
-		return nil, fmt.Errorf("%s, which SOPS encrypted for %s: %w", doing, shown(f.Recipients()), err)
+		return nil, fmt.Errorf("%s, which SOPS encrypted for %s: %w", action, listRecipients(f.Recipients()), err)
 	}
 	if err := eachSealed(object, func(_, _, text string) (any, error) { return plain[text], nil }); err != nil {
 		return nil, err
@@ -60,13 +60,13 @@ func (k *Keys) Open(application string, raw json.RawMessage) (json.RawMessage, e
 	return canonical.JSON(object)
 }
 
-// shown lists a few recipients.
-func shown(names []string) string {
-	const most = 5
+// listRecipients lists a few recipients.
+func listRecipients(names []string) string {
+	const limit = 5
 	more := ""
-	if len(names) > most {
-		more = fmt.Sprintf(" and %d more", len(names)-most)
-		names = names[:most]
+	if len(names) > limit {
+		more = fmt.Sprintf(" and %d more", len(names)-limit)
+		names = names[:limit]
 	}
 	return strings.Join(strict.Map(names, short), ", ") + more
 }
@@ -80,8 +80,8 @@ func short(name string) string {
 }
 
 // open decrypts the values of a file, by their encrypted texts, and verifies the MAC of the whole file.
-func (f *File) open(with []age.Identity) (map[string]any, error) {
-	secret, err := f.key(with)
+func (f *File) open(identities []age.Identity) (map[string]any, error) {
+	secret, err := f.key(identities)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func (f *File) open(with []age.Identity) (map[string]any, error) {
 	plain := map[string]any{}
 	var covered bytes.Buffer
 	if f.onlySealed {
-		covered.Write(onlySealedBegins[:])
+		covered.Write(sealedOnlyMACPrefix[:])
 	}
 	for _, l := range f.leaves {
 		if l.seal != nil {
@@ -109,31 +109,31 @@ func (f *File) open(with []age.Identity) (map[string]any, error) {
 			covered.Write(bytesOf(l.value))
 		}
 	}
-	stated, err := f.mac.open(aead, f.modified)
+	mac, err := f.mac.open(aead, f.modified)
 	if err != nil {
 		return nil, errors.New("its MAC cannot be decrypted: the file was changed, its lastmodified for one; encrypt it again")
 	}
 	sum := fmt.Sprintf("%X", sha512.Sum512(covered.Bytes()))
-	if text, _ := stated.(string); subtle.ConstantTimeCompare([]byte(text), []byte(sum)) != 1 {
+	if text, _ := mac.(string); subtle.ConstantTimeCompare([]byte(text), []byte(sum)) != 1 {
 		return nil, errors.New("its MAC does not match: the file was changed after it was encrypted, possibly its plain text; encrypt it again")
 	}
 	return plain, nil
 }
 
-// onlySealedBegins is the prefix of the MAC input if the MAC covers encrypted values only. It distinguishes this MAC from one of all
+// sealedOnlyMACPrefix is the prefix of the MAC input if the MAC covers encrypted values only. It distinguishes this MAC from one of all
 // values: SHA-256 of "sops".
-var onlySealedBegins = [32]byte{
+var sealedOnlyMACPrefix = [32]byte{
 	0x8a, 0x3f, 0xd2, 0xad, 0x54, 0xce, 0x66, 0x52, 0x7b, 0x10, 0x34, 0xf3, 0xd1, 0x47, 0xbe, 0xb,
 	0xb, 0x97, 0x5b, 0x3b, 0xf4, 0x4f, 0x72, 0xc6, 0xfd, 0xad, 0xec, 0x81, 0x76, 0xf2, 0x7d, 0x69,
 }
 
 // key decrypts the key of the file.
-func (f *File) key(with []age.Identity) ([]byte, error) {
+func (f *File) key(identities []age.Identity) ([]byte, error) {
 	for _, r := range f.recipients {
-		if len(with) == 0 {
+		if len(identities) == 0 {
 			break
 		}
-		from, err := age.Decrypt(armor.NewReader(strings.NewReader(r.enc)), with...)
+		from, err := age.Decrypt(armor.NewReader(strings.NewReader(r.enc)), identities...)
 		var other *age.NoIdentityMatchError
 		if errors.As(err, &other) {
 			continue
@@ -147,10 +147,10 @@ func (f *File) key(with []age.Identity) ([]byte, error) {
 		}
 		return secret, nil
 	}
-	if len(with) == 0 {
+	if len(identities) == 0 {
 		return nil, fmt.Errorf("%w: it has none; start it with --sops-age-key-file", ErrNoKey)
 	}
-	return nil, fmt.Errorf("%w: it has those of %s", ErrNoKey, shown(recipientsOf(with)))
+	return nil, fmt.Errorf("%w: it has those of %s", ErrNoKey, listRecipients(recipientsOf(identities)))
 }
 
 // open decrypts a value. Errors do not contain the value.

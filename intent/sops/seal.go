@@ -23,8 +23,8 @@ import (
 // secretRule selects the encrypted fields of a Secret, as is usual for SOPS.
 const secretRule = "^(data|stringData)$"
 
-// writtenAs is the SOPS version of the file format.
-const writtenAs = "3.13.3"
+// formatVersion is the SOPS version of the file format.
+const formatVersion = "3.13.3"
 
 // CheckRecipient rejects a name that is not an age recipient that SOPS accepts without more information.
 func CheckRecipient(name string) error {
@@ -60,10 +60,10 @@ func Seal(name string, texts map[string]string, recipients []string, now time.Ti
 		values.Content = append(values.Content, scalar(key), scalar(value))
 	}
 	meta := map[string]any{
-		"lastmodified": modified, "encrypted_regex": secretRule, "version": writtenAs,
+		"lastmodified": modified, "encrypted_regex": secretRule, "version": formatVersion,
 		"mac": seal(aead, fmt.Sprintf("%X", sha512.Sum512(covered.Bytes())), modified),
 	}
-	if meta["age"], err = wrapped(secret, recipients); err != nil {
+	if meta["age"], err = encryptKey(secret, recipients); err != nil {
 		return nil, err
 	}
 	sops := &yaml.Node{}
@@ -73,8 +73,8 @@ func Seal(name string, texts map[string]string, recipients []string, now time.Ti
 	return yaml.Marshal(mapping("apiVersion", scalar("v1"), "kind", scalar("Secret"), "metadata", mapping("name", scalar(name)), "stringData", values, Field, sops))
 }
 
-// wrapped encrypts the key of a file for each recipient.
-func wrapped(secret []byte, recipients []string) (all []map[string]string, err error) {
+// encryptKey encrypts the key of a file for each recipient.
+func encryptKey(secret []byte, recipients []string) (all []map[string]string, err error) {
 	if len(recipients) == 0 {
 		return nil, errors.New("there are no recipients for it")
 	}
@@ -107,7 +107,7 @@ func seal(aead cipher.AEAD, text, place string) string {
 	out := aead.Seal(nil, iv, []byte(text), []byte(place))
 	at := len(out) - aead.Overhead()
 	encode := base64.StdEncoding.EncodeToString
-	return fmt.Sprintf("%sdata:%s,iv:%s,tag:%s,type:str]", begins, encode(out[:at]), encode(iv), encode(out[at:]))
+	return fmt.Sprintf("%sdata:%s,iv:%s,tag:%s,type:str]", sealedPrefix, encode(out[:at]), encode(iv), encode(out[at:]))
 }
 
 func scalar(text string) *yaml.Node {
@@ -134,13 +134,13 @@ func (k *Keys) Texts(application string, text []byte) (map[string]string, error)
 	if err != nil {
 		return nil, err
 	}
-	plain, err := f.open(k.of(application))
+	plain, err := f.open(k.identitiesFor(application))
 	if err != nil {
-		return nil, fmt.Errorf("it is encrypted for %s: %w", shown(f.Recipients()), err)
+		return nil, fmt.Errorf("it is encrypted for %s: %w", listRecipients(f.Recipients()), err)
 	}
 	all := map[string]string{}
 	for _, l := range f.leaves {
-		if len(l.path) != ofSecret-1 || l.path[0] != "stringData" {
+		if len(l.path) != secretDepth-1 || l.path[0] != "stringData" {
 			continue
 		}
 		all[l.path[1]], _ = l.value.(string)

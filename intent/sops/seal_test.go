@@ -11,8 +11,8 @@ import (
 	"github.com/converge-engine/converge/intent/sops"
 )
 
-// workerOf are those of a worker that has these identities.
-func workerOf(t require.TestingT, identities ...*age.X25519Identity) *sops.Keys {
+// workerKeys are those of a worker that has these identities.
+func workerKeys(t require.TestingT, identities ...*age.X25519Identity) *sops.Keys {
 	text := ""
 	for _, i := range identities {
 		text += i.String() + "\n"
@@ -42,11 +42,11 @@ func TestSeal_E2_G5(t *testing.T) {
 			}
 		}
 		for _, id := range all[:2] {
-			plain, err := workerOf(t, id).Texts("home", sealed)
+			plain, err := workerKeys(t, id).Texts("home", sealed)
 			require.NoError(t, err)
 			require.Equal(t, texts, plain)
 		}
-		_, err = workerOf(t, all[2]).Texts("home", sealed)
+		_, err = workerKeys(t, all[2]).Texts("home", sealed)
 		require.ErrorIs(t, err, sops.ErrNoKey)
 	})
 	_, err := sops.Seal("prowlarr", map[string]string{"apiKey": "x"}, nil, time.Now())

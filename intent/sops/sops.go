@@ -34,8 +34,8 @@ const (
 	maxRecipients = 100
 )
 
-// ofSecret is the depth of the values of a Secret: data.KEY.
-const ofSecret = 3
+// secretDepth is the depth of the values of a Secret: data.KEY.
+const secretDepth = 3
 
 // File is an encrypted file, as far as it can be read without a key. It is never modified.
 type File struct {
@@ -64,13 +64,13 @@ type sealed struct {
 	data, iv, auth []byte
 }
 
-// begins is the prefix of every encrypted value.
-const begins = "ENC[AES256_GCM,"
+// sealedPrefix is the prefix of every encrypted value.
+const sealedPrefix = "ENC[AES256_GCM,"
 
 var sealedRE = regexp.MustCompile(`^ENC\[AES256_GCM,data:([A-Za-z0-9+/=]+),iv:([A-Za-z0-9+/=]+),tag:([A-Za-z0-9+/=]+),type:([a-z]+)\]$`)
 
 // IsSealed reports whether SOPS encrypted a text.
-func IsSealed(text string) bool { return strings.HasPrefix(text, begins) }
+func IsSealed(text string) bool { return strings.HasPrefix(text, sealedPrefix) }
 
 // Is reports whether decoded fields contain SOPS metadata at the top level.
 func Is(fields map[string]any) bool {
@@ -92,7 +92,7 @@ func Read(text []byte) (*File, error) {
 	}
 	var meta *yaml.Node
 	for i, document := range f.documents {
-		found, err := cut(document)
+		found, err := cutMetadata(document)
 		if err != nil {
 			return nil, err
 		}
@@ -139,8 +139,8 @@ func (f *File) parse(text []byte) (err error) {
 	}
 }
 
-// cut removes the metadata from a document.
-func cut(document *yaml.Node) (meta *yaml.Node, err error) {
+// cutMetadata removes the metadata from a document.
+func cutMetadata(document *yaml.Node) (meta *yaml.Node, err error) {
 	for i := 0; i+1 < len(document.Content); i += 2 {
 		if document.Content[i].Value != Field {
 			continue
@@ -227,7 +227,7 @@ func leafOf(node *yaml.Node, path []string, encrypted bool, depth int) (leaf, er
 	case len(path) < 2 || path[0] != "data" && path[0] != "stringData":
 		return l, errors.New(`is encrypted, and in a Secret only data and stringData can be: encrypt it with --encrypted-regex "^(data|stringData)$"`)
 	}
-	if depth != ofSecret {
+	if depth != secretDepth {
 		return l, errors.New("is encrypted inside a list or a mapping, and a value of a Secret is neither")
 	}
 	seal, err := unpack(text)
@@ -263,8 +263,8 @@ func (f *File) Has(text string) bool {
 	return slices.ContainsFunc(f.leaves, func(l leaf) bool { return l.seal != nil && l.text == text })
 }
 
-// Fits rejects an object whose encrypted values differ from the file's values in the same places.
-func (f *File) Fits(object map[string]any) error {
+// CheckObject rejects an object whose encrypted values differ from the file's values in the same places.
+func (f *File) CheckObject(object map[string]any) error {
 	places := map[string]string{}
 	for _, l := range f.leaves {
 		if l.seal != nil {

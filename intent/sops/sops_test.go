@@ -93,7 +93,7 @@ func TestDecryptsWhatSOPSEncrypted_G5(t *testing.T) {
 }
 
 // What is not encrypted passes as it is, byte for byte: also what only looks so and is for a controller in the cluster.
-func TestWhatIsNotEncryptedPasses(t *testing.T) {
+func TestUnencryptedObjectsPassUnchanged(t *testing.T) {
 	for _, raw := range []string{
 		`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"a"},"data":{"b":"YQ=="}}`,
 		`{"apiVersion":"isindir.github.com/v1alpha3","kind":"SopsSecret","metadata":{"name":"a"},"sops":{"mac":"x"}}`,
@@ -211,7 +211,7 @@ func TestHostileFiles_G4(t *testing.T) {
 }
 
 // Another sort of key among the recipients does no harm: the age identity decrypts, and nobody else is asked.
-func TestOtherRecipientsAreNotAsked(t *testing.T) {
+func TestOtherKeyTypesAreNotUsed(t *testing.T) {
 	text := strings.Replace(read(t, "secret.yaml"), "sops:\n", "sops:\n    shamir_threshold: 0\n    pgp: []\n    azure_kv:\n"+
 		"        - {vault_url: 'http://127.0.0.1:1', name: a, version: b, created_at: '2026-11-23T01:54:19Z', enc: AQ==}\n", 1)
 	got, err := open(t, keysOf(t, "key.txt"), objects(t, text)[0])

@@ -121,7 +121,7 @@ func (l *objectLoader) valuesFile(full string) *strict.Fault {
 
 // chart reads the chart that a service names.
 func (l *objectLoader) chart(s *config.Document[config.Service], at string, h *config.ServiceHelm) {
-	named, ok := l.chartNamed(s, at, h)
+	named, ok := l.mergedChart(s, at, h)
 	if !ok {
 		return
 	}
@@ -131,11 +131,11 @@ func (l *objectLoader) chart(s *config.Document[config.Service], at string, h *c
 	}
 	if named.Locked() || strings.Contains(named.Chart, "://") {
 		if fault := l.remoteChart(named); fault != nil {
-			l.wrong(s, where, *fault)
+			l.reportFault(s, where, *fault)
 		}
 		return
 	}
-	l.at(s, where, named.Chart, func(full string) []strict.Fault {
+	l.readAt(s, where, named.Chart, func(full string) []strict.Fault {
 		key := ChartKey(path.Dir(s.File), named)
 		if l.into.Charts[key] != nil {
 			return nil

@@ -20,9 +20,9 @@ const GroupECS = "ecs"
 
 // taskKind describes one of the two documents of a service on ECS.
 type taskKind struct {
-	kind, named string            // its kind, and the field that contains its name
-	takes       reflect.Type      // the SDK's input type
-	refused     map[string]string // rejected fields, and what to use instead
+	kind, nameField string            // its kind, and the field that contains its name
+	inputType       reflect.Type      // the SDK's input type
+	refused         map[string]string // rejected fields, and what to use instead
 }
 
 func taskKinds() map[string]taskKind {
@@ -40,8 +40,8 @@ func TaskKey(s *config.Document[config.Service], at string) string {
 	return s.File + "#" + string(s.Spec.Name) + "#" + at
 }
 
-// serviceTasks reads the documents of a service on ECS.
-func (l *objectLoader) serviceTasks(s *config.Document[config.Service], at string, e *config.ServiceECS) {
+// readTasks reads the documents of a service on ECS.
+func (l *objectLoader) readTasks(s *config.Document[config.Service], at string, e *config.ServiceECS) {
 	if e == nil {
 		return
 	}
@@ -52,7 +52,7 @@ func (l *objectLoader) serviceTasks(s *config.Document[config.Service], at strin
 		case document.Fields != nil:
 			l.task(s, where, field, &taskCheck{Decoder: s.Decoder, at: where}, document.Fields)
 		default:
-			l.at(s, where, document.File, single(func(full string) *strict.Fault { return l.taskFile(s, where, field, full) }))
+			l.readAt(s, where, document.File, asList(func(full string) *strict.Fault { return l.taskFile(s, where, field, full) }))
 		}
 	}
 }
@@ -92,7 +92,7 @@ func (l *objectLoader) task(s *config.Document[config.Service], where, field str
 		l.into.Incomplete = true
 		return
 	}
-	name, _ := fields[kind.named].(string)
+	name, _ := fields[kind.nameField].(string)
 	data, err := canonical.JSON(fields)
 	if err != nil {
 		c.Report(c.at, strict.Fault{Code: "wrong-type", Message: "this cannot be JSON: " + err.Error()})
@@ -100,7 +100,7 @@ func (l *objectLoader) task(s *config.Document[config.Service], where, field str
 	}
 	at := c.At(c.at)
 	l.into.Tasks[TaskKey(s, where)] = &Object{
-		Decoder: c.Decoder, Source: fmt.Sprintf("%s:%d", c.File, at.Line), Group: GroupECS, Kind: kind.kind, Name: name, NamedAt: strict.Field(c.at, kind.named),
+		Decoder: c.Decoder, Source: fmt.Sprintf("%s:%d", c.File, at.Line), Group: GroupECS, Kind: kind.kind, Name: name, NamedAt: strict.Field(c.at, kind.nameField),
 		Data: data, Digest: canonical.Hash(data), Texts: c.texts,
 	}
 }
@@ -113,14 +113,14 @@ type taskCheck struct {
 }
 
 func (c *taskCheck) document(kind taskKind, fields map[string]any) {
-	c.value(c.at, kind.takes, fields)
+	c.value(c.at, kind.inputType, fields)
 	for _, name := range strict.Keys(kind.refused) {
 		if _, given := fields[name]; given {
 			c.Report(strict.Field(c.at, name), strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%q cannot be set here", name), Expected: kind.refused[name]})
 		}
 	}
-	if name, _ := fields[kind.named].(string); name == "" {
-		c.Report(strict.Field(c.at, kind.named), strict.Fault{Code: "missing-field", Message: fmt.Sprintf("%q is missing", kind.named), Expected: "text"})
+	if name, _ := fields[kind.nameField].(string); name == "" {
+		c.Report(strict.Field(c.at, kind.nameField), strict.Fault{Code: "missing-field", Message: fmt.Sprintf("%q is missing", kind.nameField), Expected: "text"})
 	}
 	if kind.kind == "TaskDefinition" && fields["containerDefinitions"] == nil {
 		c.Report(strict.Field(c.at, "containerDefinitions"), strict.Fault{Code: "missing-field", Message: `"containerDefinitions" is missing`, Expected: "a list with at least one"})
@@ -143,7 +143,7 @@ func (c *taskCheck) value(at string, to reflect.Type, v any) {
 		c.mapping(at, to, x)
 	case []any:
 		if to.Kind() != reflect.Slice {
-			c.wrong(at, "a list", to)
+			c.reportType(at, "a list", to)
 			return
 		}
 		for i, item := range x {
@@ -156,7 +156,7 @@ func (c *taskCheck) value(at string, to reflect.Type, v any) {
 
 func (c *taskCheck) mapping(at string, to reflect.Type, given map[string]any) {
 	if to.Kind() != reflect.Struct && to.Kind() != reflect.Map {
-		c.wrong(at, "a mapping", to)
+		c.reportType(at, "a mapping", to)
 		return
 	}
 	for _, name := range strict.Keys(given) {
@@ -195,7 +195,7 @@ func (c *taskCheck) scalar(at string, to reflect.Type, v any) {
 	if isText && config.HasSubstitution(text) {
 		c.texts = append(c.texts, ObjectText{at, text})
 		if to.Kind() == reflect.Slice || to.Kind() == reflect.Struct || to.Kind() == reflect.Map {
-			c.wrong(at, "text", to)
+			c.reportType(at, "text", to)
 		}
 		return
 	}
@@ -212,7 +212,7 @@ func (c *taskCheck) scalar(at string, to reflect.Type, v any) {
 	}
 	switch {
 	case !fits:
-		c.wrong(at, shownKind(v), to)
+		c.reportType(at, displayKind(v), to)
 	case isText:
 		c.oneOf(at, to, text)
 	}
@@ -237,15 +237,15 @@ func (c *taskCheck) oneOf(at string, to reflect.Type, text string) {
 	c.Report(at, strict.Unknown("bad-value", fmt.Sprintf("%q is not possible here", strict.Clip(text)), text, names))
 }
 
-func (c *taskCheck) wrong(at, is string, to reflect.Type) {
+func (c *taskCheck) reportType(at, description string, to reflect.Type) {
 	wanted := map[reflect.Kind]string{
 		reflect.Struct: "a mapping", reflect.Map: "a mapping", reflect.Slice: "a list", reflect.String: "text", reflect.Bool: "true or false",
 		reflect.Int32: "a whole number", reflect.Int64: "a whole number", reflect.Float32: "a number", reflect.Float64: "a number",
 	}
-	c.Report(at, strict.Fault{Code: "wrong-type", Message: "this is " + is, Expected: wanted[to.Kind()]})
+	c.Report(at, strict.Fault{Code: "wrong-type", Message: "this is " + description, Expected: wanted[to.Kind()]})
 }
 
-func shownKind(v any) string {
+func displayKind(v any) string {
 	switch v.(type) {
 	case string:
 		return "text"

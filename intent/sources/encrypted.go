@@ -20,9 +20,9 @@ type encrypted []encryptedFile
 
 type encryptedFile struct {
 	*sops.File
-	name  string
-	text  []byte
-	wrong error // why it cannot be used; File is then nil
+	name string
+	text []byte
+	err  error // why it cannot be used; File is then nil
 }
 
 func newEncryptedFile(name string, text []byte) encryptedFile {
@@ -30,11 +30,11 @@ func newEncryptedFile(name string, text []byte) encryptedFile {
 	return encryptedFile{f, name, text, err}
 }
 
-// of returns the file of an encrypted value, or else an unusable file that may contain it.
-func (all encrypted) of(value string) *encryptedFile {
-	i := slices.IndexFunc(all, func(f encryptedFile) bool { return f.wrong == nil && f.Has(value) })
+// fileOf returns the file of an encrypted value, or else an unusable file that may contain it.
+func (all encrypted) fileOf(value string) *encryptedFile {
+	i := slices.IndexFunc(all, func(f encryptedFile) bool { return f.err == nil && f.Has(value) })
 	if i < 0 {
-		i = slices.IndexFunc(all, func(f encryptedFile) bool { return f.wrong != nil })
+		i = slices.IndexFunc(all, func(f encryptedFile) bool { return f.err != nil })
 	}
 	if i < 0 {
 		return nil
@@ -73,12 +73,12 @@ func encryptedIn(fsys fs.FS, files []string) (all encrypted) {
 // is decrypted where the object is applied. Only Secrets are accepted, because other kinds are shown to users.
 func (c *objectCheck) encrypted(among encrypted) {
 	found := sops.FirstSealed(c.fields)
-	if !c.concernsUs(found) {
+	if !c.mustDecrypt(found) {
 		return
 	}
 	delete(c.fields, sops.Field)
-	file := among.of(found)
-	if fault := c.undecipherable(found, file); fault != nil {
+	file := among.fileOf(found)
+	if fault := c.decryptionFault(found, file); fault != nil {
 		c.Report("", *fault)
 		c.object.Encrypted = c.object.Kind == "Secret"
 	} else if found != "" {
@@ -86,9 +86,9 @@ func (c *objectCheck) encrypted(among encrypted) {
 	}
 }
 
-// concernsUs reports whether Converge must decrypt an object. Custom kinds may have SOPS metadata and cipher text for their own
+// mustDecrypt reports whether Converge must decrypt an object. Custom kinds may have SOPS metadata and cipher text for their own
 // controllers.
-func (c *objectCheck) concernsUs(found string) bool {
+func (c *objectCheck) mustDecrypt(found string) bool {
 	group := c.object.Group
 	if sops.Is(c.fields) {
 		return !strings.Contains(group, ".") || strings.HasSuffix(group, ".k8s.io")
@@ -96,32 +96,32 @@ func (c *objectCheck) concernsUs(found string) bool {
 	return found != "" && group == "" && (c.object.Kind == "Secret" || c.object.Kind == "ConfigMap")
 }
 
-// undecipherable returns why an object cannot be decrypted, or nil. An object that is not a Secret may be in the same file as a Secret.
-func (c *objectCheck) undecipherable(found string, file *encryptedFile) *strict.Fault {
-	because := func(message, expected string) *strict.Fault {
+// decryptionFault returns why an object cannot be decrypted, or nil. An object that is not a Secret may be in the same file as a Secret.
+func (c *objectCheck) decryptionFault(found string, file *encryptedFile) *strict.Fault {
+	fault := func(message, expected string) *strict.Fault {
 		return &strict.Fault{Code: "encrypted", Message: message, Expected: expected}
 	}
 	switch {
-	case file != nil && file.wrong != nil:
-		return because(fmt.Sprintf("%s is encrypted by SOPS, and cannot be used: %v", file.name, file.wrong), "")
+	case file != nil && file.err != nil:
+		return fault(fmt.Sprintf("%s is encrypted by SOPS, and cannot be used: %v", file.name, file.err), "")
 	case found == "" && c.object.Kind != "Secret":
 		return nil
 	case found == "":
-		return because("SOPS encrypted nothing in this Secret", `--encrypted-regex "^(data|stringData)$"`)
+		return fault("SOPS encrypted nothing in this Secret", `--encrypted-regex "^(data|stringData)$"`)
 	case c.object.Kind != "Secret":
-		return because("this is encrypted by SOPS, and its decrypted content would be shown in plans and drift", "a Secret")
+		return fault("this is encrypted by SOPS, and its decrypted content would be shown in plans and drift", "a Secret")
 	case file == nil:
-		return because("this is encrypted by SOPS, and the file that SOPS encrypted is missing: its MAC covers the whole file",
+		return fault("this is encrypted by SOPS, and the file that SOPS encrypted is missing: its MAC covers the whole file",
 			"the file itself among manifests, or among the resources of a kustomization")
 	}
-	if err := file.Fits(c.fields); err != nil {
-		return because(err.Error(), "the values of "+file.name)
+	if err := file.CheckObject(c.fields); err != nil {
+		return fault(err.Error(), "the values of "+file.name)
 	}
 	return nil
 }
 
-// asItIs rejects substitutions in encrypted files, because the MAC covers the whole file.
-func (c *objectCheck) asItIs() {
+// rejectSubstitutions rejects substitutions in encrypted files, because the MAC covers the whole file.
+func (c *objectCheck) rejectSubstitutions() {
 	for _, text := range c.object.Texts {
 		c.Report(text.Path, strict.Fault{Code: "no-substitution", Message: "substitution is not supported in a file that SOPS encrypted, because its MAC covers all of it", Expected: `text without "${{"`})
 	}

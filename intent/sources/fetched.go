@@ -34,55 +34,55 @@ func ChartKey(dir string, h config.ServiceHelm) string {
 	return path.Join(dir, clean) + "#" + string(h.Digest)
 }
 
-// misnamed returns the problem of a chart reference, and its field.
-func misnamed(h *config.ServiceHelm, named config.ServiceHelm) (field string, fault *strict.Fault) {
+// chartFault returns the problem of a chart reference, and its field.
+func chartFault(h *config.ServiceHelm, named config.ServiceHelm) (field string, fault *strict.Fault) {
 	switch {
 	case h.Digest != "" && h.Chart == "":
-		return missing("digest", "a digest needs a chart", `"chart" too`)
+		return missingField("digest", "a digest needs a chart", `"chart" too`)
 	case h.Version != "" && named.Chart == "":
-		return missing("version", "a version needs a chart", `"chart" too, here or in kubernetes.helm of the service`)
+		return missingField("version", "a version needs a chart", `"chart" too, here or in kubernetes.helm of the service`)
 	case h.Repository != "" && named.Chart == "":
-		return missing("repository", "a repository needs a chart", `"chart" too`)
+		return missingField("repository", "a repository needs a chart", `"chart" too`)
 	case named.Locked():
-		return misnamedLocked(named)
+		return lockedChartFault(named)
 	case named.Version != "":
-		return refused("version", "a chart without a repository has a fixed version", "no version, or the chart by its repository")
+		return badField("version", "a chart without a repository has a fixed version", "no version, or the chart by its repository")
 	case !strings.Contains(named.Chart, "://"):
 		return "", nil
 	case !strings.HasPrefix(named.Chart, "https://"):
-		return refused("chart", fmt.Sprintf("%q cannot be fetched", strict.Clip(named.Chart)), "an address that begins with https:// or oci://, or a path")
+		return badField("chart", fmt.Sprintf("%q cannot be fetched", strict.Clip(named.Chart)), "an address that begins with https:// or oci://, or a path")
 	case named.Digest == "":
-		return missing("chart", "a chart from a URL can change", `"digest": sha256: and 64 hexadecimal digits`)
+		return missingField("chart", "a chart from a URL can change", `"digest": sha256: and 64 hexadecimal digits`)
 	}
 	return "", nil
 }
 
-// misnamedLocked is misnamed for a chart of the lock.
-func misnamedLocked(named config.ServiceHelm) (field string, fault *strict.Fault) {
+// lockedChartFault is misnamed for a chart of the lock.
+func lockedChartFault(named config.ServiceHelm) (field string, fault *strict.Fault) {
 	switch {
 	case named.Digest != "":
-		return refused("digest", "converge.lock has the digest of this chart", "no digest here")
+		return badField("digest", "converge.lock has the digest of this chart", "no digest here")
 	case named.Repository != "" && strings.Contains(named.Chart, "://"):
-		return refused("repository", "the chart is already an address", "the name of the chart in the repository")
+		return badField("repository", "the chart is already an address", "the name of the chart in the repository")
 	case named.Version == "":
-		return missing("chart", "a chart in a repository needs a version", `"version": 1.4.2, or a range such as ^1.4`)
+		return missingField("chart", "a chart in a repository needs a version", `"version": 1.4.2, or a range such as ^1.4`)
 	}
 	if wrong, expected := charts.RefOf(named.Chart, named.Repository, named.Version).Check(); wrong != "" {
-		return refused("chart", wrong, expected)
+		return badField("chart", wrong, expected)
 	}
 	return "", nil
 }
 
-func missing(field, message, expected string) (string, *strict.Fault) {
+func missingField(field, message, expected string) (string, *strict.Fault) {
 	return field, &strict.Fault{Code: "missing-field", Message: message, Expected: expected}
 }
 
-func refused(field, message, expected string) (string, *strict.Fault) {
+func badField(field, message, expected string) (string, *strict.Fault) {
 	return field, &strict.Fault{Code: "bad-value", Message: message, Expected: expected}
 }
 
-// chartNamed returns the chart that a layer of a service names; false if it names none, or the reference is invalid.
-func (l *objectLoader) chartNamed(s *config.Document[config.Service], at string, h *config.ServiceHelm) (config.ServiceHelm, bool) {
+// mergedChart returns the chart that a layer of a service names; false if it names none, or the reference is invalid.
+func (l *objectLoader) mergedChart(s *config.Document[config.Service], at string, h *config.ServiceHelm) (config.ServiceHelm, bool) {
 	var named config.ServiceHelm
 	names := func(field string) bool { return s.Has(at + "." + field) }
 	if !names("chart") && !names("version") && !names("repository") && !names("digest") {
@@ -97,15 +97,15 @@ func (l *objectLoader) chartNamed(s *config.Document[config.Service], at string,
 	if k := s.Spec.Kubernetes; k != nil {
 		base = k.Helm
 	}
-	named = h.Over(base)
-	field, fault := misnamed(h, named)
+	named = h.InheritFrom(base)
+	field, fault := chartFault(h, named)
 	if fault == nil {
 		return named, true
 	}
 	if !names(field) {
 		field = "version" // the layer only sets a version
 	}
-	l.wrong(s, at+"."+field, *fault)
+	l.reportFault(s, at+"."+field, *fault)
 	return named, false
 }
 
@@ -115,11 +115,11 @@ func (l *objectLoader) remoteChart(named config.ServiceHelm) *strict.Fault {
 	if fault, done := l.fetched[key]; done {
 		return fault
 	}
-	bring := l.pinned
+	load := l.fetchPinned
 	if named.Locked() {
-		bring = l.locked
+		load = l.fetchLocked
 	}
-	chart, fault := bring(named)
+	chart, fault := load(named)
 	if l.fetched[key] = fault; fault == nil {
 		l.into.Charts[key] = chart
 	}
@@ -128,8 +128,8 @@ func (l *objectLoader) remoteChart(named config.ServiceHelm) *strict.Fault {
 
 func (l *objectLoader) client() charts.Client { return charts.Client{HTTP: l.Config.Options.Client} }
 
-// pinned fetches a chart with a digest in the configuration.
-func (l *objectLoader) pinned(named config.ServiceHelm) (*Chart, *strict.Fault) {
+// fetchPinned fetches a chart with a digest in the configuration.
+func (l *objectLoader) fetchPinned(named config.ServiceHelm) (*Chart, *strict.Fault) {
 	data, err := l.client().FetchAddress(context.Background(), named.Chart, string(named.Digest))
 	var chart *Chart
 	if err == nil {
@@ -141,12 +141,12 @@ func (l *objectLoader) pinned(named config.ServiceHelm) (*Chart, *strict.Fault) 
 	return chart, nil
 }
 
-// locked fetches a chart of the lock.
-func (l *objectLoader) locked(named config.ServiceHelm) (*Chart, *strict.Fault) {
+// fetchLocked fetches a chart of the lock.
+func (l *objectLoader) fetchLocked(named config.ServiceHelm) (*Chart, *strict.Fault) {
 	ref := charts.RefOf(named.Chart, named.Repository, named.Version)
-	lock, err := l.lock()
+	lock, err := l.readLock()
 	if err != nil {
-		l.lockTold = true
+		l.lockReported = true
 		return nil, &strict.Fault{Code: "lock", Message: fmt.Sprintf("%s cannot be used: %v", charts.LockFile, err), Expected: lockCommand}
 	}
 	entry, found := lock.Find(ref)
@@ -156,11 +156,11 @@ func (l *objectLoader) locked(named config.ServiceHelm) (*Chart, *strict.Fault) 
 	data, err := l.client().Fetch(context.Background(), entry)
 	var chart *Chart
 	if err == nil {
-		chart, err = openAs(data, entry)
+		chart, err = openEntry(data, entry)
 	}
-	if differs := new(charts.Differs); errors.As(err, &differs) {
+	if differs := new(charts.DigestError); errors.As(err, &differs) {
 		return nil, &strict.Fault{
-			Code: "chart", Message: fmt.Sprintf("%s has the digest %s, and in %s it is %s", ref, differs.Has, charts.LockFile, differs.Want),
+			Code: "chart", Message: fmt.Sprintf("%s has the digest %s, and in %s it is %s", ref, differs.Got, charts.LockFile, differs.Want),
 			Expected: `the locked chart; run "converge lock --update" once you know why it changed`,
 		}
 	}
@@ -170,57 +170,57 @@ func (l *objectLoader) locked(named config.ServiceHelm) (*Chart, *strict.Fault) 
 	return chart, nil
 }
 
-// lock reads the lock of the configuration; a missing lock is empty.
-func (l *objectLoader) lock() (charts.Lock, error) {
+// readLock reads the lock of the configuration; a missing lock is empty.
+func (l *objectLoader) readLock() (charts.Lock, error) {
 	if l.lockRead {
-		return l.lockHas, l.lockErr
+		return l.lockContent, l.lockErr
 	}
 	l.lockRead = true
 	if _, err := fs.Stat(l.FS, charts.LockFile); errors.Is(err, fs.ErrNotExist) {
-		return l.lockHas, nil
+		return l.lockContent, nil
 	}
 	text, fault := l.Read(charts.LockFile, charts.MaxLock)
 	if fault != nil {
 		l.lockErr = errors.New(fault.Message)
-		return l.lockHas, l.lockErr
+		return l.lockContent, l.lockErr
 	}
 	l.lockText = text
-	l.lockHas, l.lockErr = charts.ParseLock(text)
-	return l.lockHas, l.lockErr
+	l.lockContent, l.lockErr = charts.ParseLock(text)
+	return l.lockContent, l.lockErr
 }
 
-// openAs opens a packed chart, and verifies that it is the chart of a lock entry.
-func openAs(data []byte, e charts.Entry) (*Chart, error) {
+// openEntry opens a packed chart, and verifies that it is the chart of a lock entry.
+func openEntry(data []byte, e charts.Entry) (*Chart, error) {
 	chart, err := OpenChart(data)
 	if err != nil {
 		return nil, err
 	}
-	name, version := chart.named()
-	have, err := semver.NewVersion(version)
-	want, wrong := semver.NewVersion(e.Version)
-	if name != e.Ref().Name() || err != nil || wrong != nil || !have.Equal(want) {
+	name, version := chart.nameAndVersion()
+	got, err := semver.NewVersion(version)
+	want, wantErr := semver.NewVersion(e.Version)
+	if name != e.Ref().Name() || err != nil || wantErr != nil || !got.Equal(want) {
 		return nil, fmt.Errorf("the name of the chart is %s %s; expected %s", strict.Clip(name), strict.Clip(version), e)
 	}
 	return chart, nil
 }
 
-// named returns the name and version in the chart's metadata.
-func (c *Chart) named() (name, version string) {
-	var says struct{ Name, Version string }
+// nameAndVersion returns the name and version in the chart's metadata.
+func (c *Chart) nameAndVersion() (name, version string) {
+	var metadata struct{ Name, Version string }
 	for _, f := range c.files {
 		if f.Name == "Chart.yaml" {
-			_ = yaml.Unmarshal(f.Data, &says) // Helm has already parsed it
+			_ = yaml.Unmarshal(f.Data, &metadata) // Helm has already parsed it
 		}
 	}
-	return says.Name, says.Version
+	return metadata.Name, metadata.Version
 }
 
-// fetching is the state of a loader for remote charts.
-type fetching struct {
-	fetched  map[string]*strict.Fault // requested charts and their problems
-	lockRead bool
-	lockTold bool // the unusable lock is already reported
-	lockText []byte
-	lockHas  charts.Lock
-	lockErr  error
+// chartFetches is the state of a loader for remote charts.
+type chartFetches struct {
+	fetched      map[string]*strict.Fault // requested charts and their problems
+	lockRead     bool
+	lockReported bool // the unusable lock is already reported
+	lockText     []byte
+	lockContent  charts.Lock
+	lockErr      error
 }

@@ -81,17 +81,17 @@ type Refusal struct{ Text, Expected string }
 // Error contains both fields.
 func (r *Refusal) Error() string { return r.Text + "; expected " + r.Expected }
 
-// reopen replaces the tokens of a rendered chart by substitutions.
-func reopen(node *yaml.Node, seen map[*yaml.Node]bool) {
+// restoreNode replaces the tokens of a rendered chart by substitutions.
+func restoreNode(node *yaml.Node, seen map[*yaml.Node]bool) {
 	if node == nil || seen[node] {
 		return
 	}
 	seen[node] = true
 	if node.Kind == yaml.ScalarNode {
-		node.Value = Reopen(node.Value)
+		node.Value = RestoreSubstitutions(node.Value)
 	}
 	for _, inner := range node.Content {
-		reopen(inner, seen)
+		restoreNode(inner, seen)
 	}
 }
 
@@ -102,8 +102,8 @@ const (
 	FullVersion = "kwullvrsxnzqpjmhty"
 )
 
-// Reopen replaces tokens by substitutions.
-func Reopen(text string) string {
+// RestoreSubstitutions replaces tokens by substitutions.
+func RestoreSubstitutions(text string) string {
 	return strings.NewReplacer(Version, "${{ version }}", FullVersion, "${{ fullVersion }}").Replace(text)
 }
 

@@ -17,13 +17,13 @@ const (
 	annotationHookDelete = "converge/hook-delete-policy"
 )
 
-// moments lists the times at which a hook may run, in their order.
-var moments = []string{"pre-install", "post-install", "pre-upgrade", "post-upgrade", "pre-rollback", "post-rollback"}
+// hookEvents lists the times at which a hook may run, in their order.
+var hookEvents = []string{"pre-install", "post-install", "pre-upgrade", "post-upgrade", "pre-rollback", "post-rollback"}
 
 var deletePolicies = []string{"before-hook-creation", "hook-succeeded", "hook-failed"}
 
-// hook converts a Helm hook to a Converge hook, and reports whether to keep the object. Hooks for tests and deletions are dropped.
-func hook(fields map[string]any) bool {
+// normalizeHook converts a Helm hook to a Converge hook, and reports whether to keep the object. Hooks for tests and deletions are dropped.
+func normalizeHook(fields map[string]any) bool {
 	metadata, _ := fields["metadata"].(map[string]any)
 	annotations, _ := metadata["annotations"].(map[string]any)
 	events, ok := annotations["helm.sh/hook"].(string)
@@ -34,7 +34,7 @@ func hook(fields map[string]any) bool {
 		text, _ := annotations[name].(string)
 		return text
 	}
-	runs := only(events, moments)
+	runs := filterKnown(events, hookEvents)
 	if runs == "" {
 		return false
 	}
@@ -42,7 +42,7 @@ func hook(fields map[string]any) bool {
 	if weight, err := strconv.Atoi(text("helm.sh/hook-weight")); err == nil && weight != 0 { // a missing weight is 0, as in Helm
 		annotations[annotationHookWeight] = strconv.Itoa(weight)
 	}
-	if policy := only(text("helm.sh/hook-delete-policy"), deletePolicies); policy != "" {
+	if policy := filterKnown(text("helm.sh/hook-delete-policy"), deletePolicies); policy != "" {
 		annotations[annotationHookDelete] = policy
 	}
 	for _, name := range []string{"helm.sh/hook", "helm.sh/hook-weight", "helm.sh/hook-delete-policy"} {
@@ -51,29 +51,29 @@ func hook(fields map[string]any) bool {
 	return true
 }
 
-// only returns the known items of a comma-separated list, in the order of known.
-func only(list string, known []string) string {
+// filterKnown returns the known items of a comma-separated list, in the order of known.
+func filterKnown(list string, known []string) string {
 	given := strings.Split(strings.ReplaceAll(list, " ", ""), ",")
 	return strings.Join(slices.DeleteFunc(slices.Clone(known), func(one string) bool { return !slices.Contains(given, one) }), ",")
 }
 
-// wrongHook returns the problem of a hook annotation; is reports whether it is one.
-func wrongHook(key, text string) (fault *strict.Fault, is bool) {
-	wrong := func(expected string) *strict.Fault {
+// hookFault returns the problem of a hook annotation; is reports whether it is one.
+func hookFault(key, text string) (fault *strict.Fault, is bool) {
+	badValue := func(expected string) *strict.Fault {
 		return &strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%q is not possible here", strict.Clip(text)), Expected: expected}
 	}
 	switch key {
 	case annotationHook:
-		if !allOf(text, moments) {
-			return wrong("a list of " + strings.Join(moments, ", ")), true
+		if !allOf(text, hookEvents) {
+			return badValue("a list of " + strings.Join(hookEvents, ", ")), true
 		}
 	case annotationHookDelete:
 		if !allOf(text, deletePolicies) {
-			return wrong("a list of " + strings.Join(deletePolicies, ", ")), true
+			return badValue("a list of " + strings.Join(deletePolicies, ", ")), true
 		}
 	case annotationHookWeight:
 		if n, err := strconv.ParseInt(text, 10, 32); err != nil || strconv.FormatInt(n, 10) != text {
-			return wrong(`a whole number in quotes, such as "-5"`), true
+			return badValue(`a whole number in quotes, such as "-5"`), true
 		}
 	default:
 		return nil, false

@@ -210,7 +210,7 @@ func (w *pathWalk) path(field string, at *string) {
 	if w.err != nil || *at == "" {
 		return
 	}
-	full, ok := w.inside(*at)
+	full, ok := w.resolveInside(*at)
 	if !ok {
 		w.refuse(field, *at)
 		return
@@ -231,11 +231,11 @@ func (w *pathWalk) path(field string, at *string) {
 	}
 }
 
-// inside returns the fs.FS name of a path of the kustomization, if it is a path inside the file system.
-func (w *pathWalk) inside(at string) (string, bool) {
-	odd := func(r rune) bool { return r == '\\' || r == ':' || unicode.IsControl(r) }
+// resolveInside returns the fs.FS name of a path of the kustomization, if it is a path inside the file system.
+func (w *pathWalk) resolveInside(at string) (string, bool) {
+	unusual := func(r rune) bool { return r == '\\' || r == ':' || unicode.IsControl(r) }
 	full := path.Join(w.dir, at)
-	return full, !path.IsAbs(at) && !strings.ContainsFunc(at, odd) && fs.ValidPath(full)
+	return full, !path.IsAbs(at) && !strings.ContainsFunc(at, unusual) && fs.ValidPath(full)
 }
 
 func (w *pathWalk) refuse(field, at string) {

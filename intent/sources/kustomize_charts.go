@@ -66,7 +66,7 @@ func (w *pathWalk) chart(k *types.Kustomization, i int) error {
 	if k.HelmGlobals != nil && k.HelmGlobals.ChartHome != "" {
 		home = k.HelmGlobals.ChartHome
 	}
-	chart, err := w.chartFor(h, home)
+	chart, err := w.loadChart(h, home)
 	if err != nil || chart == nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (w *pathWalk) chart(k *types.Kustomization, i int) error {
 	}
 	var all strings.Builder
 	for _, text := range texts {
-		all.WriteString("---\n" + Reopen(string(text.Data)) + "\n")
+		all.WriteString("---\n" + RestoreSubstitutions(string(text.Data)) + "\n")
 	}
 	if all.Len() > 0 {
 		file := fmt.Sprintf("converge-helm-chart-%d.yaml", i)
@@ -112,9 +112,9 @@ func unusableChart(h types.HelmChart, globals *types.HelmGlobals) error {
 	return nil
 }
 
-// chartFor returns the chart in the charts directory, else the chart of the lock.
-func (w *pathWalk) chartFor(h types.HelmChart, home string) (*Chart, error) {
-	dir, ok := w.inside(path.Join(home, h.Name))
+// loadChart returns the chart in the charts directory, else the chart of the lock.
+func (w *pathWalk) loadChart(h types.HelmChart, home string) (*Chart, error) {
+	dir, ok := w.resolveInside(path.Join(home, h.Name))
 	if !ok {
 		return nil, &Refusal{fmt.Sprintf("%q is not a path inside the configuration", strict.Clip(home)), "a directory in the directory of the configuration"}
 	}
@@ -129,7 +129,7 @@ func (w *pathWalk) chartFor(h types.HelmChart, home string) (*Chart, error) {
 		return nil, &Refusal{fmt.Sprintf("there is no chart in %s, and no repository is named", dir), `the chart there, or "repo" and "version"`}
 	}
 	named := config.ServiceHelm{Chart: h.Name, Repository: h.Repo, Version: h.Version}
-	if _, fault := misnamed(&named, named); fault != nil {
+	if _, fault := chartFault(&named, named); fault != nil {
 		return nil, &Refusal{fault.Message, fault.Expected}
 	}
 	if w.locked == nil {
@@ -145,7 +145,7 @@ func (w *pathWalk) values(h types.HelmChart) (map[string]any, error) {
 		if name == "" {
 			continue
 		}
-		full, ok := w.inside(name)
+		full, ok := w.resolveInside(name)
 		if !ok {
 			return nil, &Refusal{fmt.Sprintf("%q is not a path inside the configuration", strict.Clip(name)), "a file in the directory of the configuration"}
 		}
@@ -160,50 +160,50 @@ func (w *pathWalk) values(h types.HelmChart) (map[string]any, error) {
 		if sops.Is(values) {
 			return nil, &Refusal{full + " is encrypted by SOPS, and charts are rendered without keys", "values without secrets"}
 		}
-		over(files, values)
+		mergeInto(files, values)
 	}
 	inline := maps.Clone(h.ValuesInline)
 	switch h.ValuesMerge {
 	case "", "override":
-		over(files, inline)
+		mergeInto(files, inline)
 	case "merge":
 		if inline == nil {
 			inline = map[string]any{}
 		}
-		over(inline, files)
+		mergeInto(inline, files)
 		files = inline
 	case "replace":
 		files = inline
 	default:
 		return nil, &Refusal{fmt.Sprintf("valuesMerge is %q", strict.Clip(h.ValuesMerge)), "override, merge or replace"}
 	}
-	return tokened(files)
+	return replaceTokens(files)
 }
 
-// over merges values into others by key, recursively for mappings.
-func over(into, values map[string]any) {
+// mergeInto merges values into others by key, recursively for mappings.
+func mergeInto(into, values map[string]any) {
 	for key, value := range values {
 		inner, ok := value.(map[string]any)
-		have, both := into[key].(map[string]any)
-		if ok && both {
-			have = maps.Clone(have)
-			over(have, inner)
-			value = have
+		existing, isMapping := into[key].(map[string]any)
+		if ok && isMapping {
+			existing = maps.Clone(existing)
+			mergeInto(existing, inner)
+			value = existing
 		}
 		into[key] = value
 	}
 }
 
-// tokened replaces the version by tokens, because only the version may be open in a chart. It converts integral numbers to integers.
-func tokened(values map[string]any) (map[string]any, error) {
-	var wrong error
-	open := strings.NewReplacer("${{ version }}", Version, "${{version}}", Version, "${{ fullVersion }}", FullVersion, "${{fullVersion}}", FullVersion)
+// replaceTokens replaces the version by tokens, because only the version may be open in a chart. It converts integral numbers to integers.
+func replaceTokens(values map[string]any) (map[string]any, error) {
+	var refusal error
+	tokens := strings.NewReplacer("${{ version }}", Version, "${{version}}", Version, "${{ fullVersion }}", FullVersion, "${{fullVersion}}", FullVersion)
 	result, _ := replaced(values, func(v any) any {
 		switch v := v.(type) {
 		case string:
-			text := open.Replace(v)
+			text := tokens.Replace(v)
 			if config.HasSubstitution(text) {
-				wrong = &Refusal{fmt.Sprintf("%q is not supported in the values of this chart", strict.Clip(v)), "${{ version }}, ${{ fullVersion }}, or the chart as kubernetes.helm of the service"}
+				refusal = &Refusal{fmt.Sprintf("%q is not supported in the values of this chart", strict.Clip(v)), "${{ version }}, ${{ fullVersion }}, or the chart as kubernetes.helm of the service"}
 			}
 			return text
 		case float64:
@@ -213,5 +213,5 @@ func tokened(values map[string]any) (map[string]any, error) {
 		}
 		return v
 	}).(map[string]any)
-	return result, wrong
+	return result, refusal
 }

@@ -39,12 +39,12 @@ type Objects struct {
 // objectLoader reads the sources that services refer to.
 type objectLoader struct {
 	*config.Reader
-	fetching
+	chartFetches
 	into *Objects
 }
 
 func newLoader(from *config.Reader) *objectLoader {
-	return &objectLoader{Reader: from, fetching: fetching{fetched: map[string]*strict.Fault{}}, into: &Objects{
+	return &objectLoader{Reader: from, chartFetches: chartFetches{fetched: map[string]*strict.Fault{}}, into: &Objects{
 		Listed: map[string][]string{}, Manifests: map[string][]*Object{}, Built: map[string]*Built{},
 		Charts: map[string]*Chart{}, Values: map[string]*valuesFile{}, Tasks: map[string]*Object{}, rendered: map[string]*Built{}, Patches: map[string]string{}, patched: map[string]*patched{},
 	}}
@@ -55,10 +55,10 @@ func Read(from *config.Reader) *Objects {
 	l := newLoader(from)
 	for _, s := range l.Config.Services {
 		l.serviceObjects(s, "kubernetes", s.Spec.Kubernetes)
-		l.serviceTasks(s, "ecs", s.Spec.ECS)
+		l.readTasks(s, "ecs", s.Spec.ECS)
 		for i, o := range s.Spec.PerReleaseChannel {
 			l.serviceObjects(s, strict.Index("perReleaseChannel", i)+".kubernetes", o.Kubernetes)
-			l.serviceTasks(s, strict.Index("perReleaseChannel", i)+".ecs", o.ECS)
+			l.readTasks(s, strict.Index("perReleaseChannel", i)+".ecs", o.ECS)
 		}
 	}
 	return l.into
@@ -69,10 +69,10 @@ func (l *objectLoader) serviceObjects(s *config.Document[config.Service], at str
 		return
 	}
 	for i, name := range k.Manifests {
-		l.at(s, strict.Index(at+".manifests", i), name, single(l.manifests))
+		l.readAt(s, strict.Index(at+".manifests", i), name, asList(l.manifests))
 	}
 	if s.Has(at + ".kustomize") {
-		l.at(s, at+".kustomize", k.Kustomize, l.kustomization)
+		l.readAt(s, at+".kustomize", k.Kustomize, l.kustomization)
 	}
 	for i, p := range k.Patches {
 		l.patchFile(s, strict.Index(at+".patches", i), p)
@@ -81,26 +81,26 @@ func (l *objectLoader) serviceObjects(s *config.Document[config.Service], at str
 		l.chart(s, at+".helm", k.Helm)
 		l.captured(s, at+".helm")
 		for i, name := range k.Helm.ValuesFiles {
-			l.at(s, strict.Index(at+".helm.valuesFiles", i), name, single(l.valuesFile))
+			l.readAt(s, strict.Index(at+".helm.valuesFiles", i), name, asList(l.valuesFile))
 		}
 	}
 }
 
 // captured makes the captured capabilities of clusters available to charts.
 func (l *objectLoader) captured(s *config.Document[config.Service], at string) {
-	lock, err := l.lock()
+	lock, err := l.readLock()
 	if err == nil {
 		l.into.Captured = lock
 		return
 	}
-	if !l.lockTold {
-		l.lockTold = true
-		l.wrong(s, at, strict.Fault{Code: "lock", Message: fmt.Sprintf("%s cannot be used: %v", charts.LockFile, err), Expected: lockCommand})
+	if !l.lockReported {
+		l.lockReported = true
+		l.reportFault(s, at, strict.Fault{Code: "lock", Message: fmt.Sprintf("%s cannot be used: %v", charts.LockFile, err), Expected: lockCommand})
 	}
 }
 
-// single converts at most one fault to a list.
-func single(read func(full string) *strict.Fault) func(string) []strict.Fault {
+// asList converts at most one fault to a list.
+func asList(read func(full string) *strict.Fault) func(string) []strict.Fault {
 	return func(full string) []strict.Fault {
 		if fault := read(full); fault != nil {
 			return []strict.Fault{*fault}
@@ -109,23 +109,23 @@ func single(read func(full string) *strict.Fault) func(string) []strict.Fault {
 	}
 }
 
-// at reads the source at a path in a service, and reports its problems there.
-func (l *objectLoader) at(s *config.Document[config.Service], where, name string, read func(full string) []strict.Fault) {
+// readAt reads the source at a path in a service, and reports its problems there.
+func (l *objectLoader) readAt(s *config.Document[config.Service], where, name string, read func(full string) []strict.Fault) {
 	if s.Faulty(where) {
 		return
 	}
 	clean, fault := config.LocalFile(name)
 	if fault != nil {
-		l.wrong(s, where, *fault)
+		l.reportFault(s, where, *fault)
 		return
 	}
 	for _, fault := range read(path.Join(path.Dir(s.File), clean)) {
-		l.wrong(s, where, fault)
+		l.reportFault(s, where, fault)
 	}
 }
 
-// wrong reports a problem of a source of objects.
-func (l *objectLoader) wrong(s *config.Document[config.Service], where string, fault strict.Fault) {
+// reportFault reports a problem of a source of objects.
+func (l *objectLoader) reportFault(s *config.Document[config.Service], where string, fault strict.Fault) {
 	l.into.Incomplete = true
 	s.Report(where, fault)
 }
@@ -141,16 +141,16 @@ func (l *objectLoader) manifests(full string) *strict.Fault {
 		return fault
 	}
 	from.Listed[full] = files
-	left := int64(MaxTree)
+	remaining := int64(MaxTree)
 	for _, name := range files {
 		if _, done := from.Manifests[name]; done {
 			continue
 		}
-		text, fault := l.Read(name, left)
+		text, fault := l.Read(name, remaining)
 		if fault != nil {
 			return fault
 		}
-		left -= int64(len(text))
+		remaining -= int64(len(text))
 		from.Manifests[name] = l.manifest(name, text)
 	}
 	return nil
@@ -231,7 +231,7 @@ func (r *objectReader) read(text []byte) error {
 		}
 		if len(node.Content) > 0 && node.Content[0].ShortTag() != "!!null" {
 			if r.rendered {
-				reopen(&node, map[*yaml.Node]bool{})
+				restoreNode(&node, map[*yaml.Node]bool{})
 			}
 			r.document(node.Content[0])
 		}

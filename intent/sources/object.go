@@ -79,7 +79,7 @@ func (r *objectReader) document(node *yaml.Node) {
 		d.Fail("", node, strict.Fault{Code: "wrong-type", Message: "this is " + strict.Describe(node), Expected: "a Kubernetes object: a mapping with apiVersion, kind and metadata"})
 		return
 	}
-	if r.rendered && !hook(fields) {
+	if r.rendered && !normalizeHook(fields) {
 		return
 	}
 	c := &objectCheck{Decoder: d, fields: fields, object: &Object{Decoder: d, Origin: r.origin, NamedAt: "metadata.name"}}
@@ -136,15 +136,15 @@ func (c *objectCheck) check(node *yaml.Node, among encrypted) bool {
 		return false
 	}
 	c.encrypted(among)
-	c.drop()
-	c.notes("labels")
-	c.notes("annotations")
+	c.dropClusterFields()
+	c.checkStringMap("labels")
+	c.checkStringMap("annotations")
 	c.literal = bundle.KeepsText(c.fields)
-	c.scan("", c.fields)
+	c.collectTexts("", c.fields)
 	c.variables()
 	c.secret()
 	if c.object.Encrypted {
-		c.asItIs()
+		c.rejectSubstitutions()
 	}
 	data, err := canonical.JSON(c.fields)
 	if err != nil {
@@ -204,16 +204,16 @@ func (c *objectCheck) text(from map[string]any, key, at string) string {
 	return text
 }
 
-// drop removes fields that only a cluster sets.
-func (c *objectCheck) drop() {
+// dropClusterFields removes fields that only a cluster sets.
+func (c *objectCheck) dropClusterFields() {
 	delete(c.fields, "status")
 	for _, key := range []string{"managedFields", "resourceVersion", "uid", "creationTimestamp", "generation", "selfLink"} {
 		delete(c.metadata, key)
 	}
 }
 
-// notes checks labels or annotations: they must be text, and not reserved for Converge.
-func (c *objectCheck) notes(field string) {
+// checkStringMap checks labels or annotations: they must be text, and not reserved for Converge.
+func (c *objectCheck) checkStringMap(field string) {
 	v, given := c.metadata[field]
 	if v == nil {
 		delete(c.metadata, field)
@@ -251,15 +251,15 @@ func reserved(field, key, text string) *strict.Fault {
 			}
 			return nil
 		case annotationRecreate:
-			return strict.Unless(text == "true" || text == "orphan", "bad-value", "%q is not possible here", text, `"true", "orphan" to keep its dependents, or no such annotation`)
+			return strict.FaultUnless(text == "true" || text == "orphan", "bad-value", "%q is not possible here", text, `"true", "orphan" to keep its dependents, or no such annotation`)
 		case annotationAdopt:
-			return strict.Unless(strings.TrimSpace(text) != "", "bad-value", "%q is not possible here", text, `"true", "false", additional field managers, or no such annotation`)
+			return strict.FaultUnless(strings.TrimSpace(text) != "", "bad-value", "%q is not possible here", text, `"true", "false", additional field managers, or no such annotation`)
 		case annotationKeep:
-			return onlyValue(text, "true")
+			return requireValue(text, "true")
 		case bundle.AnnotationSubstitute:
-			return onlyValue(text, "false")
+			return requireValue(text, "false")
 		}
-		if fault, is := wrongHook(key, text); is {
+		if fault, is := hookFault(key, text); is {
 			return fault
 		}
 		if strings.HasPrefix(key, annotationLink) || strings.HasPrefix(key, annotationLog) {
@@ -272,12 +272,12 @@ func reserved(field, key, text string) *strict.Fault {
 	}
 }
 
-func onlyValue(text, only string) *strict.Fault {
-	return strict.Unless(text == only, "bad-value", "%q is not possible here", text, strconv.Quote(only)+", or no such annotation")
+func requireValue(text, only string) *strict.Fault {
+	return strict.FaultUnless(text == only, "bad-value", "%q is not possible here", text, strconv.Quote(only)+", or no such annotation")
 }
 
-// scan records every text with a substitution, and rejects keys with a substitution.
-func (c *objectCheck) scan(path string, v any) {
+// collectTexts records every text with a substitution, and rejects keys with a substitution.
+func (c *objectCheck) collectTexts(path string, v any) {
 	if c.literal {
 		return
 	}
@@ -290,11 +290,11 @@ func (c *objectCheck) scan(path string, v any) {
 					Expected: `a key without "${{", or the annotation converge/substitute: "false" to keep it`,
 				})
 			}
-			c.scan(strict.Key(path, key), x[key])
+			c.collectTexts(strict.Key(path, key), x[key])
 		}
 	case []any:
 		for i, item := range x {
-			c.scan(strict.Index(path, i), item)
+			c.collectTexts(strict.Index(path, i), item)
 		}
 	case string:
 		if config.HasSubstitution(x) {

@@ -31,9 +31,9 @@ func (l *objectLoader) patchFile(s *config.Document[config.Service], at string, 
 	switch {
 	case s.Faulty(at):
 	case (p.Path == "") == (p.Patch == ""):
-		l.wrong(s, at, strict.Fault{Code: "one-of", Message: "a patch has one source", Expected: `either "patch" or "path"`})
+		l.reportFault(s, at, strict.Fault{Code: "one-of", Message: "a patch has one source", Expected: `either "patch" or "path"`})
 	case p.Path != "":
-		l.at(s, at+".path", p.Path, single(func(full string) *strict.Fault {
+		l.readAt(s, at+".path", p.Path, asList(func(full string) *strict.Fault {
 			text, fault := l.Read(full, config.MaxSource)
 			if fault == nil {
 				l.into.Patches[full] = string(text)
@@ -73,7 +73,7 @@ func patch(objects []*Object, target *config.PatchTarget, text string) ([]*Objec
 	}
 	all := append([]*Object{}, objects...)
 	for _, p := range parts {
-		chosen, err := p.choose(all, target)
+		chosen, err := p.selectObjects(all, target)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -123,11 +123,11 @@ func patchesIn(text string, targeted bool) (all []onePatch, err error) {
 	return all, nil
 }
 
-// choose returns the indexes of the target objects of a patch.
-func (p onePatch) choose(objects []*Object, target *config.PatchTarget) ([]int, error) {
+// selectObjects returns the indexes of the target objects of a patch.
+func (p onePatch) selectObjects(objects []*Object, target *config.PatchTarget) ([]int, error) {
 	if target == nil {
 		var err error
-		if target, err = p.names(); err != nil {
+		if target, err = p.ownTarget(); err != nil {
 			return nil, err
 		}
 	}
@@ -151,18 +151,18 @@ func (p onePatch) choose(objects []*Object, target *config.PatchTarget) ([]int, 
 	return chosen, nil
 }
 
-// names returns the target that a strategic merge patch contains.
-func (p onePatch) names() (*config.PatchTarget, error) {
+// ownTarget returns the target that a strategic merge patch contains.
+func (p onePatch) ownTarget() (*config.PatchTarget, error) {
 	text := func(of map[string]any, key string) string { text, _ := of[key].(string); return text }
 	metadata, _ := p.merge["metadata"].(map[string]any)
 	kind, name := text(p.merge, "kind"), text(metadata, "name")
 	if kind == "" || name == "" {
 		return nil, &Refusal{"the patch has no target", `"target", or a strategic merge patch with kind and metadata.name`}
 	}
-	exactly := regexp.QuoteMeta
-	target := &config.PatchTarget{Kind: exactly(kind), Name: exactly(name), Namespace: exactly(text(metadata, "namespace"))}
+	quote := regexp.QuoteMeta
+	target := &config.PatchTarget{Kind: quote(kind), Name: quote(name), Namespace: quote(text(metadata, "namespace"))}
 	if group, _, found := strings.Cut(text(p.merge, "apiVersion"), "/"); found {
-		target.Group = exactly(group)
+		target.Group = quote(group)
 	}
 	return target, nil
 }
@@ -186,21 +186,21 @@ func matcher(t config.PatchTarget) (func(*Object) bool, error) {
 		return nil, fmt.Errorf("target.annotationSelector cannot be read: %s", strict.OneLine(err.Error()))
 	}
 	return func(o *Object) bool {
-		var says struct {
+		var head struct {
 			APIVersion string `json:"apiVersion"`
 			Metadata   struct{ Labels, Annotations labels.Set }
 		}
-		_ = json.Unmarshal(o.Data, &says) // the data is valid JSON of an object
-		_, version, grouped := strings.Cut(says.APIVersion, "/")
+		_ = json.Unmarshal(o.Data, &head) // the data is valid JSON of an object
+		_, version, grouped := strings.Cut(head.APIVersion, "/")
 		if !grouped {
-			version = says.APIVersion
+			version = head.APIVersion
 		}
 		for i, value := range []string{o.Group, version, o.Kind, o.Name, o.Namespace} {
 			if fields[i].pattern != "" && !patterns[i].MatchString(value) {
 				return false
 			}
 		}
-		return byLabels.Matches(says.Metadata.Labels) && byAnnotations.Matches(says.Metadata.Annotations)
+		return byLabels.Matches(head.Metadata.Labels) && byAnnotations.Matches(head.Metadata.Annotations)
 	}, nil
 }
 

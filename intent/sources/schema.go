@@ -41,14 +41,14 @@ func CheckValues(text []byte, values map[string]any) (err error) {
 		return fmt.Errorf("values.schema.json cannot be used: %s", strict.OneLine(err.Error()))
 	}
 	if err := compiled.Validate(values); err != nil {
-		return errors.New(strict.OneLine(Reopen(err.Error())))
+		return errors.New(strict.OneLine(RestoreSubstitutions(err.Error())))
 	}
 	return nil
 }
 
 func compileSchema(address string, schema any) (*jsonschema.Schema, error) {
 	compiler := jsonschema.NewCompiler()
-	compiler.UseLoader(nothingElse{})
+	compiler.UseLoader(noLoader{})
 	if err := compiler.AddResource(address, schema); err != nil {
 		return nil, err
 	}
@@ -82,31 +82,31 @@ func partsOf(value any) int {
 }
 
 // NewSchema makes a schema of decoded YAML or JSON, or returns its problems.
-func NewSchema(schema map[string]any) (made *Schema, wrong []Violation) {
+func NewSchema(schema map[string]any) (made *Schema, problems []Violation) {
 	defer func() {
 		if r := recover(); r != nil {
-			wrong = unusable(r)
+			problems = invalidSchema(r)
 		}
 	}()
-	if wrong = refers(schema, nil); wrong != nil {
-		return nil, wrong
+	if problems = externalRefs(schema, nil); problems != nil {
+		return nil, problems
 	}
 	compiled, err := compileSchema("schema.json", schema)
 	if invalid := (*jsonschema.SchemaValidationError)(nil); errors.As(err, &invalid) {
 		return nil, violations(invalid.Err)
 	}
 	if err != nil {
-		return nil, unusable(err)
+		return nil, invalidSchema(err)
 	}
 	return &Schema{compiled, partsOf(schema)}, nil
 }
 
-func unusable(why any) []Violation {
-	return []Violation{{Message: said(fmt.Sprintf("this schema cannot be used: %v", why))}}
+func invalidSchema(why any) []Violation {
+	return []Violation{{Message: truncate(fmt.Sprintf("this schema cannot be used: %v", why))}}
 }
 
-// refers lists the keywords that refer to other schemas.
-func refers(schema any, at []string) (all []Violation) {
+// externalRefs lists the keywords that refer to other schemas.
+func externalRefs(schema any, at []string) (all []Violation) {
 	switch v := schema.(type) {
 	case map[string]any:
 		for _, name := range strict.Keys(v) {
@@ -114,11 +114,11 @@ func refers(schema any, at []string) (all []Violation) {
 			if _, isText := v[name].(string); isText && slices.Contains([]string{"$ref", "$dynamicRef", "$recursiveRef"}, name) {
 				all = append(all, Violation{below, "a schema must be self-contained: a YAML alias repeats a part of it"})
 			}
-			all = append(all, refers(v[name], below)...)
+			all = append(all, externalRefs(v[name], below)...)
 		}
 	case []any:
 		for i, item := range v {
-			all = append(all, refers(item, append(slices.Clip(at), strconv.Itoa(i)))...)
+			all = append(all, externalRefs(item, append(slices.Clip(at), strconv.Itoa(i)))...)
 		}
 	}
 	return all
@@ -134,7 +134,7 @@ type Violation struct {
 func (s *Schema) Violations(value map[string]any) (all []Violation) {
 	defer func() {
 		if r := recover(); r != nil {
-			all = unusable(r)
+			all = invalidSchema(r)
 		}
 	}()
 	if parts := partsOf(value); parts*s.parts > maxSchemaWork {
@@ -153,24 +153,24 @@ func violations(err error) (all []Violation) {
 		all = append(all, violations(cause)...)
 	}
 	if len(all) == 0 {
-		all = []Violation{{of.InstanceLocation, said(of.ErrorKind.LocalizedString(english))}}
+		all = []Violation{{of.InstanceLocation, truncate(of.ErrorKind.LocalizedString(englishPrinter))}}
 	}
 	return all
 }
 
-var english = message.NewPrinter(language.English)
+var englishPrinter = message.NewPrinter(language.English)
 
 // longestMessage bounds a message in bytes, because it may quote much of the schema.
 const longestMessage = 300
 
-func said(text string) string {
+func truncate(text string) string {
 	if text = strict.OneLine(text); len(text) > longestMessage {
 		text = strings.ToValidUTF8(text[:longestMessage], "") + "…"
 	}
 	return text
 }
 
-// nothingElse is a loader that rejects every other schema.
-type nothingElse struct{}
+// noLoader is a loader that rejects every other schema.
+type noLoader struct{}
 
-func (nothingElse) Load(string) (any, error) { return nil, errors.New("other schemas are not read") }
+func (noLoader) Load(string) (any, error) { return nil, errors.New("other schemas are not read") }

@@ -48,8 +48,8 @@ func (c *objectCheck) container(at string, container map[string]any) {
 	var kept []any
 	for i, each := range env {
 		name := variable(each)
-		again := func(later any) bool { return variable(later) == name }
-		if name == "" || !slices.ContainsFunc(env[i+1:], again) {
+		sameName := func(later any) bool { return variable(later) == name }
+		if name == "" || !slices.ContainsFunc(env[i+1:], sameName) {
 			kept = append(kept, each)
 			continue
 		}
@@ -78,5 +78,5 @@ func (c *objectCheck) warning(path, text string) string {
 	if c.object.Origin != "" {
 		where = c.object.Origin
 	}
-	return fmt.Sprintf("%s: %s: %s", where, c.Shown(path), text)
+	return fmt.Sprintf("%s: %s: %s", where, c.DisplayPath(path), text)
 }

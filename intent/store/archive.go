@@ -20,24 +20,24 @@ import (
 const MaxArchived = 64 << 20
 
 // folders lists all folders of a store and how an archive treats each.
-var folders = map[string]archived{
+var folders = map[string]archiveMode{
 	"incarnations/": byDigest, "specs/": byDigest, "manifests/": byDigest, "payloads/": byDigest,
 	"states/": byDigest, commits: byDigest, "bundles/": byDigest, "checks/": byDigest, "extensions/": byDigest,
-	"keys/": asItIs, "numbers/": asItIs, "runtimes/": asItIs, "versions/": asItIs, trails: asItIs, "logs/": asItIs, "holds/": asItIs, endedPauses: asItIs, rules: asItIs, notices: asItIs, directories: asItIs, tokens: asItIs,
-	libraries: asItIs, libraryContents: byDigest, joints: asItIs, plans: asItIs, plansRunning: asItIs, captures: asItIs, reports: asItIs,
-	"fence/":    asItIs,
-	checkpoints: chosen, missedMessages: chosen,
-	installations: notAtAll, "leases/": notAtAll, "restarts/": notAtAll, "workers/": notAtAll, watched: notAtAll, rounds: notAtAll,
-	unreferenced: notAtAll, // except content under its own key there
+	"keys/": verbatim, "numbers/": verbatim, "runtimes/": verbatim, "versions/": verbatim, trails: verbatim, "logs/": verbatim, "holds/": verbatim, endedPauses: verbatim, rules: verbatim, notices: verbatim, directories: verbatim, tokens: verbatim,
+	libraries: verbatim, libraryContents: byDigest, joints: verbatim, plans: verbatim, plansRunning: verbatim, captures: verbatim, reports: verbatim,
+	"fence/":    verbatim,
+	checkpoints: selected, missedMessages: selected,
+	installations: excluded, "leases/": excluded, "restarts/": excluded, "workers/": excluded, watched: excluded, heartbeats: excluded,
+	unreferenced: excluded, // except content under its own key there
 }
 
-type archived int
+type archiveMode int
 
 const (
-	notAtAll archived = iota // it belongs to the running workers or to the source installation
-	asItIs
+	excluded archiveMode = iota // it belongs to the running workers or to the source installation
+	verbatim
 	byDigest // as it is; its digest must match its key
-	chosen   // a selection
+	selected // a selection
 )
 
 // Each passes everything that an archive of a store contains to take. It first passes the newest intact checkpoint of each workflow, and
@@ -67,26 +67,26 @@ func (s *Store) Each(ctx context.Context, take func(key string, data []byte) err
 		}
 	}
 	taken := map[string]bool{}
-	taking := func(key string, data []byte) error {
+	visit := func(key string, data []byte) error {
 		if isContent(key) {
 			taken[key] = true
 		}
 		return take(key, data)
 	}
 	for _, folder := range slices.Sorted(maps.Keys(folders)) {
-		if kind := folders[folder]; kind != asItIs && kind != byDigest {
+		if kind := folders[folder]; kind != verbatim && kind != byDigest {
 			continue
 		}
-		if err := s.eachIn(ctx, folder, taking); err != nil {
+		if err := s.eachIn(ctx, folder, visit); err != nil {
 			return nil, err
 		}
 	}
-	return damaged, s.eachAside(ctx, taken, take)
+	return damaged, s.eachSetAside(ctx, taken, take)
 }
 
-// eachAside passes content that is set aside, or that was set aside during the export. A checkpoint that was read earlier may refer to
+// eachSetAside passes content that is set aside, or that was set aside during the export. A checkpoint that was read earlier may refer to
 // it.
-func (s *Store) eachAside(ctx context.Context, taken map[string]bool, take func(string, []byte) error) error {
+func (s *Store) eachSetAside(ctx context.Context, taken map[string]bool, take func(string, []byte) error) error {
 	return s.eachIn(ctx, unreferenced, func(key string, data []byte) error {
 		if key = strings.TrimPrefix(key, unreferenced); taken[key] || !isContent(key) {
 			return nil
@@ -95,8 +95,8 @@ func (s *Store) eachAside(ctx context.Context, taken map[string]bool, take func(
 	})
 }
 
-// archivedAtOnce is the number of entries that are read from the store, or written to it, concurrently.
-const archivedAtOnce = 16
+// archiveConcurrency is the number of entries that are read from the store, or written to it, concurrently.
+const archiveConcurrency = 16
 
 // eachIn passes the entries of a folder. It skips entries that are removed during the export (old logs, claims, pauses) and files that a
 // crashed writer left.
@@ -106,10 +106,10 @@ func (s *Store) eachIn(ctx context.Context, folder string, take func(string, []b
 		return err
 	}
 	keys = slices.DeleteFunc(keys, func(key string) bool { return strings.HasPrefix(path.Base(key), ".") })
-	for some := range slices.Chunk(keys, archivedAtOnce) {
-		read := make([][]byte, len(some))
+	for chunk := range slices.Chunk(keys, archiveConcurrency) {
+		read := make([][]byte, len(chunk))
 		g, ctx := errgroup.WithContext(ctx)
-		for n, key := range some {
+		for n, key := range chunk {
 			g.Go(func() (err error) {
 				read[n], err = s.blobs.read(ctx, key)
 				if IsNotFound(err) {
@@ -121,7 +121,7 @@ func (s *Store) eachIn(ctx context.Context, folder string, take func(string, []b
 		if err := g.Wait(); err != nil {
 			return err
 		}
-		for n, key := range some {
+		for n, key := range chunk {
 			if read[n] == nil {
 				continue
 			}
@@ -153,7 +153,7 @@ func archivable(key string, data []byte) error {
 	switch {
 	case !known:
 		return errors.New("unknown folder")
-	case kind == notAtAll:
+	case kind == excluded:
 		return errors.New("not part of an archive")
 	case folder == "bundles/" && seal.Is(data): // opening it checks the content
 	case kind == byDigest && canonical.Hash(data) != rest:
@@ -171,7 +171,7 @@ func archivable(key string, data []byte) error {
 // Empty reports whether a store has nothing that an archive would contain.
 func (s *Store) Empty(ctx context.Context) (bool, error) {
 	for folder, kind := range folders {
-		if kind == notAtAll {
+		if kind == excluded {
 			continue
 		}
 		keys, err := s.blobs.list(ctx, folder)

@@ -70,7 +70,7 @@ func TestArchiveOfAStore_F4(t *testing.T) {
 }
 
 // What nobody can read is left out by name, and keeps nothing else from coming along.
-func TestArchiveLeavesOutWhatIsDamaged_F4(t *testing.T) {
+func TestArchiveOmitsDamagedContent_F4(t *testing.T) {
 	ctx := context.Background()
 	s, err := Open(ctx, t.TempDir())
 	require.NoError(t, err)

@@ -78,11 +78,11 @@ func (b *bucket) entries(ctx context.Context, prefix string) ([]entry, error) {
 }
 
 func (b *bucket) exists(ctx context.Context, key string) (bool, error) {
-	there, err := b.Exists(ctx, key)
+	exists, err := b.Exists(ctx, key)
 	if err != nil {
 		return false, fmt.Errorf("check for %s in the store: %w", key, err)
 	}
-	return there, nil
+	return exists, nil
 }
 
 // move reads and writes. Not all buckets support copies, and a copy may keep the age of its source.

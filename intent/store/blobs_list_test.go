@@ -9,7 +9,7 @@ import (
 )
 
 // Who lists while another worker removes what is old gets what is left, and no error.
-func TestListWhileFilesGoAway(t *testing.T) {
+func TestListWhileFilesAreRemoved(t *testing.T) {
 	s, err := Open(t.Context(), t.TempDir())
 	require.NoError(t, err)
 	for round := range 20 {
@@ -25,10 +25,10 @@ func TestListWhileFilesGoAway(t *testing.T) {
 				assert.NoError(t, s.blobs.remove(t.Context(), key))
 			}
 		}()
-		for gone := false; !gone; {
+		for removed := false; !removed; {
 			select {
 			case <-done:
-				gone = true
+				removed = true
 			default:
 			}
 			_, err := s.blobs.list(t.Context(), "tokens/")

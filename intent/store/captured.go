@@ -25,15 +25,15 @@ type Captured struct {
 	File  string   `json:"file"`
 }
 
-func (c Captured) of(application, channel, service string, version int64) bool {
+func (c Captured) matches(application, channel, service string, version int64) bool {
 	return c.Application == application && c.Channel == channel && c.Service == service && c.Version == version
 }
 
 // CreateCaptured stores captured secrets, unless that version already exists. It returns the stored version.
 func (s *Store) CreateCaptured(ctx context.Context, c Captured) (Captured, error) {
 	key := versioned(capturedKey(c.Application, c.Channel, c.Service), c.Version)
-	stands, _, err := createRecord(ctx, s, key, c, func(r Captured) bool { return r.of(c.Application, c.Channel, c.Service, c.Version) })
-	return stands, err
+	stored, _, err := createRecord(ctx, s, key, c, func(r Captured) bool { return r.matches(c.Application, c.Channel, c.Service, c.Version) })
+	return stored, err
 }
 
 // Captured returns the newest captured secrets of a service. A damaged record is an error, and counts as a version.
@@ -42,7 +42,7 @@ func (s *Store) Captured(ctx context.Context, application, channel, service stri
 	if c.Version, err = s.newest(ctx, prefix); err != nil {
 		return c, err
 	}
-	found, err := readRecord(ctx, s, versioned(prefix, c.Version), func(r Captured) bool { return r.of(application, channel, service, c.Version) })
+	found, err := readRecord(ctx, s, versioned(prefix, c.Version), func(r Captured) bool { return r.matches(application, channel, service, c.Version) })
 	found.Version = c.Version
 	return found, err
 }

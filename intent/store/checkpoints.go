@@ -41,8 +41,8 @@ func (s *Store) PutCheckpoint(ctx context.Context, c protocol.Checkpoint) error 
 }
 
 func (s *Store) replaceCheckpoint(ctx context.Context, key string, c protocol.Checkpoint, data []byte) error {
-	there, err := s.checkpoint(ctx, key)
-	if IsNotFound(err) || err == nil && (there.Digest == c.Digest || there.At.After(c.At)) {
+	stored, err := s.checkpoint(ctx, key)
+	if IsNotFound(err) || err == nil && (stored.Digest == c.Digest || stored.At.After(c.At)) {
 		return nil
 	}
 	if err != nil && !errors.As(err, new(*CorruptError)) {
@@ -98,13 +98,13 @@ func parseCheckpoint(key string, data []byte) (c protocol.Checkpoint, err error)
 // MissedRecord is the archive entry for messages that runs outside this archive accepted after the exported checkpoint.
 func MissedRecord(m protocol.MissedMessages) (key string, data []byte, err error) {
 	key = missedMessages + m.ID
-	data, err = sealed(key, m)
+	data, err = sealRecord(key, m)
 	return key, data, err
 }
 
 // Missed returns the messages that runs outside this store accepted after a checkpoint, given its position. It returns nothing if all
 // runs are in this store.
-func (s *Store) Missed(ctx context.Context, id string, after protocol.Cursor) ([]protocol.Missed, error) {
+func (s *Store) Missed(ctx context.Context, id string, after protocol.Cursor) ([]protocol.MissedMessage, error) {
 	m, err := readRecord(ctx, s, missedMessages+id, func(m protocol.MissedMessages) bool { return m.ID == id })
 	if err != nil || m.After != after {
 		if IsNotFound(err) {

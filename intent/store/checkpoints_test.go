@@ -49,7 +49,7 @@ func TestNewestCheckpoint(t *testing.T) {
 
 // Of two checkpoints of the same place, which a workflow task that was lost and the one in its place may have handed over, that
 // of the later time stays, in whatever order they come. A damaged one is written again.
-func TestCheckpointOfTheSamePlace(t *testing.T) {
+func TestCheckpointsAtTheSamePosition(t *testing.T) {
 	s, dir := opened(t)
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	first := protocol.Checkpoint{ID: "service/shop/web", N: 3, Event: 3, At: at, Run: "lost"}
@@ -118,7 +118,7 @@ func TestClaims(t *testing.T) {
 
 // Of many who claim at once for different targets, one at most is granted each sequence, and the same one when all ask
 // again: a listing that meets a file which goes away just then may fail.
-func TestClaimsAtOnce(t *testing.T) {
+func TestConcurrentClaims(t *testing.T) {
 	s, _ := opened(t)
 	var all sync.WaitGroup
 	for n := range int64(20) {

@@ -54,7 +54,7 @@ type CollectedKind struct {
 // The kinds that are not content: records, which stay, and files that crashed writers left.
 const (
 	kindRecords    = "records"
-	kindLeftBehind = "left behind"
+	kindUnfinished = "left behind"
 )
 
 // keptNumbers is how many of an application's incarnations stay even without a reference.
@@ -64,16 +64,16 @@ const keptNumbers = 10
 // anything. It can be interrupted at any moment. It can run concurrently with every other use of the store, but not with another
 // collection.
 func (s *Store) Collect(ctx context.Context, o Collection) ([]CollectedKind, error) {
-	held, err := s.holdCollection(ctx, o)
+	lease, err := s.acquireCollectionLease(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	defer held.giveBack()
+	defer lease.release()
 	all, err := s.blobs.entries(ctx, "")
 	if err != nil {
 		return nil, err
 	}
-	c := &collection{Collection: o, store: s, held: held, kinds: map[string]*CollectedKind{}}
+	c := &collection{Collection: o, store: s, lease: lease, kinds: map[string]*CollectedKind{}}
 	if err := c.sort(all); err != nil {
 		return nil, err
 	}
@@ -92,12 +92,12 @@ func (s *Store) Collect(ctx context.Context, o Collection) ([]CollectedKind, err
 // collection is a collection in progress.
 type collection struct {
 	Collection
-	store   *Store
-	held    *collectionLease
-	records []entry            // everything but content
-	content map[string][]entry // by digest: in its place and set aside
-	there   map[string]bool    // keys of content in its place
-	behind  []entry
+	store      *Store
+	lease      *collectionLease
+	records    []entry            // everything but content
+	content    map[string][]entry // by digest: in its place and set aside
+	inPlace    map[string]bool    // keys of content in its place
+	unfinished []entry
 
 	mu    sync.Mutex
 	kinds map[string]*CollectedKind
@@ -118,7 +118,7 @@ func (c *collection) count(name string, of func(*CollectedKind) *Count, e entry)
 
 // sort separates content from everything else. An unknown folder is from a later version, whose records may refer to anything.
 func (c *collection) sort(all []entry) error {
-	c.there = map[string]bool{}
+	c.inPlace = map[string]bool{}
 	var content []entry
 	for _, e := range all {
 		folder, _, _ := strings.Cut(e.key, "/")
@@ -128,10 +128,10 @@ func (c *collection) sort(all []entry) error {
 		switch key := strings.TrimPrefix(e.key, unreferenced); {
 		case folder == "leases": // includes the lease of this collection
 		case isUnfinished(e.key):
-			c.behind = append(c.behind, e)
+			c.unfinished = append(c.unfinished, e)
 		case isContent(key):
 			content = append(content, e)
-			c.there[e.key] = key == e.key
+			c.inPlace[e.key] = key == e.key
 		default:
 			c.records = append(c.records, e)
 			c.kind(kindRecords).Kept.add(e)
@@ -149,8 +149,8 @@ func isUnfinished(key string) bool {
 
 func (c *collection) age(e entry) time.Duration { return c.Now.Sub(e.at) }
 
-// stays reports whether content is young: it was put, restored or set aside within Grace. Its references say nothing yet.
-func (c *collection) stays(e entry) bool { return c.age(e) < c.Grace }
+// isYoung reports whether content is young: it was put, restored or set aside within Grace. Its references say nothing yet.
+func (c *collection) isYoung(e entry) bool { return c.age(e) < c.Grace }
 
 // mark returns the digests of all content that stays: referenced content, young content, and everything that these refer to. It includes
 // everything that content refers to that was set aside within Grace or is being set aside, because that content may be restored.
@@ -163,14 +163,14 @@ func (c *collection) mark(ctx context.Context) (map[string]bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	var later []string
+	var setAside []string
 	for digest, entries := range c.content {
-		due := !slices.ContainsFunc(entries, func(e entry) bool { return c.there[e.key] || c.stays(e) })
+		due := !slices.ContainsFunc(entries, func(e entry) bool { return c.inPlace[e.key] || c.isYoung(e) })
 		if !due && !referred[digest] {
-			later = append(later, digest)
+			setAside = append(setAside, digest)
 		}
 	}
-	aside, err := c.reach(ctx, later)
+	aside, err := c.reach(ctx, setAside)
 	if err != nil {
 		return nil, err
 	}
@@ -185,23 +185,23 @@ func (c *collection) mark(ctx context.Context) (map[string]bool, error) {
 // roots returns the digests that records and Temporal refer to, and those of young content.
 func (c *collection) roots(ctx context.Context) ([]string, error) {
 	m := newMarks(c)
-	if err := m.standing(ctx); err != nil {
+	if err := m.addCurrent(ctx); err != nil {
 		return nil, err
 	}
 	if c.Texts != nil {
 		take := func(application string, text []byte) error {
 			m.text(application, text)
-			return c.held.renew(ctx)
+			return c.lease.renew(ctx)
 		}
 		if err := c.Texts(ctx, take); err != nil {
 			return nil, err
 		}
 	}
-	if err := m.past(ctx); err != nil {
+	if err := m.addHistorical(ctx); err != nil {
 		return nil, err
 	}
 	for digest, entries := range c.content {
-		if slices.ContainsFunc(entries, func(e entry) bool { return c.there[e.key] && c.stays(e) }) {
+		if slices.ContainsFunc(entries, func(e entry) bool { return c.inPlace[e.key] && c.isYoung(e) }) {
 			m.digests[digest] = true
 		}
 	}
@@ -224,7 +224,7 @@ func (c *collection) reach(ctx context.Context, from []string) (map[string]bool,
 			}
 			named = append(named, some...)
 		}
-		return named, c.held.renew(ctx)
+		return named, c.lease.renew(ctx)
 	})
 	return reached, err
 }
@@ -262,15 +262,15 @@ func (c *collection) sweep(ctx context.Context, marked map[string]bool) error {
 			byRank[rank] = append(byRank[rank], func(ctx context.Context) error { return c.dispose(ctx, digest, e, marked) })
 		}
 	}
-	for _, e := range c.behind {
-		byRank[0] = append(byRank[0], func(ctx context.Context) error { return c.tidy(ctx, e) })
+	for _, e := range c.unfinished {
+		byRank[0] = append(byRank[0], func(ctx context.Context) error { return c.removeUnfinished(ctx, e) })
 	}
 	for _, n := range slices.Sorted(maps.Keys(byRank)) {
 		g, rank := errgroup.WithContext(ctx) // an operation that has started is completed, even if others fail: a file system would complete it later, during the next collection
-		g.SetLimit(archivedAtOnce)
+		g.SetLimit(archiveConcurrency)
 		for _, do := range byRank[n] {
 			g.Go(func() error {
-				if err := cmp.Or(rank.Err(), c.held.renew(ctx)); err != nil {
+				if err := cmp.Or(rank.Err(), c.lease.renew(ctx)); err != nil {
 					return err
 				}
 				return do(ctx)
@@ -300,8 +300,8 @@ func rankOf(key string) int {
 // content refers to it.
 func (c *collection) dispose(ctx context.Context, digest string, e entry, marked map[string]bool) error {
 	key := strings.TrimPrefix(e.key, unreferenced)
-	referred, named := marked[digest]
-	inPlace := c.there[e.key]
+	referred, reachable := marked[digest]
+	inPlace := c.inPlace[e.key]
 	kind, _, _ := strings.Cut(key, "/")
 	switch {
 	case inPlace && referred:
@@ -309,24 +309,24 @@ func (c *collection) dispose(ctx context.Context, digest string, e entry, marked
 		return nil
 	case inPlace:
 		c.count(kind, func(k *CollectedKind) *Count { return &k.SetAside }, e)
-		return c.unlessDry(func() error { return c.move(ctx, key) })
-	case c.there[key] && referred: // it was restored earlier
+		return c.doUnlessDryRun(func() error { return c.move(ctx, key) })
+	case c.inPlace[key] && referred: // it was restored earlier
 		c.count(kind, func(k *CollectedKind) *Count { return &k.Returned }, e)
-		return c.unlessDry(func() error { return c.store.blobs.remove(ctx, e.key) })
-	case c.there[key]: // it was restored earlier, and is set aside again over this copy
+		return c.doUnlessDryRun(func() error { return c.store.blobs.remove(ctx, e.key) })
+	case c.inPlace[key]: // it was restored earlier, and is set aside again over this copy
 		return nil
 	case referred:
 		c.count(kind, func(k *CollectedKind) *Count { return &k.Returned }, e)
-		return c.unlessDry(func() error { return c.giveBack(ctx, key) })
-	case named || c.stays(e):
+		return c.doUnlessDryRun(func() error { return c.restore(ctx, key) })
+	case reachable || c.isYoung(e):
 		c.count(kind, func(k *CollectedKind) *Count { return &k.Waiting }, e)
 		return nil
 	}
 	c.count(kind, func(k *CollectedKind) *Count { return &k.Removed }, e)
-	return c.unlessDry(func() error { return c.store.blobs.remove(ctx, e.key) })
+	return c.doUnlessDryRun(func() error { return c.store.blobs.remove(ctx, e.key) })
 }
 
-func (c *collection) unlessDry(do func() error) error {
+func (c *collection) doUnlessDryRun(do func() error) error {
 	if c.DryRun {
 		return nil
 	}
@@ -343,7 +343,7 @@ func (c *collection) move(ctx context.Context, key string) error {
 	return err
 }
 
-func (c *collection) giveBack(ctx context.Context, key string) error {
+func (c *collection) restore(ctx context.Context, key string) error {
 	data, err := c.store.blobs.read(ctx, unreferenced+key)
 	if IsNotFound(err) {
 		return nil // another process was faster
@@ -357,14 +357,14 @@ func (c *collection) giveBack(ctx context.Context, key string) error {
 	return err
 }
 
-// tidy removes a file that a crashed writer left.
-func (c *collection) tidy(ctx context.Context, e entry) error {
-	if c.stays(e) {
-		c.count(kindLeftBehind, func(k *CollectedKind) *Count { return &k.Kept }, e)
+// removeUnfinished removes a file that a crashed writer left.
+func (c *collection) removeUnfinished(ctx context.Context, e entry) error {
+	if c.isYoung(e) {
+		c.count(kindUnfinished, func(k *CollectedKind) *Count { return &k.Kept }, e)
 		return nil
 	}
-	c.count(kindLeftBehind, func(k *CollectedKind) *Count { return &k.Removed }, e)
-	return c.unlessDry(func() error { return c.store.blobs.remove(ctx, e.key) })
+	c.count(kindUnfinished, func(k *CollectedKind) *Count { return &k.Removed }, e)
+	return c.doUnlessDryRun(func() error { return c.store.blobs.remove(ctx, e.key) })
 }
 
 // collectionScope is the scope of the lease, because only one collection may run at a time.
@@ -372,8 +372,8 @@ const collectionScope = "collection"
 
 // How long a collection holds the lease without renewing it, and how often it renews it.
 const (
-	collectionFor   = 15 * time.Minute
-	collectionRenew = time.Minute
+	collectionLeaseTime    = 15 * time.Minute
+	collectionLeaseRenewal = time.Minute
 )
 
 // collectionLease is the lease of a collection.
@@ -387,11 +387,11 @@ type collectionLease struct {
 	last time.Time
 }
 
-// holdCollection takes the lease, or fails without waiting.
-func (s *Store) holdCollection(ctx context.Context, o Collection) (*collectionLease, error) {
-	held := &collectionLease{store: s, by: o.By, dry: o.DryRun}
+// acquireCollectionLease takes the lease, or fails without waiting.
+func (s *Store) acquireCollectionLease(ctx context.Context, o Collection) (*collectionLease, error) {
+	lease := &collectionLease{store: s, by: o.By, dry: o.DryRun}
 	if o.DryRun {
-		return held, nil
+		return lease, nil
 	}
 	n, holder, err := s.Lease(ctx, collectionScope)
 	if err != nil {
@@ -401,25 +401,25 @@ func (s *Store) holdCollection(ctx context.Context, o Collection) (*collectionLe
 	if at, err := time.Parse(time.RFC3339, until); err == nil && time.Now().Before(at) {
 		return nil, fmt.Errorf("the store is being collected by %s; try again when that ends, or at %s [collecting]", by, until)
 	}
-	held.n = n
-	return held, held.renew(ctx)
+	lease.n = n
+	return lease, lease.renew(ctx)
 }
 
-var errOvertaken = errors.New("another process has started to collect the store, and does the rest [collecting]")
+var errLeaseLost = errors.New("another process has started to collect the store, and does the rest [collecting]")
 
 func (l *collectionLease) renew(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.dry || time.Since(l.last) < collectionRenew {
+	if l.dry || time.Since(l.last) < collectionLeaseRenewal {
 		return nil
 	}
-	return l.write(ctx, time.Now().Add(collectionFor).UTC().Format(time.RFC3339)+" "+l.by)
+	return l.write(ctx, time.Now().Add(collectionLeaseTime).UTC().Format(time.RFC3339)+" "+l.by)
 }
 
 func (l *collectionLease) write(ctx context.Context, holder string) error {
 	taken, err := l.store.TakeLease(ctx, collectionScope, l.n+1, holder)
 	if err == nil && !taken {
-		err = errOvertaken
+		err = errLeaseLost
 	}
 	if err == nil {
 		l.n, l.last = l.n+1, time.Now()
@@ -427,8 +427,8 @@ func (l *collectionLease) write(ctx context.Context, holder string) error {
 	return err
 }
 
-// giveBack releases the lease, so that another collection can start immediately.
-func (l *collectionLease) giveBack() {
+// release releases the lease, so that another collection can start immediately.
+func (l *collectionLease) release() {
 	if l.dry {
 		return
 	}

@@ -22,7 +22,7 @@ import (
 type user struct {
 	t       *rapid.T
 	store   *Store
-	clock   *clocked
+	clock   *clockedBlobs
 	n       int64 // checkpoints
 	seq     int64 // numbers
 	live    []release
@@ -139,7 +139,7 @@ func (u *user) commit() {
 
 func (u *user) save() {
 	u.n++
-	remembers(u.t, u.store, u.n, map[string]any{"releases": u.live})
+	putReferencingState(u.t, u.store, u.n, map[string]any{"releases": u.live})
 }
 
 // rollback takes back to a target that the state has still: of what was rendered then.
@@ -233,7 +233,7 @@ func (u *user) collect(ctx context.Context, acts []int, kill int) {
 
 // Whatever is published, released, released again, taken back and forgotten, between collections and in the middle of them, and
 // wherever these are killed: what a state names, or is about to, is there.
-func TestNothingThatIsNeededIsCollected_F11(t *testing.T) {
+func TestReferencedContentIsNeverCollected_F11(t *testing.T) {
 	refused, removedOnce := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		ctx := context.Background()

@@ -20,8 +20,8 @@ import (
 
 const grace = 24 * time.Hour
 
-// clocked is blobs with a clock of their own, so that a test need not wait for what grows old.
-type clocked struct {
+// clockedBlobs is blobs with a clock of their own, so that a test need not wait for what grows old.
+type clockedBlobs struct {
 	blobs
 
 	mu     sync.Mutex
@@ -30,13 +30,13 @@ type clocked struct {
 	before func(what, key string) error // each change; nil: nothing
 }
 
-func withClock(s *Store) *clocked {
-	c := &clocked{blobs: s.blobs, now: time.Unix(1_800_000_000, 0), at: map[string]time.Time{}}
+func withClock(s *Store) *clockedBlobs {
+	c := &clockedBlobs{blobs: s.blobs, now: time.Unix(1_800_000_000, 0), at: map[string]time.Time{}}
 	s.blobs = c
 	return c
 }
 
-func (c *clocked) changes(what, key string) error {
+func (c *clockedBlobs) changes(what, key string) error {
 	c.mu.Lock()
 	before := c.before
 	c.mu.Unlock()
@@ -46,13 +46,13 @@ func (c *clocked) changes(what, key string) error {
 	return nil
 }
 
-func (c *clocked) stamp(key string) {
+func (c *clockedBlobs) stamp(key string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.at[key] = c.now
 }
 
-func (c *clocked) write(ctx context.Context, key string, data []byte) error {
+func (c *clockedBlobs) write(ctx context.Context, key string, data []byte) error {
 	if err := c.changes("write", key); err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func (c *clocked) write(ctx context.Context, key string, data []byte) error {
 	return c.blobs.write(ctx, key, data)
 }
 
-func (c *clocked) create(ctx context.Context, key string, data []byte) (bool, error) {
+func (c *clockedBlobs) create(ctx context.Context, key string, data []byte) (bool, error) {
 	if err := c.changes("create", key); err != nil {
 		return false, err
 	}
@@ -71,14 +71,14 @@ func (c *clocked) create(ctx context.Context, key string, data []byte) (bool, er
 	return created, err
 }
 
-func (c *clocked) remove(ctx context.Context, key string) error {
+func (c *clockedBlobs) remove(ctx context.Context, key string) error {
 	if err := c.changes("remove", key); err != nil {
 		return err
 	}
 	return c.blobs.remove(ctx, key)
 }
 
-func (c *clocked) move(ctx context.Context, from, to string) error {
+func (c *clockedBlobs) move(ctx context.Context, from, to string) error {
 	if err := c.changes("move", from); err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func (c *clocked) move(ctx context.Context, from, to string) error {
 	return c.blobs.move(ctx, from, to)
 }
 
-func (c *clocked) entries(ctx context.Context, prefix string) ([]entry, error) {
+func (c *clockedBlobs) entries(ctx context.Context, prefix string) ([]entry, error) {
 	all, err := c.blobs.entries(ctx, prefix)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -99,25 +99,25 @@ func (c *clocked) entries(ctx context.Context, prefix string) ([]entry, error) {
 	return all, err
 }
 
-func (c *clocked) pass(d time.Duration) {
+func (c *clockedBlobs) pass(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.now = c.now.Add(d)
 }
 
-func (c *clocked) collection() Collection {
+func (c *clockedBlobs) collection() Collection {
 	return Collection{By: "a test", Now: c.now, Grace: grace, Keep: 2 * grace}
 }
 
-// remembers is a checkpoint of a service whose state says that.
-func remembers(t require.TestingT, s *Store, n int64, state any) {
+// putReferencingState is a checkpoint of a service whose state says that.
+func putReferencingState(t require.TestingT, s *Store, n int64, state any) {
 	packed, err := protocol.Pack(state)
 	require.NoError(t, err)
 	require.NoError(t, s.PutCheckpoint(context.Background(), protocol.Checkpoint{ID: "service/shop/web", N: n, Run: "r", StateVersion: 1, State: packed}))
 }
 
-// forgotten has all checkpoints of a service say that.
-func forgotten(t require.TestingT, s *Store, state any) {
+// dropState has all checkpoints of a service say that.
+func dropState(t require.TestingT, s *Store, state any) {
 	ids, err := s.checkpointKeys(context.Background(), "service/shop/web")
 	require.NoError(t, err)
 	var last int64
@@ -126,7 +126,7 @@ func forgotten(t require.TestingT, s *Store, state any) {
 		require.NoError(t, err)
 	}
 	for n := range int64(keptCheckpoints) {
-		remembers(t, s, last+1+n, state)
+		putReferencingState(t, s, last+1+n, state)
 	}
 }
 
@@ -158,7 +158,7 @@ func TestCollectedInTwoSteps_F11(t *testing.T) {
 		require.NoError(t, err)
 		spilled, err := s.PutState(ctx, carried)
 		require.NoError(t, err)
-		remembers(t, s, 1, map[string]any{"spilled": spilled})
+		putReferencingState(t, s, 1, map[string]any{"spilled": spilled})
 
 		young, err := s.Collect(ctx, clock.collection())
 		require.NoError(t, err)
@@ -195,7 +195,7 @@ func TestCollectedInTwoSteps_F11(t *testing.T) {
 
 // What was set aside is back as soon as it is read or put again, with all that it names, and nothing that this process remembers of
 // it stands in the way of that. It is in an archive, too.
-func TestWhatWasSetAsideComesBack_F11(t *testing.T) {
+func TestSetAsideContentIsRestored_F11(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		ctx, clock := t.Context(), withClock(s)
 		check, err := s.PutCheck(ctx, entities.CheckDefinition{Service: "web"})
@@ -233,7 +233,7 @@ func TestWhatWasSetAsideComesBack_F11(t *testing.T) {
 
 // What cannot be read ends the collection before anything is changed: a checkpoint, a record, content that is referred to, and a
 // folder of a later version.
-func TestCollectingStopsAtWhatIsDamaged_F11(t *testing.T) {
+func TestCollectionStopsAtDamagedContent_F11(t *testing.T) {
 	ctx := context.Background()
 	for name, damage := range map[string]func(t *testing.T, s *Store, named string) string{
 		"checkpoint": func(t *testing.T, s *Store, _ string) string {
@@ -270,7 +270,7 @@ func TestCollectingStopsAtWhatIsDamaged_F11(t *testing.T) {
 			require.NoError(t, err)
 			_, err = s.PutPayload(ctx, entities.Payload{Service: "old"})
 			require.NoError(t, err)
-			remembers(t, s, 1, map[string]string{"digest": named})
+			putReferencingState(t, s, 1, map[string]string{"digest": named})
 			key := damage(t, s, named)
 			before, err := s.blobs.list(ctx, "payloads/")
 			require.NoError(t, err)
@@ -289,7 +289,7 @@ func TestCollectingStopsAtWhatIsDamaged_F11(t *testing.T) {
 }
 
 // A texts that cannot be handed over ends it as well, and so does somebody who collects already.
-func TestOneCollectsAtATime_F11(t *testing.T) {
+func TestCollectionsDoNotRunConcurrently_F11(t *testing.T) {
 	s, err := Open(t.Context(), t.TempDir())
 	require.NoError(t, err)
 	clock := withClock(s)
@@ -311,7 +311,7 @@ func TestOneCollectsAtATime_F11(t *testing.T) {
 
 // Versions, numbers and what they are of are kept as long as they are young, or named by a state, a line of the trail that is young, or a
 // history, alone or in another name; of numbers the newest, too. Only those of the same application are meant.
-func TestWhatKeepsVersionsAndNumbers_F11(t *testing.T) {
+func TestReferencesKeepVersionsAndNumbers_F11(t *testing.T) {
 	ctx := context.Background()
 	s, err := Open(ctx, t.TempDir())
 	require.NoError(t, err)
@@ -335,9 +335,9 @@ func TestWhatKeepsVersionsAndNumbers_F11(t *testing.T) {
 		require.NoError(t, s.PutNumber(ctx, "shop", protocol.Incarnation{Number: n + 1, Hash: digest}))
 	}
 	clock.pass(3 * grace)
-	remembers(t, s, 1, map[string]any{"releases": []map[string]any{{"version": "v1", "incarnation": 2}, {"full": "v6-x-i3"}}})
-	require.NoError(t, s.AppendAudit(ctx, "shop", "web", []entities.AuditLine{{N: 1, At: clock.now, Text: "released v2", Version: "v2"}}))
-	require.NoError(t, s.AppendAudit(ctx, "shop", "web", []entities.AuditLine{{N: 2, At: clock.now.Add(-3 * grace), Text: "released v3", Version: "v3"}}))
+	putReferencingState(t, s, 1, map[string]any{"releases": []map[string]any{{"version": "v1", "incarnation": 2}, {"full": "v6-x-i3"}}})
+	require.NoError(t, s.AppendAudit(ctx, "shop", "web", []entities.AuditEntry{{N: 1, At: clock.now, Text: "released v2", Version: "v2"}}))
+	require.NoError(t, s.AppendAudit(ctx, "shop", "web", []entities.AuditEntry{{N: 2, At: clock.now.Add(-3 * grace), Text: "released v3", Version: "v3"}}))
 	o := clock.collection()
 	o.Texts = func(_ context.Context, take func(string, []byte) error) error {
 		text, err := json.Marshal(map[string]any{"payload": []byte(`{"version":"v4"}`)})
@@ -357,7 +357,7 @@ func TestWhatKeepsVersionsAndNumbers_F11(t *testing.T) {
 }
 
 // Words of a text are found however they are packed, quoted or joined.
-func TestWordsOfATextAreFound_F11(t *testing.T) {
+func TestReferencesInTextAreFound_F11(t *testing.T) {
 	digest := canonical.Hash([]byte("x"))
 	packed, err := protocol.Pack(map[string]string{"a": "b", "digest": digest})
 	require.NoError(t, err)

@@ -25,20 +25,20 @@ func (s *Store) Commits(ctx context.Context, digest string) (protocol.Commits, e
 
 // Brought returns the commits of an incarnation that an earlier one does not have; for 0, all known commits. An incarnation that is not
 // later brings none. The result says if some commits are unknown; that is not an error.
-func (s *Store) Brought(ctx context.Context, application string, since, incarnation int64) (protocol.Brought, error) {
-	out := protocol.Brought{Since: since, Incarnation: incarnation, Commits: []protocol.IncarnationCommits{}}
+func (s *Store) Brought(ctx context.Context, application string, since, incarnation int64) (protocol.ReleaseCommits, error) {
+	out := protocol.ReleaseCommits{Since: since, Incarnation: incarnation, Commits: []protocol.IncarnationCommits{}}
 	if incarnation <= since {
 		return out, nil
 	}
-	there := ""
+	baseCommit := ""
 	if since > 0 {
 		before, err := s.Number(ctx, application, since)
 		if err != nil {
 			return out, err
 		}
-		there = before.Origin.Commit
+		baseCommit = before.Origin.Commit
 	}
-	wanted := ""
+	nextCommit := ""
 	for n := incarnation; n > max(since, incarnation-maxChain); n-- {
 		i, err := s.Number(ctx, application, n)
 		if IsNotFound(err) && n < incarnation {
@@ -47,20 +47,20 @@ func (s *Store) Brought(ctx context.Context, application string, since, incarnat
 		if err != nil {
 			return out, err
 		}
-		if wanted != "" && i.Origin.Commit != wanted {
+		if nextCommit != "" && i.Origin.Commit != nextCommit {
 			continue // a later incarnation includes its commits
 		}
-		if wanted, err = s.bring(ctx, &out, i, there); err != nil || wanted == "" {
+		if nextCommit, err = s.addCommits(ctx, &out, i, baseCommit); err != nil || nextCommit == "" {
 			return out, err
 		}
 	}
-	out.Unknown = fmt.Sprintf("the commits of %s and before are not known", wanted[:min(12, len(wanted))])
+	out.Unknown = fmt.Sprintf("the commits of %s and before are not known", nextCommit[:min(12, len(nextCommit))])
 	return out, nil
 }
 
-// bring adds the commits of one incarnation. It returns the commit at which earlier commits begin; "": no more are needed or known.
-func (s *Store) bring(ctx context.Context, out *protocol.Brought, i protocol.Incarnation, there string) (since string, err error) {
-	if there != "" && i.Origin.Commit == there {
+// addCommits adds the commits of one incarnation. It returns the commit at which earlier commits begin; "": no more are needed or known.
+func (s *Store) addCommits(ctx context.Context, out *protocol.ReleaseCommits, i protocol.Incarnation, baseCommit string) (since string, err error) {
+	if baseCommit != "" && i.Origin.Commit == baseCommit {
 		return "", nil
 	}
 	if i.Commits == "" {
@@ -75,9 +75,9 @@ func (s *Store) bring(ctx context.Context, out *protocol.Brought, i protocol.Inc
 		out.Commits = append(out.Commits, protocol.IncarnationCommits{Incarnation: i.Number, Commits: c.All})
 	}
 	switch {
-	case c.Cut != "":
-		out.Unknown = fmt.Sprintf("incarnation %d lists %d of its commits: %s", i.Number, len(c.All), c.Cut)
-	case c.Since != there:
+	case c.Truncated != "":
+		out.Unknown = fmt.Sprintf("incarnation %d lists %d of its commits: %s", i.Number, len(c.All), c.Truncated)
+	case c.Since != baseCommit:
 		return c.Since, nil
 	}
 	return "", nil

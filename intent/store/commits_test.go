@@ -29,7 +29,7 @@ func number(t *testing.T, s *Store, n int64, commit string, since *string, cut s
 	t.Helper()
 	i := protocol.Incarnation{Number: n, Hash: fmt.Sprint("h", n), Origin: protocol.Origin{Path: "/srv/shop", Commit: commit}}
 	if since != nil {
-		c := protocol.Commits{Commit: commit, Since: *since, Cut: cut}
+		c := protocol.Commits{Commit: commit, Since: *since, Truncated: cut}
 		for _, sha := range all {
 			c.All = append(c.All, protocol.Commit{SHA: sha})
 		}

@@ -43,7 +43,7 @@ func (s scratch) damage(key string, change func([]byte) []byte) {
 
 // Whatever happens to a record is noticed, and harms no other: it is named with what to do, listed all the same, and
 // what the caller holds is written again.
-func TestDamagedRecordHarmsNoOther(t *testing.T) {
+func TestDamagedRecordDoesNotAffectOthers(t *testing.T) {
 	for name, change := range map[string]func([]byte) []byte{
 		"emptied":       func([]byte) []byte { return nil },
 		"cut off":       func(b []byte) []byte { return b[:len(b)-20] },
@@ -91,7 +91,7 @@ func TestDamagedRecordHarmsNoOther(t *testing.T) {
 }
 
 // What was damaged and is mended by somebody else is read, without another start.
-func TestMendedRecordIsReadAgain(t *testing.T) {
+func TestRepairedRecordIsReadAgain(t *testing.T) {
 	d, ctx := newScratch(t), t.Context()
 	record := VersionRecord{Version: "v1", FullVersion: "v1", Incarnation: 1, Hash: "h", Parameters: map[string]any{"digest": "sha256:1"}}
 	_, _, err := d.open().CreateVersion(ctx, "shop", "web", record)
@@ -109,7 +109,7 @@ func TestMendedRecordIsReadAgain(t *testing.T) {
 }
 
 // A damaged piece of an audit trail hides no other, is named in its place, and is written again from what comes again.
-func TestDamagedAuditHidesNoOther(t *testing.T) {
+func TestDamagedAuditDoesNotHideOtherRecords(t *testing.T) {
 	d, ctx := newScratch(t), t.Context()
 	for n := range int64(3) {
 		require.NoError(t, d.open().AppendAudit(ctx, "shop", "web", audit(auditStart, 10*n+1, 10*n+10)))
@@ -156,7 +156,7 @@ func TestDamagedPauseIsInForce(t *testing.T) {
 }
 
 // A file system that hangs holds nobody longer than the context says.
-func TestFileSystemThatHangs(t *testing.T) {
+func TestHangingFileSystem(t *testing.T) {
 	d := newScratch(t)
 	s := d.open()
 	digest, err := s.PutPayload(t.Context(), entities.Payload{Service: "web"})

@@ -50,7 +50,7 @@ func (d *directory) read(_ context.Context, key string) ([]byte, error) {
 	if err == nil {
 		data, err = os.ReadFile(path)
 	}
-	if absent(err) {
+	if isNotExist(err) {
 		return nil, &NotFoundError{key}
 	}
 	if err != nil {
@@ -59,18 +59,20 @@ func (d *directory) read(_ context.Context, key string) ([]byte, error) {
 	return data, nil
 }
 
-// absent reports whether nothing exists. A directory is not a blob.
-func absent(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.EISDIR) }
+// isNotExist reports whether nothing exists. A directory is not a blob.
+func isNotExist(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.EISDIR)
+}
 
 func (d *directory) write(_ context.Context, key string, data []byte) error {
-	if err := d.place(key, data, os.Rename); err != nil {
+	if err := d.writeTemp(key, data, os.Rename); err != nil {
 		return fmt.Errorf("write %s to the store: %w", key, strict.Reason(err))
 	}
 	return nil
 }
 
 func (d *directory) create(_ context.Context, key string, data []byte) (bool, error) {
-	err := d.place(key, data, func(from, to string) error {
+	err := d.writeTemp(key, data, func(from, to string) error {
 		defer os.Remove(from) // the result of the removal does not matter
 		return os.Link(from, to)
 	})
@@ -83,19 +85,19 @@ func (d *directory) create(_ context.Context, key string, data []byte) (bool, er
 	return true, nil
 }
 
-// place writes a temporary file in the directory of its target, and moves it there with take.
-func (d *directory) place(key string, data []byte, take func(from, to string) error) error {
+// writeTemp writes a temporary file in the directory of its target, and moves it there with take.
+func (d *directory) writeTemp(key string, data []byte, finish func(from, to string) error) error {
 	target, err := d.path(key)
 	if err != nil {
 		return err
 	}
-	f, err := beside(target)
+	f, err := createTemp(target)
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(data)
 	if err = errors.Join(err, f.Close()); err == nil {
-		err = take(f.Name(), target)
+		err = finish(f.Name(), target)
 	}
 	if err != nil {
 		_ = os.Remove(f.Name())
@@ -103,8 +105,8 @@ func (d *directory) place(key string, data []byte, take func(from, to string) er
 	return err
 }
 
-// beside creates a temporary file, readable by its owner only, in the directory of a target. It creates the directory if needed.
-func beside(target string) (*os.File, error) {
+// createTemp creates a temporary file, readable by its owner only, in the directory of a target. It creates the directory if needed.
+func createTemp(target string) (*os.File, error) {
 	dir := filepath.Dir(target)
 	f, err := os.CreateTemp(dir, ".new-*.tmp")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -146,7 +148,7 @@ func (d *directory) walk(ctx context.Context, prefix string, visit func(key stri
 	if err == nil {
 		root += string(filepath.Separator) // root may be a symbolic link
 		err = filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
-			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) && d.foreign(path) {
+			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) && d.isForeign(path) {
 				return nil
 			}
 			if err = errors.Join(err, ctx.Err()); err != nil || path == root {
@@ -168,10 +170,10 @@ func (d *directory) walk(ctx context.Context, prefix string, visit func(key stri
 	return nil
 }
 
-// foreign reports whether a directory is not part of the store, such as lost+found of a file system.
-func (d *directory) foreign(path string) bool {
-	_, ours := folders[filepath.Base(path)+"/"]
-	return !ours && filepath.Dir(path) == d.dir
+// isForeign reports whether a directory is not part of the store, such as lost+found of a file system.
+func (d *directory) isForeign(path string) bool {
+	_, known := folders[filepath.Base(path)+"/"]
+	return !known && filepath.Dir(path) == d.dir
 }
 
 func (d *directory) exists(_ context.Context, key string) (bool, error) {
@@ -180,7 +182,7 @@ func (d *directory) exists(_ context.Context, key string) (bool, error) {
 	if err == nil {
 		info, err = os.Stat(path)
 	}
-	if err != nil && !absent(err) {
+	if err != nil && !isNotExist(err) {
 		return false, fmt.Errorf("check for %s in the store: %w", key, strict.Reason(err))
 	}
 	return err == nil && !info.IsDir(), nil

@@ -11,7 +11,7 @@ import (
 )
 
 // What a file system has at its root for itself is no part of a store there, and not to be read; what is, and cannot be read, is an error.
-func TestDirectoryBesideLostFiles(t *testing.T) {
+func TestDirectoryIgnoresForeignFolders(t *testing.T) {
 	dir := t.TempDir()
 	d := &directory{dir}
 	require.NoError(t, d.write(t.Context(), "logs/a", nil))

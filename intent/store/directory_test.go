@@ -9,7 +9,7 @@ import (
 )
 
 // No key leads out of the store, however it is written.
-func TestDirectoryHasNoKeyOutside(t *testing.T) {
+func TestKeysOutsideTheDirectoryAreRejected(t *testing.T) {
 	parent := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(parent, "secret"), []byte("x"), 0o600))
 	d := &directory{filepath.Join(parent, "store")}

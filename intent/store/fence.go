@@ -11,7 +11,7 @@ import (
 // Only the latest claim of an instance counts. Older claims are removed in batches, so an apply does not wait for a removal each time.
 const (
 	keptClaims = 3
-	mostClaims = 12
+	maxClaims  = 12
 )
 
 // Claim claims an instance ("production/main") for a target before it is applied. It returns the conflicting claim: a later one, or one
@@ -20,22 +20,22 @@ const (
 func (s *Store) Claim(ctx context.Context, application, service, instance string, claim protocol.Claim) (*protocol.Claim, error) {
 	prefix := fencePrefix(application, service) + instance + "/"
 	own := fmt.Sprintf("%s%06d-%019d", prefix, claim.Epoch, claim.Sequence)
-	stands, _, err := writeRecord(ctx, s, own, claim, claimed)
+	stored, _, err := writeRecord(ctx, s, own, claim, isClaim)
 	if err != nil {
 		return nil, err
 	}
-	if stands.Target != claim.Target {
-		return &stands, nil
+	if stored.Target != claim.Target {
+		return &stored, nil
 	}
 	keys, err := s.claims(ctx, prefix)
 	if err != nil {
 		return nil, err
 	}
 	if last := keys[len(keys)-1]; last > own {
-		latest, err := readRecord(ctx, s, last, claimed)
+		latest, err := readRecord(ctx, s, last, isClaim)
 		return &latest, err
 	}
-	if len(keys) < mostClaims {
+	if len(keys) < maxClaims {
 		return nil, nil
 	}
 	for _, old := range keys[:len(keys)-keptClaims] {
@@ -46,7 +46,7 @@ func (s *Store) Claim(ctx context.Context, application, service, instance string
 	return nil, nil
 }
 
-func claimed(c protocol.Claim) bool { return c.Sequence > 0 }
+func isClaim(c protocol.Claim) bool { return c.Sequence > 0 }
 
 // HighestClaim returns the highest sequence that was claimed for any instance of a service in an epoch; 0: none.
 func (s *Store) HighestClaim(ctx context.Context, application, service string, epoch int64) (highest int64, err error) {

@@ -40,16 +40,16 @@ func (s *Store) Definitions(ctx context.Context) (check func(string) *entities.C
 	failed = new(error)
 	check = func(digest string) *entities.CheckDefinition {
 		d, err := s.Check(ctx, digest)
-		return kept(&d, err, failed)
+		return ignoreMissing(&d, err, failed)
 	}
 	extension = func(digest string) *entities.ExtensionDefinition {
 		d, err := s.Extension(ctx, digest)
-		return kept(&d, err, failed)
+		return ignoreMissing(&d, err, failed)
 	}
 	return check, extension, failed
 }
 
-func kept[D any](d *D, err error, failed *error) *D {
+func ignoreMissing[D any](d *D, err error, failed *error) *D {
 	switch {
 	case err == nil:
 		return d
@@ -63,26 +63,26 @@ func kept[D any](d *D, err error, failed *error) *D {
 // do not change, so the same lines can be appended again, alone or together with later ones. A line is identified by its number and its
 // time, because a service that was removed and created again counts from one again. Lines of concurrent writers are all kept, and each
 // is returned once.
-func (s *Store) AppendAudit(ctx context.Context, application, service string, lines []entities.AuditLine) error {
+func (s *Store) AppendAudit(ctx context.Context, application, service string, lines []entities.AuditEntry) error {
 	chunks, err := s.auditChunks(ctx, application, service)
 	if err != nil {
 		return err
 	}
-	lines = inOrder(slices.Clone(lines))
+	lines = sortByTime(slices.Clone(lines))
 	if len(lines) == 0 {
 		return nil
 	}
 	from, to := numbersOf(lines)
-	type name struct {
+	type recordID struct {
 		at int64
 		n  int64
 	}
-	known, damaged := map[name]bool{}, map[string]bool{}
+	known, damaged := map[recordID]bool{}, map[string]bool{}
 	for _, c := range chunks {
 		if c.to < from || c.from > to {
 			continue
 		}
-		there, err := s.auditLines(ctx, c.key)
+		stored, err := s.readChunk(ctx, c.key)
 		if IsDamaged(err) { // its lines are written again
 			damaged[c.key] = true
 			continue
@@ -90,11 +90,11 @@ func (s *Store) AppendAudit(ctx context.Context, application, service string, li
 		if err != nil {
 			return err
 		}
-		for _, l := range there {
-			known[name{l.At.UnixNano(), l.N}] = true
+		for _, l := range stored {
+			known[recordID{l.At.UnixNano(), l.N}] = true
 		}
 	}
-	lines = slices.DeleteFunc(lines, func(l entities.AuditLine) bool { return known[name{l.At.UnixNano(), l.N}] })
+	lines = slices.DeleteFunc(lines, func(l entities.AuditEntry) bool { return known[recordID{l.At.UnixNano(), l.N}] })
 	if len(lines) == 0 {
 		return nil
 	}
@@ -116,23 +116,23 @@ func (s *Store) AppendAudit(ctx context.Context, application, service string, li
 
 // Audit returns the stored audit trail of a service, or of an application if service is empty. Lines are in the order in which they were
 // written, each once. A line that reports the damage replaces damaged lines.
-func (s *Store) Audit(ctx context.Context, application, service string) ([]entities.AuditLine, error) {
+func (s *Store) Audit(ctx context.Context, application, service string) ([]entities.AuditEntry, error) {
 	chunks, err := s.auditChunks(ctx, application, service)
 	if err != nil {
 		return nil, err
 	}
-	there, damaged, err := eachChunk(ctx, chunks, s.auditLines)
+	parts, damaged, err := eachChunk(ctx, chunks, s.readChunk)
 	if err != nil {
 		return nil, err
 	}
-	var lines []entities.AuditLine
+	var lines []entities.AuditEntry
 	for n, c := range chunks {
 		if damaged[n] != nil {
-			there[n] = []entities.AuditLine{{N: c.from, At: c.at, Kind: "damaged", Text: fmt.Sprintf("lines %d to %d: %s", c.from, c.to, damaged[n])}}
+			parts[n] = []entities.AuditEntry{{N: c.from, At: c.at, Kind: "damaged", Text: fmt.Sprintf("lines %d to %d: %s", c.from, c.to, damaged[n])}}
 		}
-		lines = append(lines, there[n]...)
+		lines = append(lines, parts[n]...)
 	}
-	return inOrder(lines), nil // concurrent writers may have stored the same lines
+	return sortByTime(lines), nil // concurrent writers may have stored the same lines
 }
 
 // Audited lists the services of an application that have an audit trail, including removed services, sorted.
@@ -177,7 +177,7 @@ func (s *Store) auditChunks(ctx context.Context, application, service string) ([
 	return chunks, nil
 }
 
-func (s *Store) auditLines(ctx context.Context, key string) ([]entities.AuditLine, error) {
+func (s *Store) readChunk(ctx context.Context, key string) ([]entities.AuditEntry, error) {
 	data, known := s.cache.get(key)
 	if !known {
 		read, err := s.blobs.read(ctx, key)
@@ -187,9 +187,9 @@ func (s *Store) auditLines(ctx context.Context, key string) ([]entities.AuditLin
 		data = read
 	}
 	raw := data.([]byte)
-	var lines []entities.AuditLine
+	var lines []entities.AuditEntry
 	for in := json.NewDecoder(bytes.NewReader(raw)); in.More(); {
-		var line entities.AuditLine
+		var line entities.AuditEntry
 		if err := in.Decode(&line); err != nil {
 			return nil, &CorruptError{key, "it is not part of an audit trail"}
 		}
@@ -201,16 +201,18 @@ func (s *Store) auditLines(ctx context.Context, key string) ([]entities.AuditLin
 	return lines, nil
 }
 
-// inOrder sorts lines and drops duplicates.
-func inOrder(lines []entities.AuditLine) []entities.AuditLine {
-	slices.SortStableFunc(lines, inTime)
-	return slices.CompactFunc(lines, func(a, b entities.AuditLine) bool { return inTime(a, b) == 0 })
+// sortByTime sorts lines and drops duplicates.
+func sortByTime(lines []entities.AuditEntry) []entities.AuditEntry {
+	slices.SortStableFunc(lines, compareTime)
+	return slices.CompactFunc(lines, func(a, b entities.AuditEntry) bool { return compareTime(a, b) == 0 })
 }
 
-func inTime(a, b entities.AuditLine) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.N, b.N)) }
+func compareTime(a, b entities.AuditEntry) int {
+	return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.N, b.N))
+}
 
 // numbersOf returns the lowest and the highest number of lines.
-func numbersOf(lines []entities.AuditLine) (from, to int64) {
+func numbersOf(lines []entities.AuditEntry) (from, to int64) {
 	from, to = lines[0].N, lines[0].N
 	for _, l := range lines {
 		from, to = min(from, l.N), max(to, l.N)
@@ -294,9 +296,9 @@ func (s *Store) Pauses(ctx context.Context, application string, runtimes []strin
 		}
 		var pause protocol.ScopePause
 		if err := json.Unmarshal(data, &pause); err != nil || pause.Pause == nil {
-			pause = unreadable(key)
+			pause = damagedPause(key)
 		}
-		if pause.Pause.Spares(application) {
+		if pause.Pause.Excludes(application) {
 			continue
 		}
 		pauses = append(pauses, pause)
@@ -316,8 +318,8 @@ func (s *Store) PausedRuntimes(ctx context.Context) (names []string, err error) 
 	return names, err
 }
 
-// unreadable replaces a pause whose record is damaged. It is in force until the next pause and resume.
-func unreadable(key string) protocol.ScopePause {
+// damagedPause replaces a pause whose record is damaged. It is in force until the next pause and resume.
+func damagedPause(key string) protocol.ScopePause {
 	scope := strings.TrimPrefix(key, "holds/")
 	if strings.HasPrefix(scope, "application/") {
 		scope = "application"

@@ -38,10 +38,10 @@ func TestStoreKeepsChecksAndExtensions(t *testing.T) {
 var auditStart = time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 
 // audit makes lines of a trail that began at a time; number n comes n seconds later.
-func audit(began time.Time, from, to int64) []entities.AuditLine {
-	var lines []entities.AuditLine
+func audit(began time.Time, from, to int64) []entities.AuditEntry {
+	var lines []entities.AuditEntry
 	for n := from; n <= to; n++ {
-		lines = append(lines, entities.AuditLine{N: n, At: began.Add(time.Duration(n) * time.Second), Kind: entities.EventTarget, Text: "v1 to prod"})
+		lines = append(lines, entities.AuditEntry{N: n, At: began.Add(time.Duration(n) * time.Second), Kind: entities.EventTarget, Text: "v1 to prod"})
 	}
 	return lines
 }

@@ -17,7 +17,7 @@ func (s *Store) Installation(ctx context.Context) (protocol.Installation, error)
 	}
 	for n := len(keys) - 1; n >= 0; n-- {
 		if _, err := strconv.ParseInt(strings.TrimPrefix(keys[n], installations), 10, 64); err == nil {
-			return readRecord(ctx, s, keys[n], installed)
+			return readRecord(ctx, s, keys[n], isInstallation)
 		}
 	}
 	return protocol.Installation{}, &NotFoundError{installations}
@@ -25,11 +25,11 @@ func (s *Store) Installation(ctx context.Context) (protocol.Installation, error)
 
 // CreateInstallation writes the record of an epoch unless one exists. It returns the stored record.
 func (s *Store) CreateInstallation(ctx context.Context, i protocol.Installation) (protocol.Installation, error) {
-	stands, _, err := createRecord(ctx, s, fmt.Sprintf("%s%09d", installations, i.Epoch), i, installed)
-	return stands, err
+	stored, _, err := createRecord(ctx, s, fmt.Sprintf("%s%09d", installations, i.Epoch), i, isInstallation)
+	return stored, err
 }
 
-func installed(i protocol.Installation) bool { return i.ID != "" }
+func isInstallation(i protocol.Installation) bool { return i.ID != "" }
 
 const installations = "installation/"
 

@@ -11,8 +11,8 @@ const joints = "releases/"
 
 // CreateJoint records the proposal of a joint release. The first call for an id wins. It returns the stored record.
 func (s *Store) CreateJoint(ctx context.Context, j protocol.Joint) (protocol.Joint, error) {
-	stands, _, err := createRecord(ctx, s, jointKey(j.Application, j.ID)+"proposal", j, ofJoint(j.ID))
-	return stands, err
+	stored, _, err := createRecord(ctx, s, jointKey(j.Application, j.ID)+"proposal", j, ofJoint(j.ID))
+	return stored, err
 }
 
 // Joint returns the proposal of a joint release.
@@ -26,8 +26,8 @@ func ofJoint(id string) func(protocol.Joint) bool {
 
 // CreateJointDecision records the decision on a joint release for all services. The first call wins. It returns the stored decision.
 func (s *Store) CreateJointDecision(ctx context.Context, application string, d protocol.JointDecision) (protocol.JointDecision, error) {
-	stands, _, err := createRecord(ctx, s, jointKey(application, d.ID)+"decision", d, ofDecision(d.ID))
-	return stands, err
+	stored, _, err := createRecord(ctx, s, jointKey(application, d.ID)+"decision", d, ofDecision(d.ID))
+	return stored, err
 }
 
 // JointDecision returns the decision on a joint release; nil: none yet.

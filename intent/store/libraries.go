@@ -29,8 +29,8 @@ func (s *Store) LibraryContent(ctx context.Context, digest string) (config.Libra
 
 // CreateLibrary records the meaning of a library's name and version. The first call wins. It returns the stored record.
 func (s *Store) CreateLibrary(ctx context.Context, l protocol.Library) (protocol.Library, error) {
-	stands, _, err := createRecord(ctx, s, libraryKey(l.Name, l.Version), l, ofLibrary(l.Name, l.Version))
-	return stands, err
+	stored, _, err := createRecord(ctx, s, libraryKey(l.Name, l.Version), l, ofLibrary(l.Name, l.Version))
+	return stored, err
 }
 
 // Library returns the record of a library's name and version.

@@ -15,7 +15,7 @@ import (
 )
 
 // A name and a version of a library mean one content for good, and what is near a name that there is not is said.
-func TestLibraryMeansOneContent_G2(t *testing.T) {
+func TestLibraryVersionHasOneContent_G2(t *testing.T) {
 	dir := t.TempDir()
 	s, err := store.Open(t.Context(), dir)
 	require.NoError(t, err)
@@ -24,14 +24,14 @@ func TestLibraryMeansOneContent_G2(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, content.Digest(), digest)
 	first := protocol.Library{LibraryName: protocol.LibraryName{Name: "org-channels", Version: 2, Digest: digest}, By: entities.Who{Name: "olga"}}
-	stands, err := s.CreateLibrary(t.Context(), first)
+	stored, err := s.CreateLibrary(t.Context(), first)
 	require.NoError(t, err)
-	require.Equal(t, first, stands)
+	require.Equal(t, first, stored)
 	second := first
 	second.Digest, second.By.Name = strings.Repeat("0", 64), "mallory"
-	stands, err = s.CreateLibrary(t.Context(), second)
+	stored, err = s.CreateLibrary(t.Context(), second)
 	require.NoError(t, err)
-	require.Equal(t, first, stands)
+	require.Equal(t, first, stored)
 
 	find := s.Imports(t.Context())
 	got, err := find("org-channels", 2)

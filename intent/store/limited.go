@@ -10,23 +10,23 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// remotely returns the folders that a worker of a remote runtime may write: its claims, the output of its commands, the instances that
+// remoteFolders returns the folders that a worker of a remote runtime may write: its claims, the output of its commands, the instances that
 // its runtime watches, and the heartbeats of the workers of its runtime. The records of other queues are read-only for it.
-func remotely(runtime string) []string {
+func remoteFolders(runtime string) []string {
 	queue := protocol.RuntimeTaskQueue(runtime)
-	return []string{"fence/", "logs/", watched + queue + "/", rounds + queue + "/"}
+	return []string{"fence/", "logs/", watched + queue + "/", heartbeats + queue + "/"}
 }
 
 // ReadOnlyError reports that this process may not write a key.
 type ReadOnlyError struct {
 	Key string
-	// Own lists the folders that it may write.
-	Own []string
+	// Writable lists the folders that it may write.
+	Writable []string
 }
 
 // Error names the key and the folders that may be written.
 func (e *ReadOnlyError) Error() string {
-	return fmt.Sprintf("a remote worker does not write %s: %s only [read-only]", e.Key, strings.Join(e.Own, ", "))
+	return fmt.Sprintf("a remote worker does not write %s: %s only [read-only]", e.Key, strings.Join(e.Writable, ", "))
 }
 
 // IsReadOnly reports whether an error is a ReadOnlyError.
@@ -35,48 +35,50 @@ func IsReadOnly(err error) bool {
 	return errors.As(err, &e)
 }
 
-// Remotely limits writes and removals of this process to the folders that a worker of a remote runtime needs. It limits only Converge's
+// RestrictToRemote limits writes and removals of this process to the folders that a worker of a remote runtime needs. It limits only Converge's
 // own code; a compromised process needs a policy of the bucket (docs/operating.md).
-func (s *Store) Remotely(runtime string) { s.blobs = limited{s.blobs, remotely(runtime)} }
-
-// limited implements blobs in which only some folders can be written.
-type limited struct {
-	blobs
-	own []string // folders
+func (s *Store) RestrictToRemote(runtime string) {
+	s.blobs = writeRestricted{s.blobs, remoteFolders(runtime)}
 }
 
-func (l limited) allowed(key string) error {
+// writeRestricted implements blobs in which only some folders can be written.
+type writeRestricted struct {
+	blobs
+	writable []string // folders
+}
+
+func (l writeRestricted) checkWritable(key string) error {
 	of := func(folder string) bool { return strings.HasPrefix(key, folder) && !strings.Contains(key, "..") }
-	if slices.ContainsFunc(l.own, of) {
+	if slices.ContainsFunc(l.writable, of) {
 		return nil
 	}
-	return &ReadOnlyError{key, l.own}
+	return &ReadOnlyError{key, l.writable}
 }
 
-func (l limited) write(ctx context.Context, key string, data []byte) error {
-	if err := l.allowed(key); err != nil {
+func (l writeRestricted) write(ctx context.Context, key string, data []byte) error {
+	if err := l.checkWritable(key); err != nil {
 		return err
 	}
 	return l.blobs.write(ctx, key, data)
 }
 
-func (l limited) create(ctx context.Context, key string, data []byte) (bool, error) {
-	if err := l.allowed(key); err != nil {
+func (l writeRestricted) create(ctx context.Context, key string, data []byte) (bool, error) {
+	if err := l.checkWritable(key); err != nil {
 		return false, err
 	}
 	return l.blobs.create(ctx, key, data)
 }
 
-func (l limited) remove(ctx context.Context, key string) error {
-	if err := l.allowed(key); err != nil {
+func (l writeRestricted) remove(ctx context.Context, key string) error {
+	if err := l.checkWritable(key); err != nil {
 		return err
 	}
 	return l.blobs.remove(ctx, key)
 }
 
-func (l limited) move(ctx context.Context, from, to string) error {
+func (l writeRestricted) move(ctx context.Context, from, to string) error {
 	for _, key := range []string{from, to} {
-		if err := l.allowed(key); err != nil {
+		if err := l.checkWritable(key); err != nil {
 			return err
 		}
 	}

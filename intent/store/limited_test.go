@@ -18,7 +18,7 @@ func TestRemoteWorkerWritesClaimsAndLogsOnly_G1(t *testing.T) {
 	require.NoError(t, err)
 	remote, err := Open(ctx, dir)
 	require.NoError(t, err)
-	remote.Remotely("edge")
+	remote.RestrictToRemote("edge")
 	_, err = remote.Payload(ctx, digest)
 	require.NoError(t, err)
 
@@ -40,11 +40,11 @@ func TestRemoteWorkerWritesClaimsAndLogsOnly_G1(t *testing.T) {
 		require.Equal(t, "ours", string(data))
 	}
 	require.ErrorContains(t, remote.blobs.write(ctx, "fence/../rules/9", nil), "a remote worker does not write fence/../rules/9: fence/, logs/, watched/runtime/edge/, rounds/runtime/edge/ only")
-	require.NoError(t, remote.PutWatched(t.Context(), protocol.RuntimeTaskQueue("edge"), "shop/web/prod/main", protocol.Watched{}))
-	require.NoError(t, remote.PutBeat(t.Context(), protocol.RuntimeTaskQueue("edge"), "me", Beat{}))
+	require.NoError(t, remote.PutWatched(t.Context(), protocol.RuntimeTaskQueue("edge"), "shop/web/prod/main", protocol.WatchedInstance{}))
+	require.NoError(t, remote.PutHeartbeat(t.Context(), protocol.RuntimeTaskQueue("edge"), "me", Heartbeat{}))
 	for _, others := range []string{protocol.TaskQueue, protocol.RuntimeTaskQueue("edge2"), protocol.RuntimeTaskQueue("")} {
-		require.True(t, IsReadOnly(remote.PutBeat(t.Context(), others, "forged", Beat{})), others)
-		require.True(t, IsReadOnly(remote.PutWatched(t.Context(), others, "shop/web/prod/main", protocol.Watched{})), others)
+		require.True(t, IsReadOnly(remote.PutHeartbeat(t.Context(), others, "forged", Heartbeat{})), others)
+		require.True(t, IsReadOnly(remote.PutWatched(t.Context(), others, "shop/web/prod/main", protocol.WatchedInstance{})), others)
 	}
 	_, err = remote.PutSpec(ctx, entities.Spec{Application: "shop", Service: "web"})
 	require.True(t, IsReadOnly(err))

@@ -15,7 +15,7 @@ import (
 
 // marks are the references: content by its digest, and versions and numbers by their name in an application.
 type marks struct {
-	of *collection
+	collection *collection
 
 	mu      sync.Mutex
 	digests map[string]bool
@@ -26,7 +26,7 @@ type marks struct {
 }
 
 func newMarks(c *collection) *marks {
-	m := &marks{of: c, digests: map[string]bool{}, known: map[string]map[string][]entry{}, named: map[string]bool{}}
+	m := &marks{collection: c, digests: map[string]bool{}, known: map[string]map[string][]entry{}, named: map[string]bool{}}
 	for _, e := range c.records {
 		application, name, ok := nameOf(e.key)
 		if !ok {
@@ -63,7 +63,7 @@ func (m *marks) text(application string, text []byte) {
 }
 
 func (m *marks) digest(digest string) {
-	if m.of.content[digest] == nil {
+	if m.collection.content[digest] == nil {
 		return
 	}
 	m.mu.Lock()
@@ -85,13 +85,13 @@ func (m *marks) name(application, word string) {
 	}
 }
 
-// standing adds the references of current records, and of recent releases and audit lines.
-func (m *marks) standing(ctx context.Context) error {
-	return m.each(ctx, m.of.records, func(ctx context.Context, e entry) error {
-		if !m.holds(e) {
+// addCurrent adds the references of current records, and of recent releases and audit lines.
+func (m *marks) addCurrent(ctx context.Context) error {
+	return m.each(ctx, m.collection.records, func(ctx context.Context, e entry) error {
+		if !m.alwaysCounts(e) {
 			return nil
 		}
-		data, err := m.of.store.record(ctx, e.key)
+		data, err := m.collection.store.record(ctx, e.key)
 		if IsNotFound(err) {
 			return nil // a later record replaced it, and all its content is young
 		}
@@ -103,43 +103,43 @@ func (m *marks) standing(ctx context.Context) error {
 	})
 }
 
-// past lists the folders of historical records. Such a record counts as a reference while it is young or referenced.
-var past = []string{"versions/", "numbers/", trails, joints, reports, plans}
+// historicalFolders lists the folders of historical records. Such a record counts as a reference while it is young or referenced.
+var historicalFolders = []string{"versions/", "numbers/", trails, joints, reports, plans}
 
-// silent lists the folders of records that refer to no content: claims, tokens, workers, key ids, command output.
-var silent = []string{"fence/", tokens, presences, "leases/", "restarts/", "keys/", "logs/", installations, directories}
+// folderWithoutReferences lists the folders of records that refer to no content: claims, tokens, workers, key ids, command output.
+var folderWithoutReferences = []string{"fence/", tokens, presences, "leases/", "restarts/", "keys/", "logs/", installations, directories}
 
-// holds reports whether a record's references count even if nothing refers to the record.
-func (m *marks) holds(e entry) bool {
+// alwaysCounts reports whether a record's references count even if nothing refers to the record.
+func (m *marks) alwaysCounts(e entry) bool {
 	of := func(folder string) bool { return strings.HasPrefix(e.key, folder) }
 	switch {
-	case slices.ContainsFunc(silent, of):
+	case slices.ContainsFunc(folderWithoutReferences, of):
 		return false
-	case slices.ContainsFunc(past, of):
-		return m.young(e)
+	case slices.ContainsFunc(historicalFolders, of):
+		return m.isRecent(e)
 	}
 	return true
 }
 
-// young reports whether a record is within Keep. The age of an audit chunk is the time in its name, even if it was moved later.
-func (m *marks) young(e entry) bool {
+// isRecent reports whether a record is within Keep. The age of an audit chunk is the time in its name, even if it was moved later.
+func (m *marks) isRecent(e entry) bool {
 	at := e.at
 	if strings.HasPrefix(e.key, trails) {
-		begins, _, _ := strings.Cut(path.Base(e.key), "-")
-		if written, err := time.Parse(chunkTime, begins); err == nil {
+		start, _, _ := strings.Cut(path.Base(e.key), "-")
+		if written, err := time.Parse(chunkTime, start); err == nil {
 			at = written
 		}
 	}
-	return m.of.Now.Sub(at) < max(m.of.Keep, m.of.Grace)
+	return m.collection.Now.Sub(at) < max(m.collection.Keep, m.collection.Grace)
 }
 
-// past adds the references of the named versions and numbers, and of the newest numbers.
-func (m *marks) past(ctx context.Context) error {
-	m.newest()
+// addHistorical adds the references of the named versions and numbers, and of the newest numbers.
+func (m *marks) addHistorical(ctx context.Context) error {
+	m.markNewest()
 	for done := map[string]bool{}; ; {
 		var named []entry
-		for _, e := range m.of.records {
-			if (m.named[e.key] || m.unnamed(e)) && !done[e.key] && !m.young(e) {
+		for _, e := range m.collection.records {
+			if (m.named[e.key] || m.hasTruncatedName(e)) && !done[e.key] && !m.isRecent(e) {
 				named, done[e.key] = append(named, e), true
 			}
 		}
@@ -147,7 +147,7 @@ func (m *marks) past(ctx context.Context) error {
 			return nil
 		}
 		err := m.each(ctx, named, func(ctx context.Context, e entry) error {
-			data, err := m.of.store.record(ctx, e.key)
+			data, err := m.collection.store.record(ctx, e.key)
 			if err == nil {
 				m.text(applicationOf(e.key), data)
 			}
@@ -159,15 +159,15 @@ func (m *marks) past(ctx context.Context) error {
 	}
 }
 
-// unnamed reports whether a version is too long for its key. Then only its beginning is known, and references to it cannot be found.
-func (m *marks) unnamed(e entry) bool {
+// hasTruncatedName reports whether a version is too long for its key. Then only its beginning is known, and references to it cannot be found.
+func (m *marks) hasTruncatedName(e entry) bool {
 	return strings.HasPrefix(e.key, "versions/") && len(path.Base(e.key)) > readableVersion
 }
 
-// newest marks the newest numbers of each application as named.
-func (m *marks) newest() {
+// markNewest marks the newest numbers of each application as named.
+func (m *marks) markNewest() {
 	last := map[string][]string{}
-	for _, e := range m.of.records { // sorted
+	for _, e := range m.collection.records { // sorted
 		if strings.HasPrefix(e.key, "numbers/") {
 			last[path.Dir(e.key)] = append(last[path.Dir(e.key)], e.key)
 		}
@@ -181,9 +181,9 @@ func (m *marks) newest() {
 
 func (m *marks) each(ctx context.Context, entries []entry, do func(context.Context, entry) error) error {
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(tracedAtOnce)
+	g.SetLimit(traceConcurrency)
 	for _, e := range entries {
-		g.Go(func() error { return cmp.Or(do(ctx, e), m.of.held.renew(ctx)) })
+		g.Go(func() error { return cmp.Or(do(ctx, e), m.collection.lease.renew(ctx)) })
 	}
 	return g.Wait()
 }
@@ -197,12 +197,12 @@ func (s *Store) record(ctx context.Context, key string) ([]byte, error) {
 	case strings.HasPrefix(key, checkpoints):
 		_, err = parseCheckpoint(key, data)
 	case strings.HasPrefix(key, trails):
-		_, err = s.auditLines(ctx, key)
+		_, err = s.readChunk(ctx, key)
 	case path.Base(key) == "current" && strings.HasPrefix(key, "runtimes/"):
 		if !isDigest(string(data)) {
 			err = &CorruptError{key, "it names no definition"}
 		}
-	case !json.Valid(data) || isSealed(data) && !unbroken(data):
+	case !json.Valid(data) || isSealed(data) && !isIntact(data):
 		err = &CorruptError{key, "its content differs from what was written"}
 	}
 	return data, err

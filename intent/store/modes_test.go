@@ -15,7 +15,7 @@ import (
 )
 
 // What a store keeps is nobody else's to read, whatever the umask.
-func TestStoreIsForItsOwnerOnly_G5(t *testing.T) {
+func TestStoreFilesAreOwnerOnly_G5(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0)) // of the whole process: nothing runs beside this test
 	dir := filepath.Join(t.TempDir(), "store")
 	s, err := store.Open(t.Context(), dir)

@@ -27,14 +27,14 @@ func (s *Store) PutNotice(ctx context.Context, application string, n protocol.No
 			return newest, err
 		}
 	}
-	stands, created, err := writeRecord(ctx, s, noticeKey(application, n.Order), n, ofOrder(n.Order))
-	stands.Order = n.Order // the order of a damaged notice is known, too
+	stored, created, err := writeRecord(ctx, s, noticeKey(application, n.Order), n, ofOrder(n.Order))
+	stored.Order = n.Order // the order of a damaged notice is known, too
 	for i := 0; created && i <= len(keys)-keptNotices; i++ {
 		if err := s.blobs.remove(ctx, keys[i]); err != nil {
-			return stands, err
+			return stored, err
 		}
 	}
-	return stands, err
+	return stored, err
 }
 
 // NewestNotice returns the current notice to the services of an application. The error is a *NotFoundError if there is none yet, and a

@@ -49,16 +49,16 @@ type PlanGrant struct {
 // GrantPlan stores a grant permanently, and reports whether it is new.
 func (s *Store) GrantPlan(ctx context.Context, of protocol.PlanRef, g PlanGrant) (granted bool, err error) {
 	key := grantKey(of, g)
-	_, granted, err = createRecord(ctx, s, key, g, func(stands PlanGrant) bool { return stands == g })
+	_, granted, err = createRecord(ctx, s, key, g, func(stored PlanGrant) bool { return stored == g })
 	if IsDamaged(err) {
-		return true, s.mend(ctx, key, g)
+		return true, s.rewriteRecord(ctx, key, g)
 	}
 	return granted, err
 }
 
 // PlanGranted reports whether a plan lets a service enter.
 func (s *Store) PlanGranted(ctx context.Context, of protocol.PlanRef, g PlanGrant) (bool, error) {
-	_, err := readRecord(ctx, s, grantKey(of, g), func(stands PlanGrant) bool { return stands == g })
+	_, err := readRecord(ctx, s, grantKey(of, g), func(stored PlanGrant) bool { return stored == g })
 	if IsNotFound(err) || IsDamaged(err) { // it is granted again
 		return false, nil
 	}
@@ -111,15 +111,15 @@ type PlanMark string
 
 // The marks: the newest incarnation whose plan has started, and the newest whose plan was completed.
 const (
-	PlanNewest PlanMark = "newest"
-	PlanWhole  PlanMark = "whole"
+	PlanStarted   PlanMark = "newest"
+	PlanCompleted PlanMark = "whole"
 )
 
 // PlanDeployed is the mark of the newest incarnation with which a plan deployed a service, by its first name.
 func PlanDeployed(service string) PlanMark { return PlanMark("deployed/" + service) }
 
-// PlanUndeployed is the mark of the newest incarnation with which that failed.
-func PlanUndeployed(service string) PlanMark { return PlanMark("undeployed/" + service) }
+// PlanDeployFailed is the mark of the newest incarnation with which that failed.
+func PlanDeployFailed(service string) PlanMark { return PlanMark("undeployed/" + service) }
 
 // PlanMarked returns the marked incarnation; 0: none.
 func (s *Store) PlanMarked(ctx context.Context, application, channel string, mark PlanMark) (int64, error) {
@@ -169,23 +169,23 @@ func markKey(application, channel string, mark PlanMark, incarnation int64) stri
 }
 
 func planKey(of protocol.PlanRef, what string) string {
-	return plans + of.Application + "/" + of.Channel + "/of/" + keyed(of.Name) + "/" + what
+	return plans + of.Application + "/" + of.Channel + "/of/" + keyPart(of.Name) + "/" + what
 }
 
 func grantKey(of protocol.PlanRef, g PlanGrant) string {
 	name := g.Service
 	if g.Release != "" {
-		name += "@" + keyed(g.Release)
+		name += "@" + keyPart(g.Release)
 	}
 	return planKey(of, "entry/"+name)
 }
 
 func runningKey(of protocol.PlanRef) string {
-	return plansRunning + of.Application + "/" + of.Channel + "/" + keyed(of.Name)
+	return plansRunning + of.Application + "/" + of.Channel + "/" + keyPart(of.Name)
 }
 
-// keyed turns a user-given name into a part of a key. The result is readable, and different names have different results.
-func keyed(name string) string {
+// keyPart turns a user-given name into a part of a key. The result is readable, and different names have different results.
+func keyPart(name string) string {
 	readable := url.QueryEscape(name)
 	return readable[:min(len(readable), 100)] + "-" + canonical.Hash([]byte(name))[:8]
 }

@@ -140,12 +140,12 @@ func versionKey(application, service, fullVersion string) string {
 // belongs to another incarnation. It rewrites a damaged record.
 func (s *Store) PutNumber(ctx context.Context, application string, record protocol.Incarnation) error {
 	key := numberKey(application, record.Number)
-	stands, _, err := createRecord(ctx, s, key, record, ofNumber(record.Number))
+	stored, _, err := createRecord(ctx, s, key, record, ofNumber(record.Number))
 	if IsDamaged(err) {
-		return s.mend(ctx, key, record)
+		return s.rewriteRecord(ctx, key, record)
 	}
-	if err == nil && (stands.Hash != record.Hash || stands.Manifest != record.Manifest) {
-		return fmt.Errorf("incarnation %d of %s is already %s and cannot become %s [number-taken]", record.Number, application, stands.Hash, record.Hash)
+	if err == nil && (stored.Hash != record.Hash || stored.Manifest != record.Manifest) {
+		return fmt.Errorf("incarnation %d of %s is already %s and cannot become %s [number-taken]", record.Number, application, stored.Hash, record.Hash)
 	}
 	return err
 }
@@ -211,9 +211,9 @@ type RuntimeOwner struct {
 // ClaimRuntime makes an application the owner of a runtime's name, unless it has an owner. The first application that defines a runtime
 // owns it. For any other application the error is an *OwnedError (D11).
 func (s *Store) ClaimRuntime(ctx context.Context, name, application string) error {
-	stands, _, err := createRecord(ctx, s, "runtimes/"+name+"/owner", RuntimeOwner{application}, func(o RuntimeOwner) bool { return o.Application != "" })
-	if err == nil && stands.Application != application {
-		return &OwnedError{name, stands.Application}
+	stored, _, err := createRecord(ctx, s, "runtimes/"+name+"/owner", RuntimeOwner{application}, func(o RuntimeOwner) bool { return o.Application != "" })
+	if err == nil && stored.Application != application {
+		return &OwnedError{name, stored.Application}
 	}
 	return err
 }

@@ -18,18 +18,18 @@ import (
 // version or the number of an incarnation counts in any place. So it finds references that a later version writes in other fields. It
 // may keep too much, but never too little.
 
-// deepest bounds how deeply packed texts are nested.
-const deepest = 6
+// maxPackedDepth bounds how deeply packed texts are nested.
+const maxPackedDepth = 6
 
-// longestWord bounds the length of names in a text: the longest full version.
-const longestWord = 512
+// maxWordLength bounds the length of names in a text: the longest full version.
+const maxWordLength = 512
 
 // words calls take for each word of a text. In JSON these are each string and number, including those of packed texts, and their parts.
 // In other text they are all strings that have the form of a name.
 func words(text []byte, take func(string)) { wordsIn(text, 0, take) }
 
 func wordsIn(text []byte, depth int, take func(string)) {
-	if plain, packed := unpacked(text); packed && depth < deepest {
+	if plain, packed := unpacked(text); packed && depth < maxPackedDepth {
 		wordsIn(plain, depth+1, take)
 		return
 	}
@@ -40,7 +40,7 @@ func wordsIn(text []byte, depth int, take func(string)) {
 			return
 		}
 		if err != nil {
-			spans(string(text), take) // it is not JSON
+			textNames(string(text), take) // it is not JSON
 			return
 		}
 		switch v := token.(type) {
@@ -53,15 +53,15 @@ func wordsIn(text []byte, depth int, take func(string)) {
 }
 
 func wordsOf(s string, depth int, take func(string)) {
-	if len(s) <= longestWord {
+	if len(s) <= maxWordLength {
 		take(s)
 	}
-	if depth < deepest && len(s) > 20 && len(s)%4 == 0 {
+	if depth < maxPackedDepth && len(s) > 20 && len(s)%4 == 0 {
 		if raw, err := base64.StdEncoding.DecodeString(s); err == nil && (isPacked(raw) || json.Valid(raw)) {
 			wordsIn(raw, depth+1, take)
 		}
 	}
-	spans(s, take)
+	textNames(s, take)
 }
 
 func isPacked(data []byte) bool { return bytes.HasPrefix(data, []byte{0x1f, 0x8b}) }
@@ -81,13 +81,13 @@ func unpacked(text []byte) (plain []byte, packed bool) {
 
 const maxUnpacked = 1 << 30
 
-// mostParts bounds how many parts of a word are joined in all combinations. A longer word yields its parts and its prefixes.
-const mostParts = 8
+// maxJoinedParts bounds how many parts of a word are joined in all combinations. A longer word yields its parts and its prefixes.
+const maxJoinedParts = 8
 
-// spans calls take for the words of a text that is not JSON: each sequence of characters that names may contain, and each part of it
+// textNames calls take for the words of a text that is not JSON: each sequence of characters that names may contain, and each part of it
 // between two separators. For v7-i42 it also takes v7, i42 and 42.
-func spans(text string, take func(string)) {
-	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return !inName(r) }) {
+func textNames(text string, take func(string)) {
+	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return !isNameRune(r) }) {
 		take(word)
 		parts := strings.FieldsFunc(word, func(r rune) bool { return strings.ContainsRune("-+:@~=_", r) })
 		for _, part := range parts {
@@ -96,11 +96,11 @@ func spans(text string, take func(string)) {
 			take(strings.TrimRight(part, "."))
 		}
 		take(strings.TrimRight(word, ".:"))
-		joined(word, len(parts), take)
+		joinParts(word, len(parts), take)
 	}
 }
 
-func joined(word string, parts int, take func(string)) {
+func joinParts(word string, parts int, take func(string)) {
 	if parts < 2 {
 		return
 	}
@@ -115,13 +115,13 @@ func joined(word string, parts int, take func(string)) {
 	}
 	for n, begin := range cuts {
 		take(word[begin+1:])
-		for _, end := range cuts[n+1 : min(len(cuts), n+1+mostParts)] {
+		for _, end := range cuts[n+1 : min(len(cuts), n+1+maxJoinedParts)] {
 			take(word[begin+1 : end])
 		}
 	}
 }
 
-func inName(r rune) bool {
+func isNameRune(r rune) bool {
 	return r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || strings.ContainsRune("._+-:@~=", r)
 }
 
@@ -144,16 +144,16 @@ func isLeaf(key string) bool {
 	return strings.HasPrefix(key, "bundles/") || strings.HasPrefix(key, commits)
 }
 
-// tracedAtOnce is how many entries are read concurrently while references are followed.
-const tracedAtOnce = 16
+// traceConcurrency is how many entries are read concurrently while references are followed.
+const traceConcurrency = 16
 
 // trace visits digests and everything that visited content refers to, each once.
 func trace(ctx context.Context, from []string, visit func(context.Context, string) ([]string, error)) error {
 	seen := map[string]bool{}
-	for wave := fresh(seen, from); len(wave) > 0; {
+	for wave := unseen(seen, from); len(wave) > 0; {
 		named := make([][]string, len(wave))
 		g, ctx := errgroup.WithContext(ctx)
-		g.SetLimit(tracedAtOnce)
+		g.SetLimit(traceConcurrency)
 		for n, digest := range wave {
 			g.Go(func() (err error) {
 				named[n], err = visit(ctx, digest)
@@ -163,13 +163,13 @@ func trace(ctx context.Context, from []string, visit func(context.Context, strin
 		if err := g.Wait(); err != nil {
 			return err
 		}
-		wave = fresh(seen, slices.Concat(named...))
+		wave = unseen(seen, slices.Concat(named...))
 	}
 	return nil
 }
 
-// fresh returns the digests that were not seen before, and marks them as seen.
-func fresh(seen map[string]bool, digests []string) (out []string) {
+// unseen returns the digests that were not seen before, and marks them as seen.
+func unseen(seen map[string]bool, digests []string) (out []string) {
 	for _, digest := range digests {
 		if !seen[digest] {
 			seen[digest] = true

@@ -54,5 +54,5 @@ func (s *Store) Report(ctx context.Context, of Report) (r ReportRecord, err erro
 }
 
 func (r Report) key() string {
-	return reports + r.Application + "/" + r.Channel + "/" + r.Service + "/" + r.Extension + "/" + keyed(r.Of) + "/"
+	return reports + r.Application + "/" + r.Channel + "/" + r.Service + "/" + r.Extension + "/" + keyPart(r.Of) + "/"
 }

@@ -12,10 +12,10 @@ const rules = "rules/"
 // CreateRules writes rules of the installation under their number. If that number exists, nothing changes. It returns the stored rules.
 func (s *Store) CreateRules(ctx context.Context, r protocol.Rules) (protocol.Rules, error) {
 	key := fmt.Sprintf("%s%012d", rules, r.Number)
-	if _, created, err := writeRecord(ctx, s, key, r, numbered); created || err != nil {
+	if _, created, err := writeRecord(ctx, s, key, r, isRules); created || err != nil {
 		return r, err
 	}
-	return fetchRecord(ctx, s, key, numbered)
+	return fetchRecord(ctx, s, key, isRules)
 }
 
 // Rules returns the rules with the highest number; number 0 if none were ever set. Damaged rules are a *CorruptError, because older
@@ -25,10 +25,10 @@ func (s *Store) Rules(ctx context.Context) (protocol.Rules, error) {
 	for n := len(keys) - 1; n >= 0; n-- {
 		var number int64
 		if _, err := fmt.Sscanf(keys[n], rules+"%d", &number); err == nil {
-			return fetchRecord(ctx, s, keys[n], numbered)
+			return fetchRecord(ctx, s, keys[n], isRules)
 		}
 	}
 	return protocol.Rules{}, err
 }
 
-func numbered(r protocol.Rules) bool { return r.Number > 0 }
+func isRules(r protocol.Rules) bool { return r.Number > 0 }

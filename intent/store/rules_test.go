@@ -13,7 +13,7 @@ import (
 
 // The rules of the highest number hold. Once they are removed those before do, and what is set then is read, also by a worker
 // that has read the number before (F4).
-func TestRulesOfTheHighestNumberHold_F4(t *testing.T) {
+func TestHighestNumberedRulesApply_F4(t *testing.T) {
 	dir, ctx := t.TempDir(), t.Context()
 	open := func() *Store {
 		s, err := Open(ctx, dir)
@@ -27,10 +27,10 @@ func TestRulesOfTheHighestNumberHold_F4(t *testing.T) {
 		require.NoError(t, err)
 		return r.By.Name
 	}
-	set := func(s *Store, n int64, who string) string {
-		stands, err := s.CreateRules(ctx, protocol.Rules{Number: n, By: entities.Who{Name: who}})
+	set := func(s *Store, n int64, author string) string {
+		stored, err := s.CreateRules(ctx, protocol.Rules{Number: n, By: entities.Who{Name: author}})
 		require.NoError(t, err)
-		return stands.By.Name
+		return stored.By.Name
 	}
 	require.Empty(t, by(worker))
 	require.Equal(t, "ann", set(worker, 1, "ann"))

@@ -13,16 +13,16 @@ import (
 const sealField = `,"digest":"`
 
 // createRecord writes a record if none exists, and returns the stored one. Fits reports whether a record matches its key.
-func createRecord[T any](ctx context.Context, s *Store, key string, record T, fits func(T) bool) (T, bool, error) {
-	if stands, err := readRecord(ctx, s, key, fits); !IsNotFound(err) {
-		return stands, false, err
+func createRecord[T any](ctx context.Context, s *Store, key string, record T, matches func(T) bool) (T, bool, error) {
+	if stored, err := readRecord(ctx, s, key, matches); !IsNotFound(err) {
+		return stored, false, err
 	}
-	return writeRecord(ctx, s, key, record, fits)
+	return writeRecord(ctx, s, key, record, matches)
 }
 
 // writeRecord is createRecord for a record that probably does not exist yet.
-func writeRecord[T any](ctx context.Context, s *Store, key string, record T, fits func(T) bool) (T, bool, error) {
-	data, err := sealed(key, record)
+func writeRecord[T any](ctx context.Context, s *Store, key string, record T, matches func(T) bool) (T, bool, error) {
+	data, err := sealRecord(key, record)
 	if err != nil {
 		return record, false, err
 	}
@@ -33,13 +33,13 @@ func writeRecord[T any](ctx context.Context, s *Store, key string, record T, fit
 	if created || err != nil {
 		return record, created, err
 	}
-	stands, err := readRecord(ctx, s, key, fits)
-	return stands, false, err
+	stored, err := readRecord(ctx, s, key, matches)
+	return stored, false, err
 }
 
-// mend replaces a damaged record.
-func (s *Store) mend(ctx context.Context, key string, record any) error {
-	data, err := sealed(key, record)
+// rewriteRecord replaces a damaged record.
+func (s *Store) rewriteRecord(ctx context.Context, key string, record any) error {
+	data, err := sealRecord(key, record)
 	if err != nil {
 		return err
 	}
@@ -47,39 +47,39 @@ func (s *Store) mend(ctx context.Context, key string, record any) error {
 }
 
 // readRecord reads a record that is written once. It does not cache a damaged record, because that may be repaired.
-func readRecord[T any](ctx context.Context, s *Store, key string, fits func(T) bool) (T, error) {
+func readRecord[T any](ctx context.Context, s *Store, key string, matches func(T) bool) (T, error) {
 	data, known := s.cache.get(key)
 	if !known {
-		return fetchRecord(ctx, s, key, fits)
+		return fetchRecord(ctx, s, key, matches)
 	}
-	return recordOf(key, data.([]byte), fits)
+	return recordOf(key, data.([]byte), matches)
 }
 
 // fetchRecord is readRecord without the cache, because another process may have removed the record.
-func fetchRecord[T any](ctx context.Context, s *Store, key string, fits func(T) bool) (T, error) {
+func fetchRecord[T any](ctx context.Context, s *Store, key string, matches func(T) bool) (T, error) {
 	var record T
 	raw, err := s.blobs.read(ctx, key)
 	if err != nil {
 		return record, err
 	}
-	if !unbroken(raw) {
+	if !isIntact(raw) {
 		return record, &CorruptError{key, "its content does not match its digest"}
 	}
-	if record, err = recordOf(key, raw, fits); err == nil {
+	if record, err = recordOf(key, raw, matches); err == nil {
 		s.cache.put(key, raw, len(raw))
 	}
 	return record, err
 }
 
-func recordOf[T any](key string, raw []byte, fits func(T) bool) (record T, err error) {
-	if err := json.Unmarshal(raw, &record); err != nil || !fits(record) {
+func recordOf[T any](key string, raw []byte, matches func(T) bool) (record T, err error) {
+	if err := json.Unmarshal(raw, &record); err != nil || !matches(record) {
 		return record, &CorruptError{key, "it is not a record of that name"}
 	}
 	return record, nil
 }
 
-// sealed returns the bytes of a record including its digest.
-func sealed(key string, record any) ([]byte, error) {
+// sealRecord returns the bytes of a record including its digest.
+func sealRecord(key string, record any) ([]byte, error) {
 	data, err := json.Marshal(record)
 	if err != nil || len(data) < 2 || data[len(data)-1] != '}' {
 		return nil, fmt.Errorf("write %s to the store: %w", key, err)
@@ -88,8 +88,8 @@ func sealed(key string, record any) ([]byte, error) {
 	return out, nil
 }
 
-// unbroken reports whether a record matches its digest.
-func unbroken(data []byte) bool {
+// isIntact reports whether a record matches its digest.
+func isIntact(data []byte) bool {
 	const length = 2 * 32 // length of a digest in hex
 	at := len(data) - len(sealField) - length - len(`"}`)
 	if at < 1 || !bytes.HasPrefix(data[at:], []byte(sealField)) {

@@ -33,7 +33,7 @@ func (s *Store) SecretDigest(ctx context.Context) (func(content []byte) string, 
 	if err != nil {
 		return nil, err
 	}
-	if !s.keys.Newest(raw) {
+	if !s.keys.SealedWithNewest(raw) {
 		if err := s.blobs.write(ctx, digestKey, s.keys.Seal(digestKey, secret)); err != nil {
 			return nil, err
 		}
@@ -70,7 +70,7 @@ func (s *Store) PutBundle(ctx context.Context, b bundle.Bundle) error {
 		return s.put(ctx, key, b.Digest(), b.Bytes())
 	}
 	raw, err := s.blobs.read(ctx, key)
-	if err == nil && s.keys.Newest(raw) {
+	if err == nil && s.keys.SealedWithNewest(raw) {
 		if _, err := s.open(key, raw); err == nil {
 			return nil
 		}
@@ -117,7 +117,7 @@ func (s *Store) Rekey(ctx context.Context) (written int, damaged []error, err er
 		return 0, nil, err
 	}
 	rekey := func(key string, raw []byte) error {
-		if !seal.Is(raw) || s.keys.Newest(raw) {
+		if !seal.Is(raw) || s.keys.SealedWithNewest(raw) {
 			return nil
 		}
 		name := strings.TrimPrefix(key, unreferenced)

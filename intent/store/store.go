@@ -41,7 +41,7 @@ type Store struct {
 	cache *cache
 	keys  *seal.Ring // for content with secrets; nil: none
 
-	forgotten atomic.Value // the day of the last removal of old token records
+	tokensRemovedOn atomic.Value // the day of the last removal of old token records
 }
 
 // NotFoundError reports that the store has no such key.
@@ -57,11 +57,11 @@ func IsNotFound(err error) bool {
 }
 
 // CorruptError reports that the content of a key differs from the content that was written.
-type CorruptError struct{ Key, Why string }
+type CorruptError struct{ Key, Reason string }
 
 // Error names the key, and the remedy.
 func (e *CorruptError) Error() string {
-	return fmt.Sprintf("the store's %s is damaged: %s; %s [corrupt]", e.Key, e.Why, e.remedy())
+	return fmt.Sprintf("the store's %s is damaged: %s; %s [corrupt]", e.Key, e.Reason, e.remedy())
 }
 
 // remedy returns how to restore the content, or how to continue without it.
@@ -90,8 +90,8 @@ func (s *Store) URL() string { return s.url }
 // Local reports whether only processes on this machine can access the store. Remote workers need a shared one.
 func (s *Store) Local() bool { return s.dir != "" || s.url == memoryURL }
 
-// Reach rejects runtimes with a remote worker if the store is local.
-func (s *Store) Reach(definitions []entities.RuntimeDefinition) error {
+// CheckReachable rejects runtimes with a remote worker if the store is local.
+func (s *Store) CheckReachable(definitions []entities.RuntimeDefinition) error {
 	for _, d := range definitions {
 		if d.Remote && s.Local() {
 			return &strict.Fault{
@@ -200,8 +200,8 @@ func (s *Store) PutState(ctx context.Context, state []byte) (string, error) {
 	return digest, s.put(ctx, "states/"+digest, digest, state)
 }
 
-// TakesState returns an error if the store currently accepts no state.
-func (s *Store) TakesState(ctx context.Context) error {
+// CheckWritable returns an error if the store currently accepts no state.
+func (s *Store) CheckWritable(ctx context.Context) error {
 	return s.blobs.write(ctx, "states/"+canonical.Hash(nil), nil)
 }
 
@@ -244,7 +244,7 @@ func getJSON[T any](ctx context.Context, s *Store, folder, digest string) (T, er
 // put writes content once. It rewrites damaged content. It checks for existence in the store and not in the cache: the caller is about
 // to refer to the content, and it may have been set aside in the meantime (collect.go).
 func (s *Store) put(ctx context.Context, key, digest string, data []byte) error {
-	if there, err := s.has(ctx, key, digest); err == nil && there {
+	if exists, err := s.has(ctx, key, digest); err == nil && exists {
 		return nil
 	}
 	if err := s.blobs.write(ctx, key, data); err != nil {

@@ -34,7 +34,7 @@ func eachStore(t *testing.T, test func(t *testing.T, s *Store)) {
 	}
 }
 
-func TestStoreKeepsWhatIsPut_D5(t *testing.T) {
+func TestStoreRoundTrips_D5(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		ctx := t.Context()
 		compiled := intenttest.Dir(t, "../compile/testdata/shop")
@@ -81,7 +81,7 @@ func TestStoreKeepsWhatIsPut_D5(t *testing.T) {
 	})
 }
 
-func TestStoreSaysWhatIsNotThere(t *testing.T) {
+func TestStoreReportsMissingContent(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		_, err := s.Incarnation(t.Context(), "0123456789abcdef")
 		require.True(t, IsNotFound(err), "%v", err)
@@ -98,7 +98,7 @@ func TestStoreSaysWhatIsNotThere(t *testing.T) {
 	})
 }
 
-func TestStoreNoticesDamageAndMendsIt_D5(t *testing.T) {
+func TestStoreDetectsAndRepairsDamage_D5(t *testing.T) {
 	dir := t.TempDir()
 	s, err := Open(t.Context(), dir)
 	require.NoError(t, err)
@@ -122,9 +122,9 @@ func TestStoreNoticesDamageAndMendsIt_D5(t *testing.T) {
 func TestStoreVersionIsDecidedOnce(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		var wrote atomic.Int64
-		stood := make([]VersionRecord, 20)
+		stored := make([]VersionRecord, 20)
 		var group sync.WaitGroup
-		for i := range stood {
+		for i := range stored {
 			group.Go(func() {
 				other := *s
 				other.cache = newCache()
@@ -134,14 +134,14 @@ func TestStoreVersionIsDecidedOnce(t *testing.T) {
 					wrote.Add(1)
 				}
 				if err == nil {
-					stood[i] = record
+					stored[i] = record
 				}
 			})
 		}
 		group.Wait()
 		require.EqualValues(t, 1, wrote.Load())
-		for _, record := range stood {
-			require.Equal(t, stood[0], record)
+		for _, record := range stored {
+			require.Equal(t, stored[0], record)
 		}
 		_, created, err := s.CreateVersion(t.Context(), "shop", "web", VersionRecord{Version: "V1", FullVersion: "V1"})
 		require.NoError(t, err)
@@ -242,7 +242,7 @@ func TestCacheIsBounded(t *testing.T) {
 func TestStoreThatARemoteWorkerCannotReach(t *testing.T) {
 	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "store"))
 	require.NoError(t, err)
-	require.NoError(t, s.Reach([]entities.RuntimeDefinition{{Name: "near"}}))
-	require.ErrorContains(t, s.Reach([]entities.RuntimeDefinition{{Name: "far", Remote: true}}),
+	require.NoError(t, s.CheckReachable([]entities.RuntimeDefinition{{Name: "near"}}))
+	require.ErrorContains(t, s.CheckReachable([]entities.RuntimeDefinition{{Name: "far", Remote: true}}),
 		"runtime far has its own worker (worker: remote), which cannot reach the store "+s.URL()+"; expected a store that both reach, such as s3://bucket [store-out-of-reach]")
 }

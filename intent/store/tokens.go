@@ -17,42 +17,42 @@ const tokens = "tokens/"
 // content is its name. Records are removed a day after the token expires.
 func (s *Store) UseToken(ctx context.Context, token []byte, expires time.Time, use protocol.TokenUse) (protocol.TokenUse, error) {
 	key := tokens + expires.UTC().Format(time.DateOnly) + "/" + canonical.Hash(token)
-	stands, _, err := writeRecord(ctx, s, key, use, func(u protocol.TokenUse) bool { return u.RequestID != "" })
+	stored, _, err := writeRecord(ctx, s, key, use, func(u protocol.TokenUse) bool { return u.RequestID != "" })
 	if err == nil {
-		s.forgetTokens(ctx, use.At)
+		s.removeExpiredTokens(ctx, use.At)
 	}
-	return stands, err
+	return stored, err
 }
 
 // The deadline and the concurrency of the removal of old token records.
 const (
-	forgetWithin = time.Minute
-	forgetAtOnce = 16
+	tokenRemovalTimeout     = time.Minute
+	tokenRemovalConcurrency = 16
 )
 
-// forgetTokens removes the records of expired tokens once a day. It runs concurrently with the first request of the day, because a
+// removeExpiredTokens removes the records of expired tokens once a day. It runs concurrently with the first request of the day, because a
 // workflow task waits for that. Errors are retried the next day.
-func (s *Store) forgetTokens(ctx context.Context, now time.Time) {
+func (s *Store) removeExpiredTokens(ctx context.Context, now time.Time) {
 	today := now.UTC().Format(time.DateOnly)
-	if before, _ := s.forgotten.Swap(today).(string); before == today {
+	if before, _ := s.tokensRemovedOn.Swap(today).(string); before == today {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), forgetWithin)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tokenRemovalTimeout)
 	go func() {
 		defer cancel()
-		_ = s.removeTokens(ctx, now.UTC().AddDate(0, 0, -1))
+		_ = s.removeTokensBefore(ctx, now.UTC().AddDate(0, 0, -1))
 	}()
 }
 
-// removeTokens removes the records of tokens that expired before a day.
-func (s *Store) removeTokens(ctx context.Context, day time.Time) error {
+// removeTokensBefore removes the records of tokens that expired before a day.
+func (s *Store) removeTokensBefore(ctx context.Context, day time.Time) error {
 	keys, err := s.blobs.list(ctx, tokens)
 	if err != nil {
 		return err
 	}
 	first, _ := slices.BinarySearch(keys, tokens+day.Format(time.DateOnly))
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(forgetAtOnce)
+	g.SetLimit(tokenRemovalConcurrency)
 	for _, key := range keys[:first] {
 		g.Go(func() error { return s.blobs.remove(ctx, key) })
 	}

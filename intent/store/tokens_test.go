@@ -16,9 +16,9 @@ func TestUseToken(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		noon := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 		use := func(token, id string, at time.Time) string {
-			stands, err := s.UseToken(t.Context(), []byte(token), at.Add(time.Hour), protocol.TokenUse{RequestID: id, At: at})
+			stored, err := s.UseToken(t.Context(), []byte(token), at.Add(time.Hour), protocol.TokenUse{RequestID: id, At: at})
 			require.NoError(t, err)
-			return stands.RequestID
+			return stored.RequestID
 		}
 		require.Equal(t, "r1", use("alice", "r1", noon))
 		require.Equal(t, "r1", use("alice", "r2", noon))
@@ -33,10 +33,10 @@ func TestUseToken(t *testing.T) {
 
 // Whoever comes first in a day does not wait until the records of days before are removed, and however little time they have,
 // all of them are.
-func TestTokensAreForgottenBesideRequests(t *testing.T) {
+func TestTokenRemovalDoesNotDelayRequests(t *testing.T) {
 	s, err := Open(t.Context(), memoryURL)
 	require.NoError(t, err)
-	held := &holding{blobs: s.blobs, until: make(chan struct{})}
+	held := &blockingRemoval{blobs: s.blobs, until: make(chan struct{})}
 	s.blobs = held // before anybody looks: something is removed beside each first request of a day
 	noon := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	use := func(ctx context.Context, token string, at time.Time) {
@@ -46,20 +46,20 @@ func TestTokensAreForgottenBesideRequests(t *testing.T) {
 	for n := range 50 {
 		use(t.Context(), fmt.Sprint("old ", n), noon)
 	}
-	hurried, cancel := context.WithCancel(t.Context())
-	use(hurried, "new", noon.AddDate(0, 0, 3))
+	canceled, cancel := context.WithCancel(t.Context())
+	use(canceled, "new", noon.AddDate(0, 0, 3))
 	cancel()
 	close(held.until)
 	require.Eventually(t, func() bool { return len(keysUnder(t, s, tokens)) == 1 }, time.Minute, time.Millisecond)
 }
 
-// holding are blobs of which none is removed before a time.
-type holding struct {
+// blockingRemoval are blobs of which none is removed before a time.
+type blockingRemoval struct {
 	blobs
 	until chan struct{}
 }
 
-func (h *holding) remove(ctx context.Context, key string) error {
+func (h *blockingRemoval) remove(ctx context.Context, key string) error {
 	select {
 	case <-h.until:
 		return h.blobs.remove(ctx, key)

@@ -12,39 +12,39 @@ import (
 
 // This file reads raw audit trails, to verify and to continue them.
 
-// KeptAudit returns everything that is stored of the audit trail of a service, or of an application if service is empty, in no
+// RawAudit returns everything that is stored of the audit trail of a service, or of an application if service is empty, in no
 // particular order, and the errors of unreadable parts. It keeps duplicates.
-func (s *Store) KeptAudit(ctx context.Context, application, service string) (lines []entities.KeptLine, damaged []error, err error) {
+func (s *Store) RawAudit(ctx context.Context, application, service string) (lines []entities.StoredEntry, damaged []error, err error) {
 	chunks, err := s.auditChunks(ctx, application, service)
 	if err != nil {
 		return nil, nil, err
 	}
-	there, failed, err := eachChunk(ctx, chunks, s.keptLines)
+	parts, failed, err := eachChunk(ctx, chunks, s.readRawChunk)
 	for n := range chunks {
 		if failed[n] != nil {
 			damaged = append(damaged, failed[n])
 		}
-		lines = append(lines, there[n]...)
+		lines = append(lines, parts[n]...)
 	}
 	return lines, damaged, err
 }
 
-// chunksAtOnce is how many pieces of a trail are read concurrently. A trail of years has thousands.
-const chunksAtOnce = 16
+// chunkConcurrency is how many pieces of a trail are read concurrently. A trail of years has thousands.
+const chunkConcurrency = 16
 
 // eachChunk reads all pieces of a trail, and returns the errors of damaged ones.
 func eachChunk[L any](ctx context.Context, chunks []auditChunk, read func(ctx context.Context, key string) ([]L, error)) (lines [][]L, damaged []error, err error) {
 	lines, damaged = make([][]L, len(chunks)), make([]error, len(chunks))
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(chunksAtOnce)
+	g.SetLimit(chunkConcurrency)
 	for n, c := range chunks {
 		g.Go(func() error {
-			there, err := read(ctx, c.key)
+			part, err := read(ctx, c.key)
 			if IsDamaged(err) {
 				damaged[n] = err
 				return nil
 			}
-			lines[n] = there
+			lines[n] = part
 			return err
 		})
 	}
@@ -63,7 +63,7 @@ func (s *Store) TrailEnd(ctx context.Context, application, service string) (*ent
 			last = c
 		}
 	}
-	lines, err := s.keptLines(ctx, last.key)
+	lines, err := s.readRawChunk(ctx, last.key)
 	if err != nil || len(lines) == 0 {
 		if IsDamaged(err) || IsNotFound(err) {
 			err = nil
@@ -79,19 +79,19 @@ func (s *Store) TrailEnd(ctx context.Context, application, service string) (*ent
 	return &entities.TrailEnd{N: end.N, Hash: end.Hash}, nil
 }
 
-// keptLines reads the current content of a chunk, without the cache.
-func (s *Store) keptLines(ctx context.Context, key string) (lines []entities.KeptLine, err error) {
+// readRawChunk reads the current content of a chunk, without the cache.
+func (s *Store) readRawChunk(ctx context.Context, key string) (lines []entities.StoredEntry, err error) {
 	raw, err := s.blobs.read(ctx, key)
 	if err != nil {
 		return nil, err
 	}
 	for in := json.NewDecoder(bytes.NewReader(raw)); in.More(); {
 		var one json.RawMessage
-		var line entities.AuditLine
+		var line entities.AuditEntry
 		if in.Decode(&one) != nil || json.Unmarshal(one, &line) != nil {
 			return nil, &CorruptError{key, "it is not part of an audit trail"}
 		}
-		lines = append(lines, entities.KeptLine{AuditLine: line, Hash: entities.HashOfLine(one)})
+		lines = append(lines, entities.StoredEntry{AuditEntry: line, Hash: entities.HashOfEntry(one)})
 	}
 	return lines, nil
 }

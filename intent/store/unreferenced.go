@@ -18,15 +18,15 @@ func (s *Store) content(ctx context.Context, key string) ([]byte, error) {
 	if !IsNotFound(err) {
 		return data, err
 	}
-	aside, missing := s.blobs.read(ctx, unreferenced+key)
-	if IsNotFound(missing) {
+	aside, asideErr := s.blobs.read(ctx, unreferenced+key)
+	if IsNotFound(asideErr) {
 		return s.blobs.read(ctx, key) // restored between the two reads, or it does not exist
 	}
-	if missing == nil {
-		missing = s.bringBack(ctx, key, aside)
+	if asideErr == nil {
+		asideErr = s.restoreAside(ctx, key, aside)
 	}
-	if missing != nil && !IsReadOnly(missing) {
-		return nil, missing
+	if asideErr != nil && !IsReadOnly(asideErr) {
+		return nil, asideErr
 	}
 	return aside, nil
 }
@@ -45,34 +45,34 @@ func (s *Store) RenewManifest(ctx context.Context, digest string) error {
 // renew bypasses the cache. Content in its place has all its references in place, too: Collect sets content aside before the content
 // that it refers to, and restoring uses the reverse order.
 func (s *Store) renew(ctx context.Context, key string) error {
-	if there, err := s.blobs.exists(ctx, key); err != nil || there {
+	if exists, err := s.blobs.exists(ctx, key); err != nil || exists {
 		return err
 	}
 	_, err := s.content(ctx, key)
 	return err
 }
 
-func (s *Store) bringBack(ctx context.Context, key string, data []byte) error {
+func (s *Store) restoreAside(ctx context.Context, key string, data []byte) error {
 	aside, err := s.blobs.entries(ctx, unreferenced)
 	if err != nil {
 		return err
 	}
-	r := returning{s, contentsOf(aside), map[string]bool{}}
-	return r.bring(ctx, key, data)
+	r := restoration{s, contentsOf(aside), map[string]bool{}}
+	return r.restore(ctx, key, data)
 }
 
-// returning is a restore of set-aside content.
-type returning struct {
+// restoration is a restore of set-aside content.
+type restoration struct {
 	store *Store
 	aside map[string][]entry // by digest
 	seen  map[string]bool
 }
 
-func (r *returning) bring(ctx context.Context, key string, data []byte) error {
+func (r *restoration) restore(ctx context.Context, key string, data []byte) error {
 	r.seen[key] = true
 	for _, digest := range digestsIn(key, data) {
 		for _, e := range r.aside[digest] {
-			if err := r.named(ctx, strings.TrimPrefix(e.key, unreferenced)); err != nil {
+			if err := r.restoreReferenced(ctx, strings.TrimPrefix(e.key, unreferenced)); err != nil {
 				return err
 			}
 		}
@@ -81,15 +81,15 @@ func (r *returning) bring(ctx context.Context, key string, data []byte) error {
 	return err
 }
 
-// named restores everything that restored content refers to. If a reference was removed in the meantime, the restore fails.
-func (r *returning) named(ctx context.Context, key string) error {
+// restoreReferenced restores everything that restored content refers to. If a reference was removed in the meantime, the restore fails.
+func (r *restoration) restoreReferenced(ctx context.Context, key string) error {
 	if r.seen[key] {
 		return nil
 	}
 	data, err := r.store.blobs.read(ctx, unreferenced+key)
 	if IsNotFound(err) {
-		there, err := r.store.blobs.exists(ctx, key)
-		if err == nil && !there {
+		exists, err := r.store.blobs.exists(ctx, key)
+		if err == nil && !exists {
 			err = fmt.Errorf("the store's %s has had no references for long, and is being removed: %w", key, &NotFoundError{key})
 		}
 		return err
@@ -97,5 +97,5 @@ func (r *returning) named(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
-	return r.bring(ctx, key, data)
+	return r.restore(ctx, key, data)
 }

@@ -14,7 +14,7 @@ import (
 // to the queue whose workers watch, because only they can access the runtime.
 
 // PutWatched replaces the known state of an instance ("shop/web/production/main").
-func (s *Store) PutWatched(ctx context.Context, queue, instance string, w protocol.Watched) error {
+func (s *Store) PutWatched(ctx context.Context, queue, instance string, w protocol.WatchedInstance) error {
 	data, err := json.Marshal(w)
 	if err != nil {
 		return fmt.Errorf("write the known state of %s: %w", instance, err)
@@ -24,7 +24,7 @@ func (s *Store) PutWatched(ctx context.Context, queue, instance string, w protoc
 
 // Watched returns the known state of an instance, or a *NotFoundError. An unreadable record also counts as not found: the caller then
 // makes the workflow observe, which rewrites the record.
-func (s *Store) Watched(ctx context.Context, queue, instance string) (w protocol.Watched, err error) {
+func (s *Store) Watched(ctx context.Context, queue, instance string) (w protocol.WatchedInstance, err error) {
 	key := watchedKey(queue, instance)
 	data, err := s.blobs.read(ctx, key)
 	if err == nil && json.Unmarshal(data, &w) != nil || err == nil && len(w.Request.Instances) != 1 {
@@ -33,14 +33,14 @@ func (s *Store) Watched(ctx context.Context, queue, instance string) (w protocol
 	return w, err
 }
 
-// WatchedBy lists the instances with a known state for the workers of a queue.
-func (s *Store) WatchedBy(ctx context.Context, queue string) ([]string, error) {
+// WatchedInstances lists the instances with a known state for the workers of a queue.
+func (s *Store) WatchedInstances(ctx context.Context, queue string) ([]string, error) {
 	keys, err := s.blobs.list(ctx, watchedKey(queue, ""))
 	var instances []string
 	for _, key := range keys {
 		application, rest, _ := strings.Cut(strings.TrimPrefix(key, watchedKey(queue, "")), "/")
-		if strings.Count(rest, apart) == 2 && !strings.Contains(rest, "/") { // skips other queues, and files that a crashed writer left
-			instances = append(instances, application+"/"+strings.ReplaceAll(rest, apart, "/"))
+		if strings.Count(rest, nameSeparator) == 2 && !strings.Contains(rest, "/") { // skips other queues, and files that a crashed writer left
+			instances = append(instances, application+"/"+strings.ReplaceAll(rest, nameSeparator, "/"))
 		}
 	}
 	return instances, err
@@ -51,53 +51,53 @@ func (s *Store) RemoveWatched(ctx context.Context, queue, instance string) error
 	return s.blobs.remove(ctx, watchedKey(queue, instance))
 }
 
-// Beat is the heartbeat record of a worker, for the workers that share the steady instances with it.
-type Beat struct {
+// Heartbeat is the heartbeat record of a worker, for the workers that share the steady instances with it.
+type Heartbeat struct {
 	// Number increases by one with each heartbeat.
 	Number int64 `json:"number"`
-	// Left: this is the last heartbeat.
-	Left bool `json:"left,omitempty"`
-	// Told lists the instances ("shop/web/production/main") that the worker recorded, one list per heartbeat, the oldest first.
-	Told [][]string `json:"told,omitempty"`
-	// All: the worker recorded more instances than Told lists.
-	All bool `json:"all,omitempty"`
+	// Last: this is the last heartbeat.
+	Last bool `json:"left,omitempty"`
+	// Recorded lists the instances ("shop/web/production/main") that the worker recorded, one list per heartbeat, the oldest first.
+	Recorded [][]string `json:"told,omitempty"`
+	// Truncated: the worker recorded more instances than Told lists.
+	Truncated bool `json:"all,omitempty"`
 }
 
-// PutBeat replaces the heartbeat record of a worker of a queue.
-func (s *Store) PutBeat(ctx context.Context, queue, worker string, b Beat) error {
+// PutHeartbeat replaces the heartbeat record of a worker of a queue.
+func (s *Store) PutHeartbeat(ctx context.Context, queue, worker string, b Heartbeat) error {
 	data, err := json.Marshal(b)
 	if err != nil {
 		return fmt.Errorf("write the heartbeat of worker %s: %w", worker, err)
 	}
-	return s.blobs.write(ctx, beatKey(queue, worker), data)
+	return s.blobs.write(ctx, heartbeatKey(queue, worker), data)
 }
 
-// Beats returns the heartbeat records of a queue by worker name. It skips unreadable ones.
-func (s *Store) Beats(ctx context.Context, queue string) (map[string]Beat, error) {
-	return s.beats(ctx, beatKey(queue, ""), 0)
+// Heartbeats returns the heartbeat records of a queue by worker name. It skips unreadable ones.
+func (s *Store) Heartbeats(ctx context.Context, queue string) (map[string]Heartbeat, error) {
+	return s.heartbeatsBelow(ctx, heartbeatKey(queue, ""), 0)
 }
 
-// RemoteBeats returns the heartbeat records of each remote runtime, by runtime name and worker name.
-func (s *Store) RemoteBeats(ctx context.Context) (map[string]map[string]Beat, error) {
-	all, err := s.beats(ctx, rounds+protocol.RuntimeTaskQueue(""), 1)
-	by := map[string]map[string]Beat{}
+// RemoteHeartbeats returns the heartbeat records of each remote runtime, by runtime name and worker name.
+func (s *Store) RemoteHeartbeats(ctx context.Context) (map[string]map[string]Heartbeat, error) {
+	all, err := s.heartbeatsBelow(ctx, heartbeats+protocol.RuntimeTaskQueue(""), 1)
+	byRuntime := map[string]map[string]Heartbeat{}
 	for key, b := range all {
 		runtime, worker, _ := strings.Cut(key, "/")
-		if by[runtime] == nil {
-			by[runtime] = map[string]Beat{}
+		if byRuntime[runtime] == nil {
+			byRuntime[runtime] = map[string]Heartbeat{}
 		}
-		by[runtime][worker] = b
+		byRuntime[runtime][worker] = b
 	}
-	return by, err
+	return byRuntime, err
 }
 
-// beats returns the heartbeat records in a folder, or a number of levels below it.
-func (s *Store) beats(ctx context.Context, folder string, below int) (map[string]Beat, error) {
+// heartbeatsBelow returns the heartbeat records in a folder, or a number of levels below it.
+func (s *Store) heartbeatsBelow(ctx context.Context, folder string, below int) (map[string]Heartbeat, error) {
 	keys, err := s.blobs.list(ctx, folder)
 	if err != nil {
 		return nil, err
 	}
-	beats := map[string]Beat{}
+	result := map[string]Heartbeat{}
 	for _, key := range keys {
 		worker := strings.TrimPrefix(key, folder)
 		if strings.Count(worker, "/") != below || strings.Contains(path.Base(worker), ".") { // of another queue, or a crashed writer left it
@@ -107,34 +107,34 @@ func (s *Store) beats(ctx context.Context, folder string, below int) (map[string
 		if err != nil && !IsNotFound(err) { // it left in the meantime
 			return nil, err
 		}
-		var b Beat
+		var b Heartbeat
 		if err == nil && json.Unmarshal(data, &b) == nil {
-			beats[worker] = b
+			result[worker] = b
 		}
 	}
-	return beats, nil
+	return result, nil
 }
 
-// RemoveBeat removes the record of a worker that is gone.
-func (s *Store) RemoveBeat(ctx context.Context, queue, worker string) error {
-	return s.blobs.remove(ctx, beatKey(queue, worker))
+// RemoveHeartbeat removes the record of a worker that is gone.
+func (s *Store) RemoveHeartbeat(ctx context.Context, queue, worker string) error {
+	return s.blobs.remove(ctx, heartbeatKey(queue, worker))
 }
 
-func beatKey(queue, worker string) string { return rounds + queue + "/" + worker }
+func heartbeatKey(queue, worker string) string { return heartbeats + queue + "/" + worker }
 
 const (
-	watched = "watched/"
-	rounds  = "rounds/"
+	watched    = "watched/"
+	heartbeats = "rounds/"
 )
 
-// apart separates the parts of a name in a folder. An application has one folder, because all of it is listed repeatedly.
-const apart = "~"
+// nameSeparator separates the parts of a name in a folder. An application has one folder, because all of it is listed repeatedly.
+const nameSeparator = "~"
 
 func watchedKey(queue, instance string) string {
 	application, rest, found := strings.Cut(instance, "/")
 	key := watched + queue + "/" + application
 	if found {
-		key += "/" + strings.ReplaceAll(rest, "/", apart)
+		key += "/" + strings.ReplaceAll(rest, "/", nameSeparator)
 	}
 	return key
 }

@@ -18,9 +18,9 @@ func TestWatchedOfAQueue_H9(t *testing.T) {
 			s, err := Open(ctx, location)
 			require.NoError(t, err)
 			t.Cleanup(func() { _ = s.Close() })
-			known := protocol.Watched{
+			known := protocol.WatchedInstance{
 				Request: protocol.ObserveRequest{Application: "shop", Service: "web", Instances: []protocol.InstanceRef{{ID: entities.Only("prod"), FullVersion: "v1"}}},
-				Seen:    protocol.Seen{Version: "v1", Known: true, Stable: true},
+				Summary: protocol.ReadingSummary{Version: "v1", Known: true, Stable: true},
 			}
 			_, err = s.Watched(ctx, "converge", "shop/web/prod/main")
 			require.True(t, IsNotFound(err))
@@ -30,7 +30,7 @@ func TestWatchedOfAQueue_H9(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, known, found)
 			for queue, want := range map[string][]string{"converge": {"shop/web/prod/main"}, "runtime/edge": {"shop/web/edge/main"}, "runtime/other": nil} {
-				all, err := s.WatchedBy(ctx, queue)
+				all, err := s.WatchedInstances(ctx, queue)
 				require.NoError(t, err)
 				require.Equal(t, want, all, queue)
 			}
@@ -38,7 +38,7 @@ func TestWatchedOfAQueue_H9(t *testing.T) {
 			_, err = s.Watched(ctx, "converge", "shop/web/prod/main")
 			require.True(t, IsNotFound(err), "a damaged record makes the workflow observe")
 			require.NoError(t, s.RemoveWatched(ctx, "converge", "shop/web/prod/main"))
-			all, err := s.WatchedBy(ctx, "converge")
+			all, err := s.WatchedInstances(ctx, "converge")
 			require.NoError(t, err)
 			require.Empty(t, all)
 		})
@@ -46,7 +46,7 @@ func TestWatchedOfAQueue_H9(t *testing.T) {
 }
 
 // Workers of a queue find what each of them says of itself.
-func TestBeatsOfAQueue_F9(t *testing.T) {
+func TestHeartbeatsOfAQueue_F9(t *testing.T) {
 	t.Parallel()
 	for name, location := range map[string]string{"directory": t.TempDir(), "bucket": memoryURL} {
 		t.Run(name, func(t *testing.T) {
@@ -54,17 +54,17 @@ func TestBeatsOfAQueue_F9(t *testing.T) {
 			s, err := Open(ctx, location)
 			require.NoError(t, err)
 			t.Cleanup(func() { _ = s.Close() })
-			require.NoError(t, s.PutBeat(ctx, "converge", "a1", Beat{Number: 1}))
-			require.NoError(t, s.PutBeat(ctx, "converge", "a1", Beat{Number: 2, Told: [][]string{{"shop/web/prod/main"}}}))
-			require.NoError(t, s.PutBeat(ctx, "runtime/edge", "b2", Beat{Number: 7}))
+			require.NoError(t, s.PutHeartbeat(ctx, "converge", "a1", Heartbeat{Number: 1}))
+			require.NoError(t, s.PutHeartbeat(ctx, "converge", "a1", Heartbeat{Number: 2, Recorded: [][]string{{"shop/web/prod/main"}}}))
+			require.NoError(t, s.PutHeartbeat(ctx, "runtime/edge", "b2", Heartbeat{Number: 7}))
 			require.NoError(t, s.blobs.write(ctx, "rounds/converge/c3", []byte("{")))
-			beats, err := s.Beats(ctx, "converge")
+			heartbeats, err := s.Heartbeats(ctx, "converge")
 			require.NoError(t, err)
-			require.Equal(t, map[string]Beat{"a1": {Number: 2, Told: [][]string{{"shop/web/prod/main"}}}}, beats)
-			require.NoError(t, s.RemoveBeat(ctx, "converge", "a1"))
-			beats, err = s.Beats(ctx, "converge")
+			require.Equal(t, map[string]Heartbeat{"a1": {Number: 2, Recorded: [][]string{{"shop/web/prod/main"}}}}, heartbeats)
+			require.NoError(t, s.RemoveHeartbeat(ctx, "converge", "a1"))
+			heartbeats, err = s.Heartbeats(ctx, "converge")
 			require.NoError(t, err)
-			require.Empty(t, beats)
+			require.Empty(t, heartbeats)
 		})
 	}
 }

@@ -37,9 +37,9 @@ type Runtime struct {
 	runner    runner
 	secrets   secret.Source
 	workflows Workflows
-	known     owners // the instances for which a watch may report changes
-	// unobserved is how long a watch continues without observations.
-	unobserved time.Duration
+	observed  observedOwners // the instances for which a watch may report changes
+	// watchIdleTimeout is how long a watch continues without observations.
+	watchIdleTimeout time.Duration
 }
 
 // Worker has the services of a worker that commands can use.
@@ -61,38 +61,38 @@ var (
 
 // New checks the definition. It starts no process and does not check that the commands exist, since only another worker may have
 // them. Its commands run on this machine.
-func New(def entities.RuntimeDefinition) (*Runtime, error) { return NewOn(def, Worker{}) }
+func New(def entities.RuntimeDefinition) (*Runtime, error) { return NewWithWorker(def, Worker{}) }
 
-// NewOn is New for a definition whose commands may use secrets of the worker, and run as Jobs or as tasks.
-func NewOn(def entities.RuntimeDefinition, on Worker) (*Runtime, error) {
+// NewWithWorker is New for a definition whose commands may use secrets of the worker, and run as Jobs or as tasks.
+func NewWithWorker(def entities.RuntimeDefinition, worker Worker) (*Runtime, error) {
 	if err := check(def); err != nil {
 		return nil, fmt.Errorf("runtime %s: %w", def.Name, err)
 	}
-	r := &Runtime{def: def, secrets: on.Secrets, workflows: on.Workflows, unobserved: max(unobserved, 2*def.Timing.SteadyPollInterval)}
+	r := &Runtime{def: def, secrets: worker.Secrets, workflows: worker.Workflows, watchIdleTimeout: max(minWatchIdleTimeout, 2*def.Timing.SteadyPollInterval)}
 	switch {
-	case def.Custom.Job != nil && on.Clusters == nil:
+	case def.Custom.Job != nil && worker.Clusters == nil:
 		return nil, fmt.Errorf("runtime %s: its commands run as Jobs, but this worker has no cluster connections", def.Name)
-	case def.Custom.Apply.Workflow != nil && on.Workflows == nil:
+	case def.Custom.Apply.Workflow != nil && worker.Workflows == nil:
 		return nil, fmt.Errorf("runtime %s: apply is a workflow, but this worker cannot start workflows", def.Name)
-	case def.Custom.Task != nil && on.Tasks == nil:
+	case def.Custom.Task != nil && worker.Tasks == nil:
 		return nil, fmt.Errorf("runtime %s: its commands run as ECS tasks, but this worker cannot run tasks", def.Name)
 	}
-	r.runner = on.runner(def)
+	r.runner = worker.runner(def)
 	return r, nil
 }
 
 // runner is the runner for the commands of a definition.
-func (on Worker) runner(def entities.RuntimeDefinition) runner {
+func (worker Worker) runner(def entities.RuntimeDefinition) runner {
 	switch c := def.Custom; {
 	case c.Job != nil:
-		return &jobs{def: def, clusters: on.Clusters}
+		return &jobRunner{def: def, clusters: worker.Clusters}
 	case c.Task != nil:
-		return &tasks{where: *c.Task, on: on.Tasks}
+		return &taskRunner{task: *c.Task, backend: worker.Tasks}
 	}
-	return &local{dir: def.Dir, grace: defaultGrace, drain: defaultDrain}
+	return &localRunner{dir: def.Dir, grace: defaultGrace, drain: defaultDrain}
 }
 
-var errTwoPlaces = errors.New("both a job and a task are declared; expected one of them")
+var errJobAndTask = errors.New("both a job and a task are declared; expected one of them")
 
 func check(def entities.RuntimeDefinition) error {
 	c := def.Custom
@@ -114,14 +114,14 @@ func check(def entities.RuntimeDefinition) error {
 	case isEmpty(c.Watch):
 		return errors.New("watch has no command")
 	}
-	return errors.Join(checkPlace(c), checkFetch(c))
+	return errors.Join(checkPlacement(c), checkFetch(c))
 }
 
-// checkPlace checks where the commands run.
-func checkPlace(c *entities.CustomRuntime) error {
+// checkPlacement checks where the commands run.
+func checkPlacement(c *entities.CustomRuntime) error {
 	switch {
 	case c.Job != nil && c.Task != nil:
-		return errTwoPlaces
+		return errJobAndTask
 	case c.Watch != nil && (c.Job != nil || c.Task != nil):
 		return errors.New("watch cannot run as a Job or a task, because those end")
 	case c.Job != nil && (c.Job.Namespace == "" || c.Job.Image == ""):
@@ -151,13 +151,13 @@ func checkFetch(c *entities.CustomRuntime) error {
 
 // Apply implements runtimes.Runtime by the apply command (C1, C7). A non-zero exit code that is not retryable is permanent (C10); so
 // is a payload with which no command can start.
-func (r *Runtime) Apply(ctx context.Context, in runtimes.Instance) (runtimes.Output, error) {
+func (r *Runtime) Apply(ctx context.Context, in runtimes.Request) (runtimes.Output, error) {
 	cmd := r.def.Custom.Apply
 	call := call{
-		purpose: "apply",
-		doing:   fmt.Sprintf("apply %s/%s to %s", in.Application, in.Service, in.ID),
-		timeout: cmp.Or(cmd.Timeout, r.def.Timing.ApplyTimeout, defaultApplyTimeout),
-		argv:    cmd.Argv,
+		purpose:     "apply",
+		errorPrefix: fmt.Sprintf("apply %s/%s to %s", in.Application, in.Service, in.ID),
+		timeout:     cmp.Or(cmd.Timeout, r.def.Timing.ApplyTimeout, defaultApplyTimeout),
+		argv:        cmd.Argv,
 	}
 	if cmd.Workflow != nil {
 		return r.applyByWorkflow(ctx, call, in)
@@ -166,19 +166,19 @@ func (r *Runtime) Apply(ctx context.Context, in runtimes.Instance) (runtimes.Out
 	if res.err != nil || res.out.ExitCode == 0 {
 		return res.out, res.err
 	}
-	return res.out, res.exitedOf(cmd)
+	return res.out, res.retryableExitError(cmd)
 }
 
 // Observe implements runtimes.Runtime by the fetch command.
-func (r *Runtime) Observe(ctx context.Context, in runtimes.Instance) ([]entities.Object, error) {
+func (r *Runtime) Observe(ctx context.Context, in runtimes.Request) ([]entities.Object, error) {
 	objects, _, err := r.ObserveOutput(ctx, in)
 	return objects, err
 }
 
 // ObserveOutput implements runtimes.Logger.
-func (r *Runtime) ObserveOutput(ctx context.Context, in runtimes.Instance) ([]entities.Object, runtimes.Output, error) {
+func (r *Runtime) ObserveOutput(ctx context.Context, in runtimes.Request) ([]entities.Object, runtimes.Output, error) {
 	if r.def.Custom.Watch != nil {
-		r.known.add(in.Owner)
+		r.observed.add(in.Owner)
 	}
 	switch r.def.Custom.Mode {
 	case entities.FetchStructured:
@@ -192,25 +192,25 @@ func (r *Runtime) ObserveOutput(ctx context.Context, in runtimes.Instance) ([]en
 	}
 }
 
-func (r *Runtime) fetch(ctx context.Context, in runtimes.Instance) result {
+func (r *Runtime) fetch(ctx context.Context, in runtimes.Request) result {
 	cmd := r.def.Custom.Fetch
 	return r.run(ctx, call{
-		purpose: "fetch",
-		doing:   fmt.Sprintf("fetch %s/%s in %s", in.Application, in.Service, in.ID),
-		timeout: cmp.Or(cmd.Timeout, r.def.Timing.FetchTimeout, defaultFetchTimeout),
-		argv:    cmd.Argv,
-		answers: true,
+		purpose:     "fetch",
+		errorPrefix: fmt.Sprintf("fetch %s/%s in %s", in.Application, in.Service, in.ID),
+		timeout:     cmp.Or(cmd.Timeout, r.def.Timing.FetchTimeout, defaultFetchTimeout),
+		argv:        cmd.Argv,
+		needsOutput: true,
 	}, in)
 }
 
 // structured reads the document (C3, C4). It also fetches an instance without any apply: a version may already run there.
-func (r *Runtime) structured(ctx context.Context, in runtimes.Instance) ([]entities.Object, runtimes.Output, error) {
+func (r *Runtime) structured(ctx context.Context, in runtimes.Request) ([]entities.Object, runtimes.Output, error) {
 	res := r.fetch(ctx, in)
 	if res.err != nil {
 		return nil, res.out, res.err
 	}
 	if res.out.ExitCode != 0 {
-		return nil, res.out, readingError(runtimes.CodeFetchFailed, res.exited())
+		return nil, res.out, readingError(runtimes.CodeFetchFailed, res.exitError())
 	}
 	objects, err := document{show: res.redact.text}.parse(res.stdout)
 	if err != nil {
@@ -224,12 +224,12 @@ func (res *result) malformed(err error) error {
 	if res.merged {
 		err = fmt.Errorf("%w (stderr is in it too: the job has no converge-wrapper)", err)
 	}
-	return readingError(runtimes.CodeMalformed, res.fail("%s: malformed output: %w", res.argv[0], err))
+	return readingError(runtimes.CodeMalformed, res.errorf("%s: malformed output: %w", res.argv[0], err))
 }
 
 // exitCode converts 0 and 2 to an object, since this mode has no document (C2). The command reports whether the observed full
 // version runs; without a version there is nothing to fetch.
-func (r *Runtime) exitCode(ctx context.Context, in runtimes.Instance) ([]entities.Object, runtimes.Output, error) {
+func (r *Runtime) exitCode(ctx context.Context, in runtimes.Request) ([]entities.Object, runtimes.Output, error) {
 	if in.FullVersion == "" {
 		return nil, runtimes.Output{}, ctx.Err()
 	}
@@ -246,7 +246,7 @@ func (r *Runtime) exitCode(ctx context.Context, in runtimes.Instance) ([]entitie
 		o.Status = entities.ObjectPending
 		o.Message = "fetch reports work to do for " + in.FullVersion
 	default:
-		return nil, res.out, readingError(runtimes.CodeFetchFailed, res.exited())
+		return nil, res.out, readingError(runtimes.CodeFetchFailed, res.exitError())
 	}
 	return []entities.Object{o}, res.out, nil
 }
@@ -258,7 +258,7 @@ func readingError(code string, err error) *entities.ReadingError {
 // Remove implements runtimes.Remover by the remove command (A24). It gets the environment and the files of an apply of the current
 // version, and must succeed if nothing is left to do. Its exit codes have the same meaning as those of apply. A runtime without the
 // command cannot remove an instance.
-func (r *Runtime) Remove(ctx context.Context, in runtimes.Instance) error {
+func (r *Runtime) Remove(ctx context.Context, in runtimes.Request) error {
 	cmd := r.def.Custom.Remove
 	if cmd == nil {
 		return runtimes.Permanent(fmt.Errorf("remove %s/%s from %s: runtime %s has no remove command", in.Application, in.Service, in.ID, r.def.Name))
@@ -267,13 +267,13 @@ func (r *Runtime) Remove(ctx context.Context, in runtimes.Instance) error {
 		return ctx.Err()
 	}
 	res := r.run(ctx, call{
-		purpose: "remove",
-		doing:   fmt.Sprintf("remove %s/%s from %s", in.Application, in.Service, in.ID),
-		timeout: cmp.Or(cmd.Timeout, r.def.Timing.ApplyTimeout, defaultApplyTimeout),
-		argv:    cmd.Argv,
+		purpose:     "remove",
+		errorPrefix: fmt.Sprintf("remove %s/%s from %s", in.Application, in.Service, in.ID),
+		timeout:     cmp.Or(cmd.Timeout, r.def.Timing.ApplyTimeout, defaultApplyTimeout),
+		argv:        cmd.Argv,
 	}, in)
 	if res.err != nil || res.out.ExitCode == 0 {
 		return res.err
 	}
-	return res.exitedOf(*cmd)
+	return res.retryableExitError(*cmd)
 }

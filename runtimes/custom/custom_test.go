@@ -28,8 +28,8 @@ func fetching(mode entities.FetchMode, script string) entities.CustomRuntime {
 	return entities.CustomRuntime{Apply: sh("true"), Fetch: &fetch, Mode: mode}
 }
 
-func web(version string) runtimes.Instance {
-	return runtimes.Instance{
+func web(version string) runtimes.Request {
+	return runtimes.Request{
 		Owner:     runtimes.Owner{Application: "hello", Service: "web", ID: entities.Only("staging")},
 		ServiceID: "hello/web/1", FullVersion: version,
 		Key: "hello/web/staging/" + version, Payload: &entities.Payload{Custom: &entities.CustomPayload{}},
@@ -92,7 +92,7 @@ func TestEnvironment_C7(t *testing.T) {
 }
 
 // A command knows that it is to have what runs begin anew.
-func TestRestartIsSaid_I1(t *testing.T) {
+func TestRestartIsPassedToTheCommand_I1(t *testing.T) {
 	rt := newRuntime(t, t.TempDir(), applying(`echo "${PVN_RESTART-no}"`))
 	in := web("v1")
 	for _, want := range []string{"no\n", "1\n"} {

@@ -34,7 +34,7 @@ type document struct {
 }
 
 func (d document) parse(stdout []byte) ([]entities.Object, error) {
-	items, err := d.listed(stdout, "objects", "[] if there are no objects")
+	items, err := d.decodeList(stdout, "objects", "[] if there are no objects")
 	if err != nil {
 		return nil, err
 	}
@@ -44,8 +44,8 @@ func (d document) parse(stdout []byte) ([]entities.Object, error) {
 		path := fmt.Sprintf("objects[%d]", i)
 		o := d.object(path, item)
 		key := [2]string{o.Type, o.Name}
-		if at, twice := seen[key]; twice && d.err == nil {
-			d.wrong(path, "%s %s is duplicated; the first is objects[%d]", d.quote(o.Type), d.quote(o.Name), at)
+		if first, duplicate := seen[key]; duplicate && d.err == nil {
+			d.addError(path, "%s %s is duplicated; the first is objects[%d]", d.quote(o.Type), d.quote(o.Name), first)
 		}
 		seen[key] = i
 		objects = append(objects, o)
@@ -56,8 +56,8 @@ func (d document) parse(stdout []byte) ([]entities.Object, error) {
 	return objects, nil
 }
 
-// listed reads a document with one list, and returns its elements.
-func (d document) listed(stdout []byte, field, none string) ([]any, error) {
+// decodeList reads a document with one list, and returns its elements.
+func (d document) decodeList(stdout []byte, field, emptyHint string) ([]any, error) {
 	root, err := d.decode(stdout)
 	if err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func (d document) listed(stdout []byte, field, none string) ([]any, error) {
 	}
 	list, ok := fields[field]
 	if !ok || list == nil {
-		return nil, fmt.Errorf("%s: %s; expected a list (%s)", field, d.describeField(fields, field), none)
+		return nil, fmt.Errorf("%s: %s; expected a list (%s)", field, d.describeField(fields, field), emptyHint)
 	}
 	items := d.list(field, list)
 	return items, d.err
@@ -76,8 +76,8 @@ func (d document) listed(stdout []byte, field, none string) ([]any, error) {
 
 // decode reads the single JSON value.
 func (d document) decode(stdout []byte) (any, error) {
-	if bad := invalidUTF8(stdout); bad >= 0 {
-		return nil, fmt.Errorf("%s: byte 0x%02x is not UTF-8", position(stdout, bad), stdout[bad])
+	if invalid := invalidUTF8(stdout); invalid >= 0 {
+		return nil, fmt.Errorf("%s: byte 0x%02x is not UTF-8", position(stdout, invalid), stdout[invalid])
 	}
 	if len(bytes.TrimSpace(stdout)) == 0 {
 		return nil, errors.New("line 1, column 1: nothing on stdout; expected a JSON document")
@@ -153,7 +153,7 @@ func (d *document) object(path string, v any) entities.Object {
 func (d *document) version(path string, v any) entities.ObjectVersion {
 	f := d.fields(path, v)
 	if f["version"] == nil {
-		d.wrong(path+".version", "%s; expected a string (empty for unknown)", d.describeField(f, "version"))
+		d.addError(path+".version", "%s; expected a string (empty for unknown)", d.describeField(f, "version"))
 	}
 	return entities.ObjectVersion{
 		Version:           d.text(path, f, "version"),
@@ -176,15 +176,15 @@ func (d *document) link(path string, v any) entities.Link {
 
 func (d *document) event(path string, v any) entities.Event {
 	f := d.fields(path, v)
-	stamp := d.required(path, f, "timestamp")
+	timestamp := d.required(path, f, "timestamp")
 	e := entities.Event{Message: d.required(path, f, "message")}
 	if d.err != nil {
 		return e
 	}
 	var t time.Time
-	err := t.UnmarshalText([]byte(stamp)) // strict, unlike time.Parse
+	err := t.UnmarshalText([]byte(timestamp)) // strict, unlike time.Parse
 	if t = t.UTC(); err != nil || t.Year() < 0 || t.Year() > 9999 {
-		d.wrong(path+".timestamp", "%s; expected RFC 3339, like 2006-01-02T15:04:05Z", d.quote(stamp))
+		d.addError(path+".timestamp", "%s; expected RFC 3339, like 2006-01-02T15:04:05Z", d.quote(timestamp))
 		return e
 	}
 	e.Timestamp = t
@@ -199,7 +199,7 @@ func (d *document) status(path string, f map[string]any) entities.ObjectStatus {
 	switch s {
 	case entities.ObjectPending, entities.ObjectSucceeded, entities.ObjectFailed:
 	default:
-		d.wrong(path+".status", "%s; expected PENDING, SUCCEEDED or FAILED", d.describe(f["status"]))
+		d.addError(path+".status", "%s; expected PENDING, SUCCEEDED or FAILED", d.describe(f["status"]))
 	}
 	return s
 }
@@ -207,7 +207,7 @@ func (d *document) status(path string, f map[string]any) entities.ObjectStatus {
 func (d *document) required(path string, f map[string]any, key string) string {
 	s := d.text(path, f, key)
 	if s == "" {
-		d.wrong(path+"."+key, "%s; expected a string that is not empty", d.describeField(f, key))
+		d.addError(path+"."+key, "%s; expected a string that is not empty", d.describeField(f, key))
 	}
 	return s
 }
@@ -223,7 +223,7 @@ func (d *document) flag(path string, f map[string]any, key string) bool {
 func optional[T any](d *document, path string, f map[string]any, key, expected string) T {
 	v, ok := f[key].(T)
 	if !ok && f[key] != nil {
-		d.wrong(path+"."+key, "%s; expected %s", d.describe(f[key]), expected)
+		d.addError(path+"."+key, "%s; expected %s", d.describe(f[key]), expected)
 	}
 	return v
 }
@@ -236,7 +236,7 @@ func (d *document) count(path string, f map[string]any, key string) int {
 	}
 	n, err := strconv.ParseFloat(string(v), 64)
 	if !ok || err != nil || n != math.Trunc(n) || n < 0 || n > math.MaxInt32 {
-		d.wrong(path+"."+key, "%s; expected a whole number from 0 to %d", d.describe(f[key]), math.MaxInt32)
+		d.addError(path+"."+key, "%s; expected a whole number from 0 to %d", d.describe(f[key]), math.MaxInt32)
 		return 0
 	}
 	return int(n)
@@ -245,7 +245,7 @@ func (d *document) count(path string, f map[string]any, key string) int {
 func (d *document) fields(path string, v any) map[string]any {
 	f, ok := v.(map[string]any)
 	if !ok {
-		d.wrong(path, "%s; expected an object", d.describe(v))
+		d.addError(path, "%s; expected an object", d.describe(v))
 	}
 	return f
 }
@@ -253,12 +253,12 @@ func (d *document) fields(path string, v any) map[string]any {
 func (d *document) list(path string, v any) []any {
 	l, ok := v.([]any)
 	if !ok && v != nil {
-		d.wrong(path, "%s; expected a list", d.describe(v))
+		d.addError(path, "%s; expected a list", d.describe(v))
 	}
 	return l
 }
 
-func (d *document) wrong(path, format string, args ...any) {
+func (d *document) addError(path, format string, args ...any) {
 	if d.err == nil {
 		d.err = fmt.Errorf(path+": "+format, args...)
 	}

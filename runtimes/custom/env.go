@@ -30,12 +30,12 @@ const filesVariable = "CONVERGE_FILES"
 // environment is the environment of a command (C7) on every kind of runner; a later source overrides an earlier one: the payload's
 // env, the runtime's env, and the variables of Converge. A service gives values to the commands of another owner: it cannot change
 // those that the owner set, nor those that control which program runs.
-func (r *Runtime) environment(ctx context.Context, in runtimes.Instance) (env, secrets map[string]string, err error) {
+func (r *Runtime) environment(ctx context.Context, in runtimes.Request) (env, secrets map[string]string, err error) {
 	values := map[string]entities.Value{}
 	if in.Payload != nil && in.Payload.Custom != nil {
 		maps.Copy(values, in.Payload.Custom.Env)
 	}
-	if err := noSteering(values); err != nil {
+	if err := refuseLoaderVariables(values); err != nil {
 		return nil, nil, fmt.Errorf("service %s: %w", in.Service, err)
 	}
 	maps.Copy(values, r.def.Custom.Env)
@@ -45,11 +45,11 @@ func (r *Runtime) environment(ctx context.Context, in runtimes.Instance) (env, s
 	return env, secrets, err
 }
 
-// noSteering refuses variables that make loaders and shells run other programs. The compiler refuses them too, on the machine of the
+// refuseLoaderVariables refuses variables that make loaders and shells run other programs. The compiler refuses them too, on the machine of the
 // publisher.
-func noSteering(values map[string]entities.Value) error {
+func refuseLoaderVariables(values map[string]entities.Value) error {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
-		if entities.SteersPrograms(name) {
+		if entities.ControlsPrograms(name) {
 			return runtimes.Permanent(fmt.Errorf("%s controls which programs run and must not be set", name))
 		}
 	}
@@ -59,16 +59,16 @@ func noSteering(values map[string]entities.Value) error {
 // resolve fills in the values of an environment and adds the variables of Converge, which override them. It resolves secrets here,
 // just before a command starts, and returns them separately by the name of their variable. It returns them even with an error, so
 // that they can be redacted.
-func resolve(ctx context.Context, values map[string]entities.Value, in runtimes.Instance, from secret.Source) (env, secrets map[string]string, err error) {
+func resolve(ctx context.Context, values map[string]entities.Value, in runtimes.Request, source secret.Source) (env, secrets map[string]string, err error) {
 	env, secrets = map[string]string{}, map[string]string{}
-	from = secret.In(from, in.Application, in.ID.Channel)
+	source = secret.ForChannel(source, in.Application, in.ID.Channel)
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		v := values[name]
 		if !v.IsSecret() {
 			env[name] = v.Literal
 			continue
 		}
-		text, err := secret.Resolve(ctx, from, name, v)
+		text, err := secret.Resolve(ctx, source, name, v)
 		if err != nil {
 			return nil, secrets, err
 		}
@@ -101,7 +101,7 @@ func inherit() map[string]string {
 
 // variables are the variables of Converge for every command about the instance (C7), and its address on the runtime: address
 // `namespace` is CONVERGE_ADDRESS_NAMESPACE.
-func variables(in runtimes.Instance) map[string]string {
+func variables(in runtimes.Request) map[string]string {
 	vars := map[string]string{
 		"PVN_APPLICATION":     in.Application,
 		"PVN_SERVICE":         in.Service,
@@ -139,10 +139,10 @@ func variable(name string) string {
 	}, name)
 }
 
-// paths are the variables for the paths of files, below a directory.
-func (w work) paths(dir string) map[string]string {
+// filePaths are the variables for the paths of files, below a directory.
+func (w command) filePaths(dir string) map[string]string {
 	vars := map[string]string{}
-	for name, file := range w.named {
+	for name, file := range w.fileVariables {
 		vars[name] = path.Join(dir, file)
 	}
 	return vars
@@ -177,19 +177,19 @@ func writeFiles(files map[string]string) (dir string, err error) {
 
 // program finds the executable file. A name with a slash is relative to the directory of the definition; a name without one is
 // searched in the PATH of the command.
-func (l *local) program(name, search string) (string, error) {
+func (l *localRunner) program(name, searchPath string) (string, error) {
 	if strings.ContainsAny(name, "/"+string(filepath.Separator)) {
 		if !filepath.IsAbs(name) {
 			name = filepath.Join(l.dir, name)
 		}
 		return name, executable(name)
 	}
-	for _, dir := range filepath.SplitList(search) {
+	for _, dir := range filepath.SplitList(searchPath) {
 		if path := filepath.Join(dir, name); filepath.IsAbs(dir) && executable(path) == nil {
 			return path, nil
 		}
 	}
-	return "", fmt.Errorf("command %s not found in PATH (%s)", name, search)
+	return "", fmt.Errorf("command %s not found in PATH (%s)", name, searchPath)
 }
 
 func executable(path string) error {
@@ -209,7 +209,7 @@ func executable(path string) error {
 
 // startError explains why an existing program could not be started, with the code of the reading error. The message of the system
 // ("no such file or directory") would name the wrong file.
-func (l *local) startError(path string, err error) (code string, explained error) {
+func (l *localRunner) startError(path string, err error) (code string, explained error) {
 	_, dirErr := os.Stat(cmp.Or(l.dir, "."))
 	switch {
 	case dirErr != nil:

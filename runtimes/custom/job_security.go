@@ -8,45 +8,45 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// withOurs are the labels of a definition with our own, which override them.
-func withOurs(theirs, ours map[string]string) map[string]string {
-	all := maps.Clone(theirs)
+// mergeLabels are the labels of a definition with our own, which override them.
+func mergeLabels(base, overrides map[string]string) map[string]string {
+	all := maps.Clone(base)
 	if all == nil {
-		return ours
+		return overrides
 	}
-	maps.Copy(all, ours)
+	maps.Copy(all, overrides)
 	return all
 }
 
 // podSecurity is the security context of pods in a definition; nil if it has none.
-func podSecurity(of *entities.PodSecurity) *corev1.PodSecurityContext {
-	if of == nil {
+func podSecurity(spec *entities.PodSecurity) *corev1.PodSecurityContext {
+	if spec == nil {
 		return nil
 	}
-	may := &corev1.PodSecurityContext{
-		RunAsNonRoot: of.RunAsNonRoot, RunAsUser: of.RunAsUser, RunAsGroup: of.RunAsGroup, FSGroup: of.FSGroup, SupplementalGroups: of.SupplementalGroups,
+	security := &corev1.PodSecurityContext{
+		RunAsNonRoot: spec.RunAsNonRoot, RunAsUser: spec.RunAsUser, RunAsGroup: spec.RunAsGroup, FSGroup: spec.FSGroup, SupplementalGroups: spec.SupplementalGroups,
 	}
-	if of.SeccompProfile != "" {
-		may.SeccompProfile = &corev1.SeccompProfile{Type: corev1.SeccompProfileType(of.SeccompProfile)}
+	if spec.SeccompProfile != "" {
+		security.SeccompProfile = &corev1.SeccompProfile{Type: corev1.SeccompProfileType(spec.SeccompProfile)}
 	}
-	return may
+	return security
 }
 
 // containerSecurity is the security context of the container in a definition; nil if it has none.
-func containerSecurity(of *entities.ContainerSecurity) *corev1.SecurityContext {
-	if of == nil {
+func containerSecurity(spec *entities.ContainerSecurity) *corev1.SecurityContext {
+	if spec == nil {
 		return nil
 	}
-	may := &corev1.SecurityContext{
-		RunAsNonRoot: of.RunAsNonRoot, RunAsUser: of.RunAsUser, RunAsGroup: of.RunAsGroup, AllowPrivilegeEscalation: new(of.AllowPrivilegeEscalation),
+	security := &corev1.SecurityContext{
+		RunAsNonRoot: spec.RunAsNonRoot, RunAsUser: spec.RunAsUser, RunAsGroup: spec.RunAsGroup, AllowPrivilegeEscalation: new(spec.AllowPrivilegeEscalation),
 	}
-	if of.ReadOnlyRootFilesystem {
-		may.ReadOnlyRootFilesystem = new(true)
+	if spec.ReadOnlyRootFilesystem {
+		security.ReadOnlyRootFilesystem = new(true)
 	}
-	if len(of.DropCapabilities)+len(of.AddCapabilities) > 0 {
-		may.Capabilities = &corev1.Capabilities{Drop: capabilities(of.DropCapabilities), Add: capabilities(of.AddCapabilities)}
+	if len(spec.DropCapabilities)+len(spec.AddCapabilities) > 0 {
+		security.Capabilities = &corev1.Capabilities{Drop: capabilities(spec.DropCapabilities), Add: capabilities(spec.AddCapabilities)}
 	}
-	return may
+	return security
 }
 
 func capabilities(names []string) (all []corev1.Capability) {

@@ -34,7 +34,7 @@ func TestJobsWherePoliciesAreStrict_C1(t *testing.T) {
 	run := func(settings entities.CommandJob) error {
 		settings.Namespace, settings.Image = namespace, "tool:1"
 		custom := entities.CustomRuntime{Apply: sh(`echo done`), Job: &settings}
-		rt, err := NewOn(entities.RuntimeDefinition{Name: "cluster", Kind: entities.RuntimeCustom, Custom: &custom}, on)
+		rt, err := NewWithWorker(entities.RuntimeDefinition{Name: "cluster", Kind: entities.RuntimeCustom, Custom: &custom}, on)
 		require.NoError(t, err)
 		_, err = rt.Apply(t.Context(), web("v2-i3"))
 		return err

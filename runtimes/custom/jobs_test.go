@@ -59,7 +59,7 @@ func inJobs(t *testing.T, wrapper string, c entities.CustomRuntime) *Runtime {
 	t.Helper()
 	plane := kubetest.Start(t)
 	c.Job = &entities.CommandJob{Namespace: plane.Namespace(t), Image: "tool:1", Wrapper: wrapper}
-	rt, err := NewOn(entities.RuntimeDefinition{Name: "cluster", Kind: entities.RuntimeCustom, Custom: &c}, Worker{Clusters: clientOf(t, plane), Secrets: everything})
+	rt, err := NewWithWorker(entities.RuntimeDefinition{Name: "cluster", Kind: entities.RuntimeCustom, Custom: &c}, Worker{Clusters: clientOf(t, plane), Secrets: everything})
 	require.NoError(t, err)
 	return rt
 }
@@ -69,7 +69,7 @@ func TestConformanceAsJobs_A11_C1(t *testing.T) {
 	script, err := filepath.Abs("testdata/demo.sh")
 	require.NoError(t, err)
 	wrapper := buildWrapper(t)
-	runtimetest.Run(t, runtimetest.Harness{Patience: 2 * time.Minute, New: func(t *testing.T) runtimetest.Subject {
+	runtimetest.Run(t, runtimetest.Harness{Timeout: 2 * time.Minute, New: func(t *testing.T) runtimetest.Subject {
 		dir := t.TempDir()
 		in := func(verb string) []string {
 			return []string{"sh", "-c", `cd "$1" && exec sh "$2" ` + verb, "sh", dir, script}
@@ -163,7 +163,7 @@ func TestFetchAsJob_C6(t *testing.T) {
 			require.ErrorContains(t, err, "fetch hello/web in staging: ")
 			require.ErrorContains(t, err, row.want)
 			require.Equal(t, row.code, code(t, err))
-			left, err := rt.runner.(*jobs).clusters.(oneCluster).client.Jobs(rt.def.Custom.Job.Namespace).List(t.Context(), metav1.ListOptions{})
+			left, err := rt.runner.(*jobRunner).clusters.(oneCluster).client.Jobs(rt.def.Custom.Job.Namespace).List(t.Context(), metav1.ListOptions{})
 			require.NoError(t, err)
 			for _, j := range left.Items {
 				require.NotNil(t, j.DeletionTimestamp, j.Name)
@@ -172,34 +172,34 @@ func TestFetchAsJob_C6(t *testing.T) {
 	}
 }
 
-func TestJobsNeedAPlace(t *testing.T) {
+func TestJobsNeedClusters(t *testing.T) {
 	def := entities.RuntimeDefinition{Name: "x", Kind: entities.RuntimeCustom, Custom: &entities.CustomRuntime{Apply: sh("true"), Job: &entities.CommandJob{Namespace: "a", Image: "b"}}}
 	_, err := New(def)
 	require.EqualError(t, err, "runtime x: its commands run as Jobs, but this worker has no cluster connections")
 	def.Custom.Job.Image = ""
-	_, err = NewOn(def, Worker{Clusters: oneCluster{}})
+	_, err = NewWithWorker(def, Worker{Clusters: oneCluster{}})
 	require.EqualError(t, err, "runtime x: its job has no namespace or no image")
 }
 
 // A check that runs as a Job finds its document in a file, as one on the worker's machine does.
-func TestOnceAsJobReadsItsDocument_A20(t *testing.T) {
+func TestStandaloneJobReadsItsDocument_A20(t *testing.T) {
 	plane := kubetest.Start(t)
-	o := once("sh", "-c", `cat "$PVN_CHECK_FILE"; exit 1`)
+	o := standalone("sh", "-c", `cat "$PVN_CHECK_FILE"; exit 1`)
 	o.Job, o.Document = &entities.CommandJob{Namespace: plane.Namespace(t), Image: "tool:1"}, `{"schema":"converge.check/v1"}`
-	out, _, err := RunOnce(t.Context(), Worker{Clusters: clientOf(t, plane)}, o)
+	out, _, err := RunStandalone(t.Context(), Worker{Clusters: clientOf(t, plane)}, o)
 	require.NoError(t, err)
 	require.Equal(t, 1, out.ExitCode)
 	require.Equal(t, o.Document, strings.TrimSpace(out.Stdout))
 }
 
 // What a Job asks of its nodes stands in its pods.
-func TestJobSaysWhatItAsksOfNodes_C7(t *testing.T) {
+func TestJobHasResourcesAndNodeSelectors_C7(t *testing.T) {
 	t.Parallel()
-	j := jobs{def: entities.RuntimeDefinition{Custom: &entities.CustomRuntime{Job: &entities.CommandJob{
+	j := jobRunner{def: entities.RuntimeDefinition{Custom: &entities.CustomRuntime{Job: &entities.CommandJob{
 		Requests: map[string]string{"cpu": "500m"}, Limits: map[string]string{"memory": "1Gi"}, NodeSelector: map[string]string{"pool": "ci"},
 		Tolerations: []entities.Toleration{{Key: "ci", Operator: "Exists", Effect: "NoSchedule"}},
 	}}}}
-	r := j.request(&result{}, work{})
+	r := j.request(&result{}, command{})
 	require.Equal(t, corev1.ResourceRequirements{
 		Requests: corev1.ResourceList{"cpu": resource.MustParse("500m")}, Limits: corev1.ResourceList{"memory": resource.MustParse("1Gi")},
 	}, r.Resources)

@@ -17,40 +17,40 @@ import (
 	"github.com/converge-engine/converge/runtimes/kubernetes/job/report"
 )
 
-// local runs commands as processes of this machine, in the directory of the definition.
-type local struct {
+// localRunner runs commands as processes of this machine, in the directory of the definition.
+type localRunner struct {
 	dir   string
 	grace time.Duration
 	drain time.Duration
 }
 
-func (l *local) run(ctx context.Context, res *result, w work) {
+func (l *localRunner) run(ctx context.Context, res *result, w command) {
 	files := ""
 	if len(w.files) > 0 {
 		dir, err := writeFiles(w.files)
 		defer func() { _ = os.RemoveAll(dir) }() // an error has no consequence: the system cleans up the directory
 		if err != nil {
-			res.end(runtimes.CodeFetchFailed, err)
+			res.setError(runtimes.CodeFetchFailed, err)
 			return
 		}
 		files = dir
 	}
 	path, env, err := l.prepare(res.argv, w, files)
 	if err != nil {
-		res.end(runtimes.CodeCommandNotFound, err)
+		res.setError(runtimes.CodeCommandNotFound, err)
 		return
 	}
 	l.execute(ctx, res, path, env)
 }
 
 // prepare finds the program, and builds its environment; files is the directory of its files.
-func (l *local) prepare(argv []string, w work, files string) (path string, env []string, err error) {
+func (l *localRunner) prepare(argv []string, w command, files string) (path string, env []string, err error) {
 	all := inherit()
 	maps.Copy(all, w.env)
 	maps.Copy(all, w.secrets)
 	if files != "" {
 		all[filesVariable] = files
-		maps.Copy(all, w.paths(files))
+		maps.Copy(all, w.filePaths(files))
 	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		env = append(env, name+"="+all[name])
@@ -59,64 +59,64 @@ func (l *local) prepare(argv []string, w work, files string) (path string, env [
 	return path, env, err
 }
 
-func (l *local) execute(ctx context.Context, res *result, path string, env []string) {
+func (l *localRunner) execute(ctx context.Context, res *result, path string, env []string) {
 	bounded, cancel := context.WithTimeout(ctx, res.timeout)
 	defer cancel()
 	bounded, stop := context.WithCancelCause(bounded)
 	defer stop(nil)
 
 	c := res.capture(func() {
-		if res.answers {
+		if res.needsOutput {
 			stop(errTooLarge)
 		}
 	})
 	p := process{
-		path: path, argv: res.argv, dir: l.dir, env: env, grace: l.grace, drain: l.drain, sweep: res.sweep || res.answers,
-		stdout: io.MultiWriter(c.whole, c.stdout), stderr: c.stderr, // neither of them fails
+		path: path, argv: res.argv, dir: l.dir, env: env, grace: l.grace, drain: l.drain, killLeftovers: res.killLeftovers || res.needsOutput,
+		stdout: io.MultiWriter(c.document, c.stdout), stderr: c.stderr, // neither of them fails
 	}
-	runtimes.ProgressOf(ctx).Prints(c.last)
+	runtimes.ProgressOf(ctx).SetOutput(c.last)
 	started := time.Now()
 	exit, err := p.run(bounded)
 	took := time.Since(started)
-	doc, wrapped := report.Find(c.whole.buf.Bytes())
+	doc, wrapped := report.Find(c.document.buf.Bytes())
 	if wrapped {
-		c, exit = res.unwrap(c, doc), exit.of(doc)
+		c, exit = res.unwrap(c, doc), exit.withReport(doc)
 	}
-	res.keep(c, started, took)
+	res.storeOutput(c, started, took)
 	res.out.ExitCode, res.signal = exit.code, exit.signal
 
 	switch {
-	case c.whole.over && res.answers:
-		res.tooLarge()
+	case c.document.exceeded && res.needsOutput:
+		res.setTooLarge()
 	case err == nil && exit.ended: // it ended without our signal, perhaps just in time
 		if wrapped {
-			res.ended(doc)
+			res.setWrapperResult(doc)
 		}
 	case ctx.Err() != nil:
-		res.interrupted(ctx)
+		res.setInterrupted(ctx)
 	case bounded.Err() != nil:
-		res.timedOut()
+		res.setTimedOut()
 	default:
-		res.end(l.startError(path, err))
+		res.setError(l.startError(path, err))
 	}
 }
 
 // The reasons for which Converge ends a command.
 
-func (res *result) tooLarge() {
-	res.end(runtimes.CodeOutputTooLarge, fmt.Errorf("%s printed more than %d KiB", res.argv[0], MaxDocument>>10))
+func (res *result) setTooLarge() {
+	res.setError(runtimes.CodeOutputTooLarge, fmt.Errorf("%s printed more than %d KiB", res.argv[0], MaxDocument>>10))
 }
 
-func (res *result) interrupted(ctx context.Context) {
+func (res *result) setInterrupted(ctx context.Context) {
 	if errors.Is(ctx.Err(), context.Canceled) {
-		res.end("", fmt.Errorf("%s interrupted: %w", res.argv[0], context.Canceled))
+		res.setError("", fmt.Errorf("%s interrupted: %w", res.argv[0], context.Canceled))
 		return
 	}
-	res.end(runtimes.CodeTimeout, fmt.Errorf("%s did not finish in time and was ended%s", res.argv[0], res.lastOutput())) // the caller's deadline, not ours
+	res.setError(runtimes.CodeTimeout, fmt.Errorf("%s did not finish in time and was ended%s", res.argv[0], res.lastOutput())) // the caller's deadline, not ours
 }
 
-func (res *result) timedOut() {
-	res.end(runtimes.CodeTimeout, fmt.Errorf("%s did not finish within %s and was ended%s", res.argv[0], res.timeout, res.lastOutput()))
+func (res *result) setTimedOut() {
+	res.setError(runtimes.CodeTimeout, fmt.Errorf("%s did not finish within %s and was ended%s", res.argv[0], res.timeout, res.lastOutput()))
 }
 
 // process is one command in its own process group.
@@ -128,7 +128,7 @@ type process struct {
 	stdout, stderr io.Writer
 	grace          time.Duration // between SIGTERM and SIGKILL, when ctx ends
 	drain          time.Duration // for processes that still hold the pipes after the command ended
-	sweep          bool          // end the rest of the group afterwards, even after a success
+	killLeftovers  bool          // end the rest of the group afterwards, even after a success
 }
 
 // exit is the end of a process. ended is false if it never started or if Converge ended it.
@@ -151,7 +151,7 @@ func (p process) run(ctx context.Context) (exit, error) {
 	cmd.WaitDelay = p.drain
 	ownGroup(cmd)
 
-	started, done := make(chan error, 1), make(chan end, 1)
+	started, done := make(chan error, 1), make(chan waitResult, 1)
 	go func() {
 		// Linux sends the parent-death signal (which ownGroup requests) when the *thread* that started the child ends, so that
 		// thread must not end before the child does.
@@ -161,28 +161,28 @@ func (p process) run(ctx context.Context) (exit, error) {
 		started <- err
 		if err == nil {
 			err = cmd.Wait()
-			done <- endOf(cmd.ProcessState, err)
+			done <- newWaitResult(cmd.ProcessState, err)
 		}
 	}()
 	if err := <-started; err != nil {
 		return exit{code: -1}, err
 	}
 
-	defer theWatchdog.watch(ctx, cmd.Process.Pid)()
+	defer sharedWatchdog.enforceLifeline(ctx, cmd.Process.Pid)()
 	select {
 	case end := <-done:
-		if p.sweep {
+		if p.killLeftovers {
 			signalGroup(cmd.Process.Pid, syscall.SIGKILL)
 		}
 		return end.exit, end.err
 	case <-ctx.Done():
 	}
 	switch cause := context.Cause(ctx); {
-	case errors.Is(cause, runtimes.ErrCutOff):
-		p.grace = min(p.grace, runtimes.CutGrace)
-	case errors.Is(cause, runtimes.ErrAsked):
-		if until, bounded := ctx.Deadline(); bounded {
-			p.grace = max(p.grace, time.Until(until))
+	case errors.Is(cause, runtimes.ErrDisconnected):
+		p.grace = min(p.grace, runtimes.DisconnectGrace)
+	case errors.Is(cause, runtimes.ErrStopRequested):
+		if deadline, hasDeadline := ctx.Deadline(); hasDeadline {
+			p.grace = max(p.grace, time.Until(deadline))
 		}
 	}
 	p.endGroup(cmd.Process.Pid, done, runtimes.LifelineOf(ctx))
@@ -191,11 +191,11 @@ func (p process) run(ctx context.Context) (exit, error) {
 
 // endGroup ends every process of the group. The leader may end at SIGTERM while one of its children still cleans up: the grace is
 // for all of them, and ends with the lifeline.
-func (p process) endGroup(group int, done <-chan end, life runtimes.Lifeline) {
+func (p process) endGroup(group int, done <-chan waitResult, lifeline runtimes.Lifeline) {
 	deadline := time.NewTimer(p.grace)
 	defer deadline.Stop()
-	again := time.NewTicker(10 * time.Millisecond) // the end of a process that is not our child causes no notification
-	defer again.Stop()
+	poll := time.NewTicker(10 * time.Millisecond) // the end of a process that is not our child causes no notification
+	defer poll.Stop()
 
 	signalGroup(group, syscall.SIGTERM)
 	leader := done
@@ -205,8 +205,8 @@ func (p process) endGroup(group int, done <-chan end, life runtimes.Lifeline) {
 			leader = nil
 		case <-deadline.C:
 			waiting = false
-		case <-again.C:
-			waiting = !life.Over()
+		case <-poll.C:
+			waiting = !lifeline.Expired()
 		}
 	}
 	signalGroup(group, syscall.SIGKILL)
@@ -215,17 +215,17 @@ func (p process) endGroup(group int, done <-chan end, life runtimes.Lifeline) {
 	}
 }
 
-// end is the result of waiting for the process.
-type end struct {
+// waitResult is the result of waiting for the process.
+type waitResult struct {
 	exit exit
 	err  error // waiting for it, or reading its output, failed
 }
 
-func endOf(state *os.ProcessState, err error) end {
+func newWaitResult(state *os.ProcessState, err error) waitResult {
 	var failed *exec.ExitError
 	if err == nil || errors.Is(err, exec.ErrWaitDelay) || errors.As(err, &failed) {
 		// ErrWaitDelay: the command succeeded, and another process kept its output open.
-		return end{exit: exit{ended: true, code: state.ExitCode(), signal: signalOf(state)}}
+		return waitResult{exit: exit{ended: true, code: state.ExitCode(), signal: signalOf(state)}}
 	}
-	return end{exit: exit{code: -1}, err: err}
+	return waitResult{exit: exit{code: -1}, err: err}
 }

@@ -22,7 +22,7 @@ func TestObjectThatMovedBetweenServices_C7(t *testing.T) {
 	})
 	before, after := web("v1"), web("v1")
 	before.ServiceID, after.ServiceID = "hello/web", "hello/web-2"
-	runs := func(in runtimes.Instance) string {
+	runs := func(in runtimes.Request) string {
 		objects, err := rt.Observe(t.Context(), in)
 		require.NoError(t, err)
 		return objects[0].Versions[0].Version

@@ -16,23 +16,23 @@ import (
 //	{"changes": [{"action": "update", "objectType": "Function", "name": "web", "fields": [{"path": "memory", "old": "128", "new": "256"}]}]}
 //
 // Without the command the changes are unknown: errors.ErrUnsupported.
-func (r *Runtime) Plan(ctx context.Context, in runtimes.Instance) ([]runtimes.Change, error) {
+func (r *Runtime) Plan(ctx context.Context, in runtimes.Request) ([]runtimes.Change, error) {
 	cmd := r.def.Custom.Plan
 	if cmd == nil {
 		return nil, fmt.Errorf("runtime %s has no plan command: %w", r.def.Name, errors.ErrUnsupported)
 	}
 	res := r.run(ctx, call{
-		purpose: "plan",
-		doing:   fmt.Sprintf("plan %s/%s in %s", in.Application, in.Service, in.ID),
-		timeout: cmp.Or(cmd.Timeout, defaultPlanTimeout),
-		argv:    cmd.Argv,
-		answers: true,
+		purpose:     "plan",
+		errorPrefix: fmt.Sprintf("plan %s/%s in %s", in.Application, in.Service, in.ID),
+		timeout:     cmp.Or(cmd.Timeout, defaultPlanTimeout),
+		argv:        cmd.Argv,
+		needsOutput: true,
 	}, in)
 	if res.err != nil {
 		return nil, res.err
 	}
 	if res.out.ExitCode != 0 {
-		return nil, readingError(runtimes.CodeFetchFailed, res.exited())
+		return nil, readingError(runtimes.CodeFetchFailed, res.exitError())
 	}
 	changes, err := document{show: res.redact.text}.changes(res.stdout)
 	if err != nil {
@@ -49,7 +49,7 @@ var actions = []runtimes.Action{
 // changes reads the output of a plan, as strictly as that of a fetch: a required text is not empty, an optional field that is null
 // counts as absent, and unknown fields are ignored.
 func (d document) changes(stdout []byte) ([]runtimes.Change, error) {
-	items, err := d.listed(stdout, "changes", "[] when nothing would change")
+	items, err := d.decodeList(stdout, "changes", "[] when nothing would change")
 	var changes []runtimes.Change
 	for i, item := range items {
 		changes = append(changes, d.change(fmt.Sprintf("changes[%d]", i), item))
@@ -67,7 +67,7 @@ func (d *document) change(path string, v any) runtimes.Change {
 		Message:   d.text(path, f, "message"),
 	}
 	if !slices.Contains(actions, c.Action) {
-		d.wrong(path+".action", "%s; expected create, update, recreate, prune, orphan or refuse", d.quote(string(c.Action)))
+		d.addError(path+".action", "%s; expected create, update, recreate, prune, orphan or refuse", d.quote(string(c.Action)))
 	}
 	for i, item := range d.list(path+".fields", f["fields"]) {
 		at := fmt.Sprintf("%s.fields[%d]", path, i)
@@ -79,7 +79,7 @@ func (d *document) change(path string, v any) runtimes.Change {
 	for i, item := range d.list(path+".conflicts", f["conflicts"]) {
 		text, ok := item.(string)
 		if !ok {
-			d.wrong(fmt.Sprintf("%s.conflicts[%d]", path, i), "%s; expected a string", d.describe(item))
+			d.addError(fmt.Sprintf("%s.conflicts[%d]", path, i), "%s; expected a string", d.describe(item))
 		}
 		c.Conflicts = append(c.Conflicts, text)
 	}

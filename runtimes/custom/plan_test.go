@@ -43,7 +43,7 @@ func TestPlanCommand(t *testing.T) {
 }
 
 // What does not say what would change is no plan in which nothing does.
-func TestPlanThatIsNone(t *testing.T) {
+func TestInvalidPlanOutput(t *testing.T) {
 	_, err := newRuntime(t, t.TempDir(), applying("true")).Plan(t.Context(), web("v2"))
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 	require.ErrorContains(t, err, "runtime local has no plan command")

@@ -18,8 +18,8 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// gone waits until every process that held the pipe open for writing has ended.
-func gone(t *testing.T, f *os.File) {
+// waitEnded waits until every process that held the pipe open for writing has ended.
+func waitEnded(t *testing.T, f *os.File) {
 	t.Helper()
 	ended := make(chan struct{})
 	go func() {
@@ -49,7 +49,7 @@ func TestTimeoutEndsTheGroup_C6(t *testing.T) {
 		}
 		c.Apply.Timeout = 300 * time.Millisecond
 		rt := newRuntime(t, dir, c)
-		rt.runner.(*local).grace = 50 * time.Millisecond
+		rt.runner.(*localRunner).grace = 50 * time.Millisecond
 		var err error
 		if fetch {
 			_, err = rt.Observe(t.Context(), web("v1"))
@@ -60,7 +60,7 @@ func TestTimeoutEndsTheGroup_C6(t *testing.T) {
 			require.EqualError(t, err, "apply hello/web to staging: sh did not finish within 300ms and was ended")
 			require.False(t, runtimes.IsPermanent(err))
 		}
-		gone(t, <-alive)
+		waitEnded(t, <-alive)
 	}
 }
 
@@ -81,7 +81,7 @@ func TestTerminatedCommandsMayCleanUp(t *testing.T) {
 	err := <-ended
 	require.EqualError(t, err, "apply hello/web to staging: sh interrupted: context canceled")
 	require.ErrorIs(t, err, context.Canceled)
-	gone(t, holder)
+	waitEnded(t, holder)
 	log, err := os.ReadFile(filepath.Join(dir, "log"))
 	require.NoError(t, err)
 	require.Equal(t, "cleaned\n", string(log))
@@ -105,7 +105,7 @@ func TestCallersContext(t *testing.T) {
 
 // A daemon that an apply starts may keep its output open: the apply still ends, well, and the daemon
 // lives. A fetch leaves nothing behind.
-func TestPipesHeldByAnother(t *testing.T) {
+func TestPipesHeldByAnotherProcess(t *testing.T) {
 	const daemon = `(exec 3>alive; exec tail -f /dev/null) & echo $! >pid; read -r _ <ready; echo '{"objects": []}'`
 	for _, fetch := range []bool{false, true} {
 		dir := t.TempDir()
@@ -118,20 +118,20 @@ func TestPipesHeldByAnother(t *testing.T) {
 		}()
 		if fetch {
 			rt := newRuntime(t, dir, fetching(entities.FetchStructured, daemon))
-			rt.runner.(*local).drain = 50 * time.Millisecond
+			rt.runner.(*localRunner).drain = 50 * time.Millisecond
 			objects, err := rt.Observe(t.Context(), web("v1"))
 			require.NoError(t, err)
 			require.Empty(t, objects)
-			gone(t, <-alive)
+			waitEnded(t, <-alive)
 			continue
 		}
 		rt := newRuntime(t, dir, applying(daemon))
-		rt.runner.(*local).drain = 50 * time.Millisecond
+		rt.runner.(*localRunner).drain = 50 * time.Millisecond
 		out, err := rt.Apply(t.Context(), web("v1"))
 		require.NoError(t, err)
 		require.Equal(t, "{\"objects\": []}\n", out.Stdout)
 		require.NoError(t, exec.Command("sh", "-c", `kill "$(cat "$0")"`, filepath.Join(dir, "pid")).Run(), "the daemon was ended with the apply")
-		gone(t, <-alive)
+		waitEnded(t, <-alive)
 	}
 }
 
@@ -155,7 +155,7 @@ func TestWorkersDeathEndsItsCommand(t *testing.T) {
 	alive := <-opened
 	require.NoError(t, worker.Process.Kill())
 	_ = worker.Wait()
-	gone(t, alive)
+	waitEnded(t, alive)
 }
 
 // What is kept for people is bounded, at the end that says why.
@@ -171,14 +171,14 @@ func TestOutputIsBounded_C6(t *testing.T) {
 }
 
 // A question is asked each second for days: what it leaves running would fill the machine.
-func TestQuestionsLeaveNothingRunning_A20(t *testing.T) {
+func TestQueriesLeaveNoProcesses_A20(t *testing.T) {
 	t.Parallel()
-	o := once("sh", "-c", `(exec 3>alive; echo >ready; exec tail -f /dev/null) >/dev/null 2>&1 & read -r _ <ready; exit 2`)
-	o.Dir, o.Asks = t.TempDir(), true
+	o := standalone("sh", "-c", `(exec 3>alive; echo >ready; exec tail -f /dev/null) >/dev/null 2>&1 & read -r _ <ready; exit 2`)
+	o.Dir, o.Query = t.TempDir(), true
 	alive := pipe(t, filepath.Join(o.Dir, "alive"))
 	require.NoError(t, exec.Command("mkfifo", filepath.Join(o.Dir, "ready")).Run())
-	out, _, err := RunOnce(t.Context(), here, o)
+	out, _, err := RunStandalone(t.Context(), workDir, o)
 	require.NoError(t, err)
 	require.Equal(t, 2, out.ExitCode)
-	gone(t, <-alive)
+	waitEnded(t, <-alive)
 }

@@ -20,8 +20,8 @@ type redactor struct {
 	starts  [256]bool
 }
 
-// allOfIt removes the whole text.
-var allOfIt = func() *redactor {
+// redactEverything removes the whole text.
+var redactEverything = func() *redactor {
 	r := &redactor{}
 	for b := range r.starts {
 		r.secrets, r.starts[b] = append(r.secrets, []byte{byte(b)}), true
@@ -89,14 +89,14 @@ func (r *redactor) match(b []byte) int {
 	return 0
 }
 
-// begins reports whether b is the beginning of a secret, but not a complete one.
-func (r *redactor) begins(b []byte) bool {
+// isSecretPrefix reports whether b is the beginning of a secret, but not a complete one.
+func (r *redactor) isSecretPrefix(b []byte) bool {
 	return slices.ContainsFunc(r.secrets, func(s []byte) bool { return len(b) < len(s) && bytes.HasPrefix(s, b) })
 }
 
-// whole redacts a stream that was cut without regard to secrets: if its beginning is missing, it drops bytes that may be a part of a
+// dropPartialSecret redacts a stream that was cut without regard to secrets: if its beginning is missing, it drops bytes that may be a part of a
 // secret.
-func (r *redactor) whole(stream []byte, truncated bool) []byte {
+func (r *redactor) dropPartialSecret(stream []byte, truncated bool) []byte {
 	if !truncated {
 		return stream
 	}
@@ -157,12 +157,12 @@ func (t *tail) Write(b []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.pending = append(t.pending, b...)
-	t.decide(max(1, t.r.longest()))
+	t.flush(max(1, t.r.longest()))
 	return len(b), nil
 }
 
-// decide passes on the bytes of pending that are followed by at least lookahead-1 bytes.
-func (t *tail) decide(lookahead int) {
+// flush passes on the bytes of pending that are followed by at least lookahead-1 bytes.
+func (t *tail) flush(lookahead int) {
 	i := 0
 	for ; len(t.pending)-i >= lookahead && i < len(t.pending); i++ {
 		t.covered = max(t.covered, t.r.match(t.pending[i:]))
@@ -192,15 +192,15 @@ func (t *tail) cut(limit int) {
 func (t *tail) last(limit int) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	sure := 0
-	for sure < len(t.pending) && !t.r.begins(t.pending[sure:]) {
-		sure++
+	safe := 0
+	for safe < len(t.pending) && !t.r.isSecretPrefix(t.pending[safe:]) {
+		safe++
 	}
 	end := tail{
 		r: t.r, limit: limit, covered: t.covered, masked: t.masked,
-		kept: slices.Clone(t.kept[max(0, len(t.kept)-limit):]), pending: slices.Clone(t.pending[:sure]),
+		kept: slices.Clone(t.kept[max(0, len(t.kept)-limit):]), pending: slices.Clone(t.pending[:safe]),
 	}
-	end.decide(0)
+	end.flush(0)
 	end.cut(limit)
 	return strings.ToValidUTF8(string(wholeRunes(end.kept)), "?")
 }
@@ -217,12 +217,12 @@ func wholeRunes(b []byte) []byte {
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.decide(0)
-	const room = len("(the first 12345678901234 bytes are left out)\n")
+	t.flush(0)
+	const noticeSize = len("(the first 12345678901234 bytes are left out)\n")
 	if t.dropped == 0 && len(t.kept) <= t.limit {
 		return strings.ToValidUTF8(string(t.kept), "?")
 	}
-	t.cut(t.limit - room)
+	t.cut(t.limit - noticeSize)
 	rest := wholeRunes(t.kept)
 	return fmt.Sprintf("(the first %d bytes are left out)\n%s", t.dropped+len(t.kept)-len(rest), strings.ToValidUTF8(string(rest), "?"))
 }

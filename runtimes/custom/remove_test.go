@@ -20,8 +20,8 @@ func removing(remove *entities.Command) entities.CustomRuntime {
 	}
 }
 
-func instance() runtimes.Instance {
-	return runtimes.Instance{
+func instance() runtimes.Request {
+	return runtimes.Request{
 		Owner:     runtimes.Owner{Application: "shop", Service: "routes", ID: entities.InstanceID{Channel: "prod", Name: "eu-3"}},
 		ServiceID: "id-7", FullVersion: "r3",
 		Payload: &entities.Payload{Address: map[string]string{"region": "west"}, Custom: &entities.CustomPayload{Files: map[string]string{"rules.json": "{}"}}},
@@ -42,7 +42,7 @@ func TestRemoveGetsWhatApplyGets_A24_C7(t *testing.T) {
 }
 
 // Exit codes say what is worth another try.
-func TestRemoveThatFails_C10(t *testing.T) {
+func TestFailedRemoval_C10(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
 		command   *entities.Command
@@ -63,7 +63,7 @@ func TestRemoveThatFails_C10(t *testing.T) {
 }
 
 // Where nothing was ever applied there is nothing to run.
-func TestRemoveOfNothingRunsNothing(t *testing.T) {
+func TestRemoveWithoutPayloadRunsNothing(t *testing.T) {
 	in := instance()
 	in.Payload = nil
 	require.NoError(t, newRuntime(t, t.TempDir(), removing(&entities.Command{Argv: []string{"false"}})).Remove(t.Context(), in))

@@ -17,7 +17,7 @@ import (
 const hidden = `s3cr3t"<value>`
 
 // No secret leaves by any of the ways out: output, error, object.
-func TestSecretsStayInside(t *testing.T) {
+func TestSecretsAreRedacted(t *testing.T) {
 	t.Setenv("WORKER_TOKEN", hidden)
 	env := map[string]entities.Value{"TOKEN": {WorkerEnv: "WORKER_TOKEN"}}
 	none := func(v any) {
@@ -66,7 +66,7 @@ func TestMissingSecret(t *testing.T) {
 }
 
 // A "secret" as short as a digit must not make a version unrecognisable for ever.
-func TestVersionAskedAboutIsNoSecret(t *testing.T) {
+func TestObservedVersionIsNotRedacted(t *testing.T) {
 	t.Setenv("WORKER_TOKEN", "1")
 	c := fetching(entities.FetchStructured, `echo '{"objects": [{"name": "a1", "objectType": "b", "versions": [{"version": "v1"}]}]}'`)
 	c.Env = map[string]entities.Value{"TOKEN": {WorkerEnv: "WORKER_TOKEN"}}
@@ -138,7 +138,7 @@ func TestTailProperty(t *testing.T) {
 
 // A service gives values to commands that are somebody else's: it replaces none of theirs, and does not say what they
 // run.
-func TestServiceDoesNotSteerTheCommandsOfARuntime_G5(t *testing.T) {
+func TestServiceCannotSetLoaderVariablesOfARuntime_G5(t *testing.T) {
 	rt := newRuntime(t, t.TempDir(), applying(`printenv TARGET MINE`))
 	rt.def.Custom.Env = map[string]entities.Value{"TARGET": {Literal: "theirs"}}
 	in := web("v1")
@@ -151,15 +151,15 @@ func TestServiceDoesNotSteerTheCommandsOfARuntime_G5(t *testing.T) {
 		_, err := rt.Apply(t.Context(), in)
 		require.EqualError(t, err, "apply hello/web to staging: service web: "+name+" controls which programs run and must not be set")
 		require.True(t, runtimes.IsPermanent(err))
-		o := once("true")
+		o := standalone("true")
 		o.Env = in.Payload.Custom.Env
-		_, _, err = RunOnce(t.Context(), here, o)
+		_, _, err = RunStandalone(t.Context(), workDir, o)
 		require.ErrorContains(t, err, name+" controls which programs run")
 	}
 }
 
 // What was not allowed is not given to the commands of anybody, set or not.
-func TestWorkersOwnEnvironmentStaysItsOwn_G5(t *testing.T) {
+func TestWorkerEnvironmentIsNotInherited_G5(t *testing.T) {
 	t.Setenv("TEMPORAL_API_KEY", hidden)
 	c := applying(`printenv STOLEN`)
 	c.Env = map[string]entities.Value{"STOLEN": {WorkerEnv: "TEMPORAL_API_KEY"}}

@@ -40,8 +40,8 @@ func onECS(t *testing.T) (*ecsfake.Server, entities.CommandTask, Worker) {
 		return aws.Credentials{AccessKeyID: "AKIAFAKE", SecretAccessKey: "fake"}, nil
 	})
 	accounts := &ecs.Accounts{
-		Every:     100 * time.Millisecond,
-		Configure: func(o *awsecs.Options) { o.HTTPClient, o.Credentials = ecsfake.HTTPClient(), keys },
+		PollInterval: 100 * time.Millisecond,
+		Configure:    func(o *awsecs.Options) { o.HTTPClient, o.Credentials = ecsfake.HTTPClient(), keys },
 		ConfigureLogs: func(o *cloudwatchlogs.Options) {
 			o.HTTPClient, o.Credentials, o.BaseEndpoint = ecsfake.HTTPClient(), keys, &server.URL
 		},
@@ -68,7 +68,7 @@ func TestRuntimeOfTasks_C1_C3_C10(t *testing.T) {
 	t.Parallel()
 	server, where, worker := onECS(t)
 	where.Wrapper = "/converge-wrapper"
-	rt, err := NewOn(entities.RuntimeDefinition{Name: "edge", Kind: entities.RuntimeCustom, Custom: &entities.CustomRuntime{
+	rt, err := NewWithWorker(entities.RuntimeDefinition{Name: "edge", Kind: entities.RuntimeCustom, Custom: &entities.CustomRuntime{
 		Apply: entities.Command{Argv: []string{"edge", "apply"}, Timeout: time.Minute, RetryableExitCodes: []int{75}},
 		Fetch: &entities.Command{Argv: []string{"edge", "fetch"}, Timeout: time.Minute}, Mode: entities.FetchStructured, Task: &where,
 	}}, worker)
@@ -102,7 +102,7 @@ func TestNoSecretsInTasks_G5(t *testing.T) {
 	server, where, worker := onECS(t)
 	secret := map[string]entities.Value{"TOKEN": {WorkerEnv: "WORKER_TOKEN"}}
 	def := entities.RuntimeDefinition{Name: "edge", Kind: entities.RuntimeCustom, Custom: &entities.CustomRuntime{Apply: sh("true"), Task: &where}}
-	rt, err := NewOn(def, worker)
+	rt, err := NewWithWorker(def, worker)
 	require.NoError(t, err)
 	in := web("v1")
 	in.Payload.Custom.Env = secret
@@ -114,9 +114,9 @@ func TestNoSecretsInTasks_G5(t *testing.T) {
 	}
 	_, err = rt.Apply(t.Context(), in)
 	refused(err)
-	o := once("x")
+	o := standalone("x")
 	o.Task, o.Env = &where, secret
-	_, _, err = RunOnce(t.Context(), worker, o)
+	_, _, err = RunStandalone(t.Context(), worker, o)
 	refused(err)
 	in.Payload.Custom.Env, in.Payload.Custom.Files = nil, map[string]string{"a.json": "{}"}
 	_, err = rt.Apply(t.Context(), in)
@@ -125,13 +125,13 @@ func TestNoSecretsInTasks_G5(t *testing.T) {
 }
 
 // A check or an extension says what its task printed, or that nobody knows.
-func TestOnceAsTask_A20_A21(t *testing.T) {
+func TestStandaloneTask_A20_A21(t *testing.T) {
 	t.Parallel()
 	server, where, worker := onECS(t)
 	server.Command("smoke", ecsfake.Run{ExitCode: 2, Log: []string{"not yet"}})
-	o := once("smoke")
+	o := standalone("smoke")
 	o.Task, o.Document = &where, `{"schema":"converge.check/v1"}`
-	out, signal, err := RunOnce(t.Context(), worker, o)
+	out, signal, err := RunStandalone(t.Context(), worker, o)
 	require.NoError(t, err)
 	listed, err := server.Client().ListTasks(t.Context(), &awsecs.ListTasksInput{Cluster: aws.String("shop"), DesiredStatus: types.DesiredStatusStopped})
 	require.NoError(t, err)
@@ -139,17 +139,17 @@ func TestOnceAsTask_A20_A21(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, tasks.Tasks[0].Overrides.ContainerOverrides[0].Environment,
 		types.KeyValuePair{Name: aws.String("PVN_CHECK"), Value: &o.Document}, "files cannot be copied into a task")
-	require.Equal(t, [4]any{2, "", "not yet\n", merged}, [4]any{out.ExitCode, signal, out.Stdout, out.Remark})
-	require.Contains(t, out.Place, "ECS task ")
+	require.Equal(t, [4]any{2, "", "not yet\n", mergedRemark}, [4]any{out.ExitCode, signal, out.Stdout, out.Remark})
+	require.Contains(t, out.Location, "ECS task ")
 
 	server.Break(ecsfake.Fault{Kind: ecsfake.AccessDenied, Operations: []string{"GetLogEvents"}})
-	out, _, err = RunOnce(t.Context(), worker, o)
+	out, _, err = RunStandalone(t.Context(), worker, o)
 	require.NoError(t, err)
 	require.Equal(t, 2, out.ExitCode)
 	require.Contains(t, out.Remark, "(its output is unknown: log group tools cannot be read: AccessDeniedException")
 }
 
-func TestTaskThatCannotBe(t *testing.T) {
+func TestInvalidTaskDefinitions(t *testing.T) {
 	t.Parallel()
 	task := entities.CommandTask{Cluster: entities.ECSRuntime{Cluster: "shop"}, TaskDefinition: "tool:1"}
 	for says, change := range map[string]func(*entities.CustomRuntime){
@@ -160,7 +160,7 @@ func TestTaskThatCannotBe(t *testing.T) {
 	} {
 		c := entities.CustomRuntime{Apply: sh("true"), Task: &task}
 		change(&c)
-		_, err := NewOn(entities.RuntimeDefinition{Name: "x", Kind: entities.RuntimeCustom, Custom: &c}, Worker{})
+		_, err := NewWithWorker(entities.RuntimeDefinition{Name: "x", Kind: entities.RuntimeCustom, Custom: &c}, Worker{})
 		require.ErrorContains(t, err, says)
 	}
 }

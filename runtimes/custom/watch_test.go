@@ -21,7 +21,7 @@ func noticing(t *testing.T, script string, observed ...runtimes.Owner) (dir stri
 	watch := sh(script)
 	rt := newRuntime(t, dir, entities.CustomRuntime{Apply: sh("true"), Fetch: new(sh(`echo '{"objects": []}'`)), Mode: entities.FetchStructured, Watch: &watch})
 	for _, owner := range observed {
-		_, err := rt.Observe(t.Context(), runtimes.Instance{Owner: owner})
+		_, err := rt.Observe(t.Context(), runtimes.Request{Owner: owner})
 		require.NoError(t, err)
 	}
 	t.Cleanup(rt.Watch(func(o runtimes.Owner) { hints <- o }))
@@ -80,12 +80,12 @@ func TestWatchCommand(t *testing.T) {
 }
 
 // One that ends is started again, and whatever changed meanwhile is looked for. When nobody watches any more, it is ended.
-func TestWatchThatEndsBeginsAgain(t *testing.T) {
+func TestEndedWatchIsRestarted(t *testing.T) {
 	prod := owner("shop", "web", "prod", "main")
 	watch := sh(`echo x >>runs; [ "$(wc -l <runs)" -gt 1 ] && exec tail -f /dev/null; exit 1`)
 	dir := t.TempDir()
 	rt := newRuntime(t, dir, entities.CustomRuntime{Apply: sh("true"), Fetch: new(sh(`echo '{"objects": []}'`)), Mode: entities.FetchStructured, Watch: &watch})
-	_, err := rt.Observe(t.Context(), runtimes.Instance{Owner: prod})
+	_, err := rt.Observe(t.Context(), runtimes.Request{Owner: prod})
 	require.NoError(t, err)
 	hints := make(chan runtimes.Owner, 100)
 	stop := rt.Watch(func(o runtimes.Owner) { hints <- o })
@@ -100,11 +100,11 @@ func TestWatchThatEndsBeginsAgain(t *testing.T) {
 }
 
 // A definition that is used no more, since a newer one is published, has no process; once it is used again it has one.
-func TestWatchThatNobodyNeedsEnds(t *testing.T) {
+func TestUnusedWatchEnds(t *testing.T) {
 	dir := t.TempDir()
 	watch := sh(`echo x >>runs; trap 'echo gone >>runs; exit' TERM; while :; do sleep 0.01; done`)
 	rt := newRuntime(t, dir, entities.CustomRuntime{Apply: sh("true"), Fetch: new(sh(`echo '{"objects": []}'`)), Mode: entities.FetchStructured, Watch: &watch})
-	rt.unobserved = 200 * time.Millisecond
+	rt.watchIdleTimeout = 200 * time.Millisecond
 	runs := func(want string) {
 		t.Helper()
 		require.Eventually(t, func() bool {
@@ -113,7 +113,7 @@ func TestWatchThatNobodyNeedsEnds(t *testing.T) {
 		}, time.Minute, time.Millisecond, want)
 	}
 	observe := func() {
-		_, err := rt.Observe(t.Context(), runtimes.Instance{Owner: owner("shop", "web", "prod", "main")})
+		_, err := rt.Observe(t.Context(), runtimes.Request{Owner: owner("shop", "web", "prod", "main")})
 		require.NoError(t, err)
 	}
 	t.Cleanup(rt.Watch(func(runtimes.Owner) {}))

@@ -27,23 +27,23 @@ import (
 // watchdogName is the name of the watchdog's process.
 const watchdogName = "converge-watchdog"
 
-// renewal is the interval at which the worker renews the deadline of a command.
-const renewal = time.Second
+// renewInterval is the interval at which the worker renews the deadline of a command.
+const renewInterval = time.Second
 
 // RunWatchdog must be the first call in the main function of a program whose workers run commands. If the program was started as the
 // watchdog, it runs it and never returns. Without this call commands run without a watchdog.
 func RunWatchdog() {
 	if os.Args[0] == watchdogName {
-		watchGroups(os.Stdin)
+		monitorGroups(os.Stdin)
 		os.Exit(0)
 	}
 	if path, err := self(); err == nil {
-		theWatchdog.program = path
+		sharedWatchdog.program = path
 	}
 }
 
-// theWatchdog is shared by all commands of the process.
-var theWatchdog watchdog
+// sharedWatchdog is shared by all commands of the process.
+var sharedWatchdog watchdog
 
 type watchdog struct {
 	program string // "": there is none
@@ -52,18 +52,18 @@ type watchdog struct {
 	in *os.File // of the running one, or nil
 }
 
-// watch ends a process group when the lifeline of ctx is over, also by the watchdog. It returns a function that ends the watch.
-func (w *watchdog) watch(ctx context.Context, group int) (done func()) {
+// enforceLifeline ends a process group when the lifeline of ctx is over, also by the watchdog. It returns a function that ends the watch.
+func (w *watchdog) enforceLifeline(ctx context.Context, group int) (done func()) {
 	until := runtimes.LifelineOf(ctx)
 	if until == nil || w.program == "" {
 		return func() {}
 	}
-	renew := func() { w.tell(fmt.Sprintf("%d %d\n", group, time.Until(until()).Milliseconds())) }
+	renew := func() { w.send(fmt.Sprintf("%d %d\n", group, time.Until(until()).Milliseconds())) }
 	renew()
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
-		ticker := time.NewTicker(renewal)
+		ticker := time.NewTicker(renewInterval)
 		defer ticker.Stop()
 		for {
 			select {
@@ -77,20 +77,20 @@ func (w *watchdog) watch(ctx context.Context, group int) (done func()) {
 	return func() {
 		close(stop)
 		<-stopped
-		w.tell(fmt.Sprintf("%d over\n", group))
+		w.send(fmt.Sprintf("%d over\n", group))
 	}
 }
 
-// tell writes a line to the watchdog. It restarts a missing watchdog, which gets each command again with its next renewal. If that
+// send writes a line to the watchdog. It restarts a missing watchdog, which gets each command again with its next renewal. If that
 // fails, commands run without a watchdog.
-func (w *watchdog) tell(line string) {
+func (w *watchdog) send(line string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for range 2 {
 		if w.in == nil && w.start() != nil {
 			return
 		}
-		_ = w.in.SetWriteDeadline(time.Now().Add(renewal)) // a watchdog that does not read is given up
+		_ = w.in.SetWriteDeadline(time.Now().Add(renewInterval)) // a watchdog that does not read is given up
 		if _, err := io.WriteString(w.in, line); err == nil {
 			return
 		}
@@ -117,9 +117,9 @@ func (w *watchdog) start() error {
 	return nil
 }
 
-// watchGroups is the watchdog. It reads the deadline of each group, and ends the groups whose deadline passes without a renewal.
+// monitorGroups is the watchdog. It reads the deadline of each group, and ends the groups whose deadline passes without a renewal.
 // When its input ends, it ends all groups that are left.
-func watchGroups(in io.Reader) {
+func monitorGroups(in io.Reader) {
 	lines := make(chan string)
 	go func() {
 		defer close(lines)
@@ -127,7 +127,7 @@ func watchGroups(in io.Reader) {
 			lines <- s.Text()
 		}
 	}()
-	groups := watched{}
+	groups := groupDeadlines{}
 	for {
 		timer := time.NewTimer(groups.next())
 		select {
@@ -138,55 +138,55 @@ func watchGroups(in io.Reader) {
 				}
 				return
 			}
-			groups.hear(line, time.Now())
+			groups.update(line, time.Now())
 		case <-timer.C:
-			groups.end(time.Now())
+			groups.endExpired(time.Now())
 		}
 		timer.Stop()
 	}
 }
 
-// watched are the deadlines of process groups.
-type watched map[int]deadline
+// groupDeadlines are the deadlines of process groups.
+type groupDeadlines map[int]deadline
 
 type deadline struct {
-	at   time.Time
-	told bool // SIGTERM was sent: that is final
+	at         time.Time
+	terminated bool // SIGTERM was sent: that is final
 }
 
-// hear processes one line: a group, and for how many milliseconds it may continue, or that it has ended.
-func (w watched) hear(line string, now time.Time) {
+// update processes one line: a group, and for how many milliseconds it may continue, or that it has ended.
+func (w groupDeadlines) update(line string, now time.Time) {
 	name, rest, _ := strings.Cut(line, " ")
 	group, err := strconv.Atoi(name)
 	if err != nil || group <= 1 {
 		return
 	}
-	left, err := strconv.ParseInt(rest, 10, 64)
+	remaining, err := strconv.ParseInt(rest, 10, 64)
 	switch {
 	case err != nil:
 		delete(w, group)
-	case !w[group].told:
-		w[group] = deadline{at: now.Add(time.Duration(left) * time.Millisecond)}
+	case !w[group].terminated:
+		w[group] = deadline{at: now.Add(time.Duration(remaining) * time.Millisecond)}
 	}
 }
 
-// end sends SIGTERM to the groups after their deadline, and SIGKILL to those that already got SIGTERM.
-func (w watched) end(now time.Time) {
+// endExpired sends SIGTERM to the groups after their deadline, and SIGKILL to those that already got SIGTERM.
+func (w groupDeadlines) endExpired(now time.Time) {
 	for group, d := range maps.All(w) {
 		switch {
 		case now.Before(d.at):
-		case d.told:
+		case d.terminated:
 			signalGroup(group, syscall.SIGKILL)
 			delete(w, group)
 		default:
 			signalGroup(group, syscall.SIGTERM)
-			w[group] = deadline{at: now.Add(runtimes.CutGrace), told: true}
+			w[group] = deadline{at: now.Add(runtimes.DisconnectGrace), terminated: true}
 		}
 	}
 }
 
 // next is the time until the next deadline.
-func (w watched) next() time.Duration {
+func (w groupDeadlines) next() time.Duration {
 	wait := time.Hour
 	for _, d := range w {
 		wait = min(wait, time.Until(d.at))

@@ -18,7 +18,7 @@ const MaxWorkflowInput = 48 << 10
 // Workflows runs workflows of users.
 type Workflows interface {
 	// RunWorkflow starts a workflow for the attempt, or continues with the one that was started for it, and returns its result as
-	// JSON, or nothing. When ctx ends at its timeout, or because of a request (runtimes.ErrAsked), it cancels the workflow, and
+	// JSON, or nothing. When ctx ends at its timeout, or because of a request (runtimes.ErrStopRequested), it cancels the workflow, and
 	// finally terminates it. When ctx ends for another reason, the workflow continues for the worker that takes the attempt over.
 	RunWorkflow(ctx context.Context, r WorkflowRequest) ([]byte, error)
 }
@@ -26,11 +26,11 @@ type Workflows interface {
 // WorkflowRequest is the workflow to run, and its purpose.
 type WorkflowRequest struct {
 	entities.ApplyWorkflow
-	One     string // the instance on its runtime, which has one workflow at a time
-	Try     string // the id of this attempt
-	Summary string // for people
-	Input   json.RawMessage
-	Timeout time.Duration
+	ExclusiveKey string // the instance on its runtime, which has one workflow at a time
+	AttemptID    string // the id of this attempt
+	Summary      string // for people
+	Input        json.RawMessage
+	Timeout      time.Duration
 }
 
 // WorkflowInput is the input of a workflow that applies (D28): the environment of a command, without secrets.
@@ -52,7 +52,7 @@ type WorkflowInput struct {
 
 // workflowInput builds the input of a workflow for an apply. It omits secrets, since everyone who may read its history could read
 // them.
-func (r *Runtime) workflowInput(in runtimes.Instance) (json.RawMessage, error) {
+func (r *Runtime) workflowInput(in runtimes.Request) (json.RawMessage, error) {
 	doc := WorkflowInput{
 		Application: in.Application, Service: in.Service, ServiceID: in.ServiceID, Channel: in.ID.Channel, Instance: in.ID.Name,
 		Version: in.FullVersion, Runtime: r.def.Name, Restart: in.Restart, Env: map[string]string{},
@@ -63,9 +63,9 @@ func (r *Runtime) workflowInput(in runtimes.Instance) (json.RawMessage, error) {
 	values := map[string]entities.Value{}
 	if in.Payload != nil {
 		doc.Address = in.Payload.Address
-		if own := in.Payload.Custom; own != nil {
-			doc.Files = own.Files
-			maps.Copy(values, own.Env)
+		if payload := in.Payload.Custom; payload != nil {
+			doc.Files = payload.Files
+			maps.Copy(values, payload.Env)
 		}
 	}
 	maps.Copy(values, r.def.Custom.Env)
@@ -82,24 +82,24 @@ func (r *Runtime) workflowInput(in runtimes.Instance) (json.RawMessage, error) {
 }
 
 // applyByWorkflow applies by a workflow of the user (D28). Its result is kept in the same way as a command's output.
-func (r *Runtime) applyByWorkflow(ctx context.Context, c call, in runtimes.Instance) (runtimes.Output, error) {
-	which := *r.def.Custom.Apply.Workflow
-	c.argv = []string{"workflow " + which.Type}
+func (r *Runtime) applyByWorkflow(ctx context.Context, c call, in runtimes.Request) (runtimes.Output, error) {
+	workflow := *r.def.Custom.Apply.Workflow
+	c.argv = []string{"workflow " + workflow.Type}
 	res := newResult(c, nil)
 	input, err := r.workflowInput(in)
 	if err != nil {
-		return res.out, runtimes.Permanent(res.fail("%w", err))
+		return res.out, runtimes.Permanent(res.errorf("%w", err))
 	}
 	bounded, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	started := time.Now()
-	got, err := r.workflows.RunWorkflow(bounded, WorkflowRequest{
-		ApplyWorkflow: which, One: in.Owner.Key() + "/" + r.def.Name, Try: cmp.Or(in.Try, in.Key),
-		Summary: c.doing, Input: input, Timeout: c.timeout,
+	response, err := r.workflows.RunWorkflow(bounded, WorkflowRequest{
+		ApplyWorkflow: workflow, ExclusiveKey: in.Owner.Key() + "/" + r.def.Name, AttemptID: cmp.Or(in.AttemptID, in.Key),
+		Summary: c.errorPrefix, Input: input, Timeout: c.timeout,
 	})
 	output := res.capture(func() {})
-	output.put(res.redact, got, false, nil, false)
-	res.keep(output, started, time.Since(started))
+	output.storeStreams(res.redact, response, false, nil, false)
+	res.storeOutput(output, started, time.Since(started))
 	switch {
 	case err == nil:
 		res.out.ExitCode = 0
@@ -108,5 +108,5 @@ func (r *Runtime) applyByWorkflow(ctx context.Context, c call, in runtimes.Insta
 		res.out.TimedOut = true
 		err = fmt.Errorf("it did not finish within %s and was ended: %w", c.timeout, err)
 	}
-	return res.out, res.fail("%s: %w", c.argv[0], err)
+	return res.out, res.errorf("%s: %w", c.argv[0], err)
 }

@@ -10,42 +10,42 @@ import (
 	"github.com/converge-engine/converge/runtimes/kubernetes/job/report"
 )
 
-// largestReport limits the bytes of a wrapper's document that are read: both streams, and their encoding as JSON.
-const largestReport = 4 << 20
+// maxReportSize limits the bytes of a wrapper's document that are read: both streams, and their encoding as JSON.
+const maxReportSize = 4 << 20
 
-// room is the limit of a head. It is larger for a wrapper's document than for a command's own output, since the document contains
+// remaining is the limit of a head. It is larger for a wrapper's document than for a command's own output, since the document contains
 // more.
-func (h *head) room() int {
+func (h *head) remaining() int {
 	limit := h.limit
 	if bytes.HasPrefix(h.buf.Bytes(), []byte(report.Opening)) {
-		limit = largestReport
+		limit = maxReportSize
 	}
 	return limit - h.buf.Len()
 }
 
 // unwrap captures the output of a command that ran in a wrapper (C8), instead of the wrapper's document about it.
 func (res *result) unwrap(c capture, doc report.Document) capture {
-	within := res.capture(func() {})
-	within.stderr = c.stderr // of the wrapper itself, and of processes outside it
-	within.put(res.redact, doc.Stdout.Data, doc.Stdout.Truncated(), doc.Stderr.Data, doc.Stderr.Truncated())
-	within.whole.over = within.whole.over || doc.Stdout.Truncated()
-	return within
+	inner := res.capture(func() {})
+	inner.stderr = c.stderr // of the wrapper itself, and of processes outside it
+	inner.storeStreams(res.redact, doc.Stdout.Data, doc.Stdout.Truncated(), doc.Stderr.Data, doc.Stderr.Truncated())
+	inner.document.exceeded = inner.document.exceeded || doc.Stdout.Truncated()
+	return inner
 }
 
-// of adds the wrapper's information about the end. Neither hides a failure of the other.
-func (e exit) of(doc report.Document) exit {
+// withReport adds the wrapper's information about the end. Neither hides a failure of the other.
+func (e exit) withReport(doc report.Document) exit {
 	e.code, e.signal = cmp.Or(e.code, doc.ExitCode), cmp.Or(e.signal, doc.Signal)
 	return e
 }
 
-// ended classifies the reasons for which a wrapper ends its command.
-func (res *result) ended(doc report.Document) {
+// setWrapperResult classifies the reasons for which a wrapper ends its command.
+func (res *result) setWrapperResult(doc report.Document) {
 	switch {
 	case doc.TimedOut:
-		res.end(runtimes.CodeTimeout, fmt.Errorf("%s was ended by its wrapper at the timeout%s", res.argv[0], res.lastOutput()))
+		res.setError(runtimes.CodeTimeout, fmt.Errorf("%s was ended by its wrapper at the timeout%s", res.argv[0], res.lastOutput()))
 	case doc.Error != "" && (doc.ExitCode == 126 || doc.ExitCode == 127):
-		res.end(runtimes.CodeCommandNotFound, errors.New(doc.Error))
+		res.setError(runtimes.CodeCommandNotFound, errors.New(doc.Error))
 	case doc.Error != "":
-		res.end(runtimes.CodeFetchFailed, errors.New(doc.Error))
+		res.setError(runtimes.CodeFetchFailed, errors.New(doc.Error))
 	}
 }

@@ -28,16 +28,16 @@ type Accounts struct {
 
 	// Patience, if set before the first use, is how long an apply waits for the rate limit of ECS before it returns an error,
 	// instead of 1 min.
-	Patience time.Duration
+	ThrottleTimeout time.Duration
 
 	// Every, if set before the first use, is the interval between readings of a service or a task, instead of 5 s.
-	Every time.Duration
+	PollInterval time.Duration
 
 	timing   *timing // for tests; nil: the default
 	mu       sync.Mutex
 	accounts map[entities.ECSRuntime]*account // by definition, without the cluster
 	clusters map[entities.ECSRuntime]*cluster
-	paces    map[entities.ECSRuntime]*pace
+	limiters map[entities.ECSRuntime]*rateLimiter
 	closed   bool
 }
 
@@ -51,56 +51,56 @@ func (a *Accounts) Close() {
 	}
 }
 
-func (a *Accounts) cluster(named entities.ECSRuntime) *cluster {
+func (a *Accounts) cluster(def entities.ECSRuntime) *cluster {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if known := a.clusters[named]; known != nil {
+	if known := a.clusters[def]; known != nil {
 		return known
 	}
 	if a.clusters == nil {
-		a.clusters, a.accounts, a.paces = map[entities.ECSRuntime]*cluster{}, map[entities.ECSRuntime]*account{}, map[entities.ECSRuntime]*pace{}
+		a.clusters, a.accounts, a.limiters = map[entities.ECSRuntime]*cluster{}, map[entities.ECSRuntime]*account{}, map[entities.ECSRuntime]*rateLimiter{}
 	}
 	timing := defaultTiming()
 	if a.timing != nil {
 		timing = *a.timing
 	}
-	if a.Every > 0 {
-		timing.watch, timing.fresh, timing.wait = a.Every, a.Every/2, a.Every
+	if a.PollInterval > 0 {
+		timing.pollInterval, timing.maxAge, timing.drainPollInterval = a.PollInterval, a.PollInterval/2, a.PollInterval
 	}
-	if a.Patience > 0 {
-		timing.patience = a.Patience
+	if a.ThrottleTimeout > 0 {
+		timing.throttleTimeout = a.ThrottleTimeout
 	}
-	made := newCluster(a.account(named), named.Cluster, timing)
+	made := newCluster(a.account(def), def.Cluster, timing)
 	if a.closed {
 		made.stop()
 	}
-	a.clusters[named] = made
+	a.clusters[def] = made
 	return made
 }
 
 // account is one set of credentials in one region; a.mu is held.
-func (a *Accounts) account(named entities.ECSRuntime) *account {
-	named.Cluster = ""
-	if known := a.accounts[named]; known != nil {
+func (a *Accounts) account(def entities.ECSRuntime) *account {
+	def.Cluster = ""
+	if known := a.accounts[def]; known != nil {
 		return known
 	}
-	made := &account{named: named, pace: a.pace(named), configure: a.Configure, configureLogs: a.ConfigureLogs, definitions: map[string]*definition{}}
-	a.accounts[named] = made
+	made := &account{def: def, limiter: a.limiter(def), configure: a.Configure, configureLogs: a.ConfigureLogs, definitions: map[string]*definition{}}
+	a.accounts[def] = made
 	return made
 }
 
-// pace is shared by all roles of one account, since AWS limits an account and region. The account is that of the role, or the
+// limiter is shared by all roles of one account, since AWS limits an account and region. The account is that of the role, or the
 // worker's own.
-func (a *Accounts) pace(named entities.ECSRuntime) *pace {
-	place := entities.ECSRuntime{Region: named.Region, Endpoint: named.Endpoint}
-	if parts := strings.Split(named.RoleARN, ":"); len(parts) > 4 {
-		place.RoleARN = parts[4]
+func (a *Accounts) limiter(def entities.ECSRuntime) *rateLimiter {
+	key := entities.ECSRuntime{Region: def.Region, Endpoint: def.Endpoint}
+	if parts := strings.Split(def.RoleARN, ":"); len(parts) > 4 {
+		key.RoleARN = parts[4]
 	}
-	if known := a.paces[place]; known != nil {
+	if known := a.limiters[key]; known != nil {
 		return known
 	}
-	made := newPace()
-	a.paces[place] = made
+	made := newRateLimiter()
+	a.limiters[key] = made
 	return made
 }
 
@@ -108,14 +108,14 @@ var errClosed = errors.New("the connection to ECS is closed: this worker stops")
 
 // account is a connection to ECS with one set of credentials in one region.
 type account struct {
-	named         entities.ECSRuntime
-	pace          *pace
+	def           entities.ECSRuntime
+	limiter       *rateLimiter
 	configure     func(*ecs.Options)
 	configureLogs func(*cloudwatchlogs.Options)
 
 	mu          sync.Mutex
 	settings    aws.Config
-	connected   *ecs.Client
+	ecsClient   *ecs.Client
 	logs        map[string]*cloudwatchlogs.Client // by region
 	definitions map[string]*definition            // by ARN: the content of a revision never changes
 }
@@ -125,12 +125,12 @@ type account struct {
 func (a *account) client(ctx context.Context) (*ecs.Client, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.connected != nil {
-		return a.connected, nil
+	if a.ecsClient != nil {
+		return a.ecsClient, nil
 	}
 	var options []func(*config.LoadOptions) error
-	if a.named.Region != "" {
-		options = append(options, config.WithRegion(a.named.Region))
+	if a.def.Region != "" {
+		options = append(options, config.WithRegion(a.def.Region))
 	}
 	settings, err := config.LoadDefaultConfig(ctx, options...)
 	if err != nil {
@@ -139,11 +139,11 @@ func (a *account) client(ctx context.Context) (*ecs.Client, error) {
 	if settings.Region == "" {
 		return nil, errors.New("no region is named: neither by the runtime nor by the worker's environment")
 	}
-	if a.named.RoleARN != "" {
-		settings.Credentials = aws.NewCredentialsCache(stscreds.NewAssumeRoleProvider(sts.NewFromConfig(settings), a.named.RoleARN, a.assumes))
+	if a.def.RoleARN != "" {
+		settings.Credentials = aws.NewCredentialsCache(stscreds.NewAssumeRoleProvider(sts.NewFromConfig(settings), a.def.RoleARN, a.assumeRoleOptions))
 	}
-	a.settings, a.connected = settings, ecs.NewFromConfig(settings, a.configured)
-	return a.connected, nil
+	a.settings, a.ecsClient = settings, ecs.NewFromConfig(settings, a.clientOptions)
+	return a.ecsClient, nil
 }
 
 // logsClient is a client for CloudWatch Logs, with the same credentials, in the region of a log; empty: the account's.
@@ -171,18 +171,18 @@ func (a *account) logsClient(ctx context.Context, region string) (*cloudwatchlog
 	return a.logs[region], nil
 }
 
-func (a *account) assumes(o *stscreds.AssumeRoleOptions) {
+func (a *account) assumeRoleOptions(o *stscreds.AssumeRoleOptions) {
 	o.RoleSessionName = "converge"
-	if a.named.ExternalID != "" {
-		o.ExternalID = &a.named.ExternalID
+	if a.def.ExternalID != "" {
+		o.ExternalID = &a.def.ExternalID
 	}
 }
 
-// configured disables the retries of the SDK: after a lost answer it would register a definition twice (call decides about retries).
-func (a *account) configured(o *ecs.Options) {
+// clientOptions disables the retries of the SDK: after a lost answer it would register a definition twice (call decides about retries).
+func (a *account) clientOptions(o *ecs.Options) {
 	o.Retryer = aws.NopRetryer{}
-	if a.named.Endpoint != "" {
-		o.BaseEndpoint = &a.named.Endpoint
+	if a.def.Endpoint != "" {
+		o.BaseEndpoint = &a.def.Endpoint
 	}
 	if a.configure != nil {
 		a.configure(o)

@@ -14,8 +14,8 @@ import (
 	"github.com/converge-engine/converge/tests/ecsfake"
 )
 
-// byHand makes a service as somebody does with the AWS CLI.
-func (l *lab) byHand(name string) {
+// createManually makes a service as somebody does with the AWS CLI.
+func (l *testCluster) createManually(name string) {
 	l.Helper()
 	definition, err := l.client.RegisterTaskDefinition(l.ctx, &ecs.RegisterTaskDefinitionInput{
 		Family: aws.String(name), NetworkMode: types.NetworkModeBridge,
@@ -33,10 +33,10 @@ func (l *lab) byHand(name string) {
 	require.NoError(l, err)
 }
 
-// taken is an instance of what was found.
-func taken(t *testing.T, found Found, version string, n int64) runtimes.Instance {
+// adoptedRequest is an instance of what was found.
+func adoptedRequest(t *testing.T, found DiscoveredService, version string, n int64) runtimes.Request {
 	t.Helper()
-	in := at(version, n)
+	in := requestFor(version, n)
 	in.Owner.Service = found.Name
 	in.Payload.ECS = &entities.ECSPayload{Adopt: true}
 	for _, document := range []map[string]any{found.Definition, found.Service} {
@@ -49,10 +49,10 @@ func taken(t *testing.T, found Found, version string, n int64) runtimes.Instance
 
 // What was made by hand is found as a configuration would say it, and taken over as it runs: nothing is registered and nothing is
 // rolled, until something changes.
-func TestTakingOverRegistersAndRollsNothing(t *testing.T) {
-	l := newLab(t, ecsfake.Options{})
-	l.byHand("legacy")
-	l.byHand("other")
+func TestAdoptionRegistersAndRollsOutNothing(t *testing.T) {
+	l := newTestCluster(t, ecsfake.Options{})
+	l.createManually("legacy")
+	l.createManually("other")
 	l.Advance(10 * 60e9)
 	all, err := l.Discover(l.ctx)
 	require.NoError(t, err)
@@ -60,12 +60,12 @@ func TestTakingOverRegistersAndRollsNothing(t *testing.T) {
 	require.NotContains(t, all[0].Service, "desiredCount", "the scale may change")
 	require.NotContains(t, all[0].Definition, "revision")
 
-	in := taken(t, all[0], "v1", 1)
+	in := adoptedRequest(t, all[0], "v1", 1)
 	l.ResetCalls()
 	l.apply(in)
 	require.Equal(t, 2, writes(l.Calls()), "%v", l.Calls())
 	require.Equal(t, 2, l.Calls()["TagResource"], "of the service, and of its task definition")
-	l.advance(in, stable("v1"))
+	l.advanceUntil(in, stable("v1"))
 	l.ResetCalls()
 	l.apply(in)
 	require.Zero(t, writes(l.Calls()))
@@ -74,13 +74,13 @@ func TestTakingOverRegistersAndRollsNothing(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, [2]string{in.Owner.Key(), ""}, [2]string{found[0].Owner, found[1].Owner})
 
-	changed := taken(t, all[0], "v2", 2)
+	changed := adoptedRequest(t, all[0], "v2", 2)
 	changed.Payload.ECS.Objects[0] = json.RawMessage(`{"family": "legacy", "containerDefinitions": [{"name": "web", "image": "shop/web:v2", "memory": 128}]}`)
 	l.ResetCalls()
 	l.apply(changed)
 	require.Equal(t, 1, l.Calls()["RegisterTaskDefinition"])
 	require.Equal(t, 1, l.Calls()["UpdateService"])
-	l.advance(changed, stable("v2"))
+	l.advanceUntil(changed, stable("v2"))
 
 	gone, err := l.worker().cluster.prune(l.ctx, in.Owner, "legacy", nil, 0)
 	require.NoError(t, err)
@@ -88,7 +88,7 @@ func TestTakingOverRegistersAndRollsNothing(t *testing.T) {
 }
 
 // What says something else than what is declared, if only one thing more, is no version of ours.
-func TestOnlyWhatSaysTheSameIsTakenOver(t *testing.T) {
+func TestOnlyEqualRevisionsAreAdopted(t *testing.T) {
 	there := &types.TaskDefinition{
 		Family: aws.String("web"), Revision: 3, Status: types.TaskDefinitionStatusActive,
 		ContainerDefinitions: []types.ContainerDefinition{{Name: aws.String("web"), Image: aws.String("i"), Memory: aws.Int32(128), Essential: aws.Bool(true), Environment: []types.KeyValuePair{}}},
@@ -98,7 +98,7 @@ func TestOnlyWhatSaysTheSameIsTakenOver(t *testing.T) {
 		var err error
 		d.definitionFields, err = decode([]byte(document), d.definition)
 		require.NoError(t, err)
-		return d.says(there)
+		return d.matches(there)
 	}
 	require.True(t, says(`{"family": "web", "containerDefinitions": [{"name": "web", "image": "i", "memory": 128}]}`))
 	require.True(t, says(`{"family": "web", "containerDefinitions": [{"name": "web", "image": "i", "memory": 128, "cpu": 0, "essential": true, "mountPoints": []}], "tags": [{"key": "a", "value": "b"}]}`))

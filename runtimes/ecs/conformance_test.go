@@ -24,7 +24,7 @@ func TestConformance(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			runtimetest.Run(t, runtimetest.Harness{New: func(t *testing.T) runtimetest.Subject {
-				return subject(newLab(t, ecsfake.Options{Speed: speed, Rollback: rollback}))
+				return subject(newTestCluster(t, ecsfake.Options{Speed: speed, Rollback: rollback}))
 			}})
 		})
 	}
@@ -33,17 +33,17 @@ func TestConformance(t *testing.T) {
 // versioned is the runtime with payloads that differ by version, as those of releases do, and levers for its next call.
 type versioned struct {
 	*Runtime
-	lab         *lab
+	lab         *testCluster
 	refuseApply atomic.Bool
 	failReading atomic.Bool
 }
 
 // filled names the image by the version.
-func filled(in runtimes.Instance) runtimes.Instance {
+func filled(in runtimes.Request) runtimes.Request {
 	if in.Payload == nil || in.FullVersion == "" {
 		return in
 	}
-	p := *payload(site{image: "shop/web:" + in.FullVersion, change: func(definition, service map[string]any) {
+	p := *payload(serviceSpec{image: "shop/web:" + in.FullVersion, change: func(definition, service map[string]any) {
 		definition["family"], service["serviceName"] = "web-"+in.ID.Channel, "web-"+in.ID.Channel
 	}})
 	p.Channel = in.ID.Channel
@@ -51,7 +51,7 @@ func filled(in runtimes.Instance) runtimes.Instance {
 	return in
 }
 
-func (v *versioned) Apply(ctx context.Context, in runtimes.Instance) (runtimes.Output, error) {
+func (v *versioned) Apply(ctx context.Context, in runtimes.Request) (runtimes.Output, error) {
 	in = filled(in)
 	if v.refuseApply.CompareAndSwap(true, false) {
 		in.Payload.ECS.Objects[0] = json.RawMessage(`{"family": "web-staging", "containerDefinitions": [{"name": "web", "memory": 128}]}`)
@@ -59,18 +59,18 @@ func (v *versioned) Apply(ctx context.Context, in runtimes.Instance) (runtimes.O
 	return v.Runtime.Apply(ctx, in)
 }
 
-func (v *versioned) Observe(ctx context.Context, in runtimes.Instance) ([]entities.Object, error) {
+func (v *versioned) Observe(ctx context.Context, in runtimes.Request) ([]entities.Object, error) {
 	if v.failReading.CompareAndSwap(true, false) {
 		defer v.lab.Break(ecsfake.Fault{Kind: ecsfake.ServerError, Operations: []string{"DescribeServices"}})()
 	}
 	return v.Runtime.Observe(ctx, filled(in))
 }
 
-func (v *versioned) Remove(ctx context.Context, in runtimes.Instance) error {
+func (v *versioned) Remove(ctx context.Context, in runtimes.Request) error {
 	return v.Runtime.Remove(ctx, filled(in))
 }
 
-func subject(l *lab) runtimetest.Subject {
+func subject(l *testCluster) runtimetest.Subject {
 	v := &versioned{Runtime: l.Runtime, lab: l}
 	return runtimetest.Subject{
 		Runtime: v,

@@ -61,21 +61,21 @@ func hashOf(document map[string]any) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// unseen are fields of a service that DescribeServices does not return: only our tag shows whether they are as declared.
-var unseen = []string{"monitoring", "gatewayConnectors"}
+// unreadableFields are fields of a service that DescribeServices does not return: only our tag shows whether they are as declared.
+var unreadableFields = []string{"monitoring", "gatewayConnectors"}
 
 // compared are the declared fields of a service that can be compared with the live service.
 func (d *declared) compared() map[string]any {
 	fields := maps.Clone(d.serviceFields)
-	for _, name := range append([]string{"serviceName", "tags", "role", "deploymentController"}, unseen...) {
+	for _, name := range append([]string{"serviceName", "tags", "role", "deploymentController"}, unreadableFields...) {
 		delete(fields, name)
 	}
 	return fields
 }
 
-// hidden reports whether there is a field that only our tag shows.
-func (d *declared) hidden() bool {
-	for _, name := range unseen {
+// hasUnreadableFields reports whether there is a field that only our tag shows.
+func (d *declared) hasUnreadableFields() bool {
+	for _, name := range unreadableFields {
 		if d.serviceFields[name] != nil {
 			return true
 		}

@@ -29,8 +29,8 @@ type logs struct{ container, group, region, prefix string }
 // again.
 const maxSearched = 50
 
-// defined describes a revision, once.
-func (c *cluster) defined(ctx context.Context, arn string) (*definition, error) {
+// describeRevision describes a revision, once.
+func (c *cluster) describeRevision(ctx context.Context, arn string) (*definition, error) {
 	a := c.account
 	a.mu.Lock()
 	known := a.definitions[arn]
@@ -48,14 +48,14 @@ func (c *cluster) defined(ctx context.Context, arn string) (*definition, error) 
 	if err != nil {
 		return nil, err
 	}
-	return a.keep(out.TaskDefinition, out.Tags, time.Time{}), nil
+	return a.store(out.TaskDefinition, out.Tags, time.Time{}), nil
 }
 
 // maxDefinitions limits the cache; when it is full, it is emptied.
 const maxDefinitions = 20_000
 
-func (a *account) keep(d *types.TaskDefinition, tags []types.Tag, registered time.Time) *definition {
-	made := &definition{
+func (a *account) store(d *types.TaskDefinition, tags []types.Tag, registered time.Time) *definition {
+	revision := &definition{
 		arn: text(d.TaskDefinitionArn), owner: valueOf(tags, TagOwner), hash: valueOf(tags, TagDefinition),
 		version: decodeVersion(valueOf(tags, TagVersion)), logs: logsOf(d), first: firstOf(d), adopted: valueOf(tags, TagAdopted) != "", registered: registered,
 	}
@@ -64,8 +64,8 @@ func (a *account) keep(d *types.TaskDefinition, tags []types.Tag, registered tim
 	if len(a.definitions) >= maxDefinitions {
 		clear(a.definitions)
 	}
-	a.definitions[made.arn] = made
-	return made
+	a.definitions[revision.arn] = revision
+	return revision
 }
 
 func (a *account) forget(arn string) {
@@ -103,12 +103,12 @@ func firstOf(d *types.TaskDefinition) string {
 	return ""
 }
 
-// find returns the newest ACTIVE revision that was registered for the owner from the same document; nil if there is none. It checks
+// findRevision returns the newest ACTIVE revision that was registered for the owner from the same document; nil if there is none. It checks
 // the running revision first, since the task definition usually has not changed. A revision that this process registered a moment
 // ago may not be listed yet.
-func (c *cluster) find(ctx context.Context, owner runtimes.Owner, d *declared, running string) (*definition, error) {
+func (c *cluster) findRevision(ctx context.Context, owner runtimes.Owner, d *declared, running string) (*definition, error) {
 	if running != "" {
-		if known, err := c.defined(ctx, running); err != nil || known.is(owner, d) {
+		if known, err := c.describeRevision(ctx, running); err != nil || known.matches(owner, d) {
 			return known, err
 		}
 	}
@@ -117,26 +117,26 @@ func (c *cluster) find(ctx context.Context, owner runtimes.Owner, d *declared, r
 		return nil, err
 	}
 	for _, arn := range active[:min(len(active), maxSearched)] {
-		if known, err := c.defined(ctx, arn); err != nil || known.is(owner, d) {
+		if known, err := c.describeRevision(ctx, arn); err != nil || known.matches(owner, d) {
 			return known, err
 		}
 	}
-	return c.account.lately(owner, d, time.Now().Add(-c.timing.settle)), nil
+	return c.account.recentlyRegistered(owner, d, time.Now().Add(-c.timing.readLag)), nil
 }
 
-// lately is a revision that this process registered since some time; nil if there is none.
-func (a *account) lately(owner runtimes.Owner, d *declared, since time.Time) *definition {
+// recentlyRegistered is a revision that this process registered since some time; nil if there is none.
+func (a *account) recentlyRegistered(owner runtimes.Owner, d *declared, since time.Time) *definition {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, known := range a.definitions {
-		if known.registered.After(since) && known.is(owner, d) {
-			return known
+	for _, revision := range a.definitions {
+		if revision.registered.After(since) && revision.matches(owner, d) {
+			return revision
 		}
 	}
 	return nil
 }
 
-func (k *definition) is(owner runtimes.Owner, d *declared) bool {
+func (k *definition) matches(owner runtimes.Owner, d *declared) bool {
 	return k.owner == owner.Key() && k.hash == d.hash
 }
 
@@ -187,7 +187,7 @@ func (c *cluster) register(ctx context.Context, owner runtimes.Owner, version st
 	if err != nil {
 		return nil, err
 	}
-	return c.account.keep(out.TaskDefinition, in.Tags, time.Now()), nil
+	return c.account.store(out.TaskDefinition, in.Tags, time.Now()), nil
 }
 
 const (
@@ -197,7 +197,7 @@ const (
 
 // prune deregisters revisions of the instance that are neither in use nor among its newest. It keeps adopted revisions: other
 // services may run them. UpdateService refuses a deregistered revision; a rollback to one registers it again.
-func (c *cluster) prune(ctx context.Context, owner runtimes.Owner, family string, used []string, keep int) (gone []string, err error) {
+func (c *cluster) prune(ctx context.Context, owner runtimes.Owner, family string, used []string, keep int) (deregistered []string, err error) {
 	active, err := c.revisions(ctx, family)
 	if err != nil {
 		return nil, err
@@ -207,9 +207,9 @@ func (c *cluster) prune(ctx context.Context, owner runtimes.Owner, family string
 		return nil, err
 	}
 	for _, arn := range active[:min(len(active), maxSearched)] {
-		known, err := c.defined(ctx, arn)
+		known, err := c.describeRevision(ctx, arn)
 		if err != nil {
-			return gone, err
+			return deregistered, err
 		}
 		if known.owner != owner.Key() || known.adopted || slices.Contains(used, arn) {
 			continue
@@ -218,16 +218,16 @@ func (c *cluster) prune(ctx context.Context, owner runtimes.Owner, family string
 			keep--
 			continue
 		}
-		if len(gone) == prunedAtOnce {
-			return gone, nil
+		if len(deregistered) == prunedAtOnce {
+			return deregistered, nil
 		}
 		if _, err := call(ctx, c, definitionWrites, client.DeregisterTaskDefinition, &ecs.DeregisterTaskDefinitionInput{TaskDefinition: &arn}); err != nil {
-			return gone, err
+			return deregistered, err
 		}
 		c.account.forget(arn)
-		gone = append(gone, short(arn))
+		deregistered = append(deregistered, short(arn))
 	}
-	return gone, nil
+	return deregistered, nil
 }
 
 // definitionsOf are the revisions in a service's deployments, starting with its own.

@@ -62,24 +62,24 @@ func fit(to reflect.Type, v any, path string) (any, error) {
 	return fitScalar(to, v, path)
 }
 
-func fitMap(to reflect.Type, given map[string]any, path string) (any, error) {
+func fitMap(to reflect.Type, fields map[string]any, path string) (any, error) {
 	fitted := map[string]any{}
-	for name, v := range given {
+	for name, v := range fields {
 		at := strings.TrimPrefix(path+"."+name, ".")
-		var into reflect.Type
+		var fieldType reflect.Type
 		switch to.Kind() {
 		case reflect.Map:
-			into = to.Elem()
+			fieldType = to.Elem()
 		case reflect.Struct:
 			field, ok := to.FieldByName(strings.ToUpper(name[:min(1, len(name))]) + name[min(1, len(name)):])
 			if !ok || field.Type.Kind() == reflect.Interface || !field.IsExported() || field.Name == "ResultMetadata" {
 				return nil, fmt.Errorf("there is no field %s", at)
 			}
-			into = field.Type
+			fieldType = field.Type
 		default:
 			return nil, fmt.Errorf("%s must not be a mapping", path)
 		}
-		one, err := fit(into, v, at)
+		one, err := fit(fieldType, v, at)
 		if err != nil {
 			return nil, err
 		}
@@ -111,14 +111,14 @@ func fitScalar(to reflect.Type, v any, path string) (any, error) {
 	return nil, fmt.Errorf("%s cannot be %q", path, text)
 }
 
-// plain is one of the SDK's structs as a document; unset fields are omitted.
-func plain(v reflect.Value) any {
+// toDocument is one of the SDK's structs as a document; unset fields are omitted.
+func toDocument(v reflect.Value) any {
 	switch v.Kind() {
 	case reflect.Pointer:
 		if v.IsNil() {
 			return nil
 		}
-		return plain(v.Elem())
+		return toDocument(v.Elem())
 	case reflect.Struct:
 		document := map[string]any{}
 		for i := range v.NumField() {
@@ -126,7 +126,7 @@ func plain(v reflect.Value) any {
 			if !field.IsExported() || field.Type.Kind() == reflect.Interface {
 				continue
 			}
-			if one := plain(v.Field(i)); one != nil {
+			if one := toDocument(v.Field(i)); one != nil {
 				document[strings.ToLower(field.Name[:1])+field.Name[1:]] = one
 			}
 		}
@@ -134,13 +134,13 @@ func plain(v reflect.Value) any {
 	case reflect.Map:
 		document := map[string]any{}
 		for _, key := range v.MapKeys() {
-			document[key.String()] = plain(v.MapIndex(key))
+			document[key.String()] = toDocument(v.MapIndex(key))
 		}
 		return document
 	case reflect.Slice:
 		list := make([]any, v.Len())
 		for i := range list {
-			list[i] = plain(v.Index(i))
+			list[i] = toDocument(v.Index(i))
 		}
 		return list
 	case reflect.String:
@@ -153,15 +153,15 @@ func plain(v reflect.Value) any {
 
 // differences lists the declared fields that the live object does not have. Undeclared fields do not count. An explicit empty value
 // equals an absent one, and the order of lists does not count, since it has no meaning in a service.
-func differences(path string, declared, there any) []runtimes.FieldChange {
-	if same(declared, there) {
+func differences(path string, declared, actual any) []runtimes.FieldChange {
+	if same(declared, actual) {
 		return nil
 	}
 	wanted, ok := declared.(map[string]any)
 	if !ok {
-		return []runtimes.FieldChange{{Path: path, Old: shown(there), New: shown(declared)}}
+		return []runtimes.FieldChange{{Path: path, Old: jsonText(actual), New: jsonText(declared)}}
 	}
-	live, _ := there.(map[string]any)
+	live, _ := actual.(map[string]any)
 	var all []runtimes.FieldChange
 	for name, v := range wanted {
 		all = append(all, differences(strings.TrimPrefix(path+"."+name, "."), v, live[name])...)
@@ -171,21 +171,21 @@ func differences(path string, declared, there any) []runtimes.FieldChange {
 }
 
 // same reports whether the live value includes the declared one.
-func same(declared, there any) bool {
+func same(declared, actual any) bool {
 	switch want := declared.(type) {
 	case map[string]any:
-		live, ok := there.(map[string]any)
+		live, ok := actual.(map[string]any)
 		for name, v := range want {
 			if !same(v, live[name]) {
 				return false
 			}
 		}
-		return ok || len(want) == 0 || there == nil
+		return ok || len(want) == 0 || actual == nil
 	case []any:
-		live, _ := there.([]any)
+		live, _ := actual.([]any)
 		return sameList(want, live)
 	}
-	return scalar(declared) == scalar(there)
+	return scalar(declared) == scalar(actual)
 }
 
 // sameList finds for each declared item another live item that includes it.
@@ -219,7 +219,7 @@ func scalar(v any) string {
 	}
 }
 
-func shown(v any) string {
+func jsonText(v any) string {
 	if v == nil {
 		return ""
 	}

@@ -41,24 +41,24 @@ func (r *Runtime) Watch(hint func(runtimes.Owner)) (stop func()) { return r.clus
 
 // timing has the intervals and timeouts, in real time.
 type timing struct {
-	watch    time.Duration // shortest interval between two readings of a service by the cluster's reader
-	each     time.Duration // the part of it per service on the cluster: a thousand services are read in a thousand times this
-	fresh    time.Duration // maximum age of a reading for an observation
-	gather   time.Duration // how long a reading waits for others to join it
-	settle   time.Duration // how long reads may lag behind a write
-	wait     time.Duration // poll interval for a draining service
-	tasks    time.Duration // interval for the tasks of an unhealthy service
-	log      time.Duration // poll interval for a log that does not exist yet
-	call     time.Duration // timeout of one call
-	listed   time.Duration // maximum age of a list of all services
-	patience time.Duration // how long an apply waits for the rate limit of ECS before it returns an error
-	interest time.Duration // how long a service is polled after the last request for it
+	pollInterval      time.Duration // shortest interval between two readings of a service by the cluster's reader
+	perService        time.Duration // the part of it per service on the cluster: a thousand services are read in a thousand times this
+	maxAge            time.Duration // maximum age of a reading for an observation
+	batchDelay        time.Duration // how long a reading waits for others to join it
+	readLag           time.Duration // how long reads may lag behind a write
+	drainPollInterval time.Duration // poll interval for a draining service
+	taskInterval      time.Duration // interval for the tasks of an unhealthy service
+	logPollInterval   time.Duration // poll interval for a log that does not exist yet
+	callTimeout       time.Duration // timeout of one call
+	listMaxAge        time.Duration // maximum age of a list of all services
+	throttleTimeout   time.Duration // how long an apply waits for the rate limit of ECS before it returns an error
+	idleTimeout       time.Duration // how long a service is polled after the last request for it
 }
 
 func defaultTiming() timing {
 	return timing{
-		watch: 5 * time.Second, each: 25 * time.Millisecond, fresh: 3 * time.Second, gather: 10 * time.Millisecond,
-		settle: 2 * time.Minute, wait: 5 * time.Second, tasks: 15 * time.Second, log: time.Second, call: 20 * time.Second,
-		patience: time.Minute, listed: 10 * time.Minute, interest: 15 * time.Minute,
+		pollInterval: 5 * time.Second, perService: 25 * time.Millisecond, maxAge: 3 * time.Second, batchDelay: 10 * time.Millisecond,
+		readLag: 2 * time.Minute, drainPollInterval: 5 * time.Second, taskInterval: 15 * time.Second, logPollInterval: time.Second, callTimeout: 20 * time.Second,
+		throttleTimeout: time.Minute, listMaxAge: 10 * time.Minute, idleTimeout: 15 * time.Minute,
 	}
 }

@@ -17,39 +17,39 @@ import (
 // explain says why an action failed, in the words of ECS and with advice, and whether a retry can help. An error in the declaration
 // is permanent. Permissions, quotas, pending changes and faults of ECS are not. An action that the rate limit prevented is no
 // attempt at all. The error of an ended ctx stays as it is.
-func explain(doing string, err error) error {
+func explain(action string, err error) error {
 	var fenced *runtimes.FencedError
 	switch {
 	case err == nil, errors.As(err, &fenced):
 		return err
 	case runtimes.IsPermanent(err):
-		return runtimes.Permanent(fmt.Errorf("%s: %w", doing, err))
+		return runtimes.Permanent(fmt.Errorf("%s: %w", action, err))
 	}
-	said := &refusal{doing: doing, err: err}
-	if slowed := (*slowedError)(nil); errors.As(err, &slowed) {
-		return runtimes.Unready(said) // the write that starts the rollout is the last one of an apply
+	failure := &actionError{action: action, err: err}
+	if limited := (*rateLimitError)(nil); errors.As(err, &limited) {
+		return runtimes.Unready(failure) // the write that starts the rollout is the last one of an apply
 	}
-	said.hint = hints()[codeOf(err)]
+	failure.hint = hints()[codeOf(err)]
 	if isPermanent(err) {
-		return runtimes.Permanent(said)
+		return runtimes.Permanent(failure)
 	}
-	return said
+	return failure
 }
 
-type refusal struct {
-	doing, hint string
-	err         error
+type actionError struct {
+	action, hint string
+	err          error
 }
 
-func (r *refusal) Error() string {
-	text := r.doing + ": " + plainly(r.err)
+func (r *actionError) Error() string {
+	text := r.action + ": " + shortMessage(r.err)
 	if r.hint != "" {
 		text += " (" + r.hint + ")"
 	}
 	return text
 }
 
-func (r *refusal) Unwrap() error { return r.err }
+func (r *actionError) Unwrap() error { return r.err }
 
 // hints are the advice for an error, by its code.
 func hints() map[string]string {
@@ -76,16 +76,16 @@ func isPermanent(err error) bool {
 	default:
 		return false
 	}
-	for _, passing := range []string{"still Draining", "was not idempotent", "service linked role", "Unable to assume", "inactive", "does not exist", "not found"} {
-		if strings.Contains(err.Error(), passing) {
+	for _, temporary := range []string{"still Draining", "was not idempotent", "service linked role", "Unable to assume", "inactive", "does not exist", "not found"} {
+		if strings.Contains(err.Error(), temporary) {
 			return false
 		}
 	}
 	return true
 }
 
-// plainly drops the SDK's context of an error: the operation, the id of the request.
-func plainly(err error) string {
+// shortMessage drops the SDK's context of an error: the operation, the id of the request.
+func shortMessage(err error) string {
 	var api smithy.APIError
 	if errors.As(err, &api) {
 		return strings.Join(strings.Fields(api.ErrorCode()+": "+api.ErrorMessage()), " ")
@@ -98,11 +98,11 @@ func plainly(err error) string {
 }
 
 // readingError says why a reading failed. A cancellation says nothing about ECS and stays as it is.
-func readingError(doing string, err error) error {
+func readingError(action string, err error) error {
 	if errors.Is(err, context.Canceled) {
-		return fmt.Errorf("%s: %w", doing, err)
+		return fmt.Errorf("%s: %w", action, err)
 	}
-	text := doing + ": " + plainly(err)
+	text := action + ": " + shortMessage(err)
 	if hint := hints()[codeOf(err)]; hint != "" {
 		text += " (" + hint + ")"
 	}
@@ -112,12 +112,12 @@ func readingError(doing string, err error) error {
 
 func readingCode(err error) string {
 	var (
-		slowed  *slowedError
+		limited *rateLimitError
 		api     smithy.APIError
 		network net.Error
 	)
 	switch code := codeOf(err); {
-	case errors.As(err, &slowed):
+	case errors.As(err, &limited):
 		return codeThrottled
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &network) && network.Timeout():
 		return runtimes.CodeTimeout

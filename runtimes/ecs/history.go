@@ -10,10 +10,10 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// undone is the result of a reading of a service's service deployments, for one state of the service.
-type undone struct {
+// rollback is the result of a reading of a service's service deployments, for one state of the service.
+type rollback struct {
 	stamp, hash string
-	why         string
+	reason      string
 	definition  string // of this definition
 }
 
@@ -23,26 +23,26 @@ const deploymentsRead = 20
 // rolledBack is the reason for the rollback of the newest deployment of the declaration, and its revision; empty if it was not
 // rolled back, or does not exist. ECS keeps this for 90 days, so Converge does not store it. The request is made only for services
 // that do not run their target, and only after a change of them.
-func (c *cluster) rolledBack(ctx context.Context, s *types.Service, owner runtimes.Owner, d *declared) (undone, error) {
-	stamp := stampOf(s)
+func (c *cluster) rolledBack(ctx context.Context, s *types.Service, owner runtimes.Owner, d *declared) (rollback, error) {
+	stamp := stateOf(s)
 	c.mu.Lock()
-	known := c.entry(text(s.ServiceName)).undone
+	known := c.entry(text(s.ServiceName)).rollback
 	c.mu.Unlock()
 	if known.stamp == stamp && known.hash == d.hash {
 		return known, nil
 	}
-	found, err := c.takenBack(ctx, s, owner, d)
+	found, err := c.readRollback(ctx, s, owner, d)
 	if err != nil {
 		return found, err
 	}
 	found.stamp, found.hash = stamp, d.hash
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.entry(text(s.ServiceName)).undone = found
+	c.entry(text(s.ServiceName)).rollback = found
 	return found, nil
 }
 
-func (c *cluster) takenBack(ctx context.Context, s *types.Service, owner runtimes.Owner, d *declared) (found undone, err error) {
+func (c *cluster) readRollback(ctx context.Context, s *types.Service, owner runtimes.Owner, d *declared) (found rollback, err error) {
 	client, err := c.account.client(ctx)
 	if err != nil {
 		return found, err
@@ -67,37 +67,37 @@ func (c *cluster) takenBack(ctx context.Context, s *types.Service, owner runtime
 		runs[text(r.ServiceRevisionArn)] = text(r.TaskDefinition)
 	}
 	for _, one := range list.ServiceDeployments { // the newest first
-		known, err := c.defined(ctx, runs[text(one.TargetServiceRevisionArn)])
+		known, err := c.describeRevision(ctx, runs[text(one.TargetServiceRevisionArn)])
 		if err != nil {
 			return found, err
 		}
-		if known.is(owner, d) {
-			return undone{why: backOf(one), definition: known.arn}, nil
+		if known.matches(owner, d) {
+			return rollback{reason: rollbackReasonOf(one), definition: known.arn}, nil
 		}
 	}
 	return found, nil
 }
 
-// backOf is the reason for the rollback of a service deployment. A STOPPED one was replaced by another: the service was changed in
+// rollbackReasonOf is the reason for the rollback of a service deployment. A STOPPED one was replaced by another: the service was changed in
 // the meantime, and an apply corrects that.
-func backOf(d types.ServiceDeploymentBrief) string {
+func rollbackReasonOf(d types.ServiceDeploymentBrief) string {
 	if !strings.HasPrefix(string(d.Status), "ROLLBACK_") {
 		return ""
 	}
-	why := "rolled back by ECS"
+	reason := "rolled back by ECS"
 	if d.StatusReason != nil {
-		why += ": " + *d.StatusReason
+		reason += ": " + *d.StatusReason
 	}
-	return why
+	return reason
 }
 
-func distinct(all []string) (once []string) {
+func distinct(all []string) (unique []string) {
 	seen := map[string]bool{"": true}
 	for _, one := range all {
 		if !seen[one] {
 			seen[one] = true
-			once = append(once, one)
+			unique = append(unique, one)
 		}
 	}
-	return once
+	return unique
 }

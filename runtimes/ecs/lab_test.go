@@ -18,8 +18,8 @@ import (
 	"github.com/converge-engine/converge/tests/ecsfake"
 )
 
-// lab is a fake of ECS with a cluster called shop, and a runtime on it.
-type lab struct {
+// testCluster is a fake of ECS with a cluster called shop, and a runtime on it.
+type testCluster struct {
 	*testing.T
 	*ecsfake.Server
 	*Runtime
@@ -27,26 +27,26 @@ type lab struct {
 	ctx    context.Context
 }
 
-func newLab(t *testing.T, options ecsfake.Options) *lab {
+func newTestCluster(t *testing.T, options ecsfake.Options) *testCluster {
 	t.Helper()
 	server, err := ecsfake.New(options)
 	require.NoError(t, err)
 	t.Cleanup(func() { server.Close() })
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
-	l := &lab{T: t, Server: server, client: server.Client(once), ctx: ctx}
+	l := &testCluster{T: t, Server: server, client: server.Client(noRetries), ctx: ctx}
 	_, err = l.client.CreateCluster(ctx, &ecs.CreateClusterInput{ClusterName: aws.String("shop")})
 	require.NoError(t, err)
 	l.Runtime = l.worker()
 	return l
 }
 
-func once(o *ecs.Options) { o.Retryer = aws.NopRetryer{} }
+func noRetries(o *ecs.Options) { o.Retryer = aws.NopRetryer{} }
 
 // worker is a runtime with a memory of its own, such as another worker has.
-func (l *lab) worker(change ...func(*timing)) *Runtime {
+func (l *testCluster) worker(change ...func(*timing)) *Runtime {
 	l.Helper()
-	accounts := &Accounts{Configure: l.configure, timing: quick(change...)}
+	accounts := &Accounts{Configure: l.configure, timing: fastTiming(change...)}
 	l.Cleanup(accounts.Close)
 	rt, err := New(entities.RuntimeDefinition{
 		Name: "prod", Kind: entities.RuntimeECS,
@@ -56,35 +56,35 @@ func (l *lab) worker(change ...func(*timing)) *Runtime {
 	return rt
 }
 
-func (l *lab) configure(o *ecs.Options) {
+func (l *testCluster) configure(o *ecs.Options) {
 	o.HTTPClient = ecsfake.HTTPClient()
 	o.Credentials = aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
 		return aws.Credentials{AccessKeyID: "AKIAFAKE", SecretAccessKey: "fake"}, nil
 	})
 }
 
-// quick reads for each observation, and waits for nothing but ECS. Nothing is read in between.
-func quick(change ...func(*timing)) *timing {
+// fastTiming reads for each observation, and waits for nothing but ECS. Nothing is read in between.
+func fastTiming(change ...func(*timing)) *timing {
 	t := defaultTiming()
-	t.watch, t.fresh, t.gather, t.wait, t.tasks = time.Hour, 0, time.Millisecond, 5*time.Millisecond, 0
+	t.pollInterval, t.maxAge, t.batchDelay, t.drainPollInterval, t.taskInterval = time.Hour, 0, time.Millisecond, 5*time.Millisecond, 0
 	for _, c := range change {
 		c(&t)
 	}
 	return &t
 }
 
-// site is a service of a test as it is declared.
-type site struct {
+// serviceSpec is a service of a test as it is declared.
+type serviceSpec struct {
 	image   string
 	service map[string]any
 	change  func(definition, service map[string]any)
 }
 
-func payload(of site) *entities.Payload {
+func payload(spec serviceSpec) *entities.Payload {
 	definition := map[string]any{
 		"family": "web",
 		"containerDefinitions": []any{map[string]any{
-			"name": "web", "image": of.image, "memory": 128, "essential": true,
+			"name": "web", "image": spec.image, "memory": 128, "essential": true,
 			"environment": []any{map[string]any{"name": "B", "value": "2"}, map[string]any{"name": "A", "value": "1"}},
 		}},
 	}
@@ -92,11 +92,11 @@ func payload(of site) *entities.Payload {
 		"serviceName": "web", "desiredCount": 2,
 		"deploymentConfiguration": map[string]any{"deploymentCircuitBreaker": map[string]any{"enable": true, "rollback": true}},
 	}
-	for name, v := range of.service {
+	for name, v := range spec.service {
 		service[name] = v
 	}
-	if of.change != nil {
-		of.change(definition, service)
+	if spec.change != nil {
+		spec.change(definition, service)
 	}
 	p := &entities.Payload{Application: "demo", Service: "web", Channel: "staging", Runtime: "prod", Kind: entities.RuntimeECS, ECS: &entities.ECSPayload{}}
 	for _, document := range []map[string]any{definition, service} {
@@ -111,22 +111,22 @@ func payload(of site) *entities.Payload {
 	return p
 }
 
-// at is the service in staging at a version, whose image is of that version, for the nth target.
-func at(version string, sequence int64, change ...func(*site)) runtimes.Instance {
-	of := site{image: "shop/web:" + version}
+// requestFor is the service in staging at a version, whose image is of that version, for the nth target.
+func requestFor(version string, sequence int64, change ...func(*serviceSpec)) runtimes.Request {
+	spec := serviceSpec{image: "shop/web:" + version}
 	for _, c := range change {
-		c(&of)
+		c(&spec)
 	}
 	owner := runtimes.Owner{Application: "demo", Service: "web", ID: entities.Only("staging")}
-	return runtimes.Instance{
-		Owner: owner, ServiceID: "id-1", FullVersion: version, Payload: payload(of), Key: owner.Key() + "/" + version,
+	return runtimes.Request{
+		Owner: owner, ServiceID: "id-1", FullVersion: version, Payload: payload(spec), Key: owner.Key() + "/" + version,
 		Fence: &runtimes.Fence{Installation: "here", Epoch: 1, Sequence: sequence, Target: version, FullVersion: version},
 	}
 }
 
-// with changes fields of the service.
-func with(name string, value any) func(*site) {
-	return func(s *site) {
+// withField changes fields of the service.
+func withField(name string, value any) func(*serviceSpec) {
+	return func(s *serviceSpec) {
 		if s.service == nil {
 			s.service = map[string]any{}
 		}
@@ -134,7 +134,7 @@ func with(name string, value any) func(*site) {
 	}
 }
 
-func (l *lab) apply(in runtimes.Instance) string {
+func (l *testCluster) apply(in runtimes.Request) string {
 	l.Helper()
 	out, err := l.Runtime.Apply(l.ctx, in)
 	require.NoError(l, err)
@@ -142,7 +142,7 @@ func (l *lab) apply(in runtimes.Instance) string {
 }
 
 // observe is what is observed of the service itself.
-func (l *lab) observe(in runtimes.Instance) entities.Object {
+func (l *testCluster) observe(in runtimes.Request) entities.Object {
 	l.Helper()
 	objects, err := l.Runtime.Observe(l.ctx, in)
 	require.NoError(l, err)
@@ -150,8 +150,8 @@ func (l *lab) observe(in runtimes.Instance) entities.Object {
 	return objects[0]
 }
 
-// advance moves the clock until what is observed is so, for at most an hour.
-func (l *lab) advance(in runtimes.Instance, is func(entities.Object) bool) entities.Object {
+// advanceUntil moves the clock until what is observed is so, for at most an hour.
+func (l *testCluster) advanceUntil(in runtimes.Request, is func(entities.Object) bool) entities.Object {
 	l.Helper()
 	var o entities.Object
 	for range 720 {
@@ -160,7 +160,7 @@ func (l *lab) advance(in runtimes.Instance, is func(entities.Object) bool) entit
 		}
 		l.Advance(5 * time.Second)
 	}
-	l.Fatalf("the condition is not met within an hour: %s", line(o))
+	l.Fatalf("the condition is not met within an hour: %s", summary(o))
 	return o
 }
 
@@ -176,15 +176,15 @@ func failed(version string) func(entities.Object) bool {
 	}
 }
 
-// settled applies and waits until that is stable.
-func (l *lab) settled(in runtimes.Instance) entities.Object {
+// applyStable applies and waits until that is stable.
+func (l *testCluster) applyStable(in runtimes.Request) entities.Object {
 	l.Helper()
 	l.apply(in)
-	return l.advance(in, stable(in.FullVersion))
+	return l.advanceUntil(in, stable(in.FullVersion))
 }
 
-// line writes an object on one line: status, versions with their tasks (* is active, ! drifted), message.
-func line(o entities.Object) string {
+// summary writes an object on one line: status, versions with their tasks (* is active, ! drifted), message.
+func summary(o entities.Object) string {
 	parts := []string{string(o.Status)}
 	for _, v := range o.Versions {
 		marks := ""
@@ -203,7 +203,7 @@ func line(o entities.Object) string {
 }
 
 // web is the service as ECS has it; nil: it is not there.
-func (l *lab) web() *types.Service {
+func (l *testCluster) web() *types.Service {
 	l.Helper()
 	out, err := l.client.DescribeServices(l.ctx, &ecs.DescribeServicesInput{
 		Cluster: aws.String("shop"), Services: []string{"web"}, Include: []types.ServiceField{types.ServiceFieldTags},
@@ -216,7 +216,7 @@ func (l *lab) web() *types.Service {
 }
 
 // update changes the service by hand.
-func (l *lab) update(change func(*ecs.UpdateServiceInput)) {
+func (l *testCluster) update(change func(*ecs.UpdateServiceInput)) {
 	l.Helper()
 	in := &ecs.UpdateServiceInput{Cluster: aws.String("shop"), Service: aws.String("web")}
 	change(in)

@@ -27,7 +27,7 @@ func TestAgainstMoto(t *testing.T) {
 	} {
 		t.Setenv(name, value)
 	}
-	elsewhere(t, entities.ECSRuntime{RoleARN: "arn:aws:iam::123456789012:role/deploy"}, quick())
+	testEndpoint(t, entities.ECSRuntime{RoleARN: "arn:aws:iam::123456789012:role/deploy"}, fastTiming())
 }
 
 // The same of any endpoint, with the credentials and the region of the environment. Without instances its services start nothing,
@@ -37,7 +37,7 @@ func TestAgainstAnEndpoint(t *testing.T) {
 	if endpoint == "" {
 		t.Skip("CONVERGE_ECS_ENDPOINT is not set: it is the endpoint of an ECS API for this test; credentials and region come from the environment")
 	}
-	elsewhere(t, entities.ECSRuntime{Endpoint: endpoint}, nil)
+	testEndpoint(t, entities.ECSRuntime{Endpoint: endpoint}, nil)
 }
 
 // The fake is such an endpoint, too.
@@ -48,33 +48,33 @@ func TestAgainstTheFakeAsAnEndpoint(t *testing.T) {
 	for name, value := range map[string]string{"AWS_ACCESS_KEY_ID": "AKIATEST", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": "us-east-1", "AWS_EC2_METADATA_DISABLED": "true"} {
 		t.Setenv(name, value)
 	}
-	elsewhere(t, entities.ECSRuntime{Endpoint: server.URL}, quick())
+	testEndpoint(t, entities.ECSRuntime{Endpoint: server.URL}, fastTiming())
 }
 
-// elsewhere asks of an endpoint what needs no rollout. Where timing is nil, reads may lag there: one worker, which knows what it
+// testEndpoint asks of an endpoint what needs no rollout. Where timing is nil, reads may lag there: one worker, which knows what it
 // wrote, asks for all, and else another one each time.
-func elsewhere(t *testing.T, place entities.ECSRuntime, timing *timing) {
+func testEndpoint(t *testing.T, endpoint entities.ECSRuntime, timing *timing) {
 	t.Helper()
-	place.Cluster = fmt.Sprintf("converge-test-%d", time.Now().UnixNano())
+	endpoint.Cluster = fmt.Sprintf("converge-test-%d", time.Now().UnixNano())
 	settings, err := config.LoadDefaultConfig(t.Context())
 	require.NoError(t, err)
 	client := ecs.NewFromConfig(settings, func(o *ecs.Options) {
 		o.HTTPClient = ecsfake.HTTPClient()
-		if place.Endpoint != "" {
-			o.BaseEndpoint = &place.Endpoint
+		if endpoint.Endpoint != "" {
+			o.BaseEndpoint = &endpoint.Endpoint
 		}
 	})
-	_, err = client.CreateCluster(t.Context(), &ecs.CreateClusterInput{ClusterName: &place.Cluster})
+	_, err = client.CreateCluster(t.Context(), &ecs.CreateClusterInput{ClusterName: &endpoint.Cluster})
 	require.NoError(t, err)
 	defer func() {
-		_, err := client.DeleteCluster(t.Context(), &ecs.DeleteClusterInput{Cluster: &place.Cluster})
+		_, err := client.DeleteCluster(t.Context(), &ecs.DeleteClusterInput{Cluster: &endpoint.Cluster})
 		assert.NoError(t, err)
 	}()
 
 	connect := func() *Runtime {
 		accounts := &Accounts{Configure: func(o *ecs.Options) { o.HTTPClient = ecsfake.HTTPClient() }, timing: timing}
 		t.Cleanup(accounts.Close)
-		rt, err := New(entities.RuntimeDefinition{Name: "prod", Kind: entities.RuntimeECS, ECS: &place}, accounts)
+		rt, err := New(entities.RuntimeDefinition{Name: "prod", Kind: entities.RuntimeECS, ECS: &endpoint}, accounts)
 		require.NoError(t, err)
 		return rt
 	}
@@ -85,11 +85,11 @@ func elsewhere(t *testing.T, place entities.ECSRuntime, timing *timing) {
 		}
 		return connect()
 	}
-	name := place.Cluster // so that no other revisions are of that family
-	version := func(version string, sequence int64) runtimes.Instance {
-		return at(version, sequence, renamed(name), with("deploymentConfiguration", nil)) // which moto does not keep
+	name := endpoint.Cluster // so that no other revisions are of that family
+	version := func(version string, sequence int64) runtimes.Request {
+		return requestFor(version, sequence, renamed(name), withField("deploymentConfiguration", nil)) // which moto does not keep
 	}
-	apply := func(in runtimes.Instance) string {
+	apply := func(in runtimes.Request) string {
 		out, err := worker().Apply(t.Context(), in)
 		require.NoError(t, err)
 		return strings.ReplaceAll(out.Stdout, name, "web")

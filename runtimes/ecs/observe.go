@@ -16,49 +16,49 @@ import (
 // observation is one call of Observe.
 type observation struct {
 	*Runtime
-	in          runtimes.Instance
-	want        *declared
-	service     *types.Service
-	definitions map[string]*definition // of the deployments, by ARN
-	back        string                 // the revision that ECS rolled back
+	in                 runtimes.Request
+	want               *declared
+	service            *types.Service
+	definitions        map[string]*definition // of the deployments, by ARN
+	rolledBackRevision string                 // the revision that ECS rolled back
 }
 
 // Observe implements runtimes.Runtime from the shared readings of the cluster. A missing or INACTIVE service is an object without
 // versions.
-func (r *Runtime) Observe(ctx context.Context, in runtimes.Instance) ([]entities.Object, error) {
+func (r *Runtime) Observe(ctx context.Context, in runtimes.Request) ([]entities.Object, error) {
 	if err := ctx.Err(); err != nil || in.Payload == nil {
 		return nil, err
 	}
-	doing := "observe " + in.Owner.String()
+	action := "observe " + in.Owner.String()
 	want, err := declare(in.Payload)
 	if err != nil {
-		return nil, readingError(doing, err)
+		return nil, readingError(action, err)
 	}
 	ob := &observation{Runtime: r, in: in, want: want, definitions: map[string]*definition{}}
-	if ob.service, err = r.cluster.read(ctx, in.Owner, want.name(), time.Now().Add(-r.cluster.timing.fresh)); err != nil {
-		return nil, readingError(doing, err)
+	if ob.service, err = r.cluster.read(ctx, in.Owner, want.name(), time.Now().Add(-r.cluster.timing.maxAge)); err != nil {
+		return nil, readingError(action, err)
 	}
 	object, err := ob.object(ctx)
 	if err != nil {
-		return nil, readingError(doing, err)
+		return nil, readingError(action, err)
 	}
-	if !ob.ours() {
+	if !ob.isOwned() {
 		return []entities.Object{object}, nil
 	}
-	all, err := ob.leftBehind(ctx)
+	all, err := ob.formerServices(ctx)
 	if err != nil {
-		return nil, readingError(doing, err)
+		return nil, readingError(action, err)
 	}
-	if staged(ob.service) {
-		if stage := staging(ob.service, ob.cluster.stageOf(ctx, ob.service)); stage != nil {
+	if isStaged(ob.service) {
+		if stage := stageObject(ob.service, ob.cluster.stageOf(ctx, ob.service)); stage != nil {
 			all = append(all, *stage)
 		}
 	}
 	return append([]entities.Object{object}, all...), nil
 }
 
-// ours reports whether the service exists and belongs to the instance.
-func (ob *observation) ours() bool {
+// isOwned reports whether the service exists and belongs to the instance.
+func (ob *observation) isOwned() bool {
 	return ob.service != nil && valueOf(ob.service.Tags, TagOwner) == ob.in.Owner.Key()
 }
 
@@ -69,12 +69,12 @@ func (ob *observation) object(ctx context.Context) (entities.Object, error) {
 		o.Message = fmt.Sprintf("the service does not exist on the cluster %s: it was not created yet, or was deleted", ob.cluster.name)
 		return o, nil
 	}
-	if !ob.ours() {
-		o.Message = "it exists, and belongs to " + ownerShown(valueOf(ob.service.Tags, TagOwner))
+	if !ob.isOwned() {
+		o.Message = "it exists, and belongs to " + ownerText(valueOf(ob.service.Tags, TagOwner))
 		return o, nil
 	}
 	for _, arn := range definitionsOf(ob.service) {
-		d, err := ob.cluster.defined(ctx, arn)
+		d, err := ob.cluster.describeRevision(ctx, arn)
 		if err != nil {
 			return o, err
 		}
@@ -87,7 +87,7 @@ func (ob *observation) object(ctx context.Context) (entities.Object, error) {
 	}
 	o.Events = ob.events()
 	if o.Status != entities.ObjectSucceeded {
-		stopped := ob.cluster.stoppedTasks(ctx, ob.service, ob.back)
+		stopped := ob.cluster.stoppedTasks(ctx, ob.service, ob.rolledBackRevision)
 		o.Events = append(o.Events, stopped...)
 		if len(stopped) > 0 {
 			o.Message = strings.TrimPrefix(strings.TrimSuffix(o.Message, ".")+"; "+stopped[0].Message, "; ")
@@ -150,10 +150,10 @@ func (ob *observation) versionOf(arn string) string {
 	return d.version
 }
 
-// wanted reports whether a deployment runs the observed version.
-func (ob *observation) wanted(d *types.Deployment) bool {
+// runsTarget reports whether a deployment runs the observed version.
+func (ob *observation) runsTarget(d *types.Deployment) bool {
 	known := ob.definitions[text(d.TaskDefinition)]
-	return known != nil && known.is(ob.in.Owner, ob.want)
+	return known != nil && known.matches(ob.in.Owner, ob.want)
 }
 
 // health is the state of the service's PRIMARY deployment, without regard to the declaration. A missing rollout state is neutral.
@@ -169,7 +169,7 @@ func (ob *observation) health() (entities.ObjectStatus, string) {
 	case p.RolloutState == types.DeploymentRolloutStateFailed:
 		return entities.ObjectFailed, text(p.RolloutStateReason)
 	case p.RolloutState == types.DeploymentRolloutStateInProgress:
-		return entities.ObjectPending, rolling(p)
+		return entities.ObjectPending, rolloutMessage(p)
 	case p.RunningCount != p.DesiredCount || p.PendingCount > 0:
 		return entities.ObjectPending, fmt.Sprintf("%d of %d tasks run", p.RunningCount, p.DesiredCount)
 	}
@@ -181,7 +181,7 @@ func (ob *observation) health() (entities.ObjectStatus, string) {
 	return entities.ObjectSucceeded, ""
 }
 
-func rolling(p *types.Deployment) string {
+func rolloutMessage(p *types.Deployment) string {
 	line := fmt.Sprintf("%s is being deployed: %d of %d tasks run", short(text(p.TaskDefinition)), p.RunningCount, p.DesiredCount)
 	if p.FailedTasks > 0 {
 		line += fmt.Sprintf(", %d failed to start", p.FailedTasks)
@@ -196,67 +196,67 @@ func (ob *observation) judge(ctx context.Context, o *entities.Object) error {
 		return nil
 	}
 	drift := ob.drift()
-	if ob.wanted(p) && drift == "" {
+	if ob.runsTarget(p) && drift == "" {
 		return nil
 	}
-	why, err := ob.tookBack(ctx)
+	reason, err := ob.findRollback(ctx)
 	if err != nil {
 		return err
 	}
 	switch {
-	case why != "":
-		o.Status, o.Message = entities.ObjectFailed, why
-		if !ob.wanted(p) && !slices.ContainsFunc(o.Versions, func(v entities.ObjectVersion) bool { return v.Version == ob.in.FullVersion }) {
+	case reason != "":
+		o.Status, o.Message = entities.ObjectFailed, reason
+		if !ob.runsTarget(p) && !slices.ContainsFunc(o.Versions, func(v entities.ObjectVersion) bool { return v.Version == ob.in.FullVersion }) {
 			o.Versions = append(o.Versions, entities.ObjectVersion{Version: ob.in.FullVersion})
 		}
-	case ob.wanted(p):
+	case ob.runsTarget(p):
 		o.Versions[0].Drifted = true
 		o.Message = strings.TrimPrefix(o.Message+"; not as declared: "+drift, "; ")
 	}
-	if !ob.wanted(p) && o.Message == "" {
-		o.Message = ob.instead(p)
+	if !ob.runsTarget(p) && o.Message == "" {
+		o.Message = ob.runningMessage(p)
 	}
 	return nil
 }
 
-// tookBack is why ECS rolled back the observed version; empty: it did not. While its tasks exist, its deployment has the reason;
+// findRollback is why ECS rolled back the observed version; empty: it did not. While its tasks exist, its deployment has the reason;
 // later only the service deployment has it.
-func (ob *observation) tookBack(ctx context.Context) (string, error) {
+func (ob *observation) findRollback(ctx context.Context) (string, error) {
 	for i := range ob.service.Deployments {
-		if d := &ob.service.Deployments[i]; ob.wanted(d) && d.RolloutState == types.DeploymentRolloutStateFailed {
-			ob.back = text(d.TaskDefinition)
+		if d := &ob.service.Deployments[i]; ob.runsTarget(d) && d.RolloutState == types.DeploymentRolloutStateFailed {
+			ob.rolledBackRevision = text(d.TaskDefinition)
 			return "rolled back by ECS: " + text(d.RolloutStateReason), nil
 		}
 	}
 	found, err := ob.cluster.rolledBack(ctx, ob.service, ob.in.Owner, ob.want)
-	if found.why != "" {
-		ob.back = found.definition
+	if found.reason != "" {
+		ob.rolledBackRevision = found.definition
 	}
-	return found.why, err
+	return found.reason, err
 }
 
-// instead names the running revision if it is not the observed one.
-func (ob *observation) instead(p *types.Deployment) string {
+// runningMessage names the running revision if it is not the observed one.
+func (ob *observation) runningMessage(p *types.Deployment) string {
 	line := "it runs " + short(text(p.TaskDefinition))
 	if d := ob.definitions[text(p.TaskDefinition)]; d == nil || d.owner != ob.in.Owner.Key() {
 		line += ", which another owner registered"
 		if p.CreatedAt != nil {
-			line += " and deployed at " + p.CreatedAt.UTC().Format(clock)
+			line += " and deployed at " + p.CreatedAt.UTC().Format(timeFormat)
 		}
 	}
 	return line
 }
 
-// clock is the format of times in messages.
-const clock = "15:04 UTC"
+// timeFormat is the format of times in messages.
+const timeFormat = "15:04 UTC"
 
 // drift names the declared fields that differ.
 func (ob *observation) drift() string {
 	var all []string
-	live := there(ob.service)
-	for _, name := range ob.want.unlike(ob.service) {
+	live := serviceDocument(ob.service)
+	for _, name := range ob.want.differingFields(ob.service) {
 		for _, d := range differences(name, ob.want.serviceFields[name], live[name]) {
-			all = append(all, fmt.Sprintf("%s is %s, declared %s", d.Path, orNothing(d.Old), d.New))
+			all = append(all, fmt.Sprintf("%s is %s, declared %s", d.Path, orNotSet(d.Old), d.New))
 		}
 	}
 	const shownFields = 3
@@ -266,7 +266,7 @@ func (ob *observation) drift() string {
 	return strings.Join(all, ", ")
 }
 
-func orNothing(s string) string {
+func orNotSet(s string) string {
 	if s == "" {
 		return "not set"
 	}

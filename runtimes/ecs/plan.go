@@ -11,7 +11,7 @@ import (
 )
 
 // Plan implements runtimes.Planner. It compares the task definition to register with the running one.
-func (r *Runtime) Plan(ctx context.Context, in runtimes.Instance) ([]runtimes.Change, error) {
+func (r *Runtime) Plan(ctx context.Context, in runtimes.Request) ([]runtimes.Change, error) {
 	if err := ctx.Err(); err != nil || in.Payload == nil {
 		return nil, err
 	}
@@ -27,25 +27,25 @@ func (a *apply) plan(ctx context.Context) (changes []runtimes.Change, err error)
 	if a.want, err = declare(a.in.Payload); err != nil {
 		return nil, err
 	}
-	if a.service, err = a.cluster.read(ctx, a.in.Owner, a.want.name(), time.Now().Add(-a.cluster.timing.fresh)); err != nil {
+	if a.service, err = a.cluster.read(ctx, a.in.Owner, a.want.name(), time.Now().Add(-a.cluster.timing.maxAge)); err != nil {
 		return nil, err
 	}
 	running := ""
 	if a.service != nil {
 		running = text(a.service.TaskDefinition)
 	}
-	made, err := a.cluster.find(ctx, a.in.Owner, a.want, running)
+	revision, err := a.cluster.findRevision(ctx, a.in.Owner, a.want, running)
 	if err != nil {
 		return nil, err
 	}
-	if made == nil {
+	if revision == nil {
 		change := runtimes.Change{Action: runtimes.ActionCreate, Type: "TaskDefinition", Name: a.want.family()}
 		if change.Fields, err = a.definitionChanges(ctx, running); err != nil {
 			return nil, err
 		}
 		changes = append(changes, change)
 	}
-	if change := a.serviceChange(made); change != nil {
+	if change := a.serviceChange(revision); change != nil {
 		changes = append(changes, *change)
 	}
 	return changes, nil
@@ -64,7 +64,7 @@ func (a *apply) definitionChanges(ctx context.Context, running string) ([]runtim
 	if err != nil {
 		return nil, err
 	}
-	live, _ := plain(reflect.ValueOf(*out.TaskDefinition)).(map[string]any)
+	live, _ := toDocument(reflect.ValueOf(*out.TaskDefinition)).(map[string]any)
 	wanted := map[string]any{}
 	for name, v := range a.want.definitionFields {
 		if name != "tags" {
@@ -75,19 +75,19 @@ func (a *apply) definitionChanges(ctx context.Context, running string) ([]runtim
 }
 
 // serviceChange is the change of the service; nil: none.
-func (a *apply) serviceChange(made *definition) *runtimes.Change {
+func (a *apply) serviceChange(revision *definition) *runtimes.Change {
 	change := &runtimes.Change{Action: runtimes.ActionCreate, Type: "Service", Name: a.want.name()}
 	if a.service == nil || text(a.service.Status) == statusDraining {
 		return change
 	}
-	if err := a.admit(); err != nil {
+	if err := a.checkWritable(); err != nil {
 		change.Action, change.Message = runtimes.ActionRefuse, err.Error()
 		return change
 	}
-	if made == nil {
-		made = &definition{arn: a.want.family() + ":new"}
+	if revision == nil {
+		revision = &definition{arn: a.want.family() + ":new"}
 	}
-	update, fields, err := a.changes(made)
+	update, fields, err := a.changes(revision)
 	if err != nil {
 		change.Action, change.Message = runtimes.ActionRefuse, err.Error()
 		return change
@@ -96,10 +96,10 @@ func (a *apply) serviceChange(made *definition) *runtimes.Change {
 		return nil
 	}
 	change.Action = runtimes.ActionUpdate
-	live := there(a.service)
+	live := serviceDocument(a.service)
 	for _, name := range fields {
 		if name == "taskDefinition" {
-			change.Fields = append(change.Fields, runtimes.FieldChange{Path: name, Old: shown(short(text(a.service.TaskDefinition))), New: shown(short(made.arn))})
+			change.Fields = append(change.Fields, runtimes.FieldChange{Path: name, Old: jsonText(short(text(a.service.TaskDefinition))), New: jsonText(short(revision.arn))})
 			continue
 		}
 		change.Fields = append(change.Fields, differences(name, a.want.serviceFields[name], live[name])...)

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	atOnce  = 10 // services in one call of DescribeServices
-	readers = 4  // concurrent calls
+	maxServicesPerCall = 10 // services in one call of DescribeServices
+	maxConcurrentCalls = 4  // concurrent calls
 )
 
 // cluster is the shared reader of all requested services of a cluster, ten with each call. It polls them, so that changes are
@@ -27,13 +27,13 @@ type cluster struct {
 	name    string
 	timing  timing
 	// ctx ends when the cluster is closed: it is the context of all background work.
-	ctx  context.Context //nolint:containedctx // of the worker: it reads for all
-	stop context.CancelFunc
-	wake chan struct{} // a caller waits
-	slot chan struct{} // calls under way
+	ctx   context.Context //nolint:containedctx // of the worker: it reads for all
+	stop  context.CancelFunc
+	wake  chan struct{} // a caller waits
+	slots chan struct{} // calls under way
 
 	listing chan struct{} // held while all services are listed; it guards owners
-	owners  owners
+	owners  serviceOwners
 
 	mu       sync.Mutex
 	started  bool
@@ -44,25 +44,25 @@ type cluster struct {
 
 // entry is the cached state of one service.
 type entry struct {
-	service *types.Service // nil: it does not exist
-	print   string         // of its content, to notify watchers of changes
-	began   time.Time      // when its reading began; zero: never
-	err     error          // of the last reading, if it failed
-	tried   time.Time      // when that reading began
-	done    chan struct{}  // closed and replaced whenever a reading ends
-	reading bool
-	wanted  time.Time // a caller waits for a reading that begins at this time or later
-	asked   time.Time
-	owner   runtimes.Owner
-	wrote   *written
+	service       *types.Service // nil: it does not exist
+	fingerprint   string         // of its content, to notify watchers of changes
+	readAt        time.Time      // when its reading began; zero: never
+	err           error          // of the last reading, if it failed
+	triedAt       time.Time      // when that reading began
+	done          chan struct{}  // closed and replaced whenever a reading ends
+	reading       bool
+	wantedAt      time.Time // a caller waits for a reading that begins at this time or later
+	lastRequested time.Time
+	owner         runtimes.Owner
+	pendingWrite  *pendingWrite
 
-	undone  undone // of its service deployments, as last read
-	stopped stopped
-	stage   stage
+	rollback rollback // of its service deployments, as last read
+	stopped  stopped
+	stage    stage
 }
 
-// written is the state after a write, while reads may still show the earlier state.
-type written struct {
+// pendingWrite is the state after a write, while reads may still show the earlier state.
+type pendingWrite struct {
 	before []string // fingerprints of readings from before it, and before writes right before it
 	until  time.Time
 }
@@ -71,7 +71,7 @@ func newCluster(a *account, name string, timing timing) *cluster {
 	ctx, stop := context.WithCancel(context.Background())
 	return &cluster{
 		account: a, name: name, timing: timing, ctx: ctx, stop: stop,
-		wake: make(chan struct{}, 1), slot: make(chan struct{}, readers), listing: make(chan struct{}, 1),
+		wake: make(chan struct{}, 1), slots: make(chan struct{}, maxConcurrentCalls), listing: make(chan struct{}, 1),
 		entries: map[string]*entry{}, watchers: map[int]func(runtimes.Owner){},
 	}
 }
@@ -102,7 +102,7 @@ func (c *cluster) entry(name string) *entry {
 
 // read returns a service as it was at some time or later; nil: it does not exist. All callers share the value.
 func (c *cluster) read(ctx context.Context, owner runtimes.Owner, name string, since time.Time) (*types.Service, error) {
-	asked := time.Now()
+	requested := time.Now()
 	for {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -112,77 +112,77 @@ func (c *cluster) read(ctx context.Context, owner runtimes.Owner, name string, s
 		}
 		c.mu.Lock()
 		e := c.entry(name)
-		e.asked, e.owner = time.Now(), owner
-		if !e.began.Before(since) && !e.began.IsZero() {
+		e.lastRequested, e.owner = time.Now(), owner
+		if !e.readAt.Before(since) && !e.readAt.IsZero() {
 			defer c.mu.Unlock()
 			return e.service, nil
 		}
-		if e.err != nil && !e.tried.Before(asked) {
+		if e.err != nil && !e.triedAt.Before(requested) {
 			defer c.mu.Unlock()
 			return nil, e.err
 		}
 		wanted := since
-		if e.err != nil && e.tried.After(since) {
+		if e.err != nil && e.triedAt.After(since) {
 			wanted = time.Now() // an earlier failure is not waited for
 		}
-		e.wanted = later(e.wanted, wanted)
+		e.wantedAt = latest(e.wantedAt, wanted)
 		done := e.done
-		c.start()
+		c.startReader()
 		c.mu.Unlock()
-		c.stir()
+		c.wakeReader()
 		select {
 		case <-done:
 		case <-ctx.Done():
-			return nil, c.why(ctx)
+			return nil, c.timeoutError(ctx)
 		case <-c.ctx.Done():
 		}
 	}
 }
 
-// why says why a reading was not complete in time: the rate limit is a more useful reason than the timeout.
-func (c *cluster) why(ctx context.Context) error {
-	if ctx.Err() == context.DeadlineExceeded && !c.account.pace.spare(serviceReads) {
-		return &slowedError{serviceReads}
+// timeoutError says why a reading was not complete in time: the rate limit is a more useful reason than the timeout.
+func (c *cluster) timeoutError(ctx context.Context) error {
+	if ctx.Err() == context.DeadlineExceeded && !c.account.limiter.hasSpare(serviceReads) {
+		return &rateLimitError{serviceReads}
 	}
 	return ctx.Err()
 }
 
-func (c *cluster) stir() {
+func (c *cluster) wakeReader() {
 	select {
 	case c.wake <- struct{}{}:
 	default:
 	}
 }
 
-// start starts the reader; c.mu is held.
-func (c *cluster) start() {
+// startReader starts the reader; c.mu is held.
+func (c *cluster) startReader() {
 	if !c.started {
 		c.started = true
-		go c.follow()
+		go c.runReader()
 	}
 }
 
-// follow reads the due services until the cluster is closed.
-func (c *cluster) follow() {
+// runReader reads the due services until the cluster is closed.
+func (c *cluster) runReader() {
 	for c.ctx.Err() == nil {
 		select {
-		case c.slot <- struct{}{}:
+		case c.slots <- struct{}{}:
 		case <-c.ctx.Done():
 			return
 		}
 		names, wait := c.due(time.Now())
 		if len(names) > 0 {
 			go func() {
-				c.describe(names)
-				<-c.slot
+				c.readServices(names)
+				<-c.slots
 			}()
 			continue
 		}
-		<-c.slot
+		<-c.slots
 		timer := time.NewTimer(wait)
 		select {
 		case <-c.wake:
-			time.Sleep(c.timing.gather) // concurrent requests join this one
+			time.Sleep(c.timing.batchDelay) // concurrent requests join this one
 		case <-timer.C:
 		case <-c.ctx.Done():
 		}
@@ -195,48 +195,48 @@ func (c *cluster) follow() {
 func (c *cluster) due(now time.Time) (names []string, wait time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	every := max(c.timing.watch, time.Duration(len(c.entries))*c.timing.each)
-	wait = every
+	interval := max(c.timing.pollInterval, time.Duration(len(c.entries))*c.timing.perService)
+	wait = interval
 	var idle []string
 	for name, e := range c.entries {
-		last := later(e.began, e.tried)
+		last := latest(e.readAt, e.triedAt)
 		switch {
 		case e.reading:
-		case e.wanted.After(e.began) && e.wanted.After(e.tried):
+		case e.wantedAt.After(e.readAt) && e.wantedAt.After(e.triedAt):
 			names = append(names, name)
-		case now.Sub(e.asked) > c.timing.interest:
+		case now.Sub(e.lastRequested) > c.timing.idleTimeout:
 			delete(c.entries, name)
 		default:
 			idle = append(idle, name)
-			wait = min(wait, last.Add(every).Sub(now))
+			wait = min(wait, last.Add(interval).Sub(now))
 		}
 	}
 	slices.Sort(names)
 	slices.SortFunc(idle, func(a, b string) int {
-		return later(c.entries[a].began, c.entries[a].tried).Compare(later(c.entries[b].began, c.entries[b].tried))
+		return latest(c.entries[a].readAt, c.entries[a].triedAt).Compare(latest(c.entries[b].readAt, c.entries[b].triedAt))
 	})
 	if len(names) == 0 && wait > 0 {
 		return nil, wait
 	}
 	names = append(names, idle...)
-	names = names[:min(len(names), atOnce)]
+	names = names[:min(len(names), maxServicesPerCall)]
 	for _, name := range names {
 		c.entries[name].reading = true
 	}
 	return names, 0
 }
 
-func later(a, b time.Time) time.Time {
+func latest(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
 	}
 	return b
 }
 
-// describe reads some services and notifies watchers of changes.
-func (c *cluster) describe(names []string) {
+// readServices reads some services and notifies watchers of changes.
+func (c *cluster) readServices(names []string) {
 	began := time.Now()
-	ctx, cancel := context.WithTimeout(c.ctx, c.timing.call+longestPause)
+	ctx, cancel := context.WithTimeout(c.ctx, c.timing.callTimeout+longestPause)
 	defer cancel()
 	found := map[string]*types.Service{}
 	client, err := c.account.client(ctx)
@@ -246,22 +246,22 @@ func (c *cluster) describe(names []string) {
 			Cluster: &c.name, Services: names, Include: []types.ServiceField{types.ServiceFieldTags},
 		})
 		if err == nil {
-			err = file(out, found)
+			err = indexServices(out, found)
 		}
 	}
-	for _, tell := range c.noted(names, found, began, err) {
-		tell()
+	for _, sendHint := range c.storeReadings(names, found, began, err) {
+		sendHint()
 	}
 }
 
-// noted stores the result of a reading, and returns the hints to send.
-func (c *cluster) noted(names []string, found map[string]*types.Service, began time.Time, err error) (hints []func()) {
+// storeReadings stores the result of a reading, and returns the hints to send.
+func (c *cluster) storeReadings(names []string, found map[string]*types.Service, began time.Time, err error) (hints []func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, name := range names {
 		e := c.entry(name)
-		e.reading, e.tried, e.err = false, began, err
-		if err == nil && e.take(found[name], began) {
+		e.reading, e.triedAt, e.err = false, began, err
+		if err == nil && e.update(found[name], began) {
 			owner := e.owner
 			for _, hint := range c.watchers {
 				hints = append(hints, func() { hint(owner) })
@@ -273,9 +273,9 @@ func (c *cluster) noted(names []string, found map[string]*types.Service, began t
 	return hints
 }
 
-// file adds the services of an answer by name. A missing or INACTIVE service does not exist. Single names may fail in an otherwise
+// indexServices adds the services of an answer by name. A missing or INACTIVE service does not exist. Single names may fail in an otherwise
 // successful answer.
-func file(out *ecs.DescribeServicesOutput, found map[string]*types.Service) error {
+func indexServices(out *ecs.DescribeServicesOutput, found map[string]*types.Service) error {
 	for i := range out.Services {
 		if s := &out.Services[i]; text(s.Status) != "INACTIVE" {
 			found[text(s.ServiceName)] = s
@@ -289,41 +289,41 @@ func file(out *ecs.DescribeServicesOutput, found map[string]*types.Service) erro
 	return nil
 }
 
-// take stores a reading, and reports whether it is a change. While reads may lag behind a write, it ignores a reading that shows the
+// update stores a reading, and reports whether it is a change. While reads may lag behind a write, it ignores a reading that shows the
 // state before the write.
-func (e *entry) take(s *types.Service, began time.Time) (changed bool) {
-	if began.Before(e.began) { // of two concurrent readings the later one counts
+func (e *entry) update(s *types.Service, began time.Time) (changed bool) {
+	if began.Before(e.readAt) { // of two concurrent readings the later one counts
 		return false
 	}
-	e.began = began
-	if w := e.wrote; w != nil {
-		if began.Before(w.until) && slices.Contains(w.before, stampOf(s)) {
+	e.readAt = began
+	if w := e.pendingWrite; w != nil {
+		if began.Before(w.until) && slices.Contains(w.before, stateOf(s)) {
 			return false
 		}
-		e.wrote = nil
+		e.pendingWrite = nil
 	}
-	print := printOf(s)
-	changed, e.service, e.print = print != e.print, s, print
+	print := fingerprintOf(s)
+	changed, e.service, e.fingerprint = print != e.fingerprint, s, print
 	return changed
 }
 
-// wrote stores the answer to a write as the current state, until reads show it too.
-func (c *cluster) wrote(name string, before, now *types.Service) {
+// recordWrite stores the answer to a write as the current state, until reads show it too.
+func (c *cluster) recordWrite(name string, before, now *types.Service) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e := c.entry(name)
-	began := time.Now()
-	e.service, e.print, e.began = now, printOf(now), began
-	mark := &written{until: began.Add(c.timing.settle)}
-	if e.wrote != nil {
-		mark.before = e.wrote.before
+	written := time.Now()
+	e.service, e.fingerprint, e.readAt = now, fingerprintOf(now), written
+	pending := &pendingWrite{until: written.Add(c.timing.readLag)}
+	if e.pendingWrite != nil {
+		pending.before = e.pendingWrite.before
 	}
-	mark.before = append(mark.before, stampOf(before))
-	e.wrote = mark
+	pending.before = append(pending.before, stateOf(before))
+	e.pendingWrite = pending
 }
 
-// printOf is equal for equal services, without their events: those continue without changes.
-func printOf(s *types.Service) string {
+// fingerprintOf is equal for equal services, without their events: those continue without changes.
+func fingerprintOf(s *types.Service) string {
 	if s == nil {
 		return ""
 	}
@@ -340,9 +340,9 @@ func printOf(s *types.Service) string {
 	return string(data)
 }
 
-// stampOf identifies the state of a service by the last action of ECS: its deployments, their states, and its newest event. A
+// stateOf identifies the state of a service by the last action of ECS: its deployments, their states, and its newest event. A
 // rollback to the earlier deployment leaves events.
-func stampOf(s *types.Service) string {
+func stateOf(s *types.Service) string {
 	if s == nil {
 		return ""
 	}

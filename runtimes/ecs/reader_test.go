@@ -18,36 +18,36 @@ import (
 
 // What an apply asks of ECS, counted: docs/ecs.md has the same table.
 func TestCallsOfAnApply(t *testing.T) {
-	l := newLab(t, ecsfake.Options{})
+	l := newTestCluster(t, ecsfake.Options{})
 	counted := func(do func()) map[string]int {
 		l.ResetCalls()
 		do()
 		return l.Calls()
 	}
 	require.Equal(t, map[string]int{"DescribeServices": 2, "ListServices": 1, "ListTaskDefinitions": 1, "RegisterTaskDefinition": 1, "CreateService": 1},
-		counted(func() { l.apply(at("v1", 1)) }), "the first version")
-	l.advance(at("v1", 1), stable("v1"))
-	require.Equal(t, map[string]int{"DescribeServices": 1}, counted(func() { l.apply(at("v1", 1)) }), "nothing to do")
+		counted(func() { l.apply(requestFor("v1", 1)) }), "the first version")
+	l.advanceUntil(requestFor("v1", 1), stable("v1"))
+	require.Equal(t, map[string]int{"DescribeServices": 1}, counted(func() { l.apply(requestFor("v1", 1)) }), "nothing to do")
 	require.Equal(t, map[string]int{"DescribeServices": 2, "ListTaskDefinitions": 1, "RegisterTaskDefinition": 1, "TagResource": 1, "UpdateService": 1},
-		counted(func() { l.apply(at("v2", 2)) }), "a new version")
-	l.advance(at("v2", 2), stable("v2"))
+		counted(func() { l.apply(requestFor("v2", 2)) }), "a new version")
+	l.advanceUntil(requestFor("v2", 2), stable("v2"))
 	require.Equal(t, map[string]int{"DescribeServices": 1, "ListTaskDefinitions": 1, "TagResource": 1, "UpdateService": 1},
-		counted(func() { l.apply(at("v1", 3)) }), "an old version that is remembered")
-	l.advance(at("v1", 3), stable("v1"))
-	require.Equal(t, map[string]int{"DescribeServices": 1}, counted(func() { l.observe(at("v1", 3)) }), "a reading of a healthy service")
+		counted(func() { l.apply(requestFor("v1", 3)) }), "an old version that is remembered")
+	l.advanceUntil(requestFor("v1", 3), stable("v1"))
+	require.Equal(t, map[string]int{"DescribeServices": 1}, counted(func() { l.observe(requestFor("v1", 3)) }), "a reading of a healthy service")
 }
 
-// crowd makes services on the cluster without a runtime, and instances of them.
-func (l *lab) crowd(n int) []runtimes.Instance {
+// createServices makes services on the cluster without a runtime, and instances of them.
+func (l *testCluster) createServices(n int) []runtimes.Request {
 	l.Helper()
-	want, err := declare(at("v1", 1).Payload)
+	want, err := declare(requestFor("v1", 1).Payload)
 	require.NoError(l, err)
 	out, err := l.client.RegisterTaskDefinition(l.ctx, want.definition)
 	require.NoError(l, err)
-	all := make([]runtimes.Instance, n)
+	all := make([]runtimes.Request, n)
 	for i := range all {
 		name := fmt.Sprintf("web%04d", i)
-		in := at("v1", 1, with("serviceName", name), with("desiredCount", 0))
+		in := requestFor("v1", 1, withField("serviceName", name), withField("desiredCount", 0))
 		in.Owner.Service = name
 		all[i] = in
 		_, err := l.client.CreateService(l.ctx, &ecs.CreateServiceInput{
@@ -62,10 +62,10 @@ func (l *lab) crowd(n int) []runtimes.Instance {
 // A thousand services that are asked about at once are read in tens, within what ECS allows: a hundred calls. Each is then
 // read again every 25 seconds, which is 4 calls a second of the 20 that are allowed.
 func TestThousandServicesAreReadWithinTheLimits(t *testing.T) {
-	l := newLab(t, ecsfake.Options{LimitClock: time.Now})
+	l := newTestCluster(t, ecsfake.Options{LimitClock: time.Now})
 	const services = 1000
-	all := l.crowd(services)
-	l.Runtime = l.worker(func(t *timing) { t.gather, t.fresh = 50*time.Millisecond, time.Minute })
+	all := l.createServices(services)
+	l.Runtime = l.worker(func(t *timing) { t.batchDelay, t.maxAge = 50*time.Millisecond, time.Minute })
 	l.Limit(true)
 	l.ResetCalls()
 	var wait sync.WaitGroup
@@ -80,32 +80,32 @@ func TestThousandServicesAreReadWithinTheLimits(t *testing.T) {
 	require.Empty(t, l.Throttled())
 	calls := l.Calls()["DescribeServices"]
 	t.Logf("%d services: %d calls", services, calls)
-	require.GreaterOrEqual(t, calls, services/atOnce)
-	require.LessOrEqual(t, calls, services/atOnce+readers+1)
+	require.GreaterOrEqual(t, calls, services/maxServicesPerCall)
+	require.LessOrEqual(t, calls, services/maxServicesPerCall+maxConcurrentCalls+1)
 
 	for _, row := range []struct {
 		services int
 		perSweep time.Duration
 	}{{10, 5 * time.Second}, {100, 5 * time.Second}, {1000, 25 * time.Second}} {
 		timing := defaultTiming()
-		every := max(timing.watch, time.Duration(row.services)*timing.each)
+		every := max(timing.pollInterval, time.Duration(row.services)*timing.perService)
 		require.Equal(t, row.perSweep, every)
-		perSecond := float64(row.services) / atOnce / every.Seconds()
+		perSecond := float64(row.services) / maxServicesPerCall / every.Seconds()
 		t.Logf("%d services: %.0f calls in an idle minute; ECS allows %.0f", row.services, perSecond*60, rates()[serviceReads].perSecond*60)
-		require.Less(t, perSecond, rates()[serviceReads].perSecond*share/2)
+		require.Less(t, perSecond, rates()[serviceReads].perSecond*usableShare/2)
 	}
 }
 
 // A burst of writes is slowed down to what ECS allows, and none is refused: it takes longer, and nothing fails.
 func TestBurstIsSlowedDownAndNotRefused(t *testing.T) {
-	l := newLab(t, ecsfake.Options{LimitClock: time.Now})
+	l := newTestCluster(t, ecsfake.Options{LimitClock: time.Now})
 	l.Limit(true)
 	var wait sync.WaitGroup
 	const services = 18 // ECS allows 20 registrations at once and one a second then; we keep to 16
 	for i := range services {
 		wait.Go(func() {
 			name := fmt.Sprintf("web%d", i)
-			in := at("v1", 1, with("serviceName", name))
+			in := requestFor("v1", 1, withField("serviceName", name))
 			in.Owner.Service = name
 			if _, err := l.Runtime.Apply(l.ctx, in); err != nil {
 				t.Error(err)
@@ -118,44 +118,44 @@ func TestBurstIsSlowedDownAndNotRefused(t *testing.T) {
 
 // An account that somebody else has used up: an apply waits and goes on, a reading says what it waits for.
 func TestThrottledAccountDelaysAndFailsNothing(t *testing.T) {
-	l := newLab(t, ecsfake.Options{})
+	l := newTestCluster(t, ecsfake.Options{})
 	l.Break(ecsfake.Fault{Kind: ecsfake.Throttled, Operations: []string{"RegisterTaskDefinition"}, Times: 1})
-	l.apply(at("v1", 1))
+	l.apply(requestFor("v1", 1))
 	require.Equal(t, 2, l.Calls()["RegisterTaskDefinition"])
-	l.advance(at("v1", 1), stable("v1"))
+	l.advanceUntil(requestFor("v1", 1), stable("v1"))
 
-	l.Runtime = l.worker(func(t *timing) { t.patience = 100 * time.Millisecond })
+	l.Runtime = l.worker(func(t *timing) { t.throttleTimeout = 100 * time.Millisecond })
 	stop := l.Break(ecsfake.Fault{Kind: ecsfake.Throttled, Operations: []string{"UpdateService"}})
-	_, err := l.Runtime.Apply(l.ctx, at("v2", 2))
+	_, err := l.Runtime.Apply(l.ctx, requestFor("v2", 2))
 	require.EqualError(t, err, "apply v2 to demo/web in staging: AWS currently throttles service writes in this account and region; the call is retried later")
 	require.True(t, runtimes.IsUnready(err), "it does not count as an attempt")
 	require.False(t, runtimes.IsPermanent(err))
 	stop()
 	l.Runtime = l.worker()
-	l.settled(at("v2", 2))
+	l.applyStable(requestFor("v2", 2))
 	require.Equal(t, []string{"web:2", "web:1"}, l.revisions())
 
 	mend := l.Break(ecsfake.Fault{Kind: ecsfake.Throttled})
 	soon, cancel := context.WithTimeout(l.ctx, 300*time.Millisecond) // the deadline is what is tested
 	defer cancel()
-	_, err = l.Runtime.Observe(soon, at("v2", 2))
+	_, err = l.Runtime.Observe(soon, requestFor("v2", 2))
 	var reading *entities.ReadingError
 	require.ErrorAs(t, err, &reading)
 	require.Equal(t, "throttled", reading.Code)
 	require.True(t, reading.Throttled)
 	require.Equal(t, "observe demo/web in staging: AWS currently throttles service reads in this account and region; the call is retried later", reading.Message)
 	mend()
-	require.Equal(t, "SUCCEEDED; v2* 2/2", line(l.observe(at("v2", 2))))
+	require.Equal(t, "SUCCEEDED; v2* 2/2", summary(l.observe(requestFor("v2", 2))))
 }
 
 // Readings of several services go together, whoever asks; a change that somebody else makes is hinted at, without a poll.
 func TestReaderHintsAtChanges(t *testing.T) {
-	l := newLab(t, ecsfake.Options{})
-	l.Runtime = l.worker(func(t *timing) { t.watch, t.each, t.fresh = 20*time.Millisecond, 0, time.Minute })
+	l := newTestCluster(t, ecsfake.Options{})
+	l.Runtime = l.worker(func(t *timing) { t.pollInterval, t.perService, t.maxAge = 20*time.Millisecond, 0, time.Minute })
 	hints := make(chan runtimes.Owner, 100)
 	defer l.Runtime.Watch(func(owner runtimes.Owner) { hints <- owner })()
-	in := at("v1", 1)
-	l.settledAsRead(in)
+	in := requestFor("v1", 1)
+	l.applyStableByReader(in)
 	for len(hints) > 0 {
 		<-hints
 	}
@@ -166,11 +166,11 @@ func TestReaderHintsAtChanges(t *testing.T) {
 	case <-l.ctx.Done():
 		t.Fatal("no hint")
 	}
-	require.Contains(t, line(l.observe(in)), "desiredCount is 5, declared 2")
+	require.Contains(t, summary(l.observe(in)), "desiredCount is 5, declared 2")
 }
 
-// settledAsRead applies, and waits for what the reader finds by itself.
-func (l *lab) settledAsRead(in runtimes.Instance) {
+// applyStableByReader applies, and waits for what the reader finds by itself.
+func (l *testCluster) applyStableByReader(in runtimes.Request) {
 	l.Helper()
 	l.apply(in)
 	require.Eventually(l.T, func() bool {
@@ -180,7 +180,7 @@ func (l *lab) settledAsRead(in runtimes.Instance) {
 }
 
 // Runtimes of one account and region share what is allowed there, whatever role they have in it; those of others do not.
-func TestPaceIsSharedByAccountAndRegion(t *testing.T) {
+func TestRateLimitIsSharedByAccountAndRegion(t *testing.T) {
 	accounts := &Accounts{}
 	defer accounts.Close()
 	of := func(name, region, role string) *cluster {
@@ -189,7 +189,7 @@ func TestPaceIsSharedByAccountAndRegion(t *testing.T) {
 	a := of("a", "eu-west-1", "arn:aws:iam::111111111111:role/deploy")
 	require.Same(t, a, of("a", "eu-west-1", "arn:aws:iam::111111111111:role/deploy"))
 	require.Same(t, a.account, of("b", "eu-west-1", "arn:aws:iam::111111111111:role/deploy").account)
-	require.Same(t, a.account.pace, of("b", "eu-west-1", "arn:aws:iam::111111111111:role/other").account.pace)
-	require.NotSame(t, a.account.pace, of("a", "us-east-1", "arn:aws:iam::111111111111:role/deploy").account.pace)
-	require.NotSame(t, a.account.pace, of("a", "eu-west-1", "arn:aws:iam::222222222222:role/deploy").account.pace)
+	require.Same(t, a.account.limiter, of("b", "eu-west-1", "arn:aws:iam::111111111111:role/other").account.limiter)
+	require.NotSame(t, a.account.limiter, of("a", "us-east-1", "arn:aws:iam::111111111111:role/deploy").account.limiter)
+	require.NotSame(t, a.account.limiter, of("a", "eu-west-1", "arn:aws:iam::222222222222:role/deploy").account.limiter)
 }

@@ -13,7 +13,7 @@ import (
 
 // Remove implements runtimes.Remover. It scales the service of the instance to zero, deletes it when no tasks run, and deregisters
 // the task definitions that were registered for it. It leaves objects of other owners.
-func (r *Runtime) Remove(ctx context.Context, in runtimes.Instance) error {
+func (r *Runtime) Remove(ctx context.Context, in runtimes.Request) error {
 	if err := ctx.Err(); err != nil || in.Payload == nil {
 		return err
 	}
@@ -29,12 +29,12 @@ func (a *apply) remove(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	others, err := a.cluster.others(ctx, a.in.Owner, a.want.name())
+	others, err := a.cluster.servicesExcept(ctx, a.in.Owner, a.want.name())
 	if err != nil {
 		return err
 	}
 	for _, name := range append([]string{a.want.name()}, others...) {
-		if err := a.end(ctx, client, name); err != nil {
+		if err := a.deleteService(ctx, client, name); err != nil {
 			return err
 		}
 	}
@@ -42,8 +42,8 @@ func (a *apply) remove(ctx context.Context) (err error) {
 	return err
 }
 
-// end deletes a service of the instance, and returns when it is gone.
-func (a *apply) end(ctx context.Context, client *ecs.Client, name string) (err error) {
+// deleteService deletes a service of the instance, and returns when it is gone.
+func (a *apply) deleteService(ctx context.Context, client *ecs.Client, name string) (err error) {
 	for {
 		a.service, err = a.cluster.read(ctx, a.in.Owner, name, time.Now())
 		if err != nil || a.service == nil || valueOf(a.service.Tags, TagOwner) != a.in.Owner.Key() {
@@ -52,7 +52,7 @@ func (a *apply) end(ctx context.Context, client *ecs.Client, name string) (err e
 		if err := a.drain(ctx, client); err != nil {
 			return err
 		}
-		if err := pause(ctx, a.cluster.timing.wait); err != nil {
+		if err := pause(ctx, a.cluster.timing.drainPollInterval); err != nil {
 			return fmt.Errorf("the service %s still has %d tasks: %w", name, a.service.RunningCount+a.service.PendingCount, err)
 		}
 	}
@@ -64,14 +64,14 @@ func (a *apply) drain(ctx context.Context, client *ecs.Client) error {
 	switch {
 	case text(a.service.Status) == statusDraining:
 		return nil
-	case a.fenced() != nil:
-		return a.fenced()
+	case a.checkFence() != nil:
+		return a.checkFence()
 	case !daemon && a.service.DesiredCount > 0:
-		none := int32(0)
-		out, err := call(ctx, a.cluster, serviceWrites, client.UpdateService, &ecs.UpdateServiceInput{Cluster: &a.cluster.name, Service: a.service.ServiceName, DesiredCount: &none})
+		zero := int32(0)
+		out, err := call(ctx, a.cluster, serviceWrites, client.UpdateService, &ecs.UpdateServiceInput{Cluster: &a.cluster.name, Service: a.service.ServiceName, DesiredCount: &zero})
 		if err == nil {
 			out.Service.Tags = a.service.Tags
-			a.cluster.wrote(text(a.service.ServiceName), a.service, out.Service)
+			a.cluster.recordWrite(text(a.service.ServiceName), a.service, out.Service)
 		}
 		return err
 	case !daemon && a.service.RunningCount+a.service.PendingCount > 0:

@@ -25,12 +25,12 @@ import (
 
 // TaskRequest is a command to run as its own task.
 type TaskRequest struct {
-	Where entities.CommandTask
+	Task entities.CommandTask
 	// One, if not empty, limits the cluster to one task at a time of this name. Try names the attempt: RunTask waits for the task of
 	// an interrupted attempt of that name, or uses its result, and first stops any other task of One. Without a Try each run has its
 	// own task.
-	One, Try string
-	Tags     map[string]string // for people
+	ExclusiveKey, AttemptID string
+	Tags                    map[string]string // for people
 
 	Command []string
 	Env     map[string]string // not for secrets: everyone who may describe the task can read it
@@ -43,14 +43,14 @@ type TaskRequest struct {
 
 // TaskResult is the result of a command.
 type TaskResult struct {
-	// Place is the task, with a link to it, for people; empty: there is none.
-	Place string
+	// Location is the task, with a link to it, for people; empty: there is none.
+	Location string
 	// Document is the wrapper's, or one that is built from ECS and the log.
 	report.Document
 	// Merged: there was no wrapper, so stdout is the log with both streams.
 	Merged bool
-	// NoLog is why the output is unknown.
-	NoLog string
+	// LogProblem is why the output is unknown.
+	LogProblem string
 }
 
 // TaskError is why a task has no exit code. Code is that of a reading.
@@ -80,16 +80,16 @@ func (a *Accounts) RunTask(ctx context.Context, r TaskRequest) (TaskResult, erro
 	}
 	bounded, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
-	c := &command{TaskRequest: r, cluster: a.cluster(r.Where.Cluster), until: time.Now().Add(r.Timeout), wait: "no task was started yet"}
+	c := &command{TaskRequest: r, cluster: a.cluster(r.Task.Cluster), until: time.Now().Add(r.Timeout), waitReason: "no task was started yet"}
 	res, err := c.run(bounded)
-	res.Place = c.place()
+	res.Location = c.location()
 	var known *TaskError
-	var slowed *slowedError
+	var limited *rateLimitError
 	switch {
-	case err == nil || ctx.Err() != nil || errors.As(err, &known) || errors.As(err, &slowed):
+	case err == nil || ctx.Err() != nil || errors.As(err, &known) || errors.As(err, &limited):
 		return res, err
 	case bounded.Err() != nil:
-		return res, failure(runtimes.CodeTimeout, "%s did not finish within %s: %s", r.Command[0], r.Timeout, c.wait)
+		return res, failure(runtimes.CodeTimeout, "%s did not finish within %s: %s", r.Command[0], r.Timeout, c.waitReason)
 	}
 	return res, explain("run a task in cluster "+c.cluster.name, err)
 }
@@ -97,39 +97,39 @@ func (a *Accounts) RunTask(ctx context.Context, r TaskRequest) (TaskResult, erro
 // command is one call of RunTask.
 type command struct {
 	TaskRequest
-	cluster   *cluster
-	until     time.Time
-	container string
-	logs      logs
-	arn       string // of the task; empty: unknown
-	asked     bool   // a task may have been started
-	began     time.Time
-	seen      bool   // the task was described
-	stopping  bool   // the task is already stopping
-	wait      string // why it waits
+	cluster    *cluster
+	until      time.Time
+	container  string
+	logs       logs
+	arn        string // of the task; empty: unknown
+	requested  bool   // a task may have been started
+	startedAt  time.Time
+	described  bool   // the task was described
+	stopping   bool   // the task is already stopping
+	waitReason string // why it waits
 }
 
 // Limits of a run.
 const (
-	mostTries = 10               // of one attempt, if Converge stopped earlier ones
-	cleanup   = 30 * time.Second // for stopping, after the caller's context has ended
+	maxTries = 10               // of one attempt, if Converge stopped earlier ones
+	cleanup  = 30 * time.Second // for stopping, after the caller's context has ended
 )
 
 // stoppedByUs is the stop reason of a task that an interrupted attempt stopped: it has no result.
 const stoppedByUs = "converge: nobody waits for it any more"
 
 func (c *command) run(ctx context.Context) (TaskResult, error) {
-	d, err := c.cluster.defined(ctx, c.Where.TaskDefinition)
+	d, err := c.cluster.describeRevision(ctx, c.Task.TaskDefinition)
 	if err != nil {
 		return TaskResult{}, err
 	}
-	c.container = cmp.Or(c.Where.Container, d.first)
+	c.container = cmp.Or(c.Task.Container, d.first)
 	c.logs = d.logsOf(c.container)
-	if err := c.clear(ctx); err != nil {
+	if err := c.stopOthers(ctx); err != nil {
 		return TaskResult{}, err
 	}
-	c.Try = cmp.Or(c.Try, rand.Text())
-	for n := range mostTries {
+	c.AttemptID = cmp.Or(c.AttemptID, rand.Text())
+	for n := range maxTries {
 		task, err := c.attempt(ctx, n)
 		switch {
 		case err != nil:
@@ -142,7 +142,7 @@ func (c *command) run(ctx context.Context) (TaskResult, error) {
 			return res, nil
 		}
 	}
-	return TaskResult{}, failure(runtimes.CodeFetchFailed, "the tasks of %d attempts were stopped before", mostTries)
+	return TaskResult{}, failure(runtimes.CodeFetchFailed, "the tasks of %d attempts were stopped before", maxTries)
 }
 
 // attempt starts a task and waits until its container ends; nil: the task is an earlier one that Converge stopped.
@@ -151,8 +151,8 @@ func (c *command) attempt(ctx context.Context, n int) (*types.Task, error) {
 	if err != nil || arn == "" {
 		return nil, err
 	}
-	c.arn, c.began = arn, time.Now()
-	runtimes.ProgressOf(ctx).At(c.place())
+	c.arn, c.startedAt = arn, time.Now()
+	runtimes.ProgressOf(ctx).SetLocation(c.location())
 	for first := true; ; first = false {
 		task, err := c.describe(ctx)
 		if err != nil {
@@ -166,7 +166,7 @@ func (c *command) attempt(ctx context.Context, n int) (*types.Task, error) {
 		if ended || err != nil {
 			return task, err
 		}
-		if err := pause(ctx, c.cluster.timing.wait); err != nil {
+		if err := pause(ctx, c.cluster.timing.drainPollInterval); err != nil {
 			return nil, err
 		}
 	}
@@ -180,7 +180,7 @@ func (c *command) start(ctx context.Context, n int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	c.asked, c.wait = true, "the task is about to be started"
+	c.requested, c.waitReason = true, "the task is about to be started"
 	out, err := call(ctx, c.cluster, taskRuns, client.RunTask, c.input(n))
 	var conflict *types.ConflictException
 	switch {
@@ -192,13 +192,13 @@ func (c *command) start(ctx context.Context, n int) (string, error) {
 		return text(out.Tasks[0].TaskArn), nil
 	}
 	for _, f := range out.Failures {
-		return "", failure(runtimes.CodeFetchFailed, "no task of %s was started: %s", short(c.Where.TaskDefinition), strings.TrimSpace(text(f.Reason)+" "+text(f.Detail)))
+		return "", failure(runtimes.CodeFetchFailed, "no task of %s was started: %s", short(c.Task.TaskDefinition), strings.TrimSpace(text(f.Reason)+" "+text(f.Detail)))
 	}
 	return "", nil
 }
 
 func (c *command) input(n int) *ecs.RunTaskInput {
-	w := c.Where
+	w := c.Task
 	in := &ecs.RunTaskInput{
 		Cluster: &c.cluster.name, TaskDefinition: &w.TaskDefinition, ClientToken: new(c.token(n)), StartedBy: new(c.startedBy()), Group: new(c.group()),
 		Overrides: &types.TaskOverride{ContainerOverrides: []types.ContainerOverride{{Name: &c.container, Command: c.argv()}}},
@@ -227,11 +227,11 @@ func (c *command) input(n int) *ecs.RunTaskInput {
 
 // argv is the command of the container. The wrapper's timeout is a little earlier than ours, so that its document comes in time.
 func (c *command) argv() []string {
-	if c.Where.Wrapper == "" {
+	if c.Task.Wrapper == "" {
 		return c.Command
 	}
 	margin := min(10*time.Second, c.Timeout/10) // the log arrives late
-	argv := []string{c.Where.Wrapper, "exec", "--deadline", c.until.Add(-margin).UTC().Format(time.RFC3339Nano)}
+	argv := []string{c.Task.Wrapper, "exec", "--deadline", c.until.Add(-margin).UTC().Format(time.RFC3339Nano)}
 	if c.Limit > 0 {
 		argv = append(argv, "--limit", strconv.Itoa(c.Limit))
 	}
@@ -244,17 +244,17 @@ func (c *command) argv() []string {
 // startedBy is the filter for the tasks of One. group identifies those of this attempt: by its name and the whole request, without
 // the deadline.
 func (c *command) startedBy() string {
-	return "converge/" + sum(cmp.Or(c.One, c.Try))
+	return "converge/" + sum(cmp.Or(c.ExclusiveKey, c.AttemptID))
 }
 
 func (c *command) group() string {
-	return "converge-" + sum(c.One, c.Try, c.Where, c.Command, c.Env, c.Timeout, c.Limit)
+	return "converge-" + sum(c.ExclusiveKey, c.AttemptID, c.Task, c.Command, c.Env, c.Timeout, c.Limit)
 }
 
 func (c *command) token(n int) string { return sum(c.group(), n) + sum(n, c.group()) }
 
-func sum(of ...any) string {
-	data, _ := json.Marshal(of) // never fails for texts and numbers
+func sum(values ...any) string {
+	data, _ := json.Marshal(values) // never fails for texts and numbers
 	hash := sha256.Sum256(data)
 	return hex.EncodeToString(hash[:16])
 }
@@ -276,50 +276,50 @@ func (c *command) describe(ctx context.Context) (*types.Task, error) {
 // a stopped container has one too.
 func (c *command) verdict(t *types.Task) (ended bool, err error) {
 	if t == nil {
-		if time.Since(c.began) > c.cluster.timing.settle || c.seen {
+		if time.Since(c.startedAt) > c.cluster.timing.readLag || c.described {
 			return false, failure(runtimes.CodeFetchFailed, "task %s no longer exists: ECS forgets a task an hour after its end", idOf(c.arn))
 		}
-		c.wait = "task " + idOf(c.arn) + " is not seen yet"
+		c.waitReason = "task " + idOf(c.arn) + " is not seen yet"
 		return false, nil
 	}
-	c.seen = true
-	c.wait = fmt.Sprintf("task %s is %s", idOf(c.arn), text(t.LastStatus))
+	c.described = true
+	c.waitReason = fmt.Sprintf("task %s is %s", idOf(c.arn), text(t.LastStatus))
 	over := text(t.LastStatus) == "STOPPED"
 	c.stopping = text(t.DesiredStatus) == "STOPPED"
 	at := slices.IndexFunc(t.Containers, func(o types.Container) bool { return text(o.Name) == c.container })
 	switch {
 	case t.StopCode != "" && t.StopCode != types.TaskStopCodeEssentialContainerExited:
-		return false, c.unended(t)
+		return false, c.noExitCodeError(t)
 	case at >= 0 && t.Containers[at].ExitCode != nil && (t.StopCode != "" || text(t.Containers[at].LastStatus) == "STOPPED"):
 		return true, nil
 	case over:
-		return false, c.unended(t)
+		return false, c.noExitCodeError(t)
 	}
 	return false, nil
 }
 
-// unended says why a task has no exit code, with the reasons of ECS.
-func (c *command) unended(t *types.Task) error {
-	why := text(t.StoppedReason)
+// noExitCodeError says why a task has no exit code, with the reasons of ECS.
+func (c *command) noExitCodeError(t *types.Task) error {
+	message := text(t.StoppedReason)
 	for _, o := range t.Containers {
-		if reason := text(o.Reason); reason != "" && !strings.Contains(why, reason) {
-			why += "; " + text(o.Name) + ": " + reason
+		if reason := text(o.Reason); reason != "" && !strings.Contains(message, reason) {
+			message += "; " + text(o.Name) + ": " + reason
 		}
 	}
 	code := runtimes.CodeFetchFailed
-	if strings.Contains(why, "executable file not found") || strings.Contains(why, "no such file or directory") {
+	if strings.Contains(message, "executable file not found") || strings.Contains(message, "no such file or directory") {
 		code = runtimes.CodeCommandNotFound
 	}
-	how := "was stopped"
+	ending := "was stopped"
 	if t.StopCode == types.TaskStopCodeTaskFailedToStart {
-		how = "did not start"
+		ending = "did not start"
 	}
-	return failure(code, "task %s of %s %s: %s (%s)", idOf(c.arn), short(text(t.TaskDefinitionArn)), how, why, t.StopCode)
+	return failure(code, "task %s of %s %s: %s (%s)", idOf(c.arn), short(text(t.TaskDefinitionArn)), ending, message, t.StopCode)
 }
 
-// clear stops the tasks of One that are not of this attempt, and waits until they have ended.
-func (c *command) clear(ctx context.Context) error {
-	if c.One == "" {
+// stopOthers stops the tasks of One that are not of this attempt, and waits until they have ended.
+func (c *command) stopOthers(ctx context.Context) error {
+	if c.ExclusiveKey == "" {
 		return nil
 	}
 	others, err := c.running(ctx, func(t types.Task) bool { return text(t.Group) != c.group() })
@@ -333,7 +333,7 @@ func (c *command) clear(ctx context.Context) error {
 
 // running lists the tasks of One, or of this run, whose desired state is running. The filter cannot be combined with others (API
 // ListTasks, startedBy).
-func (c *command) running(ctx context.Context, which func(types.Task) bool) ([]types.Task, error) {
+func (c *command) running(ctx context.Context, matches func(types.Task) bool) ([]types.Task, error) {
 	client, err := c.cluster.account.client(ctx)
 	if err != nil {
 		return nil, err
@@ -346,7 +346,7 @@ func (c *command) running(ctx context.Context, which func(types.Task) bool) ([]t
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(out.Tasks, func(t types.Task) bool { return !which(t) }), nil
+	return slices.DeleteFunc(out.Tasks, func(t types.Task) bool { return !matches(t) }), nil
 }
 
 // stop stops a task, and returns when it has ended.
@@ -366,7 +366,7 @@ func (c *command) stop(ctx context.Context, arn string) error {
 		if err != nil || task == nil || text(task.LastStatus) == "STOPPED" {
 			return err
 		}
-		if err := pause(ctx, c.cluster.timing.wait); err != nil {
+		if err := pause(ctx, c.cluster.timing.drainPollInterval); err != nil {
 			return err
 		}
 	}
@@ -375,13 +375,13 @@ func (c *command) stop(ctx context.Context, arn string) error {
 // end stops a started task that has not ended, also if the answer with its name was lost. It waits until the task has ended, unless
 // the worker loses its connection.
 func (c *command) end(ctx context.Context) {
-	patience := cleanup
-	if errors.Is(context.Cause(ctx), runtimes.ErrCutOff) {
-		patience = runtimes.CutGrace
+	timeout := cleanup
+	if errors.Is(context.Cause(ctx), runtimes.ErrDisconnected) {
+		timeout = runtimes.DisconnectGrace
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()
-	if c.arn == "" && c.asked {
+	if c.arn == "" && c.requested {
 		mine, err := c.running(ctx, func(t types.Task) bool { return text(t.Group) == c.group() })
 		if err != nil || len(mine) == 0 {
 			return
@@ -394,8 +394,8 @@ func (c *command) end(ctx context.Context) {
 	_ = c.stop(ctx, c.arn) // no other action is possible: the next attempt of One stops it
 }
 
-// place is the name of the task and its link in the console.
-func (c *command) place() string {
+// location is the name of the task and its link in the console.
+func (c *command) location() string {
 	parts := strings.Split(c.arn, ":")
 	if len(parts) < 6 {
 		return ""

@@ -16,10 +16,10 @@ import (
 )
 
 const (
-	largestLog   = 4 << 20 // bytes at the end of a log that are kept; a document is smaller
-	pagesOfLog   = 10      // the maximum; a page has up to 1 MiB (API GetLogEvents)
-	readTimes    = 20      // while the log does not exist yet, or grows
-	largestEvent = 262_000 // from this size in bytes the awslogs agent may have split a line
+	maxLogSize      = 4 << 20 // bytes at the end of a log that are kept; a document is smaller
+	maxLogPages     = 10      // the maximum; a page has up to 1 MiB (API GetLogEvents)
+	logReadAttempts = 20      // while the log does not exist yet, or grows
+	maxEventSize    = 262_000 // from this size in bytes the awslogs agent may have split a line
 )
 
 // result combines the state of an ended container in ECS with its log.
@@ -38,7 +38,7 @@ func (c *command) result(ctx context.Context, t *types.Task) TaskResult {
 		}
 		bare.Duration = report.Duration(max(0, end.Sub(bare.StartedAt)))
 	}
-	log, whole, err := c.settledLog(ctx, text(container.RuntimeId))
+	log, complete, err := c.completeLog(ctx, text(container.RuntimeId))
 	if doc, ok := report.Find(log); ok {
 		if bare.Signal != "" {
 			doc.Signal = bare.Signal
@@ -46,51 +46,51 @@ func (c *command) result(ctx context.Context, t *types.Task) TaskResult {
 		return TaskResult{Document: doc}
 	}
 	if err != nil {
-		bare.NoLog = err.Error()
+		bare.LogProblem = err.Error()
 	}
-	bare.Stdout = streamOf(log, whole)
+	bare.Stdout = streamOf(log, complete)
 	return bare
 }
 
-func streamOf(log []byte, whole bool) report.Stream {
+func streamOf(log []byte, complete bool) report.Stream {
 	s := report.Stream{Data: log, Bytes: int64(len(log))}
-	if !whole {
+	if !complete {
 		s.Bytes++
 	}
 	return s
 }
 
-// settledLog reads the log of an ended container until it is complete: with a wrapper when its document is there, otherwise when two
+// completeLog reads the log of an ended container until it is complete: with a wrapper when its document is there, otherwise when two
 // readings are equal. The agent's buffered output arrives within some seconds.
-func (c *command) settledLog(ctx context.Context, id string) (log []byte, whole bool, err error) {
+func (c *command) completeLog(ctx context.Context, id string) (log []byte, complete bool, err error) {
 	before := []byte(nil)
-	for range readTimes {
-		log, whole, err = c.log(ctx, id)
+	for range logReadAttempts {
+		log, complete, err = c.log(ctx, id)
 		var missing *missingLog
 		switch _, found := report.Find(log); {
 		case errors.As(err, &missing) && missing.final, err != nil && missing == nil, found:
-			return log, whole, err
-		case err == nil && c.Where.Wrapper == "" && len(log) > 0 && string(log) == string(before):
-			return log, whole, nil
+			return log, complete, err
+		case err == nil && c.Task.Wrapper == "" && len(log) > 0 && string(log) == string(before):
+			return log, complete, nil
 		}
 		before = log
-		if pause(ctx, c.cluster.timing.log) != nil {
+		if pause(ctx, c.cluster.timing.logPollInterval) != nil {
 			break
 		}
 	}
-	return log, whole, err
+	return log, complete, err
 }
 
 // missingLog is why there is no log; final: there will never be one.
 type missingLog struct {
-	why   string
-	final bool
+	reason string
+	final  bool
 }
 
-func (m *missingLog) Error() string { return m.why }
+func (m *missingLog) Error() string { return m.reason }
 
 // log reads the end of a container's log; whole reports that it includes the beginning.
-func (c *command) log(ctx context.Context, id string) (log []byte, whole bool, err error) {
+func (c *command) log(ctx context.Context, id string) (log []byte, complete bool, err error) {
 	if c.logs.group == "" {
 		return nil, true, &missingLog{fmt.Sprintf("container %s has no log driver awslogs with a group", c.container), true}
 	}
@@ -103,24 +103,24 @@ func (c *command) log(ctx context.Context, id string) (log []byte, whole bool, e
 		return nil, true, err
 	}
 	in := &cloudwatchlogs.GetLogEventsInput{LogGroupName: &c.logs.group, LogStreamName: &stream}
-	for range pagesOfLog {
+	for range maxLogPages {
 		out, err := call(ctx, c.cluster, logReads, client.GetLogEvents, in)
 		switch {
 		case codeOf(err) == "ResourceNotFoundException":
 			return log, true, &missingLog{fmt.Sprintf("log group %s has no stream %s", c.logs.group, stream), false}
 		case err != nil:
-			return log, false, fmt.Errorf("log group %s cannot be read: %s", c.logs.group, plainly(err))
+			return log, false, fmt.Errorf("log group %s cannot be read: %s", c.logs.group, shortMessage(err))
 		}
 		var page []byte
 		for _, e := range out.Events {
 			page = append(page, text(e.Message)...)
-			if len(text(e.Message)) < largestEvent {
+			if len(text(e.Message)) < maxEventSize {
 				page = append(page, '\n')
 			}
 		}
 		log = append(page, log...)
-		if _, found := report.Find(log); found || len(log) > largestLog {
-			return log[max(0, len(log)-largestLog):], false, nil
+		if _, found := report.Find(log); found || len(log) > maxLogSize {
+			return log[max(0, len(log)-maxLogSize):], false, nil
 		}
 		if text(out.NextBackwardToken) == text(in.NextToken) {
 			return log, true, nil
@@ -138,12 +138,12 @@ func (c *command) lastOutput(ctx context.Context) TaskResult {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanup/6)
 	defer cancel()
-	log, whole, err := c.log(ctx, "")
+	log, complete, err := c.log(ctx, "")
 	if err != nil || len(log) == 0 {
 		return res
 	}
 	lines := strings.Split(strings.TrimSpace(string(log)), "\n")
-	c.wait += "; last output: " + runtimes.Clip(lines[len(lines)-1], 256)
-	res.Stdout, res.Merged, res.StartedAt = streamOf(log, whole), true, time.Now().Add(-c.Timeout)
+	c.waitReason += "; last output: " + runtimes.Clip(lines[len(lines)-1], 256)
+	res.Stdout, res.Merged, res.StartedAt = streamOf(log, complete), true, time.Now().Add(-c.Timeout)
 	return res
 }

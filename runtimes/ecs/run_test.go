@@ -23,20 +23,20 @@ import (
 	"github.com/converge-engine/converge/tests/ecsfake"
 )
 
-// yard is a fake of ECS whose minute takes a moment, with a task definition tool:1 in the cluster shop.
-type yard struct {
+// taskCluster is a fake of ECS whose minute takes a moment, with a task definition tool:1 in the cluster shop.
+type taskCluster struct {
 	*testing.T
 	*ecsfake.Server
 	client *ecs.Client // of somebody else
 }
 
-func newYard(t *testing.T, change ...func(*ecs.RegisterTaskDefinitionInput)) *yard {
+func newTaskCluster(t *testing.T, change ...func(*ecs.RegisterTaskDefinitionInput)) *taskCluster {
 	t.Helper()
 	const speed = 2000
 	server, err := ecsfake.New(ecsfake.Options{Speed: speed, LimitClock: time.Now})
 	require.NoError(t, err)
 	t.Cleanup(func() { server.Close() })
-	y := &yard{t, server, server.Client(once)}
+	y := &taskCluster{t, server, server.Client(noRetries)}
 	_, err = y.client.CreateCluster(t.Context(), &ecs.CreateClusterInput{ClusterName: aws.String("shop")})
 	require.NoError(t, err)
 	in := &ecs.RegisterTaskDefinitionInput{Family: aws.String("tool"), ContainerDefinitions: []types.ContainerDefinition{
@@ -54,12 +54,12 @@ func newYard(t *testing.T, change ...func(*ecs.RegisterTaskDefinitionInput)) *ya
 }
 
 // worker has a memory of its own, as another worker has.
-func (y *yard) worker(change ...func(*timing)) *Accounts {
+func (y *taskCluster) worker(change ...func(*timing)) *Accounts {
 	accounts := &Accounts{
-		Configure: (&lab{}).configure, timing: quick(append([]func(*timing){func(t *timing) { t.log = time.Millisecond }}, change...)...),
+		Configure: (&testCluster{}).configure, timing: fastTiming(append([]func(*timing){func(t *timing) { t.logPollInterval = time.Millisecond }}, change...)...),
 		ConfigureLogs: func(o *cloudwatchlogs.Options) {
 			var same ecs.Options
-			(&lab{}).configure(&same)
+			(&testCluster{}).configure(&same)
 			o.HTTPClient, o.Credentials, o.BaseEndpoint = same.HTTPClient, same.Credentials, &y.URL
 		},
 	}
@@ -68,15 +68,15 @@ func (y *yard) worker(change ...func(*timing)) *Accounts {
 }
 
 // task is a command in the container tool.
-func (y *yard) task(argv ...string) TaskRequest {
+func (y *taskCluster) task(argv ...string) TaskRequest {
 	return TaskRequest{
-		Where:   entities.CommandTask{Cluster: entities.ECSRuntime{Cluster: "shop", Region: "us-east-1", Endpoint: y.URL}, TaskDefinition: "tool:1"},
+		Task:    entities.CommandTask{Cluster: entities.ECSRuntime{Cluster: "shop", Region: "us-east-1", Endpoint: y.URL}, TaskDefinition: "tool:1"},
 		Command: argv, Env: map[string]string{"PVN_SERVICE": "web", "A": "1"}, Timeout: time.Minute, Tags: map[string]string{TagOwner: "shop/web/prod"},
 	}
 }
 
 // started are all tasks that were started so far, by what they are to be.
-func (y *yard) started(status types.DesiredStatus) []types.Task {
+func (y *taskCluster) started(status types.DesiredStatus) []types.Task {
 	y.Helper()
 	list, err := y.client.ListTasks(y.Context(), &ecs.ListTasksInput{Cluster: aws.String("shop"), DesiredStatus: status})
 	require.NoError(y, err)
@@ -89,7 +89,7 @@ func (y *yard) started(status types.DesiredStatus) []types.Task {
 }
 
 // running waits until so many tasks run.
-func (y *yard) running(n int) []types.Task {
+func (y *taskCluster) running(n int) []types.Task {
 	y.Helper()
 	var all []types.Task
 	require.Eventually(y, func() bool {
@@ -107,15 +107,15 @@ func (y *yard) running(n int) []types.Task {
 // The command replaces that of the container, gets its environment, and its exit code and output come back.
 func TestCommandRunsAsTask_A20_A21_C7(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newTaskCluster(t)
 	y.Command("migrate up", ecsfake.Run{ExitCode: 3, Log: []string{"one", "two"}})
 	res, err := y.worker().RunTask(t.Context(), y.task("migrate", "up"))
 	require.NoError(t, err)
 	require.Equal(t, 3, res.ExitCode)
 	require.Equal(t, "one\ntwo\n", string(res.Stdout.Data))
 	require.True(t, res.Merged)
-	require.Empty(t, res.NoLog)
-	require.Regexp(t, `^ECS task [0-9a-f]{8}: https://us-east-1\.console\.aws\.amazon\.com/ecs/v2/clusters/shop/tasks/[0-9a-f]{32}/configuration\?region=us-east-1$`, res.Place)
+	require.Empty(t, res.LogProblem)
+	require.Regexp(t, `^ECS task [0-9a-f]{8}: https://us-east-1\.console\.aws\.amazon\.com/ecs/v2/clusters/shop/tasks/[0-9a-f]{32}/configuration\?region=us-east-1$`, res.Location)
 	task := y.started(types.DesiredStatusStopped)[0]
 	override, err := json.Marshal(task.Overrides.ContainerOverrides)
 	require.NoError(t, err)
@@ -127,14 +127,14 @@ func TestCommandRunsAsTask_A20_A21_C7(t *testing.T) {
 // With a wrapper stdout and stderr come apart, and the exit code is the command's own.
 func TestTaskInWrapper_C3(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newTaskCluster(t)
 	var document strings.Builder
 	require.NoError(t, report.Document{
 		ExitCode: 7, StartedAt: time.Unix(1, 0).UTC(), Stdout: report.Stream{Data: []byte("out\n"), Bytes: 4}, Stderr: report.Stream{Data: []byte("err\n"), Bytes: 4},
 	}.Write(&document))
 	y.Command("tool plan", ecsfake.Run{ExitCode: 7, Log: []string{"noise", strings.TrimSpace(document.String())}})
 	r := y.task("tool", "plan")
-	r.Where.Wrapper, r.Limit, r.StopAtLimit = "/converge-wrapper", 1000, true
+	r.Task.Wrapper, r.Limit, r.StopAtLimit = "/converge-wrapper", 1000, true
 	res, err := y.worker().RunTask(t.Context(), r)
 	require.NoError(t, err)
 	require.Equal(t, [3]any{7, "out\n", "err\n"}, [3]any{res.ExitCode, string(res.Stdout.Data), string(res.Stderr.Data)})
@@ -144,9 +144,9 @@ func TestTaskInWrapper_C3(t *testing.T) {
 }
 
 // A document that the log's agent cut into several events is put together again, over the pages of an answer.
-func TestDocumentOfATaskIsPutTogether_C3(t *testing.T) {
+func TestSplitDocumentOfATaskIsJoined_C3(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newTaskCluster(t)
 	text := strings.Repeat("0123456789", 50_000)
 	var document strings.Builder
 	require.NoError(t, report.Document{Stdout: report.Stream{Data: []byte(text), Bytes: int64(len(text))}}.Write(&document))
@@ -158,7 +158,7 @@ func TestDocumentOfATaskIsPutTogether_C3(t *testing.T) {
 	const most = 262_118
 	y.Command("long", ecsfake.Run{Log: append(events, line[:most], line[most:])})
 	r := y.task("long")
-	r.Where.Wrapper = "/converge-wrapper"
+	r.Task.Wrapper = "/converge-wrapper"
 	res, err := y.worker().RunTask(t.Context(), r)
 	require.NoError(t, err)
 	require.Equal(t, text, string(res.Stdout.Data))
@@ -174,25 +174,25 @@ func TestTaskWithoutExitCode_A20(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name, code, says string
-		prepare          func(*yard, *TaskRequest)
+		prepare          func(*taskCluster, *TaskRequest)
 		permanent        bool
 	}{
-		{"image", runtimes.CodeFetchFailed, `task [0-9a-f]{8} of tool:1 did not start: CannotPullContainerError: .*tool:1: not found \(TaskFailedToStart\)`, func(y *yard, _ *TaskRequest) {
+		{"image", runtimes.CodeFetchFailed, `task [0-9a-f]{8} of tool:1 did not start: CannotPullContainerError: .*tool:1: not found \(TaskFailedToStart\)`, func(y *taskCluster, _ *TaskRequest) {
 			y.Behave("tool:1", ecsfake.CannotPull("tool:1"))
 		}, false},
-		{"program", runtimes.CodeCommandNotFound, `did not start: CannotStartContainerError: exec: "x": executable file not found in \$PATH`, func(y *yard, _ *TaskRequest) {
+		{"program", runtimes.CodeCommandNotFound, `did not start: CannotStartContainerError: exec: "x": executable file not found in \$PATH`, func(y *taskCluster, _ *TaskRequest) {
 			y.Behave("tool:1", ecsfake.Behaviour{PullError: `CannotStartContainerError: exec: "x": executable file not found in $PATH`})
 		}, false},
-		{"no capacity", runtimes.CodeFetchFailed, `no task of tool:1 was started: RESOURCE:MEMORY`, func(y *yard, _ *TaskRequest) { y.Instances("shop", 0) }, false},
-		{"no definition", runtimes.CodeFetchFailed, `run a task in cluster shop: ClientException: Unable to describe task definition`, func(_ *yard, r *TaskRequest) { r.Where.TaskDefinition = "none:1" }, true},
-		{"no container", runtimes.CodeFetchFailed, `run a task in cluster shop: InvalidParameterException: Override for container named x is not`, func(_ *yard, r *TaskRequest) { r.Where.Container = "x" }, true},
-		{"permission", runtimes.CodeForbidden, `AccessDeniedException: .*ecs:RunTask \(grant that role or user the permission`, func(y *yard, _ *TaskRequest) {
+		{"no capacity", runtimes.CodeFetchFailed, `no task of tool:1 was started: RESOURCE:MEMORY`, func(y *taskCluster, _ *TaskRequest) { y.Instances("shop", 0) }, false},
+		{"no definition", runtimes.CodeFetchFailed, `run a task in cluster shop: ClientException: Unable to describe task definition`, func(_ *taskCluster, r *TaskRequest) { r.Task.TaskDefinition = "none:1" }, true},
+		{"no container", runtimes.CodeFetchFailed, `run a task in cluster shop: InvalidParameterException: Override for container named x is not`, func(_ *taskCluster, r *TaskRequest) { r.Task.Container = "x" }, true},
+		{"permission", runtimes.CodeForbidden, `AccessDeniedException: .*ecs:RunTask \(grant that role or user the permission`, func(y *taskCluster, _ *TaskRequest) {
 			y.Break(ecsfake.Fault{Kind: ecsfake.AccessDenied, Operations: []string{"RunTask"}})
 		}, false},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			y := newYard(t)
+			y := newTaskCluster(t)
 			r := y.task("x")
 			row.prepare(y, &r)
 			_, err := y.worker().RunTask(t.Context(), r)
@@ -207,7 +207,7 @@ func TestTaskWithoutExitCode_A20(t *testing.T) {
 // Somebody who stops a task ends its container with an exit code, which is none of the command's.
 func TestTaskStoppedByHandHasNoExitCode_A20(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newTaskCluster(t)
 	y.Command("serve", ecsfake.Run{For: -1})
 	done := make(chan error, 1)
 	go func() {
@@ -222,11 +222,11 @@ func TestTaskStoppedByHandHasNoExitCode_A20(t *testing.T) {
 // A command that takes too long, or that nobody waits for any more, is stopped, and what it said last is told.
 func TestTaskIsStopped_A20_A21(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newTaskCluster(t)
 	y.Command("slow", ecsfake.Run{For: -1, Log: []string{"halfway"}})
 	r := y.task("slow")
 	r.Timeout = time.Second
-	res, err := y.worker(func(t *timing) { t.wait = 100 * time.Millisecond }).RunTask(t.Context(), r)
+	res, err := y.worker(func(t *timing) { t.drainPollInterval = 100 * time.Millisecond }).RunTask(t.Context(), r)
 	require.Regexp(t, `^slow did not finish within 1s: task [0-9a-f]{8} is RUNNING; last output: halfway$`, err.Error())
 	require.Equal(t, runtimes.CodeTimeout, TaskCode(err))
 	require.Equal(t, "halfway\n", string(res.Stdout.Data))
@@ -247,15 +247,15 @@ func TestTaskIsStopped_A20_A21(t *testing.T) {
 	}
 }
 
-// dead workers ask nothing any more.
-type dead struct{ atomic.Bool }
+// deadWorker workers ask nothing any more.
+type deadWorker struct{ atomic.Bool }
 
-type of struct {
+type deadClient struct {
 	ecs.HTTPClient
-	*dead
+	*deadWorker
 }
 
-func (c of) Do(r *http.Request) (*http.Response, error) {
+func (c deadClient) Do(r *http.Request) (*http.Response, error) {
 	if c.Load() {
 		<-r.Context().Done()
 		return nil, r.Context().Err()
@@ -265,13 +265,13 @@ func (c of) Do(r *http.Request) (*http.Response, error) {
 
 // An attempt that is begun anew, after its worker was lost, waits for the task that was begun, and takes the result of one that has
 // ended meanwhile. The next attempt stops what is left and has a task of its own.
-func TestTaskOfALostWorkerIsFoundAgain_A21_C1(t *testing.T) {
+func TestTaskOfALostWorkerIsReused_A21_C1(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newTaskCluster(t)
 	y.Command("migrate", ecsfake.Run{For: -1})
 	r := y.task("migrate")
-	r.One, r.Try, r.Where.Wrapper = "shop/web/migrate", "1", "/converge-wrapper" // whose deadline differs from worker to worker
-	var gone dead
+	r.ExclusiveKey, r.AttemptID, r.Task.Wrapper = "shop/web/migrate", "1", "/converge-wrapper" // whose deadline differs from worker to worker
+	var gone deadWorker
 	lost := func() {
 		ctx, cancel := context.WithCancel(t.Context())
 		t.Cleanup(cancel)
@@ -279,7 +279,7 @@ func TestTaskOfALostWorkerIsFoundAgain_A21_C1(t *testing.T) {
 		configure := worker.Configure
 		worker.Configure = func(o *ecs.Options) {
 			configure(o)
-			o.HTTPClient = of{o.HTTPClient, &gone}
+			o.HTTPClient = deadClient{o.HTTPClient, &gone}
 		}
 		go func() { _, _ = worker.RunTask(ctx, r) }()
 	}
@@ -291,7 +291,7 @@ func TestTaskOfALostWorkerIsFoundAgain_A21_C1(t *testing.T) {
 
 	gone.Store(true)
 	y.Command("migrate", ecsfake.Run{ExitCode: 4})
-	r.Try = "2"
+	r.AttemptID = "2"
 	res, err := y.worker().RunTask(t.Context(), r)
 	require.NoError(t, err)
 	require.Equal(t, 4, res.ExitCode)
@@ -299,16 +299,16 @@ func TestTaskOfALostWorkerIsFoundAgain_A21_C1(t *testing.T) {
 	require.Len(t, y.started(types.DesiredStatusStopped), 2)
 	again, err := y.worker().RunTask(t.Context(), r)
 	require.NoError(t, err)
-	require.Equal(t, [2]any{4, res.Place}, [2]any{again.ExitCode, again.Place})
+	require.Equal(t, [2]any{4, res.Location}, [2]any{again.ExitCode, again.Location})
 }
 
 // A task that an interrupted attempt stopped is no result of the same attempt when it is begun anew.
-func TestTaskThatWasStoppedIsStartedAgain_A21(t *testing.T) {
+func TestStoppedTaskIsRestarted_A21(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newTaskCluster(t)
 	y.Command("migrate", ecsfake.Run{For: -1})
 	r := y.task("migrate")
-	r.One, r.Try = "shop/web/migrate", "1"
+	r.ExclusiveKey, r.AttemptID = "shop/web/migrate", "1"
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
@@ -328,7 +328,7 @@ func TestTaskThatWasStoppedIsStartedAgain_A21(t *testing.T) {
 // An answer that is lost starts nothing twice, and reads that lag do no harm.
 func TestLostAnswerStartsOneTask_C1(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newTaskCluster(t)
 	y.Break(ecsfake.Fault{Kind: ecsfake.LostAnswer, Operations: []string{"RunTask"}, Times: 2})
 	y.Lag(20 * time.Second)
 	res, err := y.worker().RunTask(t.Context(), y.task("x"))
@@ -342,27 +342,27 @@ func TestLostAnswerStartsOneTask_C1(t *testing.T) {
 // Where it is not known what was printed, the exit code stands alone, and the result says so.
 func TestTaskWithoutLog_A20(t *testing.T) {
 	t.Parallel()
-	y := newYard(t, func(in *ecs.RegisterTaskDefinitionInput) { in.ContainerDefinitions[0].LogConfiguration = nil })
+	y := newTaskCluster(t, func(in *ecs.RegisterTaskDefinitionInput) { in.ContainerDefinitions[0].LogConfiguration = nil })
 	y.Command("x", ecsfake.Run{ExitCode: 5, Log: []string{"unheard"}})
 	res, err := y.worker().RunTask(t.Context(), y.task("x"))
 	require.NoError(t, err)
 	require.Equal(t, 5, res.ExitCode)
-	require.Equal(t, "container tool has no log driver awslogs with a group", res.NoLog)
+	require.Equal(t, "container tool has no log driver awslogs with a group", res.LogProblem)
 
-	y = newYard(t)
+	y = newTaskCluster(t)
 	y.Command("x", ecsfake.Run{ExitCode: 5, Log: []string{"unread"}})
 	y.Break(ecsfake.Fault{Kind: ecsfake.AccessDenied, Operations: []string{"GetLogEvents"}})
 	res, err = y.worker().RunTask(t.Context(), y.task("x"))
 	require.NoError(t, err)
 	require.Equal(t, 5, res.ExitCode)
-	require.Contains(t, res.NoLog, "log group tools cannot be read: AccessDeniedException: ")
+	require.Contains(t, res.LogProblem, "log group tools cannot be read: AccessDeniedException: ")
 	require.Empty(t, res.Stdout.Data)
 }
 
 // Without a prefix the stream is called as Docker calls the container.
 func TestLogWithoutPrefix_A20(t *testing.T) {
 	t.Parallel()
-	y := newYard(t, func(in *ecs.RegisterTaskDefinitionInput) {
+	y := newTaskCluster(t, func(in *ecs.RegisterTaskDefinitionInput) {
 		delete(in.ContainerDefinitions[0].LogConfiguration.Options, "awslogs-stream-prefix")
 	})
 	y.Command("x", ecsfake.Run{Log: []string{"heard"}})
@@ -374,7 +374,7 @@ func TestLogWithoutPrefix_A20(t *testing.T) {
 // A start that ECS refuses as too fast waits; where there is no time for that, the reason is said.
 func TestTasksWaitForTheAPI_C1(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newTaskCluster(t)
 	y.Break(ecsfake.Fault{Kind: ecsfake.Throttled, Operations: []string{"RunTask"}, Times: 1})
 	worker := y.worker()
 	_, err := worker.RunTask(t.Context(), y.task("x"))
@@ -392,12 +392,12 @@ func TestTasksWaitForTheAPI_C1(t *testing.T) {
 }
 
 // What is declared of where it runs reaches ECS, and nothing else does.
-func TestWhereATaskRuns_C10(t *testing.T) {
+func TestPlacementOfATask_C10(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newTaskCluster(t)
 	where := func(change func(*entities.CommandTask)) string {
 		c := &command{TaskRequest: y.task("x"), cluster: &cluster{name: "shop"}, container: "tool"}
-		change(&c.Where)
+		change(&c.Task)
 		in := c.input(0)
 		text, err := json.Marshal([]any{in.LaunchType, in.CapacityProviderStrategy, in.NetworkConfiguration})
 		require.NoError(t, err)
@@ -415,16 +415,16 @@ func TestWhereATaskRuns_C10(t *testing.T) {
 // A task that ECS has forgotten is lost: nobody waits for it until the time is over.
 func TestForgottenTask_A20(t *testing.T) {
 	t.Parallel()
-	c := &command{arn: "arn:aws:ecs:us-east-1:123456789012:task/shop/0123", cluster: &cluster{timing: *quick()}, began: time.Now()}
+	c := &command{arn: "arn:aws:ecs:us-east-1:123456789012:task/shop/0123", cluster: &cluster{timing: *fastTiming()}, startedAt: time.Now()}
 	_, err := c.verdict(nil)
 	require.NoError(t, err, "reads may lag")
-	c.seen = true
+	c.described = true
 	_, err = c.verdict(nil)
 	require.ErrorContains(t, err, "task 0123 no longer exists")
 }
 
 // A container beside the one that counts does not go on alone.
-func TestContainersBesideAreStopped_A20(t *testing.T) {
+func TestOtherContainersAreStopped_A20(t *testing.T) {
 	t.Parallel()
 	running, exited := "RUNNING", "STOPPED"
 	c := &command{container: "tool"}

@@ -22,8 +22,8 @@ type stage struct {
 	found      *types.ServiceDeployment // nil: unknown
 }
 
-// staged reports whether the PRIMARY deployment goes through stages.
-func staged(s *types.Service) bool {
+// isStaged reports whether the PRIMARY deployment goes through stages.
+func isStaged(s *types.Service) bool {
 	p, c := primaryOf(s), s.DeploymentConfiguration
 	return p != nil && p.RolloutState == types.DeploymentRolloutStateInProgress && s.CurrentServiceDeployment != nil &&
 		c != nil && c.Strategy != "" && c.Strategy != types.DeploymentStrategyRolling
@@ -38,7 +38,7 @@ func (c *cluster) stageOf(ctx context.Context, s *types.Service) *types.ServiceD
 	if known.deployment != text(s.CurrentServiceDeployment) {
 		known = stage{deployment: text(s.CurrentServiceDeployment)}
 	}
-	if time.Since(known.at) < c.timing.fresh || !c.account.pace.spare(serviceReads) {
+	if time.Since(known.at) < c.timing.maxAge || !c.account.limiter.hasSpare(serviceReads) {
 		c.mu.Unlock()
 		return known.found
 	}
@@ -60,8 +60,8 @@ func (c *cluster) stageOf(ctx context.Context, s *types.Service) *types.ServiceD
 	return known.found
 }
 
-// staging reports the deployment as an object of its own, whose name contains all of its changing state.
-func staging(s *types.Service, d *types.ServiceDeployment) *entities.Object {
+// stageObject reports the deployment as an object of its own, whose name contains all of its changing state.
+func stageObject(s *types.Service, d *types.ServiceDeployment) *entities.Object {
 	if d == nil || d.LifecycleStage == "" {
 		return nil
 	}
@@ -69,7 +69,7 @@ func staging(s *types.Service, d *types.ServiceDeployment) *entities.Object {
 	if weight, ok := weightOf(d); ok {
 		parts = append(parts, weight)
 	}
-	o := &entities.Object{Type: "ServiceDeployment", Status: entities.ObjectPending, Message: during(s, d)}
+	o := &entities.Object{Type: "ServiceDeployment", Status: entities.ObjectPending, Message: stageMessage(s, d)}
 	for _, h := range d.LifecycleHookDetails {
 		parts = append(parts, "hook "+string(h.Status))
 		if h.Status == types.DeploymentLifecycleHookStatusAwaitingAction && d.UpdatedAt != nil {
@@ -89,8 +89,8 @@ func weightOf(d *types.ServiceDeployment) (string, bool) {
 	return fmt.Sprintf("%g%%", *d.TargetServiceRevision.RequestedProductionTrafficWeight), true
 }
 
-// meanings are the stages in words (API ServiceDeployment, lifecycleStage).
-func meanings() map[types.ServiceDeploymentLifecycleStage]string {
+// stageTexts are the stages in words (API ServiceDeployment, lifecycleStage).
+func stageTexts() map[types.ServiceDeploymentLifecycleStage]string {
 	return map[types.ServiceDeploymentLifecycleStage]string{
 		types.ServiceDeploymentLifecycleStageReconcileService:           "ECS first completes the previous deployment",
 		types.ServiceDeploymentLifecycleStagePreScaleUp:                 "no task of it has started yet",
@@ -106,28 +106,28 @@ func meanings() map[types.ServiceDeploymentLifecycleStage]string {
 	}
 }
 
-// during describes the current action of ECS, how long it takes, and its cause of waiting.
-func during(s *types.Service, d *types.ServiceDeployment) string {
-	line := fmt.Sprintf("%s, stage %s: %s", s.DeploymentConfiguration.Strategy, d.LifecycleStage, meanings()[d.LifecycleStage])
+// stageMessage describes the current action of ECS, how long it takes, and its cause of waiting.
+func stageMessage(s *types.Service, d *types.ServiceDeployment) string {
+	line := fmt.Sprintf("%s, stage %s: %s", s.DeploymentConfiguration.Strategy, d.LifecycleStage, stageTexts()[d.LifecycleStage])
 	if weight, ok := weightOf(d); ok && d.LifecycleStage == types.ServiceDeploymentLifecycleStageProductionTrafficShift {
 		line += fmt.Sprintf(" (%s so far)", weight)
 	}
 	if bake := s.DeploymentConfiguration.BakeTimeInMinutes; bake != nil && d.LifecycleStage == types.ServiceDeploymentLifecycleStageBakeTime && d.UpdatedAt != nil {
 		// It is not documented that a stage changes updatedAt, so this time is approximate.
 		until := d.UpdatedAt.Add(time.Duration(*bake) * time.Minute)
-		line += fmt.Sprintf(", for %d minutes, until about %s", *bake, until.UTC().Format(clock))
+		line += fmt.Sprintf(", for %d minutes, until about %s", *bake, until.UTC().Format(timeFormat))
 	}
 	for _, h := range d.LifecycleHookDetails {
-		line += waitsFor(h)
+		line += hookMessage(h)
 	}
 	return line
 }
 
-// waitsFor says how a hook affects the deployment.
-func waitsFor(h types.DeploymentLifecycleHookDetail) string {
+// hookMessage says how a hook affects the deployment.
+func hookMessage(h types.DeploymentLifecycleHookDetail) string {
 	expires := ""
 	if h.ExpiresAt != nil {
-		expires = fmt.Sprintf("; at %s ECS treats it as %s", h.ExpiresAt.UTC().Format(clock), h.TimeoutAction)
+		expires = fmt.Sprintf("; at %s ECS treats it as %s", h.ExpiresAt.UTC().Format(timeFormat), h.TimeoutAction)
 	}
 	switch h.Status {
 	case types.DeploymentLifecycleHookStatusAwaitingAction:

@@ -24,8 +24,8 @@ const (
 	TagService = "converge:service"
 	// TagTask is the purpose of a command that runs as its own task.
 	TagTask = "converge:task"
-	// TagLeft names further services of the instance, with names that are no longer declared.
-	TagLeft = "converge:left"
+	// TagFormerServices names further services of the instance, with names that are no longer declared.
+	TagFormerServices = "converge:left"
 	// TagFence is the fence of the last target of the instance: installation, epoch, sequence, target.
 	TagFence = "converge:fence"
 )
@@ -64,11 +64,11 @@ func fenceOf(tags []types.Tag) *runtimes.Fence {
 	return &runtimes.Fence{Installation: parts[0], Epoch: epoch, Sequence: sequence, Target: parts[3], FullVersion: decodeVersion(valueOf(tags, TagVersion))}
 }
 
-// lacking are the wanted tags that are missing or have another value.
-func lacking(wanted, there []types.Tag) []types.Tag {
+// missingTags are the wanted tags that are missing or have another value.
+func missingTags(wanted, actual []types.Tag) []types.Tag {
 	var missing []types.Tag
 	for _, t := range wanted {
-		if valueOf(there, text(t.Key)) != text(t.Value) {
+		if valueOf(actual, text(t.Key)) != text(t.Value) {
 			missing = append(missing, t)
 		}
 	}

@@ -16,9 +16,9 @@ import (
 
 // stopped is the stop reasons of a service's recently stopped tasks.
 type stopped struct {
-	at     time.Time // when they were read
-	back   string    // the revision that ECS had rolled back at that time
-	events []entities.Event
+	at         time.Time // when they were read
+	rolledBack string    // the revision that ECS had rolled back at that time
+	events     []entities.Event
 }
 
 const (
@@ -29,13 +29,13 @@ const (
 // stoppedTasks says why tasks of a service's current deployments, and of a revision that ECS rolled back, stopped. No event of the
 // service has this reason. It reads them from time to time while a service is not healthy, and only as long as the rate limit leaves
 // enough calls for more important requests. A failure has no other effect.
-func (c *cluster) stoppedTasks(ctx context.Context, s *types.Service, back string) []entities.Event {
+func (c *cluster) stoppedTasks(ctx context.Context, s *types.Service, rolledBack string) []entities.Event {
 	c.mu.Lock()
 	e := c.entry(text(s.ServiceName))
 	known := e.stopped
-	due := (time.Since(known.at) >= c.timing.tasks || back != known.back) && c.account.pace.spare(taskReads)
+	due := (time.Since(known.at) >= c.timing.taskInterval || rolledBack != known.rolledBack) && c.account.limiter.hasSpare(taskReads)
 	if due {
-		e.stopped.at, e.stopped.back = time.Now(), back
+		e.stopped.at, e.stopped.rolledBack = time.Now(), rolledBack
 	}
 	c.mu.Unlock()
 	if !due {
@@ -45,7 +45,7 @@ func (c *cluster) stoppedTasks(ctx context.Context, s *types.Service, back strin
 	if err != nil {
 		return known.events
 	}
-	events := reasons(tasks, s, back)
+	events := stopEvents(tasks, s, rolledBack)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.entry(text(s.ServiceName)).stopped.events = events
@@ -72,23 +72,23 @@ func (c *cluster) tasks(ctx context.Context, s *types.Service) ([]types.Task, er
 	return out.Tasks, nil
 }
 
-// reasons are the newest stopped tasks of a service's current deployments, or of a revision, except those that the scheduler stopped
+// stopEvents are the newest stopped tasks of a service's current deployments, or of a revision, except those that the scheduler stopped
 // without an error.
-func reasons(tasks []types.Task, s *types.Service, back string) (events []entities.Event) {
+func stopEvents(tasks []types.Task, s *types.Service, rolledBack string) (events []entities.Event) {
 	started := map[string]bool{}
 	for _, d := range s.Deployments {
 		started[text(d.Id)] = true
 	}
 	tasks = slices.DeleteFunc(slices.Clone(tasks), func(t types.Task) bool {
-		of := started[text(t.StartedBy)] || back != "" && text(t.TaskDefinitionArn) == back
-		return !of || t.StopCode == types.TaskStopCodeServiceSchedulerInitiated && exitOf(t) == "" || endOf(t).IsZero()
+		relevant := started[text(t.StartedBy)] || rolledBack != "" && text(t.TaskDefinitionArn) == rolledBack
+		return !relevant || t.StopCode == types.TaskStopCodeServiceSchedulerInitiated && exitCodes(t) == "" || endOf(t).IsZero()
 	})
 	slices.SortFunc(tasks, func(a, b types.Task) int {
 		return cmp.Or(endOf(b).Compare(endOf(a)), cmp.Compare(text(a.TaskArn), text(b.TaskArn)))
 	})
 	for _, t := range tasks[:min(len(tasks), tasksShown)] {
 		line := fmt.Sprintf("task %s of %s stopped: %s", idOf(text(t.TaskArn)), short(text(t.TaskDefinitionArn)), text(t.StoppedReason))
-		if exit := exitOf(t); exit != "" {
+		if exit := exitCodes(t); exit != "" {
 			line += " (" + exit + ")"
 		}
 		events = append(events, entities.Event{Timestamp: endOf(t), Message: line})
@@ -112,8 +112,8 @@ func endOf(t types.Task) time.Time {
 	return time.Time{}
 }
 
-// exitOf lists the exit codes of a task's containers, without those that succeeded.
-func exitOf(t types.Task) string {
+// exitCodes lists the exit codes of a task's containers, without those that succeeded.
+func exitCodes(t types.Task) string {
 	var all []string
 	for _, c := range t.Containers {
 		switch {

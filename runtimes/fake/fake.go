@@ -21,7 +21,7 @@ type Runtime struct {
 	clock func() time.Time
 
 	mu        sync.Mutex
-	instances map[string]*Instance
+	instances map[string]*ScriptedInstance
 	log       []Apply
 	overlaps  []string
 	changed   chan struct{} // closed and replaced at every change: Await waits for it
@@ -39,7 +39,7 @@ func New(clock func() time.Time) *Runtime {
 	if clock == nil {
 		clock = time.Now
 	}
-	return &Runtime{clock: clock, instances: map[string]*Instance{}, changed: make(chan struct{})}
+	return &Runtime{clock: clock, instances: map[string]*ScriptedInstance{}, changed: make(chan struct{})}
 }
 
 // Apply is the record of one call of Apply.
@@ -55,13 +55,13 @@ type Apply struct {
 }
 
 // At returns the instance of that name, made at its first use. The name is that for people: "prod", or "prod/eu-3" in a fleet.
-func (r *Runtime) At(application, service, instance string) *Instance {
+func (r *Runtime) At(application, service, instance string) *ScriptedInstance {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	name := application + "/" + service + "/" + instance
 	p := r.instances[name]
 	if p == nil {
-		p = &Instance{rt: r, name: name, broken: map[string]string{}}
+		p = &ScriptedInstance{rt: r, name: name, broken: map[string]string{}}
 		r.instances[name] = p
 	}
 	return p
@@ -100,21 +100,21 @@ func (r *Runtime) Await(ctx context.Context, done func() bool) error {
 	}
 }
 
-// touch wakes the waiting callers after a change; r.mu is held.
-func (r *Runtime) touch() {
+// notifyChanged wakes the waiting callers after a change; r.mu is held.
+func (r *Runtime) notifyChanged() {
 	close(r.changed)
 	r.changed = make(chan struct{})
 }
 
 // Observe implements runtimes.Runtime.
-func (r *Runtime) Observe(ctx context.Context, in runtimes.Instance) ([]entities.Object, error) {
+func (r *Runtime) Observe(ctx context.Context, in runtimes.Request) ([]entities.Object, error) {
 	p := r.At(in.Application, in.Service, in.ID.String())
 	if err := p.hang(ctx, &p.readGate, func() { p.readings++ }); err != nil {
-		return nil, ended(err, p.name)
+		return nil, observeError(err, p.name)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	defer r.touch()
+	defer r.notifyChanged()
 	if err := p.failReading(); err != nil {
 		return nil, err
 	}
@@ -122,7 +122,7 @@ func (r *Runtime) Observe(ctx context.Context, in runtimes.Instance) ([]entities
 }
 
 // Apply implements runtimes.Runtime.
-func (r *Runtime) Apply(ctx context.Context, in runtimes.Instance) (runtimes.Output, error) {
+func (r *Runtime) Apply(ctx context.Context, in runtimes.Request) (runtimes.Output, error) {
 	p := r.At(in.Application, in.Service, in.ID.String())
 	started := r.clock()
 	entry := 0
@@ -133,7 +133,7 @@ func (r *Runtime) Apply(ctx context.Context, in runtimes.Instance) (runtimes.Out
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	defer r.touch()
+	defer r.notifyChanged()
 	if err == nil {
 		err = p.failApply(in.FullVersion)
 	}
@@ -141,7 +141,7 @@ func (r *Runtime) Apply(ctx context.Context, in runtimes.Instance) (runtimes.Out
 	if err != nil {
 		out.ExitCode, out.Stderr = 1, err.Error()
 	} else {
-		p.applied(in.FullVersion)
+		p.startMove(in.FullVersion)
 		p.payload = in.Payload
 	}
 	p.end(entry, err)
@@ -149,19 +149,19 @@ func (r *Runtime) Apply(ctx context.Context, in runtimes.Instance) (runtimes.Out
 }
 
 // Remove implements runtimes.Remover. A gate that holds applies holds removals too.
-func (r *Runtime) Remove(ctx context.Context, in runtimes.Instance) error {
+func (r *Runtime) Remove(ctx context.Context, in runtimes.Request) error {
 	p := r.At(in.Application, in.Service, in.ID.String())
 	if err := p.hang(ctx, &p.applyGate, p.beginRemoval); err != nil {
 		return fmt.Errorf("remove %s: %w", p.name, err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	defer r.touch()
+	defer r.notifyChanged()
 	return p.remove()
 }
 
-// ended converts the end of an observation's context to the error of a real runtime.
-func ended(err error, instance string) error {
+// observeError converts the end of an observation's context to the error of a real runtime.
+func observeError(err error, instance string) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return &entities.ReadingError{Code: runtimes.CodeTimeout, Message: "observe " + instance + ": timed out"}
 	}

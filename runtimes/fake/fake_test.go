@@ -33,10 +33,10 @@ func subject(rt *fake.Runtime) runtimetest.Subject {
 	staging := rt.At("demo", "web", "staging")
 	return runtimetest.Subject{
 		Runtime: rt, Fleet: true,
-		Changes: func(channel string) int { return rt.At("demo", "web", channel).Moves() },
+		Changes: func(channel string) int { return rt.At("demo", "web", channel).Changes() },
 		FailApply: func(permanent bool) {
 			if permanent {
-				staging.FailAppliesForGood(1, "no")
+				staging.FailAppliesPermanently(1, "no")
 			} else {
 				staging.FailApplies(1, "not now")
 			}
@@ -55,13 +55,13 @@ func subject(rt *fake.Runtime) runtimetest.Subject {
 	}
 }
 
-func instance(version string) runtimes.Instance {
+func instance(version string) runtimes.Request {
 	owner := runtimes.Owner{Application: "demo", Service: "web", ID: entities.Only("staging")}
-	return runtimes.Instance{Owner: owner, FullVersion: version, Key: "demo/web/staging/" + version}
+	return runtimes.Request{Owner: owner, FullVersion: version, Key: "demo/web/staging/" + version}
 }
 
 // Two applies of one instance at a time are what the engine must never do; the fake sees it.
-func TestOverlapIsSeen(t *testing.T) {
+func TestOverlapIsDetected(t *testing.T) {
 	rt := fake.New(nil)
 	web := rt.At("demo", "web", "staging")
 	release := web.HangApplies()
@@ -120,7 +120,7 @@ func TestScript(t *testing.T) {
 	require.Equal(t, steady, observe())
 	web.SetDrifted(true)
 	require.True(t, observe()[0].Versions[0].Drifted)
-	web.SetSick("disk full")
+	web.SetFailed("disk full")
 	require.Equal(t, "disk full", observe()[0].Message)
 	web.SettleAfter(0)
 	apply("v1")

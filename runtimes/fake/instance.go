@@ -13,9 +13,9 @@ import (
 // Always as a number of times means until it is changed; 0 ends it.
 const Always = -1
 
-// Instance is the state of one instance, and the script of its behaviour. Every setting takes effect from the next call on and may
+// ScriptedInstance is the state of one instance, and the script of its behaviour. Every setting takes effect from the next call on and may
 // be changed at any time.
-type Instance struct {
+type ScriptedInstance struct {
 	rt   *Runtime
 	name string
 
@@ -24,63 +24,65 @@ type Instance struct {
 	moving        bool
 	remaining     int
 	drifted       bool
-	sick          string // the object is FAILED with this message
+	failMessage   string // the object is FAILED with this message
 	since         time.Time
 
-	objects    int    // their number; 0 means 1
-	words      string // the message of the others
-	settle     int    // readings that later applies take
-	applyFails int
-	applyErr   error
-	dropFails  int
-	dropErr    error
-	readFails  int
-	readCode   string
-	broken     map[string]string // version → message
-	applyGate  chan struct{}
-	readGate   chan struct{}
-	planGate   chan struct{}
-	answer     *answer           // of Plan
-	payload    *entities.Payload // of the last successful apply
+	objects      int    // their number; 0 means 1
+	otherMessage string // the message of the others
+	settle       int    // readings that later applies take
+	applyFails   int
+	applyErr     error
+	removeFails  int
+	removeErr    error
+	readFails    int
+	readCode     string
+	broken       map[string]string // version → message
+	applyGate    chan struct{}
+	readGate     chan struct{}
+	planGate     chan struct{}
+	scriptedPlan *scriptedPlan     // of Plan
+	payload      *entities.Payload // of the last successful apply
 
-	applies, readings, plans, running, moves, removals int
+	applies, readings, plans, running, changes, removals int
 }
 
-func (p *Instance) set(change func()) {
+func (p *ScriptedInstance) set(change func()) {
 	p.rt.mu.Lock()
 	defer p.rt.mu.Unlock()
 	change()
-	p.rt.touch()
+	p.rt.notifyChanged()
 }
 
 // SettleAfter makes later applies show only after n readings that still report them as under way.
-func (p *Instance) SettleAfter(n int) { p.set(func() { p.settle = n }) }
+func (p *ScriptedInstance) SettleAfter(n int) { p.set(func() { p.settle = n }) }
 
-// HasObjects makes the instance have n objects; words is the message of all but the first.
-func (p *Instance) HasObjects(n int, words string) { p.set(func() { p.objects, p.words = n, words }) }
+// SetObjects makes the instance have n objects; words is the message of all but the first.
+func (p *ScriptedInstance) SetObjects(n int, message string) {
+	p.set(func() { p.objects, p.otherMessage = n, message })
+}
 
 // FailApplies makes the next n applies fail with a retryable error.
-func (p *Instance) FailApplies(n int, message string) {
+func (p *ScriptedInstance) FailApplies(n int, message string) {
 	p.set(func() { p.applyFails, p.applyErr = n, errors.New(message) })
 }
 
-// FailAppliesForGood makes the next n applies fail with a permanent error.
-func (p *Instance) FailAppliesForGood(n int, message string) {
+// FailAppliesPermanently makes the next n applies fail with a permanent error.
+func (p *ScriptedInstance) FailAppliesPermanently(n int, message string) {
 	p.set(func() { p.applyFails, p.applyErr = n, runtimes.Permanent(errors.New(message)) })
 }
 
 // FailRemovals makes the next n removals fail with a retryable error.
-func (p *Instance) FailRemovals(n int, message string) {
-	p.set(func() { p.dropFails, p.dropErr = n, errors.New(message) })
+func (p *ScriptedInstance) FailRemovals(n int, message string) {
+	p.set(func() { p.removeFails, p.removeErr = n, errors.New(message) })
 }
 
 // FailReadings makes the next n readings fail with an error of that code.
-func (p *Instance) FailReadings(n int, code string) {
+func (p *ScriptedInstance) FailReadings(n int, code string) {
 	p.set(func() { p.readFails, p.readCode = n, code })
 }
 
 // Break makes a version never become healthy: its object is FAILED with the message. An empty message repairs it.
-func (p *Instance) Break(version, message string) {
+func (p *ScriptedInstance) Break(version, message string) {
 	p.set(func() {
 		delete(p.broken, version)
 		if message != "" {
@@ -90,18 +92,18 @@ func (p *Instance) Break(version, message string) {
 }
 
 // HangApplies makes applies wait until release is called or their context ends; in the latter case they change nothing.
-func (p *Instance) HangApplies() (release func()) { return p.gate(&p.applyGate) }
+func (p *ScriptedInstance) HangApplies() (release func()) { return p.gate(&p.applyGate) }
 
 // HangReadings makes readings wait until release is called or their context ends.
-func (p *Instance) HangReadings() (release func()) { return p.gate(&p.readGate) }
+func (p *ScriptedInstance) HangReadings() (release func()) { return p.gate(&p.readGate) }
 
-func (p *Instance) gate(at *chan struct{}) func() {
+func (p *ScriptedInstance) gate(slot *chan struct{}) func() {
 	gate := make(chan struct{})
-	p.set(func() { *at = gate })
+	p.set(func() { *slot = gate })
 	return func() {
 		p.set(func() {
-			if *at == gate {
-				*at = nil
+			if *slot == gate {
+				*slot = nil
 				close(gate)
 			}
 		})
@@ -109,50 +111,50 @@ func (p *Instance) gate(at *chan struct{}) func() {
 }
 
 // SetVersion changes the running version by hand; an empty version removes it.
-func (p *Instance) SetVersion(version string) {
+func (p *ScriptedInstance) SetVersion(version string) {
 	p.set(func() {
-		p.current, p.next, p.moving, p.drifted, p.sick = version, "", false, false, ""
+		p.current, p.next, p.moving, p.drifted, p.failMessage = version, "", false, false, ""
 		p.since = p.rt.clock()
 	})
 }
 
 // SetDrifted sets whether the running version was changed by hand under the same name. An apply corrects that.
-func (p *Instance) SetDrifted(drifted bool) { p.set(func() { p.drifted = drifted }) }
+func (p *ScriptedInstance) SetDrifted(drifted bool) { p.set(func() { p.drifted = drifted }) }
 
-// SetSick makes the object FAILED with that message, until the next apply; an empty message repairs it.
-func (p *Instance) SetSick(message string) { p.set(func() { p.sick = message }) }
+// SetFailed makes the object FAILED with that message, until the next apply; an empty message repairs it.
+func (p *ScriptedInstance) SetFailed(message string) { p.set(func() { p.failMessage = message }) }
 
 // Version is the running version, empty for none.
-func (p *Instance) Version() string { return get(p, func() string { return p.current }) }
+func (p *ScriptedInstance) Version() string { return get(p, func() string { return p.current }) }
 
-// Arriving is the version that was applied and does not show yet, empty for none.
-func (p *Instance) Arriving() string { return get(p, func() string { return p.next }) }
+// NextVersion is the version that was applied and does not show yet, empty for none.
+func (p *ScriptedInstance) NextVersion() string { return get(p, func() string { return p.next }) }
 
 // Applies counts the applies that started here.
-func (p *Instance) Applies() int { return get(p, func() int { return p.applies }) }
+func (p *ScriptedInstance) Applies() int { return get(p, func() int { return p.applies }) }
 
-// Moves counts the applies that changed something: an apply of the current version does not.
-func (p *Instance) Moves() int { return get(p, func() int { return p.moves }) }
+// Changes counts the applies that changed something: an apply of the current version does not.
+func (p *ScriptedInstance) Changes() int { return get(p, func() int { return p.changes }) }
 
 // Applying reports whether an apply is running now.
-func (p *Instance) Applying() bool { return get(p, func() bool { return p.running > 0 }) }
+func (p *ScriptedInstance) Applying() bool { return get(p, func() bool { return p.running > 0 }) }
 
 // Removals counts the removals that started here.
-func (p *Instance) Removals() int { return get(p, func() int { return p.removals }) }
+func (p *ScriptedInstance) Removals() int { return get(p, func() int { return p.removals }) }
 
 // Readings counts the readings that started here.
-func (p *Instance) Readings() int { return get(p, func() int { return p.readings }) }
+func (p *ScriptedInstance) Readings() int { return get(p, func() int { return p.readings }) }
 
-func get[T any](p *Instance, read func() T) T {
+func get[T any](p *ScriptedInstance, read func() T) T {
 	p.rt.mu.Lock()
 	defer p.rt.mu.Unlock()
 	return read()
 }
 
 // hang records a call through begin, then waits while the gate is closed.
-func (p *Instance) hang(ctx context.Context, at *chan struct{}, begin func()) error {
+func (p *ScriptedInstance) hang(ctx context.Context, slot *chan struct{}, begin func()) error {
 	var gate chan struct{}
-	p.set(func() { begin(); gate = *at })
+	p.set(func() { begin(); gate = *slot })
 	if gate == nil {
 		return ctx.Err()
 	}
@@ -166,7 +168,7 @@ func (p *Instance) hang(ctx context.Context, at *chan struct{}, begin func()) er
 
 // The methods below are called with rt.mu held.
 
-func (p *Instance) begin(in runtimes.Instance, started time.Time) (entry int) {
+func (p *ScriptedInstance) begin(in runtimes.Request, started time.Time) (entry int) {
 	if p.running > 0 {
 		p.rt.overlaps = append(p.rt.overlaps, fmt.Sprintf("%s: apply of %s (%s) started during another", p.name, in.FullVersion, in.Key))
 	}
@@ -178,7 +180,7 @@ func (p *Instance) begin(in runtimes.Instance, started time.Time) (entry int) {
 	return len(p.rt.log) - 1
 }
 
-func (p *Instance) end(entry int, err error) {
+func (p *ScriptedInstance) end(entry int, err error) {
 	p.running--
 	a := &p.rt.log[entry]
 	a.Ended = p.rt.clock()
@@ -187,7 +189,7 @@ func (p *Instance) end(entry int, err error) {
 	}
 }
 
-func (p *Instance) beginRemoval() {
+func (p *ScriptedInstance) beginRemoval() {
 	if p.running > 0 {
 		p.rt.overlaps = append(p.rt.overlaps, p.name+": a removal started during an apply")
 	}
@@ -195,34 +197,34 @@ func (p *Instance) beginRemoval() {
 }
 
 // remove removes the running version. Without one it changes nothing.
-func (p *Instance) remove() error {
-	if due(&p.dropFails) {
-		return fmt.Errorf("remove %s: %w", p.name, p.dropErr)
+func (p *ScriptedInstance) remove() error {
+	if takeFailure(&p.removeFails) {
+		return fmt.Errorf("remove %s: %w", p.name, p.removeErr)
 	}
 	if p.current != "" || p.moving {
-		p.moves++
+		p.changes++
 	}
-	p.current, p.next, p.moving, p.drifted, p.sick, p.payload = "", "", false, false, "", nil
+	p.current, p.next, p.moving, p.drifted, p.failMessage, p.payload = "", "", false, false, "", nil
 	p.since = p.rt.clock()
 	return nil
 }
 
-func (p *Instance) failApply(version string) error {
-	if !due(&p.applyFails) {
+func (p *ScriptedInstance) failApply(version string) error {
+	if !takeFailure(&p.applyFails) {
 		return nil
 	}
 	return fmt.Errorf("apply %s to %s: %w", version, p.name, p.applyErr)
 }
 
-func (p *Instance) failReading() error {
-	if !due(&p.readFails) {
+func (p *ScriptedInstance) failReading() error {
+	if !takeFailure(&p.readFails) {
 		return nil
 	}
 	return &entities.ReadingError{Code: p.readCode, Message: "observe " + p.name + ": " + p.readCode}
 }
 
-// due reports whether a call has to fail, and counts it.
-func due(fails *int) bool {
+// takeFailure reports whether a call has to fail, and counts it.
+func takeFailure(fails *int) bool {
 	if *fails > 0 {
 		*fails--
 		return true
@@ -230,31 +232,31 @@ func due(fails *int) bool {
 	return *fails != 0
 }
 
-// applied starts the change to a version. An apply of the current version, if it is healthy, changes nothing.
-func (p *Instance) applied(version string) {
+// startMove starts the change to a version. An apply of the current version, if it is healthy, changes nothing.
+func (p *ScriptedInstance) startMove(version string) {
 	if p.moving && p.next == version {
 		return
 	}
-	if !p.moving && p.current == version && !p.drifted && p.sick == "" {
+	if !p.moving && p.current == version && !p.drifted && p.failMessage == "" {
 		return
 	}
 	p.next, p.moving, p.remaining = version, true, p.settle
-	p.moves++
+	p.changes++
 	if p.remaining == 0 {
-		p.arrive()
+		p.finishMove()
 	}
 }
 
-func (p *Instance) arrive() {
+func (p *ScriptedInstance) finishMove() {
 	p.current, p.next, p.moving, p.drifted = p.next, "", false, false
-	p.sick = p.broken[p.current]
+	p.failMessage = p.broken[p.current]
 	p.since = p.rt.clock()
 }
 
 // observe reports the current state, and brings a running change one reading nearer to its end.
-func (p *Instance) observe(name string) []entities.Object {
+func (p *ScriptedInstance) observe(name string) []entities.Object {
 	if p.moving && p.remaining == 0 {
-		p.arrive()
+		p.finishMove()
 	}
 	o := entities.Object{Name: name, Type: "fake", Status: entities.ObjectPending}
 	if p.current != "" {
@@ -268,8 +270,8 @@ func (p *Instance) observe(name string) []entities.Object {
 		p.remaining--
 		o.Versions = append(o.Versions, entities.ObjectVersion{Version: p.next, Replicas: 1, TargetReplicas: 1})
 		o.Message = "moving to " + p.next
-	case p.sick != "":
-		o.Status, o.Message = entities.ObjectFailed, p.sick
+	case p.failMessage != "":
+		o.Status, o.Message = entities.ObjectFailed, p.failMessage
 	case p.current != "":
 		o.Status = entities.ObjectSucceeded
 	default:
@@ -277,7 +279,7 @@ func (p *Instance) observe(name string) []entities.Object {
 	}
 	all := []entities.Object{o}
 	for n := 1; n < p.objects; n++ {
-		o.Name, o.Message = fmt.Sprintf("%s-%d", name, n), p.words
+		o.Name, o.Message = fmt.Sprintf("%s-%d", name, n), p.otherMessage
 		all = append(all, o)
 	}
 	return all

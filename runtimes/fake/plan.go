@@ -11,36 +11,36 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// answer is a scripted answer of an instance to Plan.
-type answer struct {
+// scriptedPlan is a scripted answer of an instance to Plan.
+type scriptedPlan struct {
 	changes []runtimes.Change
 	err     error
 }
 
-// SayPlan makes Plan return this answer, until FindPlan.
-func (p *Instance) SayPlan(err error, changes ...runtimes.Change) {
-	p.set(func() { p.answer = &answer{changes, err} })
+// SetPlan makes Plan return this answer, until ComputePlan.
+func (p *ScriptedInstance) SetPlan(err error, changes ...runtimes.Change) {
+	p.set(func() { p.scriptedPlan = &scriptedPlan{changes, err} })
 }
 
-// FindPlan makes Plan compute the differences again.
-func (p *Instance) FindPlan() { p.set(func() { p.answer = nil }) }
+// ComputePlan makes Plan compute the differences again.
+func (p *ScriptedInstance) ComputePlan() { p.set(func() { p.scriptedPlan = nil }) }
 
 // HangPlans makes Plan wait until release is called or its context ends.
-func (p *Instance) HangPlans() (release func()) { return p.gate(&p.planGate) }
+func (p *ScriptedInstance) HangPlans() (release func()) { return p.gate(&p.planGate) }
 
 // Plans counts the calls of Plan that started here.
-func (p *Instance) Plans() int { return get(p, func() int { return p.plans }) }
+func (p *ScriptedInstance) Plans() int { return get(p, func() int { return p.plans }) }
 
 // Plan implements runtimes.Planner: the differences between the running state and the version and environment of the instance.
-func (r *Runtime) Plan(ctx context.Context, in runtimes.Instance) ([]runtimes.Change, error) {
+func (r *Runtime) Plan(ctx context.Context, in runtimes.Request) ([]runtimes.Change, error) {
 	p := r.At(in.Application, in.Service, in.ID.String())
 	if err := p.hang(ctx, &p.planGate, func() { p.plans++ }); err != nil {
 		return nil, fmt.Errorf("plan %s in %s: %w", in.FullVersion, p.name, err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if p.answer != nil {
-		return p.answer.changes, p.answer.err
+	if p.scriptedPlan != nil {
+		return p.scriptedPlan.changes, p.scriptedPlan.err
 	}
 	change := runtimes.Change{Action: runtimes.ActionUpdate, Type: "fake", Name: in.Service}
 	if p.current == "" {
@@ -56,13 +56,13 @@ func (r *Runtime) Plan(ctx context.Context, in runtimes.Instance) ([]runtimes.Ch
 }
 
 // PlanRemoval implements runtimes.RemovalPlanner: the running version would be removed.
-func (r *Runtime) PlanRemoval(_ context.Context, in runtimes.Instance) ([]runtimes.Change, error) {
+func (r *Runtime) PlanRemoval(_ context.Context, in runtimes.Request) ([]runtimes.Change, error) {
 	p := r.At(in.Application, in.Service, in.ID.String())
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case p.answer != nil:
-		return p.answer.changes, p.answer.err
+	case p.scriptedPlan != nil:
+		return p.scriptedPlan.changes, p.scriptedPlan.err
 	case p.current == "":
 		return nil, nil
 	}
@@ -95,8 +95,8 @@ func fields(old, now map[string]string) []runtimes.FieldChange {
 	return out
 }
 
-func quoted(text string, there bool) string {
-	if !there {
+func quoted(text string, present bool) string {
+	if !present {
 		return ""
 	}
 	data, _ := json.Marshal(text) // text never fails

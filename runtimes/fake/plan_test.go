@@ -15,12 +15,12 @@ import (
 func TestPlan(t *testing.T) {
 	rt := fake.New(nil)
 	web := rt.At("demo", "web", "staging")
-	with := func(version string, env map[string]entities.Value) runtimes.Instance {
+	with := func(version string, env map[string]entities.Value) runtimes.Request {
 		in := instance(version)
 		in.Payload = &entities.Payload{Custom: &entities.CustomPayload{Env: env}}
 		return in
 	}
-	plan := func(in runtimes.Instance) []runtimes.Change {
+	plan := func(in runtimes.Request) []runtimes.Change {
 		t.Helper()
 		changes, err := rt.Plan(t.Context(), in)
 		require.NoError(t, err)
@@ -39,10 +39,10 @@ func TestPlan(t *testing.T) {
 
 	web.SetDrifted(true)
 	require.Equal(t, []runtimes.Change{{Action: runtimes.ActionUpdate, Type: "fake", Name: "web"}}, plan(one))
-	web.SayPlan(errors.New("the cluster is unavailable"))
+	web.SetPlan(errors.New("the cluster is unavailable"))
 	_, err = rt.Plan(t.Context(), one)
 	require.EqualError(t, err, "the cluster is unavailable")
-	web.FindPlan()
+	web.ComputePlan()
 	require.Len(t, plan(one), 1)
 	require.Equal(t, 1, web.Applies())
 }

@@ -31,33 +31,33 @@ var declarers = []string{
 	"kustomize-controller", "helm-controller", "flux-client-side-apply", "flux",
 }
 
-// consentIn is the consent of an object to be adopted: "true", or names of further field managers, separated by commas. A changed
+// consentOf is the consent of an object to be adopted: "true", or names of further field managers, separated by commas. A changed
 // value is a new consent. Empty: none.
-func consentIn(o *unstructured.Unstructured) string {
+func consentOf(o *unstructured.Unstructured) string {
 	if text := o.GetAnnotations()[AnnotationAdopt]; text != "false" {
 		return text
 	}
 	return ""
 }
 
-// consents reports whether an object may be adopted now: it has a consent, and did not have the same one at the last apply.
-func (a *apply) consents(t *trial, live *unstructured.Unstructured) bool {
+// hasNewConsent reports whether an object may be adopted now: it has a consent, and did not have the same one at the last apply.
+func (a *apply) hasNewConsent(t *trial, live *unstructured.Unstructured) bool {
 	if isInventory(t.Unstructured, a.owner) {
 		return a.adopt
 	}
-	consent := consentIn(t.Unstructured)
-	return consent != "" && (!a.owns(live) || consentIn(live) != consent)
+	consent := consentOf(t.Unstructured)
+	return consent != "" && (!a.isOwned(live) || consentOf(live) != consent)
 }
 
 // adoption is what an adoption takes over.
 type adoption struct {
 	managers []string // whose fields Converge takes over, by name
-	going    int      // number of their fields that are removed, since they are not declared here
+	removed  int      // number of their fields that are removed, since they are not declared here
 }
 
-// adopts finds out what an adoption takes over. dry is the object after the apply alone.
-func (a *apply) adopts(ctx context.Context, t *trial, dry *unstructured.Unstructured) *trial {
-	if t.live == nil || t.outcome != changed && t.outcome != unchanged && t.outcome != untried || !a.consents(t, t.live) {
+// planAdoption finds out what an adoption takes over. dry is the object after the apply alone.
+func (a *apply) planAdoption(ctx context.Context, t *trial, dry *unstructured.Unstructured) *trial {
+	if t.live == nil || t.outcome != changed && t.outcome != unchanged && t.outcome != dryRunUnsupported || !a.hasNewConsent(t, t.live) {
 		return t
 	}
 	t.adoption = &adoption{}
@@ -73,7 +73,7 @@ func (a *apply) adopts(ctx context.Context, t *trial, dry *unstructured.Unstruct
 	}
 	slices.Sort(t.adoption.managers)
 	t.adoption.managers = slices.Compact(t.adoption.managers)
-	if t.outcome == untried {
+	if t.outcome == dryRunUnsupported {
 		return t
 	}
 	t.outcome = changed // the consent at least: it has an effect once
@@ -91,26 +91,26 @@ func (a *apply) tryWithout(ctx context.Context, t *trial, dry *unstructured.Unst
 			kept = kept.Union(setOf(entry))
 		}
 	}
-	going := onlyIn(taken, kept)
-	if len(going) == 0 {
+	removed := onlyIn(taken, kept)
+	if len(removed) == 0 {
 		return nil
 	}
 	after := dry.DeepCopy()
-	for _, p := range going {
-		takenOut(after.Object, p)
+	for _, p := range removed {
+		removePath(after.Object, p)
 	}
-	patch, err := replacing(t.live, after)
+	patch, err := replacePatch(t.live, after)
 	if err != nil {
 		return runtimes.Permanent(err)
 	}
 	options := metav1.PatchOptions{FieldManager: FieldManager, DryRun: []string{metav1.DryRunAll}}
-	tried, err := a.clients.at(t.at, t.GetNamespace()).Patch(ctx, t.GetName(), types.JSONPatchType, patch, options)
+	tried, err := a.clients.resourceClient(t.resource, t.GetNamespace()).Patch(ctx, t.GetName(), types.JSONPatchType, patch, options)
 	if err != nil {
 		return explain(ctx, "adopt "+idOf(t.Unstructured).String(), err)
 	}
 	before := len(t.fields)
 	t.fields = compare(t.live, tried)
-	t.adoption.going = max(0, len(t.fields)-before)
+	t.adoption.removed = max(0, len(t.fields)-before)
 	return nil
 }
 
@@ -131,16 +131,16 @@ func onlyIn(taken, kept *fieldpath.Set) (paths []fieldpath.Path) {
 	return paths
 }
 
-// replacing is a patch that gives an object the declarable fields of another one.
-func replacing(live, after *unstructured.Unstructured) ([]byte, error) {
+// replacePatch is a patch that gives an object the declarable fields of another one.
+func replacePatch(live, after *unstructured.Unstructured) ([]byte, error) {
 	var patch []map[string]any
 	put := func(at string, old, now map[string]any, name string) {
-		value, wanted := now[name]
-		_, there := old[name]
+		value, declared := now[name]
+		_, exists := old[name]
 		switch {
-		case wanted:
+		case declared:
 			patch = append(patch, map[string]any{"op": "add", "path": at + name, "value": value})
-		case there:
+		case exists:
 			patch = append(patch, map[string]any{"op": "remove", "path": at + name})
 		}
 	}
@@ -150,7 +150,7 @@ func replacing(live, after *unstructured.Unstructured) ([]byte, error) {
 		}
 	}
 	for _, name := range []string{"labels", "annotations", "finalizers", "ownerReferences"} {
-		put("/metadata/", inside(live.Object, "metadata"), inside(after.Object, "metadata"), name)
+		put("/metadata/", nestedMap(live.Object, "metadata"), nestedMap(after.Object, "metadata"), name)
 	}
 	return json.Marshal(patch)
 }
@@ -159,7 +159,7 @@ func replacing(live, after *unstructured.Unstructured) ([]byte, error) {
 // do not count as declared.
 func isDeclarer(entry metav1.ManagedFieldsEntry, wanted *unstructured.Unstructured) bool {
 	return entry.Subresource == "" && entry.Manager != FieldManager &&
-		(slices.Contains(declarers, entry.Manager) || slices.Contains(listed(wanted, AnnotationAdopt), entry.Manager))
+		(slices.Contains(declarers, entry.Manager) || slices.Contains(annotationList(wanted, AnnotationAdopt), entry.Manager))
 }
 
 // isKey reports whether a field is the key of its list element. Without the key no other field of the element can be found.
@@ -170,9 +170,9 @@ func isKey(p fieldpath.Path) bool {
 	return slices.ContainsFunc(*p[len(p)-2].Key, func(key value.Field) bool { return key.Name == *p[len(p)-1].FieldName })
 }
 
-// takenOut removes a field, or an element of a list, from a value.
-func takenOut(from any, at fieldpath.Path) any {
-	switch v := from.(type) {
+// removePath removes a field, or an element of a list, from a value.
+func removePath(tree any, at fieldpath.Path) any {
+	switch v := tree.(type) {
 	case map[string]any:
 		if at[0].FieldName == nil {
 			return v
@@ -181,7 +181,7 @@ func takenOut(from any, at fieldpath.Path) any {
 		if inner, ok := v[name]; !ok || len(at) == 1 {
 			delete(v, name)
 		} else {
-			v[name] = takenOut(inner, at[1:])
+			v[name] = removePath(inner, at[1:])
 		}
 		return v
 	case []any:
@@ -191,11 +191,11 @@ func takenOut(from any, at fieldpath.Path) any {
 		case len(at) == 1:
 			return slices.Delete(v, i, i+1)
 		default:
-			v[i] = takenOut(v[i], at[1:])
+			v[i] = removePath(v[i], at[1:])
 		}
 		return v
 	}
-	return from
+	return tree
 }
 
 // isElement reports whether an element of a list is the one that a path names, by its keys or by its value.
@@ -208,33 +208,33 @@ func isElement(element any, at fieldpath.PathElement) bool {
 		return false
 	}
 	return !slices.ContainsFunc(*at.Key, func(key value.Field) bool {
-		has, there := fields[key.Name]
-		return there && !reflect.DeepEqual(has, key.Value.Unstructured())
+		actual, exists := fields[key.Name]
+		return exists && !reflect.DeepEqual(actual, key.Value.Unstructured())
 	})
 }
 
 // migrate moves the fields that a tool declared of an object to our name. It writes only over the object as it was read.
 func (a *apply) migrate(ctx context.Context, t *trial) error {
-	doing := "adopt " + idOf(t.Unstructured).String()
-	at := a.clients.at(t.at, t.GetNamespace())
+	action := "adopt " + idOf(t.Unstructured).String()
+	at := a.clients.resourceClient(t.resource, t.GetNamespace())
 	for n := 1; ; n++ {
 		live, err := at.Get(ctx, t.GetName(), metav1.GetOptions{})
 		if err != nil {
-			return explain(ctx, doing, err)
+			return explain(ctx, action, err)
 		}
-		if err := a.mayTake(ctx, t, live); err != nil {
+		if err := a.checkOwnership(ctx, t, live); err != nil {
 			return err // another writer created it a moment ago
 		}
 		patch, err := migration(live, t.Unstructured)
 		if err != nil {
-			return runtimes.Permanent(&problem{doing: doing, why: err.Error(), err: err})
+			return runtimes.Permanent(&problem{action: action, reason: err.Error(), err: err})
 		}
 		if patch == nil {
 			return nil
 		}
 		_, err = at.Patch(ctx, t.GetName(), types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
-		if err == nil || !isConflict(err) || n == notings {
-			return explain(ctx, doing, err)
+		if err == nil || !isConflict(err) || n == maxConflictRetries {
+			return explain(ctx, action, err)
 		}
 	}
 }
@@ -271,22 +271,22 @@ func (a *adoption) String() string {
 		text = "it is adopted from " + strings.Join(a.managers, ", ")
 	}
 	switch {
-	case a.going == 1:
+	case a.removed == 1:
 		text += "; 1 field of theirs is not declared and is removed"
-	case a.going > 1:
-		text += fmt.Sprintf("; %d fields of theirs are not declared and are removed", a.going)
+	case a.removed > 1:
+		text += fmt.Sprintf("; %d fields of theirs are not declared and are removed", a.removed)
 	}
 	return text
 }
 
-// takeHint is the advice for an object of another owner.
-const takeHint = `to adopt it, set adopt, or on the object the annotation ` + AnnotationAdopt + `: "true"; otherwise delete it`
+// adoptHint is the advice for an object of another owner.
+const adoptHint = `to adopt it, set adopt, or on the object the annotation ` + AnnotationAdopt + `: "true"; otherwise delete it`
 
-// hintOfConflict is the advice for a field that another tool declares. A used consent has no further effect.
-func (a *apply) hintOfConflict(t *trial, fields []string) string {
-	take := "set adopt to take it over"
-	if consentIn(t.Unstructured) != "" {
-		take = "adopt it again with another value of the annotation " + AnnotationAdopt
+// conflictHint is the advice for a field that another tool declares. A used consent has no further effect.
+func (a *apply) conflictHint(t *trial, fields []string) string {
+	advice := "set adopt to take it over"
+	if consentOf(t.Unstructured) != "" {
+		advice = "adopt it again with another value of the annotation " + AnnotationAdopt
 	}
-	return "remove the field from one side, " + take + ", or leave it to the other owner: " + ignoring(t.declared, fields)
+	return "remove the field from one side, " + advice + ", or leave it to the other owner: " + ignoreDeclaration(t.declared, fields)
 }

@@ -23,46 +23,46 @@ const defaultApplyTimeout = 10 * time.Minute
 // apply is one Apply, or one Plan, of an instance.
 type apply struct {
 	*Runtime
-	clients *clients
-	owner   runtimes.Owner
-	home    string // namespace of the instance
-	adopt   bool
-	prune   bool
-	makes   bool              // the namespace of the instance is created if it is missing
-	claims  bool              // PersistentVolumeClaims are removed
-	clears  bool              // additions of others to pod templates are removed
-	version string            // the full version
-	with    metav1.ObjectMeta // labels and annotations for the new namespace
-	objects []declared
-	hooks   []declared                   // declared among the payload's objects, but kept apart from them
-	attempt int                          // of runtimes.Instance
-	tryName string                       // its Try
-	fence   *runtimes.Fence              // nil: no fence
-	allow   *entities.RuntimeAllow       // nil: everything is allowed
-	noted   *unstructured.Unstructured   // the inventory as this apply wrote it
-	earlier []*unstructured.Unstructured // inventories in namespaces in which the instance was before
+	clients            *clients
+	owner              runtimes.Owner
+	namespace          string // namespace of the instance
+	adopt              bool
+	prune              bool
+	createNS           bool              // the namespace of the instance is created if it is missing
+	removeClaims       bool              // PersistentVolumeClaims are removed
+	clearForeign       bool              // additions of others to pod templates are removed
+	version            string            // the full version
+	namespaceMeta      metav1.ObjectMeta // labels and annotations for the new namespace
+	objects            []declared
+	hooks              []declared                   // declared among the payload's objects, but kept apart from them
+	attempt            int                          // of runtimes.Request
+	attemptID          string                       // its Try
+	fence              *runtimes.Fence              // nil: no fence
+	allow              *entities.RuntimeAllow       // nil: everything is allowed
+	inventory          *unstructured.Unstructured   // the inventory as this apply wrote it
+	earlierInventories []*unstructured.Unstructured // inventories in namespaces in which the instance was before
 	// delivery is the progress of the version; nil: there are no hooks, and never were
-	delivery *delivery
-	unhooked []string // webhooks whose configuration was pruned: the server may still call them for a moment
-	near     *neighbours
-	account  *account
+	delivery       *delivery
+	prunedWebhooks []string // webhooks whose configuration was pruned: the server may still call them for a moment
+	others         *otherInstallations
+	log            *applyLog
 }
 
 // Apply implements runtimes.Runtime by server-side apply. It first does a dry run of all objects, so that an invalid object, or one
 // of another owner, stops the apply before anything changes. It then applies the objects in waves. A wave waits until the one before
 // it is ready; the apply does not wait for the last wave. Objects that are already as declared are not written. An interrupted apply
 // can run again.
-func (r *Runtime) Apply(ctx context.Context, in runtimes.Instance) (runtimes.Output, error) {
+func (r *Runtime) Apply(ctx context.Context, in runtimes.Request) (runtimes.Output, error) {
 	started := r.now()
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(r.def.Timing.ApplyTimeout, defaultApplyTimeout))
 	defer cancel()
-	ctx, warned := collectWarnings(ctx)
-	account := &account{}
-	err := r.apply(ctx, in, account)
-	for _, warning := range warned.list() {
-		account.say("warning: %s", warning)
+	ctx, warnings := collectWarnings(ctx)
+	log := &applyLog{}
+	err := r.apply(ctx, in, log)
+	for _, warning := range warnings.list() {
+		log.add("warning: %s", warning)
 	}
-	out := account.output()
+	out := log.output()
 	out.Started, out.Duration = started, r.now().Sub(started)
 	if err != nil {
 		out.ExitCode = 1
@@ -71,38 +71,38 @@ func (r *Runtime) Apply(ctx context.Context, in runtimes.Instance) (runtimes.Out
 	return out, err
 }
 
-func (r *Runtime) apply(ctx context.Context, in runtimes.Instance, account *account) error {
-	a, err := r.begin(ctx, in)
+func (r *Runtime) apply(ctx context.Context, in runtimes.Request, log *applyLog) error {
+	a, err := r.newApply(ctx, in)
 	if err != nil {
 		return err
 	}
-	a.account = account
+	a.log = log
 	trials := a.tryAll(ctx, a.objects)
-	if err := problems(trials); err != nil {
+	if err := joinErrors(trials); err != nil {
 		if apierrors.IsTooManyRequests(err) && !runtimes.IsPermanent(err) {
 			return runtimes.Unready(err) // nothing was changed yet, and no component has failed
 		}
 		return err
 	}
-	if err := a.deliver(ctx); err != nil {
+	if err := a.loadDelivery(ctx); err != nil {
 		return err
 	}
-	if err := problems(a.tryHooks(ctx)); err != nil {
+	if err := joinErrors(a.tryHooks(ctx)); err != nil {
 		return err
 	}
 	if err := a.run(ctx, trials); err != nil {
 		return err
 	}
-	a.catchUp(ctx, trials)
+	a.waitForWatch(ctx, trials)
 	return nil
 }
 
-// begin parses the payload and connects to the cluster.
-func (r *Runtime) begin(ctx context.Context, in runtimes.Instance) (*apply, error) {
+// newApply parses the payload and connects to the cluster.
+func (r *Runtime) newApply(ctx context.Context, in runtimes.Request) (*apply, error) {
 	if in.Payload == nil || in.Payload.Kubernetes == nil {
 		return nil, runtimes.Permanent(errors.New("the payload has no Kubernetes objects"))
 	}
-	clients, err := r.acting(ctx, in)
+	clients, err := r.clientsFor(ctx, in)
 	if err != nil {
 		return nil, err
 	}
@@ -113,64 +113,64 @@ func (r *Runtime) begin(ctx context.Context, in runtimes.Instance) (*apply, erro
 	if err != nil {
 		return nil, explain(ctx, "read the payload", err)
 	}
-	objects, hooks := split(objects)
+	objects, hooks := splitHooks(objects)
 	return &apply{
-		Runtime: r, clients: clients, owner: in.Owner, home: homeOf(in), version: in.FullVersion, objects: objects, hooks: hooks, account: &account{}, fence: in.Fence, allow: in.Allow, near: nextTo(in),
-		attempt: in.Attempt, tryName: in.Try,
-		adopt: in.Payload.Kubernetes.Adopt, prune: in.Payload.Kubernetes.Prune, makes: in.Payload.Kubernetes.CreateNamespace,
-		claims: in.Payload.Kubernetes.RemoveClaims, clears: in.Payload.Kubernetes.RemoveForeign,
-		with: metav1.ObjectMeta{Name: homeOf(in), Labels: in.Payload.Kubernetes.NamespaceLabels, Annotations: in.Payload.Kubernetes.NamespaceAnnotations},
+		Runtime: r, clients: clients, owner: in.Owner, namespace: namespaceOf(in), version: in.FullVersion, objects: objects, hooks: hooks, log: &applyLog{}, fence: in.Fence, allow: in.Allow, others: newOtherInstallations(in),
+		attempt: in.Attempt, attemptID: in.AttemptID,
+		adopt: in.Payload.Kubernetes.Adopt, prune: in.Payload.Kubernetes.Prune, createNS: in.Payload.Kubernetes.CreateNamespace,
+		removeClaims: in.Payload.Kubernetes.RemoveClaims, clearForeign: in.Payload.Kubernetes.RemoveForeign,
+		namespaceMeta: metav1.ObjectMeta{Name: namespaceOf(in), Labels: in.Payload.Kubernetes.NamespaceLabels, Annotations: in.Payload.Kubernetes.NamespaceAnnotations},
 	}, nil
 }
 
 // run applies the objects after their trials.
 func (a *apply) run(ctx context.Context, trials []*trial) error {
-	if err := a.makeHome(ctx, trials); err != nil {
+	if err := a.createNamespace(ctx, trials); err != nil {
 		return err
 	}
-	hooked, err := a.waves(ctx, trials)
+	hooked, err := a.applyWaves(ctx, trials)
 	if err != nil {
 		return err
 	}
-	if a.noted == nil {
-		if err := a.remember(ctx); err != nil {
+	if a.inventory == nil {
+		if err := a.recordInventory(ctx); err != nil {
 			return err
 		}
 	}
 	if !hooked {
-		if err := a.runHooks(ctx, before); err != nil {
+		if err := a.runHooks(ctx, phasePre); err != nil {
 			return err
 		}
 	}
-	if err := a.runHooks(ctx, after); err != nil {
+	if err := a.runHooks(ctx, phasePost); err != nil {
 		return err
 	}
-	a.delivered()
-	return a.leave(ctx, trials)
+	a.markDelivered()
+	return a.finish(ctx, trials)
 }
 
-// waves applies wave after wave. The hooks run before the first wave that has more than namespaces and definitions; hooked reports
+// applyWaves applies wave after wave. The hooks run before the first wave that has more than namespaces and definitions; hooked reports
 // whether the apply reached the hooks.
-func (a *apply) waves(ctx context.Context, trials []*trial) (hooked bool, err error) {
-	groups := inWaves(trials, func(t *trial) int { return t.wave })
+func (a *apply) applyWaves(ctx context.Context, trials []*trial) (hooked bool, err error) {
+	groups := groupByWave(trials, func(t *trial) int { return t.wave })
 	for i, wave := range groups {
 		if wave[0].wave > firstWave && !hooked {
 			hooked = true
-			if err := a.runHooks(ctx, before); err != nil {
+			if err := a.runHooks(ctx, phasePre); err != nil {
 				return hooked, err
 			}
 		}
-		if a.noted == nil && !slices.ContainsFunc(wave, a.isNewHome) {
-			err := a.remember(ctx)
+		if a.inventory == nil && !slices.ContainsFunc(wave, a.isNewNamespace) {
+			err := a.recordInventory(ctx)
 			if name, _ := webhookOf(err); err != nil && !a.ownWebhook(ctx, name) {
 				return hooked, err
 			}
 		}
-		if err := a.wave(ctx, wave, i == 0); err != nil {
+		if err := a.applyWave(ctx, wave, i == 0); err != nil {
 			return hooked, err
 		}
-		if i < len(groups)-1 || len(a.delivery.due(a.hooks, after)) > 0 {
-			if err := a.ready(ctx, wave); err != nil {
+		if i < len(groups)-1 || len(a.delivery.due(a.hooks, phasePost)) > 0 {
+			if err := a.waitReady(ctx, wave); err != nil {
 				return hooked, err
 			}
 		}
@@ -178,69 +178,69 @@ func (a *apply) waves(ctx context.Context, trials []*trial) (hooked bool, err er
 	return hooked, nil
 }
 
-// isNewHome reports whether an object is the namespace of the instance and does not exist yet; then there is no inventory either.
-func (a *apply) isNewHome(t *trial) bool {
-	return t.live == nil && idOf(t.Unstructured).kind == kindNamespace && t.GetName() == a.home
+// isNewNamespace reports whether an object is the namespace of the instance and does not exist yet; then there is no inventory either.
+func (a *apply) isNewNamespace(t *trial) bool {
+	return t.live == nil && idOf(t.Unstructured).kind == kindNamespace && t.GetName() == a.namespace
 }
 
-// wave applies the objects of one wave. It now tries the objects whose kind or namespace did not exist before. After an earlier wave
+// applyWave applies the objects of one wave. It now tries the objects whose kind or namespace did not exist before. After an earlier wave
 // it also reads missing objects again, since another writer may have created them in the meantime (D11).
-func (a *apply) wave(ctx context.Context, wave []*trial, first bool) error {
+func (a *apply) applyWave(ctx context.Context, wave []*trial, first bool) error {
 	for _, t := range wave {
-		if t.outcome == tooEarly || t.outcome == guarded || t.outcome == created && !first {
+		if t.outcome == prerequisiteMissing || t.outcome == webhookBlocked || t.outcome == created && !first {
 			*t = *a.tryServed(ctx, t.origin)
 		}
 	}
-	if err := problems(wave); err != nil {
+	if err := joinErrors(wave); err != nil {
 		return err
 	}
 	var rest, waiting []*trial
 	for _, t := range wave {
-		if t.outcome == guarded {
+		if t.outcome == webhookBlocked {
 			waiting = append(waiting, t)
 			continue
 		}
 		rest = append(rest, t)
-		if err := a.carryOut(ctx, t); err != nil {
+		if err := a.execute(ctx, t); err != nil {
 			return err
 		}
 		if idOf(t.Unstructured).kind == kindDefinition && t.outcome != unchanged {
-			a.cluster.kinds.forget()
+			a.cluster.kinds.reset()
 		}
 	}
-	return a.afterMending(ctx, rest, waiting)
+	return a.applyBlocked(ctx, rest, waiting)
 }
 
-// servedWithin is how long the server may take to serve a kind after its definition is ready.
-const servedWithin = 5 * time.Second
+// serveTimeout is how long the server may take to serve a kind after its definition is ready.
+const serveTimeout = 5 * time.Second
 
 // tryServed tries an object whose kind may have been defined a moment ago.
 func (a *apply) tryServed(ctx context.Context, d declared) *trial {
-	again := time.NewTicker(100 * time.Millisecond)
-	defer again.Stop()
-	for until := time.Now().Add(servedWithin); ; {
+	ticker := time.NewTicker(100 * time.Millisecond)
+	defer ticker.Stop()
+	for deadline := time.Now().Add(serveTimeout); ; {
 		t := a.try(ctx, d)
-		if !defines(a.objects, d) || !apierrors.IsNotFound(t.err) || isMissingNamespace(t.err) || time.Now().After(until) {
+		if !defines(a.objects, d) || !apierrors.IsNotFound(t.err) || isMissingNamespace(t.err) || time.Now().After(deadline) {
 			return t
 		}
 		select {
-		case <-again.C:
+		case <-ticker.C:
 		case <-ctx.Done():
 			return t
 		}
 	}
 }
 
-// carryOut performs the action that a trial found necessary.
-func (a *apply) carryOut(ctx context.Context, t *trial) error {
+// execute performs the action that a trial found necessary.
+func (a *apply) execute(ctx context.Context, t *trial) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if t.outcome == unchanged {
-		a.account.same++
+		a.log.unchanged++
 		return nil
 	}
-	if err := a.unfenced(ctx); err != nil {
+	if err := a.recheckFence(ctx); err != nil {
 		return err
 	}
 	if t.outcome == recreated {
@@ -257,20 +257,20 @@ func (a *apply) carryOut(ctx context.Context, t *trial) error {
 	if err != nil {
 		return err
 	}
-	a.account.report(t, applied)
+	a.log.report(t, applied)
 	t.applied = applied
 	if err := a.removeForeign(ctx, t); err != nil {
 		return err
 	}
-	a.agreed(t.applied, t.declared)
+	a.cacheAsDeclared(t.applied, t.declared)
 	if t.outcome == recreated {
-		return a.untilSeen(ctx, t)
+		return a.waitWatched(ctx, t)
 	}
 	return nil
 }
 
-// problems joins the errors of trials. The result is permanent if one of them is.
-func problems(trials []*trial) error {
+// joinErrors joins the errors of trials. The result is permanent if one of them is.
+func joinErrors(trials []*trial) error {
 	var all []error
 	permanent := false
 	for _, t := range trials {
@@ -279,15 +279,15 @@ func problems(trials []*trial) error {
 			permanent = permanent || runtimes.IsPermanent(t.err)
 		}
 	}
-	err := errors.Join(together(all)...)
+	err := errors.Join(mergeProblems(all)...)
 	if permanent {
 		return runtimes.Permanent(err)
 	}
 	return err
 }
 
-// inWaves groups a sorted slice by wave.
-func inWaves[T any](all []T, wave func(T) int) (groups [][]T) {
+// groupByWave groups a sorted slice by wave.
+func groupByWave[T any](all []T, wave func(T) int) (groups [][]T) {
 	for i, each := range all {
 		if i == 0 || wave(each) != wave(all[i-1]) {
 			groups = append(groups, nil)
@@ -297,33 +297,33 @@ func inWaves[T any](all []T, wave func(T) int) (groups [][]T) {
 	return groups
 }
 
-// makeHome creates the namespace of the instance if the payload asks for it and a trial found it missing. It carries no labels of
+// createNamespace creates the namespace of the instance if the payload asks for it and a trial found it missing. It carries no labels of
 // ours: services may share it, and Converge never removes it.
-func (a *apply) makeHome(ctx context.Context, trials []*trial) error {
-	wanting := func(t *trial) bool { return t.outcome == tooEarly && t.GetNamespace() == a.home }
-	if !a.makes || !slices.ContainsFunc(trials, wanting) {
+func (a *apply) createNamespace(ctx context.Context, trials []*trial) error {
+	needsNamespace := func(t *trial) bool { return t.outcome == prerequisiteMissing && t.GetNamespace() == a.namespace }
+	if !a.createNS || !slices.ContainsFunc(trials, needsNamespace) {
 		return nil
 	}
-	namespace := &corev1.Namespace{ObjectMeta: a.with}
-	_, err := a.clients.named.Namespaces().Create(ctx, namespace, metav1.CreateOptions{FieldManager: FieldManager})
+	namespace := &corev1.Namespace{ObjectMeta: a.namespaceMeta}
+	_, err := a.clients.typed.Namespaces().Create(ctx, namespace, metav1.CreateOptions{FieldManager: FieldManager})
 	if apierrors.IsAlreadyExists(err) { // another service was faster
 		return nil
 	}
 	if err != nil {
-		return explain(ctx, "create namespace "+a.home, err)
+		return explain(ctx, "create namespace "+a.namespace, err)
 	}
-	a.account.say("created namespace %s", a.home)
+	a.log.add("created namespace %s", a.namespace)
 	return nil
 }
 
 // remove deletes an object that is to be recreated, and waits until it and its dependents are gone.
 func (a *apply) remove(ctx context.Context, t *trial) error {
-	doing := "delete " + idOf(t.Unstructured).String() + " to recreate it"
-	at := a.clients.at(t.at, t.GetNamespace())
+	action := "delete " + idOf(t.Unstructured).String() + " to recreate it"
+	at := a.clients.resourceClient(t.resource, t.GetNamespace())
 	policy, uid := dependents(t.Unstructured), t.live.GetUID()
 	err := at.Delete(ctx, t.GetName(), metav1.DeleteOptions{PropagationPolicy: &policy, Preconditions: &metav1.Preconditions{UID: &uid}})
 	if err != nil && !apierrors.IsNotFound(err) {
-		return explain(ctx, doing, err)
+		return explain(ctx, action, err)
 	}
-	return untilGone(ctx, at, doing, t.GetName(), func(live *unstructured.Unstructured) bool { return live.GetUID() != uid })
+	return pollUntilGone(ctx, at, action, t.GetName(), func(live *unstructured.Unstructured) bool { return live.GetUID() != uid })
 }

@@ -18,19 +18,19 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// desk is a bench on which is written, with every request that writes noted, and faults at will.
-type desk struct {
-	*bench
-	mu     sync.Mutex
-	writes []string // "PATCH /api/v1/namespaces/…", dry runs left out
-	asked  int      // requests in all
-	fault  func(req *http.Request, send func() (*http.Response, error)) (*http.Response, error)
+// recordingCluster is a bench on which is written, with every request that writes noted, and faults at will.
+type recordingCluster struct {
+	*testCluster
+	mu           sync.Mutex
+	writes       []string // "PATCH /api/v1/namespaces/…", dry runs left out
+	requestCount int      // requests in all
+	fault        func(req *http.Request, send func() (*http.Response, error)) (*http.Response, error)
 }
 
-func (b *bench) desk() *desk {
+func (b *testCluster) recording() *recordingCluster {
 	b.Helper()
-	d := &desk{bench: b}
-	clusters := &Clusters{WrapTransport: func(next http.RoundTripper) http.RoundTripper { return noted{next, d} }}
+	d := &recordingCluster{testCluster: b}
+	clusters := &Clusters{WrapTransport: func(next http.RoundTripper) http.RoundTripper { return recordingTransport{next, d} }}
 	b.Cleanup(clusters.Close)
 	rt, err := New(b.def, clusters)
 	require.NoError(b, err)
@@ -38,21 +38,21 @@ func (b *bench) desk() *desk {
 	return d
 }
 
-type noted struct {
+type recordingTransport struct {
 	http.RoundTripper
-	desk *desk
+	cluster *recordingCluster
 }
 
-func (n noted) WrappedRoundTripper() http.RoundTripper { return n.RoundTripper }
+func (n recordingTransport) WrappedRoundTripper() http.RoundTripper { return n.RoundTripper }
 
-func (n noted) RoundTrip(req *http.Request) (*http.Response, error) {
-	n.desk.mu.Lock()
-	n.desk.asked++
+func (n recordingTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	n.cluster.mu.Lock()
+	n.cluster.requestCount++
 	if isWrite(req) {
-		n.desk.writes = append(n.desk.writes, req.Method+" "+req.URL.Path)
+		n.cluster.writes = append(n.cluster.writes, req.Method+" "+req.URL.Path)
 	}
-	fault := n.desk.fault
-	n.desk.mu.Unlock()
+	fault := n.cluster.fault
+	n.cluster.mu.Unlock()
 	if fault == nil {
 		return n.RoundTripper.RoundTrip(req)
 	}
@@ -70,23 +70,23 @@ func isWrite(req *http.Request) bool {
 	return req.Method != http.MethodGet && !strings.Contains(req.URL.RawQuery, "dryRun") && !strings.Contains(req.URL.Path, "authorization")
 }
 
-// wrote returns what was written since the last call, and how many requests there were in all.
-func (d *desk) wrote() (writes []string, asked int) {
+// takeWrites returns what was written since the last call, and how many requests there were in all.
+func (d *recordingCluster) takeWrites() (writes []string, requestCount int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	writes, asked = d.writes, d.asked
-	d.writes, d.asked = nil, 0
-	return writes, asked
+	writes, requestCount = d.writes, d.requestCount
+	d.writes, d.requestCount = nil, 0
+	return writes, requestCount
 }
 
-func (d *desk) failing(fault func(*http.Request, func() (*http.Response, error)) (*http.Response, error)) {
+func (d *recordingCluster) injectFault(fault func(*http.Request, func() (*http.Response, error)) (*http.Response, error)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.fault = fault
 }
 
-// applied applies, and returns what it reports, line by line.
-func (d *desk) applied(in runtimes.Instance) []string {
+// mustApply applies, and returns what it reports, line by line.
+func (d *recordingCluster) mustApply(in runtimes.Request) []string {
 	d.Helper()
 	out, err := d.Apply(d.Context(), in)
 	require.NoError(d, err)
@@ -94,8 +94,8 @@ func (d *desk) applied(in runtimes.Instance) []string {
 	return strings.Split(strings.TrimSpace(out.Stdout), "\n")
 }
 
-// refused applies, and returns the error, which has to be permanent or not.
-func (d *desk) refused(in runtimes.Instance, permanent bool) string {
+// mustRefuse applies, and returns the error, which has to be permanent or not.
+func (d *recordingCluster) mustRefuse(in runtimes.Request, permanent bool) string {
 	d.Helper()
 	out, err := d.Apply(d.Context(), in)
 	require.Error(d, err)
@@ -104,7 +104,7 @@ func (d *desk) refused(in runtimes.Instance, permanent bool) string {
 	return err.Error()
 }
 
-func (d *desk) of(kind string) resource {
+func (d *recordingCluster) resourceOf(kind string) resource {
 	d.Helper()
 	gvk := schema.FromAPIVersionAndKind("v1", kind)
 	switch kind {
@@ -120,10 +120,10 @@ func (d *desk) of(kind string) resource {
 	return r
 }
 
-// there is an object as the server has it; nil when it has none.
-func (d *desk) there(kind, name string) *unstructured.Unstructured {
+// liveObject is an object as the server has it; nil when it has none.
+func (d *recordingCluster) liveObject(kind, name string) *unstructured.Unstructured {
 	d.Helper()
-	o, err := d.admin.at(d.of(kind), d.namespace).Get(d.Context(), name, metav1.GetOptions{})
+	o, err := d.admin.resourceClient(d.resourceOf(kind), d.namespace).Get(d.Context(), name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -131,63 +131,63 @@ func (d *desk) there(kind, name string) *unstructured.Unstructured {
 	return o
 }
 
-// declares writes as another tool does, by apply.
-func (d *desk) declares(tool, kind, name, patch string) {
+// applyAs writes as another tool does, by apply.
+func (d *recordingCluster) applyAs(tool, kind, name, patch string) {
 	d.Helper()
 	yes := true
-	_, err := d.admin.at(d.of(kind), d.namespace).Patch(d.Context(), name, types.ApplyPatchType, []byte(patch),
+	_, err := d.admin.resourceClient(d.resourceOf(kind), d.namespace).Patch(d.Context(), name, types.ApplyPatchType, []byte(patch),
 		metav1.PatchOptions{FieldManager: tool, Force: &yes})
 	require.NoError(d, err)
 }
 
-// edits writes as a person does, by a patch, or through a subresource.
-func (d *desk) edits(tool, kind, name, patch string, subresource ...string) {
+// patchAs writes as a person does, by a patch, or through a subresource.
+func (d *recordingCluster) patchAs(tool, kind, name, patch string, subresource ...string) {
 	d.Helper()
-	_, err := d.admin.at(d.of(kind), d.namespace).Patch(d.Context(), name, types.MergePatchType, []byte(patch),
+	_, err := d.admin.resourceClient(d.resourceOf(kind), d.namespace).Patch(d.Context(), name, types.MergePatchType, []byte(patch),
 		metav1.PatchOptions{FieldManager: tool}, subresource...)
 	require.NoError(d, err)
 }
 
-// other is an instance in another channel.
-func other(in runtimes.Instance, channel string) runtimes.Instance {
+// inChannel is an instance in another channel.
+func inChannel(in runtimes.Request, channel string) runtimes.Request {
 	payload := *in.Payload
 	payload.Channel, in.ID, in.Payload = channel, entities.Only(channel), &payload
 	return in
 }
 
-// named is another instance of the same channel.
-func named(in runtimes.Instance, name string) runtimes.Instance {
+// withInstanceName is another instance of the same channel.
+func withInstanceName(in runtimes.Request, name string) runtimes.Request {
 	in.ID.Name = name
 	return in
 }
 
-func adopting(in runtimes.Instance) runtimes.Instance {
+func withAdopt(in runtimes.Request) runtimes.Request {
 	payload, objects := *in.Payload, *in.Payload.Kubernetes
 	objects.Adopt = true
 	payload.Kubernetes, in.Payload = &objects, &payload
 	return in
 }
 
-func pruning(in runtimes.Instance) runtimes.Instance {
+func withPrune(in runtimes.Request) runtimes.Request {
 	payload, objects := *in.Payload, *in.Payload.Kubernetes
 	objects.Prune = true
 	payload.Kubernetes, in.Payload = &objects, &payload
 	return in
 }
 
-var errCut = errors.New("the connection was cut")
+var errConnectionCut = errors.New("the connection was cut")
 
 func configOf(name, value string, annotations ...string) string {
 	return "{apiVersion: v1, kind: ConfigMap, metadata: {name: " + name + ", annotations: {" + strings.Join(annotations, ", ") + "}}, data: {a: " + value + "}}"
 }
 
-// caughtUp waits until the watch has an object as it is now.
-func (d *desk) caughtUp(kind, name string) {
+// waitWatchedAs waits until the watch has an object as it is now.
+func (d *recordingCluster) waitWatchedAs(kind, name string) {
 	d.Helper()
 	var want *unstructured.Unstructured
 	d.wait("the watch to catch up", func() bool {
-		want = d.there(kind, name) // controllers go on writing its status
-		v, err := d.cluster.view(d.Context(), d.of(kind), d.namespace)
+		want = d.liveObject(kind, name) // controllers go on writing its status
+		v, err := d.cluster.view(d.Context(), d.resourceOf(kind), d.namespace)
 		if err != nil {
 			return false
 		}
@@ -199,11 +199,11 @@ func (d *desk) caughtUp(kind, name string) {
 	}, func() any { return want })
 }
 
-// cleared deletes a Job, and waits until it is gone.
-func (d *desk) cleared(job string) {
+// deleteJob deletes a Job, and waits until it is gone.
+func (d *recordingCluster) deleteJob(job string) {
 	d.Helper()
 	background := metav1.DeletePropagationBackground
-	require.NoError(d, d.admin.at(d.of("Job"), d.namespace).Delete(d.Context(), job, metav1.DeleteOptions{PropagationPolicy: &background}))
-	d.wait("it to be gone", func() bool { return d.there("Job", job) == nil }, func() any { return d.there("Job", job) })
-	d.caughtUp("Job", job)
+	require.NoError(d, d.admin.resourceClient(d.resourceOf("Job"), d.namespace).Delete(d.Context(), job, metav1.DeleteOptions{PropagationPolicy: &background}))
+	d.wait("it to be gone", func() bool { return d.liveObject("Job", job) == nil }, func() any { return d.liveObject("Job", job) })
+	d.waitWatchedAs("Job", job)
 }

@@ -29,44 +29,44 @@ const autoscalers = "kube-controller-manager"
 
 // scaledBy is the field manager that wrote the replicas of an object through the subresource scale; empty: none, or a person.
 func scaledBy(o *unstructured.Unstructured) string {
-	entries, _ := inside(o.Object, "metadata")["managedFields"].([]any)
+	entries, _ := nestedMap(o.Object, "metadata")["managedFields"].([]any)
 	for _, each := range entries {
 		entry, _ := each.(map[string]any)
 		manager, _ := entry["manager"].(string)
 		if entry["subresource"] != "scale" || strings.HasPrefix(manager, "kubectl") || manager == FieldManager {
 			continue
 		}
-		if _, ok := inside(entry, "fieldsV1", "f:spec")["f:replicas"]; ok {
+		if _, ok := nestedMap(entry, "fieldsV1", "f:spec")["f:replicas"]; ok {
 			return manager
 		}
 	}
 	return ""
 }
 
-// scales is the object that an autoscaler scales; not ok for an object that is no autoscaler. A paused autoscaler scales nothing.
-func scales(o *unstructured.Unstructured) (target id, ok bool) {
+// scaleTargetOf is the object that an autoscaler scales; not ok for an object that is no autoscaler. A paused autoscaler scales nothing.
+func scaleTargetOf(o *unstructured.Unstructured) (target id, ok bool) {
 	kind := idOf(o).kind
 	if kind != kindAutoscaler.GroupKind() && kind != kindScaled {
 		return id{}, false
 	}
-	ref := inside(o.Object, "spec", "scaleTargetRef")
-	of := func(field, otherwise string) string {
+	ref := nestedMap(o.Object, "spec", "scaleTargetRef")
+	refField := func(field, fallback string) string {
 		if text, _ := ref[field].(string); text != "" {
 			return text
 		}
-		return otherwise
+		return fallback
 	}
-	version, err := schema.ParseGroupVersion(of("apiVersion", "apps/v1"))
-	name := of("name", "")
-	return id{schema.GroupKind{Group: version.Group, Kind: of("kind", "Deployment")}, o.GetNamespace(), name}, err == nil && name != ""
+	version, err := schema.ParseGroupVersion(refField("apiVersion", "apps/v1"))
+	name := refField("name", "")
+	return id{schema.GroupKind{Group: version.Group, Kind: refField("kind", "Deployment")}, o.GetNamespace(), name}, err == nil && name != ""
 }
 
 // findScalers records which declared objects other declared objects scale.
 func findScalers(objects []declared) {
 	by := map[id]string{}
 	for _, d := range objects {
-		if target, ok := scales(d.Unstructured); ok {
-			by[target] = called(d.Unstructured)
+		if target, ok := scaleTargetOf(d.Unstructured); ok {
+			by[target] = displayName(d.Unstructured)
 		}
 	}
 	for n := range objects {
@@ -81,55 +81,55 @@ func (r *Runtime) findScaler(ctx context.Context, clients *clients, d declared) 
 	if err != nil {
 		return "", false
 	}
-	list, err := clients.at(at, d.GetNamespace()).List(ctx, metav1.ListOptions{})
+	list, err := clients.resourceClient(at, d.GetNamespace()).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return "", false // this worker may not ask: only the field manager is known
 	}
 	for n := range list.Items {
-		if target, ok := scales(&list.Items[n]); ok && target == idOf(d.Unstructured) {
-			return called(&list.Items[n]), true
+		if target, ok := scaleTargetOf(&list.Items[n]); ok && target == idOf(d.Unstructured) {
+			return displayName(&list.Items[n]), true
 		}
 	}
 	return "", true
 }
 
-// scaled finds an autoscaler that is not among the declared objects. If the autoscaler that wrote the replicas is gone, Converge
+// findClusterScaler finds an autoscaler that is not among the declared objects. If the autoscaler that wrote the replicas is gone, Converge
 // owns them again.
-func (a *apply) scaled(ctx context.Context, t *trial) {
-	if t.scaler != "" || t.unscaled || t.live == nil || scaledBy(t.live) != autoscalers {
+func (a *apply) findClusterScaler(ctx context.Context, t *trial) {
+	if t.scaler != "" || t.scalerGone || t.live == nil || scaledBy(t.live) != autoscalers {
 		return
 	}
 	if name, known := a.findScaler(ctx, a.clients, t.declared); name != "" {
 		t.scaler = name
 	} else {
-		t.unscaled = known
+		t.scalerGone = known
 	}
 }
 
-// takesReplicas reports whether an apply would change replicas that an autoscaler in the cluster scales. No earlier step has
+// overridesScaler reports whether an apply would change replicas that an autoscaler in the cluster scales. No earlier step has
 // searched for it, because it has written nothing so far.
-func (a *apply) takesReplicas(ctx context.Context, t *trial) bool {
-	if t.outcome != changed || t.scaler != "" || t.unscaled || !slices.ContainsFunc(t.fields, func(f runtimes.FieldChange) bool { return f.Path == replicas.String() }) {
+func (a *apply) overridesScaler(ctx context.Context, t *trial) bool {
+	if t.outcome != changed || t.scaler != "" || t.scalerGone || !slices.ContainsFunc(t.fields, func(f runtimes.FieldChange) bool { return f.Path == replicas.String() }) {
 		return false
 	}
 	t.scaler, _ = a.findScaler(ctx, a.clients, t.declared)
 	return t.scaler != ""
 }
 
-func hasReplicas(found []difference) bool {
+func includesReplicas(found []difference) bool {
 	return slices.ContainsFunc(found, func(d difference) bool { return slices.Equal(d.at, replicas) })
 }
 
-// scales reports whether the owner of a field wrote it as an autoscaler does.
-func (c conflict) scales() bool {
+// isByScaler reports whether the owner of a field wrote it as an autoscaler does.
+func (c conflict) isByScaler() bool {
 	return c.field == replicas.String() && c.subresource == "scale" && !strings.HasPrefix(c.owner, "kubectl")
 }
 
-// yields reports whether a field may stay with its other owner. The watched object did not show that yet.
-func (a *apply) yields(t *trial, live *unstructured.Unstructured, c conflict) bool {
-	if c.scales() {
-		return !t.unscaled
+// mayYield reports whether a field may stay with its other owner. The watched object did not show that yet.
+func (a *apply) mayYield(t *trial, live *unstructured.Unstructured, c conflict) bool {
+	if c.isByScaler() {
+		return !t.scalerGone
 	}
-	by := func(i entities.IgnoredDifference) bool { return i.By(c.owner) }
-	return within(c.field, t.theirsIn(live)) || slices.ContainsFunc(t.ignore, by)
+	ignored := func(i entities.IgnoredDifference) bool { return i.MatchesManager(c.owner) }
+	return isWithinPaths(c.field, t.omittedPaths(live)) || slices.ContainsFunc(t.ignoredManagers, ignored)
 }

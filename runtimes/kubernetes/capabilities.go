@@ -20,7 +20,7 @@ func (r *Runtime) Capabilities(ctx context.Context) (string, map[string][]string
 		return "", nil, err
 	}
 	get := func(path string, into any) error {
-		data, err := connected.named.Get(ctx, path)
+		data, err := connected.typed.Get(ctx, path)
 		if err != nil {
 			return err
 		}
@@ -31,7 +31,7 @@ func (r *Runtime) Capabilities(ctx context.Context) (string, map[string][]string
 		return "", nil, explain(ctx, "read the version of the cluster", err)
 	}
 	apis := map[string][]string{}
-	paths, err := servedAt(get)
+	paths, err := groupVersionPaths(get)
 	if err != nil {
 		return "", nil, explain(ctx, "read the APIs of the cluster", err)
 	}
@@ -48,8 +48,8 @@ func (r *Runtime) Capabilities(ctx context.Context) (string, map[string][]string
 	return server.GitVersion, apis, ctx.Err()
 }
 
-// servedAt are the paths of all versions of all groups: those of the core group are below /api, the others below /apis.
-func servedAt(get func(path string, into any) error) (map[string]string, error) {
+// groupVersionPaths are the paths of all versions of all groups: those of the core group are below /api, the others below /apis.
+func groupVersionPaths(get func(path string, into any) error) (map[string]string, error) {
 	var core metav1.APIVersions
 	if err := get("/api", &core); err != nil {
 		return nil, err

@@ -49,45 +49,45 @@ func (c *Clusters) Close() {
 func (c *Clusters) cluster(def entities.RuntimeDefinition) *cluster {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	from := sourceOf(def)
-	if known, ok := c.all[from]; ok {
+	key := sourceOf(def)
+	if known, ok := c.all[key]; ok {
 		return known
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	made := &cluster{from: from, wrap: c.WrapTransport, ctx: ctx, stop: stop, views: &views{}, starts: make(chan struct{}, startsAtOnce)}
+	made := &cluster{source: key, wrap: c.WrapTransport, ctx: ctx, stop: stop, views: &views{}, startSlots: make(chan struct{}, maxConcurrentStarts)}
 	if c.closed {
 		made.close()
 	}
 	if c.all == nil {
 		c.all = map[source]*cluster{}
 	}
-	c.all[from] = made
+	c.all[key] = made
 	return made
 }
 
 // cluster is one API server. It connects at the first use. After a connection error each use tries again, so a corrected
 // configuration needs no restart.
 type cluster struct {
-	from source
-	wrap func(http.RoundTripper) http.RoundTripper
+	source source
+	wrap   func(http.RoundTripper) http.RoundTripper
 	// ctx ends when the cluster is closed: it is the context of all background work.
 	ctx  context.Context
 	stop context.CancelFunc
 
-	mu        sync.Mutex
-	connected *clients            // nil before the first connection
-	acting    map[string]*clients // by impersonated user
-	kinds     kinds
-	views     *views
-	starts    chan struct{} // a slot for each list or watch that starts
+	mu           sync.Mutex
+	connected    *clients            // nil before the first connection
+	impersonated map[string]*clients // by impersonated user
+	kinds        kinds
+	views        *views
+	startSlots   chan struct{} // a slot for each list or watch that starts
 }
 
 // clients are the clients of a connected cluster. They remain valid when credentials change.
 type clients struct {
-	config  *rest.Config
-	dynamic dynamic.Interface
-	named   *api.Client // for the kinds that Converge names itself
-	wire    *wire
+	config    *rest.Config
+	dynamic   dynamic.Interface
+	typed     *api.Client // for the kinds that Converge names itself
+	transport *clusterTransport
 }
 
 var errClosed = errors.New("the connection to the cluster is closed: this worker stops")
@@ -105,7 +105,7 @@ func (c *cluster) connect(ctx context.Context) (*clients, error) {
 	if c.connected != nil {
 		return c.connected, nil
 	}
-	wire, err := newWire(c.ctx, c.from, c.wrap)
+	wire, err := newClusterTransport(c.ctx, c.source, c.wrap)
 	if err != nil {
 		return nil, err
 	}
@@ -118,27 +118,27 @@ func (c *cluster) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.connected != nil {
-		c.connected.wire.close()
+		c.connected.transport.close()
 	}
 }
 
 // newClients makes clients without a rate limit of their own. The server's priority and fairness limits them: it answers 429 with
 // the time to wait, and they wait that long.
-func newClients(wire *wire, through http.RoundTripper) (*clients, error) {
+func newClients(origin *clusterTransport, transport http.RoundTripper) (*clients, error) {
 	config := &rest.Config{
-		Host: wire.first.String(), Transport: through, UserAgent: userAgent(), QPS: -1,
+		Host: origin.originalURL.String(), Transport: transport, UserAgent: userAgent(), QPS: -1,
 		WarningHandlerWithContext: warningsToCaller{},
 	}
-	spoken := &http.Client{Transport: through}
-	dyn, err := newDynamic(config, spoken)
+	httpClient := &http.Client{Transport: transport}
+	dyn, err := newDynamic(config, httpClient)
 	if err != nil {
 		return nil, err
 	}
-	named, err := api.New(config, spoken)
+	typed, err := api.New(config, httpClient)
 	if err != nil {
 		return nil, err
 	}
-	return &clients{config: config, dynamic: dyn, named: named, wire: wire}, nil
+	return &clients{config: config, dynamic: dyn, typed: typed, transport: origin}, nil
 }
 
 // resource is a kind as the API server serves it.
@@ -148,8 +148,8 @@ type resource struct {
 	namespaced bool
 }
 
-// at is the client of a resource in a namespace ("" for cluster-scoped ones).
-func (c *clients) at(r resource, namespace string) dynamic.ResourceInterface {
+// resourceClient is the client of a resource in a namespace ("" for cluster-scoped ones).
+func (c *clients) resourceClient(r resource, namespace string) dynamic.ResourceInterface {
 	if !r.namespaced {
 		return c.dynamic.Resource(r.GroupVersionResource)
 	}
@@ -163,7 +163,7 @@ func (c *Clusters) Client(ctx context.Context, def entities.RuntimeDefinition) (
 	if err != nil {
 		return nil, err
 	}
-	return connected.named, nil
+	return connected.typed, nil
 }
 
 // source is where the description of a connection is. Clusters are shared by source.
@@ -173,11 +173,11 @@ type source struct {
 }
 
 func sourceOf(def entities.RuntimeDefinition) source {
-	from := source{}
+	src := source{}
 	if def.Kubernetes == nil {
-		return from
+		return src
 	}
-	from.context = def.Kubernetes.Context
+	src.context = def.Kubernetes.Context
 	if path := def.Kubernetes.Kubeconfig; path != "" {
 		if home, err := os.UserHomeDir(); err == nil && strings.HasPrefix(path, "~/") {
 			path = filepath.Join(home, path[2:])
@@ -185,15 +185,15 @@ func sourceOf(def entities.RuntimeDefinition) source {
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(def.Dir, path)
 		}
-		from.kubeconfig = filepath.Clean(path)
+		src.kubeconfig = filepath.Clean(path)
 	}
-	return from
+	return src
 }
 
 // connection is the configuration to reach a cluster, with a fingerprint of it.
 type connection struct {
-	config *rest.Config
-	print  string // equal for equal connections
+	config      *rest.Config
+	fingerprint string // equal for equal connections
 }
 
 // load reads the kubeconfig. If no file is named and none is found, it uses the service account of the pod.
@@ -203,7 +203,7 @@ func (s source) load() (connection, error) {
 	rules.WarnIfAllMissing = false
 	file, err := rules.Load()
 	if err != nil {
-		return connection{}, fmt.Errorf("kubeconfig %s: %w", s.where(rules), err)
+		return connection{}, fmt.Errorf("kubeconfig %s: %w", s.location(rules), err)
 	}
 	if s.kubeconfig == "" && clientcmdapi.IsConfigEmpty(file) {
 		return s.inCluster(rules)
@@ -214,28 +214,28 @@ func (s source) load() (connection, error) {
 	chosen := clientcmd.NewNonInteractiveClientConfig(*file, s.context, &clientcmd.ConfigOverrides{}, rules)
 	config, err := chosen.ClientConfig()
 	if err != nil {
-		return connection{}, fmt.Errorf("kubeconfig %s: %s: %w", s.where(rules), s.named(file), err)
+		return connection{}, fmt.Errorf("kubeconfig %s: %s: %w", s.location(rules), s.contextName(file), err)
 	}
 	print, err := clientcmd.Write(*file)
 	if err != nil {
-		return connection{}, fmt.Errorf("kubeconfig %s: %w", s.where(rules), err)
+		return connection{}, fmt.Errorf("kubeconfig %s: %w", s.location(rules), err)
 	}
-	signsForEKS(config)
-	return connection{config: config, print: string(print)}, nil
+	signForEKS(config)
+	return connection{config: config, fingerprint: string(print)}, nil
 }
 
 func (s source) inCluster(rules *clientcmd.ClientConfigLoadingRules) (connection, error) {
 	if s.context != "" {
-		return connection{}, fmt.Errorf("context %q: no kubeconfig was found at %s", s.context, s.where(rules))
+		return connection{}, fmt.Errorf("context %q: no kubeconfig was found at %s", s.context, s.location(rules))
 	}
 	config, err := rest.InClusterConfig()
 	if errors.Is(err, rest.ErrNotInCluster) {
-		return connection{}, fmt.Errorf("no cluster is named: no kubeconfig was found at %s, and the worker runs in no pod of a cluster", s.where(rules))
+		return connection{}, fmt.Errorf("no cluster is named: no kubeconfig was found at %s, and the worker runs in no pod of a cluster", s.location(rules))
 	}
 	if err != nil {
 		return connection{}, fmt.Errorf("service account of the pod: %w", err)
 	}
-	return connection{config: config, print: config.Host}, nil // client-go reloads its token
+	return connection{config: config, fingerprint: config.Host}, nil // client-go reloads its token
 }
 
 // check lists the available contexts if the requested one is missing.
@@ -244,24 +244,24 @@ func (s source) check(file *clientcmdapi.Config, rules *clientcmd.ClientConfigLo
 	if _, ok := file.Contexts[name]; ok {
 		return nil
 	}
-	there := "it has none"
+	expected := "it has none"
 	if known := slices.Sorted(maps.Keys(file.Contexts)); len(known) > 0 {
-		there = "expected one of " + strings.Join(known, ", ")
+		expected = "expected one of " + strings.Join(known, ", ")
 	}
 	if name == "" {
-		return fmt.Errorf("kubeconfig %s: it has no current context, and the runtime names none; %s", s.where(rules), there)
+		return fmt.Errorf("kubeconfig %s: it has no current context, and the runtime names none; %s", s.location(rules), expected)
 	}
-	return fmt.Errorf("kubeconfig %s: no context %q; %s", s.where(rules), name, there)
+	return fmt.Errorf("kubeconfig %s: no context %q; %s", s.location(rules), name, expected)
 }
 
-func (s source) named(file *clientcmdapi.Config) string {
+func (s source) contextName(file *clientcmdapi.Config) string {
 	if s.context != "" {
 		return fmt.Sprintf("context %q", s.context)
 	}
 	return fmt.Sprintf("current context %q", file.CurrentContext)
 }
 
-func (s source) where(rules *clientcmd.ClientConfigLoadingRules) string {
+func (s source) location(rules *clientcmd.ClientConfigLoadingRules) string {
 	if s.kubeconfig != "" {
 		return s.kubeconfig
 	}

@@ -26,7 +26,7 @@ const (
 // fields. Fields of others do not count either.
 func compare(live, applied *unstructured.Unstructured, theirs ...path) []runtimes.FieldChange {
 	var changes []runtimes.FieldChange
-	for _, d := range leavingOut(differences(live, applied), theirs) {
+	for _, d := range dropDifferences(differences(live, applied), theirs) {
 		changes = append(changes, d.FieldChange)
 	}
 	return changes
@@ -56,18 +56,18 @@ func declarable(o *unstructured.Unstructured) map[string]any {
 	}
 	kept := maps.Clone(o.Object)
 	delete(kept, "status")
-	metadata := maps.Clone(inside(o.Object, "metadata"))
+	metadata := maps.Clone(nestedMap(o.Object, "metadata"))
 	for _, name := range serverFields {
 		delete(metadata, name)
 	}
-	if of := inside(metadata, "annotations"); of != nil {
-		annotations := maps.Clone(of)
+	if existing := nestedMap(metadata, "annotations"); existing != nil {
+		annotations := maps.Clone(existing)
 		delete(annotations, annotationRevision)
 		delete(annotations, annotationTemplate)
 		delete(annotations, AnnotationEarlier)
 		delete(annotations, AnnotationRuns)
 		delete(annotations, AnnotationAdopt)
-		delete(annotations, AnnotationTaken)
+		delete(annotations, AnnotationTakenFrom)
 		metadata["annotations"] = annotations
 		if len(annotations) == 0 {
 			delete(metadata, "annotations")
@@ -92,17 +92,17 @@ func (c *comparison) values(at path, old, now any) {
 	oldList, oldIsList := old.([]any)
 	nowList, nowIsList := now.([]any)
 	switch {
-	case oldIsMap && nowIsMap, (oldIsMap || nowIsMap) && (old == nil || now == nil) && c.opens(at):
+	case oldIsMap && nowIsMap, (oldIsMap || nowIsMap) && (old == nil || now == nil) && c.expands(at):
 		c.maps(at, oldMap, nowMap)
-	case oldIsList && nowIsList && ofMaps(oldList) && ofMaps(nowList):
+	case oldIsList && nowIsList && allMaps(oldList) && allMaps(nowList):
 		c.lists(at, oldList, nowList)
 	default:
 		c.add(at, old, now)
 	}
 }
 
-// opens reports whether a map that exists on only one side is listed field by field: the object itself, and masked maps.
-func (c *comparison) opens(at path) bool {
+// expands reports whether a map that exists on only one side is listed field by field: the object itself, and masked maps.
+func (c *comparison) expands(at path) bool {
 	return len(at) == 0 || c.secret && (at.String() == "data" || at.String() == "stringData" || at[0].field == "metadata")
 }
 
@@ -138,8 +138,8 @@ func (c *comparison) add(at path, old, now any) {
 		return
 	}
 	d := difference{at: at}
-	d.Path, d.Old, d.New = at.String(), encoded(old), encoded(now)
-	if c.secret && masked(at) {
+	d.Path, d.Old, d.New = at.String(), jsonText(old), jsonText(now)
+	if c.secret && isMasked(at) {
 		d.Old, d.New = mask(old, "***"), mask(now, "***")
 		if old != nil && now != nil {
 			d.New = "*** (changed)"
@@ -148,8 +148,8 @@ func (c *comparison) add(at path, old, now any) {
 	c.found = append(c.found, d)
 }
 
-// masked reports whether a field of a Secret must not be shown: its data, and the copy that kubectl keeps in an annotation.
-func masked(at path) bool {
+// isMasked reports whether a field of a Secret must not be shown: its data, and the copy that kubectl keeps in an annotation.
+func isMasked(at path) bool {
 	switch at[0].field {
 	case "data", "stringData":
 		return true
@@ -159,14 +159,14 @@ func masked(at path) bool {
 	return false
 }
 
-func mask(value any, with string) string {
+func mask(value any, text string) string {
 	if value == nil {
 		return ""
 	}
-	return with
+	return text
 }
 
-func encoded(value any) string {
+func jsonText(value any) string {
 	if value == nil {
 		return ""
 	}
@@ -177,7 +177,7 @@ func encoded(value any) string {
 	return runtimes.Clip(string(text), maxValue)
 }
 
-func ofMaps(list []any) bool {
+func allMaps(list []any) bool {
 	return !slices.ContainsFunc(list, func(each any) bool { _, ok := each.(map[string]any); return !ok })
 }
 
@@ -199,8 +199,8 @@ func keyOf(lists ...[]any) string {
 }
 
 // byKey maps the elements of a list by key; by is nil if an element has no key.
-func byKey(list []any, key string) (names []string, by map[string]any) {
-	by = map[string]any{}
+func byKey(list []any, key string) (names []string, elements map[string]any) {
+	elements = map[string]any{}
 	for _, each := range list {
 		value := each.(map[string]any)[key]
 		switch value.(type) {
@@ -210,9 +210,9 @@ func byKey(list []any, key string) (names []string, by map[string]any) {
 		}
 		name := fmt.Sprint(value)
 		names = append(names, name)
-		by[name] = each
+		elements[name] = each
 	}
-	return names, by
+	return names, elements
 }
 
 func keysOf(all ...map[string]any) []string {

@@ -112,11 +112,11 @@ metadata:
 `)
 	at := func(parts ...part) path { return parts }
 	container := at(part{field: "spec"}, part{field: "template"}, part{field: "spec"}, part{field: "containers"}, part{key: "name", value: "web"})
-	require.Equal(t, "kubectl", writerOf(o, at(part{field: "spec"}, part{field: "replicas"})))
-	require.Equal(t, "kubectl", writerOf(o, container.with(part{field: "image"})))
-	require.Equal(t, "kubectl", writerOf(o, container.with(part{field: "command"}).with(part{index: 1, isIndex: true})))
-	require.Empty(t, writerOf(o, container.with(part{field: "args"})))
-	require.Empty(t, writerOf(o, at(part{field: "spec"}, part{field: "paused"})))
+	require.Equal(t, "kubectl", lastWriter(o, at(part{field: "spec"}, part{field: "replicas"})))
+	require.Equal(t, "kubectl", lastWriter(o, container.with(part{field: "image"})))
+	require.Equal(t, "kubectl", lastWriter(o, container.with(part{field: "command"}).with(part{index: 1, isIndex: true})))
+	require.Empty(t, lastWriter(o, container.with(part{field: "args"})))
+	require.Empty(t, lastWriter(o, at(part{field: "spec"}, part{field: "paused"})))
 }
 
 func TestTheRevisionsOfControllersAreNoDifference(t *testing.T) {

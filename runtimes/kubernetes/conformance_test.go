@@ -22,8 +22,8 @@ import (
 
 func TestConformance(t *testing.T) {
 	runtimetest.Run(t, runtimetest.Harness{New: func(t *testing.T) runtimetest.Subject {
-		d := reachAlone(t).desk()
-		rt := &openingGate{Runtime: d.Runtime, desk: d}
+		d := newExclusiveTestCluster(t).recording()
+		rt := &recoveringRuntime{Runtime: d.Runtime, recording: d}
 		return runtimetest.Subject{
 			Runtime: rt,
 			Payload: func(p *entities.Payload) {
@@ -37,7 +37,7 @@ func TestConformance(t *testing.T) {
 			FailReading: rt.close,
 			Hang: func(arrived func()) {
 				var once sync.Once
-				d.failing(func(req *http.Request, _ func() (*http.Response, error)) (*http.Response, error) {
+				d.injectFault(func(req *http.Request, _ func() (*http.Response, error)) (*http.Response, error) {
 					once.Do(arrived)
 					<-req.Context().Done()
 					return nil, req.Context().Err()
@@ -52,27 +52,27 @@ func deploymentIn(channel string) string {
 }
 
 // generation counts what was changed of an object's spec.
-func (d *desk) generation(kind, name string) int {
+func (d *recordingCluster) generation(kind, name string) int {
 	d.Helper()
-	return int(d.there(kind, name).GetGeneration())
+	return int(d.liveObject(kind, name).GetGeneration())
 }
 
 // version changes with every change of an object.
-func (d *desk) version(kind, name string) int {
+func (d *recordingCluster) version(kind, name string) int {
 	d.Helper()
-	n, err := strconv.Atoi(d.there(kind, name).GetResourceVersion())
+	n, err := strconv.Atoi(d.liveObject(kind, name).GetResourceVersion())
 	require.NoError(d, err)
 	return n
 }
 
 // failOnce has the server refuse the next object.
-func (d *desk) failOnce(permanent bool) {
+func (d *recordingCluster) failOnce(permanent bool) {
 	status := metav1.Status{Status: metav1.StatusFailure, Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable, Message: "busy"}
 	if permanent {
 		status.Code, status.Reason, status.Message = http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "never"
 	}
 	var once sync.Once
-	d.failing(func(req *http.Request, send func() (*http.Response, error)) (*http.Response, error) {
+	d.injectFault(func(req *http.Request, send func() (*http.Response, error)) (*http.Response, error) {
 		failed := false
 		if req.Method == http.MethodPatch {
 			once.Do(func() { failed = true })
@@ -89,26 +89,26 @@ func (d *desk) failOnce(permanent bool) {
 	})
 }
 
-// openingGate is a runtime whose server is back after one reading that failed.
-type openingGate struct {
+// recoveringRuntime is a runtime whose server is back after one reading that failed.
+type recoveringRuntime struct {
 	*Runtime
-	desk *desk
-	shut bool
+	recording *recordingCluster
+	shut      bool
 }
 
-func (o *openingGate) Observe(ctx context.Context, in runtimes.Instance) ([]entities.Object, error) {
+func (o *recoveringRuntime) Observe(ctx context.Context, in runtimes.Request) ([]entities.Object, error) {
 	objects, err := o.Runtime.Observe(ctx, in)
 	if err != nil && o.shut {
 		o.shut = false
-		o.desk.gate.unlock()
+		o.recording.proxy.unlock()
 		o.until("the watches to recover", func(err error) bool { return err == nil })
 	}
 	return objects, err
 }
 
 // close shuts the gate, and returns when the watches have noticed.
-func (o *openingGate) close() {
-	o.desk.gate.shut()
+func (o *recoveringRuntime) close() {
+	o.recording.proxy.shut()
 	o.until("the watches to notice", func(err error) bool {
 		var reading *entities.ReadingError
 		return errors.As(err, &reading)
@@ -116,11 +116,11 @@ func (o *openingGate) close() {
 	o.shut = true
 }
 
-func (o *openingGate) until(what string, is func(error) bool) {
-	in := o.desk.instance("v1", configOf("settings-staging", "x"), deploymentIn("staging"))
+func (o *recoveringRuntime) until(what string, is func(error) bool) {
+	in := o.recording.instance("v1", configOf("settings-staging", "x"), deploymentIn("staging"))
 	in.Application, in.ID = "demo", entities.Only("staging")
-	o.desk.wait(what, func() bool {
-		_, err := o.Runtime.Observe(o.desk.Context(), in)
+	o.recording.wait(what, func() bool {
+		_, err := o.Runtime.Observe(o.recording.Context(), in)
 		return is(err)
 	}, func() any { return nil })
 }

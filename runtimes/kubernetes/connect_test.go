@@ -30,7 +30,7 @@ func write(t *testing.T, path, text string) {
 }
 
 // An error of connecting names the file and the context, and lists what there is.
-func TestConnectSaysWhatIsMissing(t *testing.T) {
+func TestConnectErrors(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "good"), fileOf("http://127.0.0.1:1", "x"))
 	write(t, filepath.Join(dir, "headless"), "{apiVersion: v1, kind: Config, contexts: [{name: eu, context: {cluster: c}}], clusters: [{name: c, cluster: {server: x}}]}")
@@ -74,7 +74,7 @@ func TestConnectByTheEnvironment(t *testing.T) {
 	here := &cluster{ctx: t.Context()}
 	_, err := here.connect(t.Context())
 	require.EqualError(t, err, "no cluster is named: no kubeconfig was found at "+dir+"/config, and the worker runs in no pod of a cluster")
-	here.from.context = "eu"
+	here.source.context = "eu"
 	_, err = here.connect(t.Context())
 	require.EqualError(t, err, `context "eu": no kubeconfig was found at `+dir+"/config")
 
@@ -119,11 +119,11 @@ func TestACredentialIsReadAgain(t *testing.T) {
 	server, moved := serve("new"), serve("moved")
 	path := filepath.Join(t.TempDir(), "config")
 	write(t, path, fileOf(server.URL, "old"))
-	c := &cluster{ctx: t.Context(), from: source{kubeconfig: path}}
+	c := &cluster{ctx: t.Context(), source: source{kubeconfig: path}}
 	clients, err := c.connect(t.Context())
 	require.NoError(t, err)
 	get := func() (string, error) {
-		o, err := clients.named.ConfigMaps("shop").Get(t.Context(), "settings", metav1.GetOptions{})
+		o, err := clients.typed.ConfigMaps("shop").Get(t.Context(), "settings", metav1.GetOptions{})
 		return o.Data["by"], err
 	}
 	for range 3 {
@@ -133,14 +133,14 @@ func TestACredentialIsReadAgain(t *testing.T) {
 	require.EqualValues(t, 3, refused.Load()) // one request each: the file says nothing new
 
 	write(t, path, fileOf(server.URL, "new"))
-	clients.wire.reread = clients.wire.reread.Add(-rereadEvery)
+	clients.transport.rereadAt = clients.transport.rereadAt.Add(-rereadInterval)
 	by, err := get()
 	require.NoError(t, err)
 	require.Equal(t, "new", by)
 
 	server.Close()
 	write(t, path, fileOf(moved.URL+"/proxy", "moved"))
-	clients.wire.reread = clients.wire.reread.Add(-rereadEvery)
+	clients.transport.rereadAt = clients.transport.rereadAt.Add(-rereadInterval)
 	_, err = get() // nobody is there any more: what happened to the request is not known
 	require.Error(t, err)
 	by, err = get()

@@ -15,21 +15,21 @@ import (
 
 // newDynamic is dynamic.NewForConfigAndClient with another decoder for watches. client-go scans each event three times to find its
 // type before it decodes the object in it. Reading events took a fifth of a worker's work during rollouts of Deployments.
-func newDynamic(config *rest.Config, spoken *http.Client) (dynamic.Interface, error) {
+func newDynamic(config *rest.Config, httpClient *http.Client) (dynamic.Interface, error) {
 	config = dynamic.ConfigFor(config)
-	config.NegotiatedSerializer = readsOnce{config.NegotiatedSerializer}
+	config.NegotiatedSerializer = singlePassSerializer{config.NegotiatedSerializer}
 	config.APIPath = "/" // each call sets its own path
-	client, err := rest.UnversionedRESTClientForConfigAndClient(config, spoken)
+	client, err := rest.UnversionedRESTClientForConfigAndClient(config, httpClient)
 	if err != nil {
 		return nil, err
 	}
 	return dynamic.New(client), nil
 }
 
-// readsOnce decodes JSON in one pass.
-type readsOnce struct{ runtime.NegotiatedSerializer }
+// singlePassSerializer decodes JSON in one pass.
+type singlePassSerializer struct{ runtime.NegotiatedSerializer }
 
-func (s readsOnce) SupportedMediaTypes() []runtime.SerializerInfo {
+func (s singlePassSerializer) SupportedMediaTypes() []runtime.SerializerInfo {
 	var out []runtime.SerializerInfo
 	for _, info := range s.NegotiatedSerializer.SupportedMediaTypes() {
 		if info.MediaType == runtime.ContentTypeJSON && info.StreamSerializer != nil {
@@ -48,7 +48,7 @@ type eventDecoder struct{ runtime.Serializer }
 
 func (d eventDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	if event, ok := into.(*metav1.WatchEvent); ok {
-		if of, object := eventIn(data); object != nil {
+		if of, object := splitEvent(data); object != nil {
 			event.Type, event.Object.Raw = of, object
 			return event, nil, nil
 		}
@@ -56,12 +56,12 @@ func (d eventDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, int
 	return d.Serializer.Decode(data, defaults, into)
 }
 
-// eventIn is the type of an event and its object, a slice of the data; nil if the event has another form.
-func eventIn(data []byte) (of string, object []byte) {
+// splitEvent is the type of an event and its object, a slice of the data; nil if the event has another form.
+func splitEvent(data []byte) (eventType string, object []byte) {
 	rest, ok := bytes.CutPrefix(bytes.TrimSpace(data), []byte(`{"type":"`))
 	name, object, _ := bytes.Cut(rest, []byte(`","object":`))
-	object, whole := bytes.CutSuffix(object, []byte("}"))
-	if !ok || !whole || bytes.ContainsAny(name, `"\`) || len(object) == 0 || object[0] != '{' {
+	object, complete := bytes.CutSuffix(object, []byte("}"))
+	if !ok || !complete || bytes.ContainsAny(name, `"\`) || len(object) == 0 || object[0] != '{' {
 		return "", nil
 	}
 	return string(name), object

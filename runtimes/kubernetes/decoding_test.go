@@ -11,7 +11,7 @@ import (
 )
 
 // What is watched is decoded to what client-go decodes it to, whatever it is and however it is written, and so is what cannot be.
-func TestEventsAreDecodedAsEver(t *testing.T) {
+func TestEventsAreDecodedAsByClientGo(t *testing.T) {
 	theirs := dynamic.ConfigFor(&rest.Config{}).NegotiatedSerializer
 	decoded := func(by runtime.NegotiatedSerializer, data string) (of string, object runtime.Object, kind any, err error) {
 		objects, events, _, err := runtime.NewClientNegotiator(by, metav1.Unversioned).StreamDecoder(runtime.ContentTypeJSON, nil)
@@ -41,7 +41,7 @@ func TestEventsAreDecodedAsEver(t *testing.T) {
 		`{"type":"ADDED","object":[]}`, `{"type":"ADDED","object":null}`, `{"type":"ADDED"}`, `{"type":"","object":{}}`, `{}`,
 	} {
 		of, object, kind, err := decoded(theirs, data)
-		our, ours, ourKind, ourErr := decoded(readsOnce{theirs}, data)
+		our, ours, ourKind, ourErr := decoded(singlePassSerializer{theirs}, data)
 		require.Equal(t, of, our, data)
 		require.Equal(t, object, ours, data)
 		require.Equal(t, err == nil, ourErr == nil, "%s: %v, %v", data, err, ourErr)

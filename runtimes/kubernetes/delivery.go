@@ -27,8 +27,8 @@ type delivery struct {
 
 // hookFailure is the failure of a hook: the attempt of the apply, and the message.
 type hookFailure struct {
-	Try string `json:"try,omitempty"`
-	Why string `json:"why"`
+	AttemptID string `json:"try,omitempty"`
+	Reason    string `json:"why"`
 }
 
 // event is the kind of a delivery, named as in Helm.
@@ -43,8 +43,8 @@ const (
 // maxDelivered limits the versions that an inventory records: the return of an older one is an upgrade.
 const maxDelivered = 20
 
-// deliveryIn reads the delivery from an inventory; nil if it has none.
-func deliveryIn(inventory *unstructured.Unstructured) (*delivery, error) {
+// parseDelivery reads the delivery from an inventory; nil if it has none.
+func parseDelivery(inventory *unstructured.Unstructured) (*delivery, error) {
 	if inventory == nil {
 		return nil, nil
 	}
@@ -55,69 +55,69 @@ func deliveryIn(inventory *unstructured.Unstructured) (*delivery, error) {
 	d := &delivery{}
 	if err := json.Unmarshal([]byte(text), d); err != nil {
 		return nil, &problem{
-			doing: "read the annotation " + AnnotationDelivery + " of " + idOf(inventory).String(), why: err.Error(), err: err,
+			action: "read the annotation " + AnnotationDelivery + " of " + idOf(inventory).String(), reason: err.Error(), err: err,
 			hint: "without the annotation hooks run as for an upgrade",
 		}
 	}
 	return d, nil
 }
 
-// next is the delivery of a version after another delivery; for the same version the delivery continues. there reports whether an
+// nextDelivery is the delivery of a version after another delivery; for the same version the delivery continues. there reports whether an
 // inventory existed.
-func next(before *delivery, version string, there bool) *delivery {
-	if before != nil && before.Version == version {
-		return before
+func nextDelivery(previous *delivery, version string, hadInventory bool) *delivery {
+	if previous != nil && previous.Version == version {
+		return previous
 	}
 	d := &delivery{Versions: []string{version}, Version: version, Event: install}
 	switch {
-	case before == nil && there:
+	case previous == nil && hadInventory:
 		d.Event, d.Installed = upgrade, true
 		return d
-	case before == nil:
+	case previous == nil:
 		return d
 	}
-	d.Versions, d.Installed = slices.Clone(before.Versions), before.Installed
-	was, is := slices.Index(d.Versions, before.Version), slices.Index(d.Versions, version)
+	d.Versions, d.Installed = slices.Clone(previous.Versions), previous.Installed
+	previousIndex, index := slices.Index(d.Versions, previous.Version), slices.Index(d.Versions, version)
 	switch {
-	case !before.Installed:
-	case is >= 0 && is < was:
+	case !previous.Installed:
+	case index >= 0 && index < previousIndex:
 		d.Event = rollback
 	default:
 		d.Event = upgrade
 	}
-	if is < 0 {
+	if index < 0 {
 		d.Versions = append(d.Versions, version)
 		d.Versions = d.Versions[max(0, len(d.Versions)-maxDelivered):]
 	}
 	return d
 }
 
-// deliver finds the delivery of this apply. Without hooks, now and before, none is recorded. Otherwise it asks the server, because
+// loadDelivery finds the delivery of this apply. Without hooks, now and before, none is recorded. Otherwise it asks the server, because
 // the watch may not show yet how the last delivery ended.
-func (a *apply) deliver(ctx context.Context) error {
-	inventory, r, err := a.parent(ctx)
+func (a *apply) loadDelivery(ctx context.Context) error {
+	inventory, r, err := a.findInventory(ctx)
 	if err != nil {
 		return err
 	}
 	if a.version == "" || len(a.hooks) == 0 && (inventory == nil || inventory.GetAnnotations()[AnnotationDelivery] == "") {
 		return nil
 	}
-	if inventory, err = a.liveParent(ctx, r); err != nil {
+	if inventory, err = a.getInventory(ctx, r); err != nil {
 		return err
 	}
-	before, err := deliveryIn(inventory)
+	before, err := parseDelivery(inventory)
 	if err != nil {
 		return err
 	}
-	a.delivery = next(before, a.version, inventory != nil)
+	a.delivery = nextDelivery(before, a.version, inventory != nil)
 	return nil
 }
 
-// noteDelivery writes the progress of the delivery on an inventory.
-func (a *apply) noteDelivery(wanted, stands *unstructured.Unstructured) error {
+// setDelivery writes the progress of the delivery on an inventory.
+func (a *apply) setDelivery(wanted, recorded *unstructured.Unstructured) error {
 	text := ""
-	if stands != nil {
-		text = stands.GetAnnotations()[AnnotationDelivery]
+	if recorded != nil {
+		text = recorded.GetAnnotations()[AnnotationDelivery]
 	}
 	if a.delivery != nil {
 		encoded, err := json.Marshal(a.delivery)
@@ -134,8 +134,8 @@ func (a *apply) noteDelivery(wanted, stands *unstructured.Unstructured) error {
 	return nil
 }
 
-// delivered marks the delivery as ended; a later write of the inventory records it.
-func (a *apply) delivered() {
+// markDelivered marks the delivery as ended; a later write of the inventory records it.
+func (a *apply) markDelivered() {
 	if a.delivery != nil {
 		a.delivery.Ended, a.delivery.Installed = true, true
 		a.delivery.Done, a.delivery.Failed = nil, nil

@@ -25,9 +25,9 @@ import (
 const (
 	// maxVerdicts limits the cache, in objects; it holds twice as many at most.
 	maxVerdicts = 50_000
-	// refusedFor is how long a refusal is cached: its cause (a permission, a webhook) can change without a change of the object.
-	refusedFor = 5 * time.Minute
-	driftShown = 3 // fields named in a message
+	// refusalTTL is how long a refusal is cached: its cause (a permission, a webhook) can change without a change of the object.
+	refusalTTL     = 5 * time.Minute
+	maxDriftFields = 3 // fields named in a message
 )
 
 // verdict is whether an object differs from its declaration.
@@ -48,7 +48,7 @@ type verdicts struct {
 	recent, older map[types.UID]verdict
 }
 
-func (v *verdicts) of(uid types.UID) (verdict, bool) {
+func (v *verdicts) get(uid types.UID) (verdict, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if known, ok := v.recent[uid]; ok {
@@ -56,18 +56,18 @@ func (v *verdicts) of(uid types.UID) (verdict, bool) {
 	}
 	known, ok := v.older[uid]
 	if ok {
-		v.put(uid, known)
+		v.putLocked(uid, known)
 	}
 	return known, ok
 }
 
-func (v *verdicts) keep(uid types.UID, known verdict) {
+func (v *verdicts) add(uid types.UID, known verdict) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.put(uid, known)
+	v.putLocked(uid, known)
 }
 
-func (v *verdicts) put(uid types.UID, known verdict) {
+func (v *verdicts) putLocked(uid types.UID, known verdict) {
 	if v.recent == nil || len(v.recent) >= maxVerdicts {
 		v.older, v.recent = v.recent, map[types.UID]verdict{}
 	}
@@ -84,9 +84,9 @@ func (ob *observation) markDrift(ctx context.Context, object *entities.Object, l
 		return err
 	}
 	if found.refused != "" {
-		object.Message = note(object, "drift is unknown, because the server refuses the declaration: "+found.refused)
+		object.Message = appendMessage(object, "drift is unknown, because the server refuses the declaration: "+found.refused)
 	}
-	object.Foreign = words(found.foreign)
+	object.Foreign = foreignTexts(found.foreign)
 	if found.drift == "" && ob.in.Payload.Kubernetes.RemoveForeign && len(found.foreign) > 0 {
 		found.drift = "others added " + strings.Join(object.Foreign, ", ")
 	}
@@ -94,7 +94,7 @@ func (ob *observation) markDrift(ctx context.Context, object *entities.Object, l
 		object.AsDeclared = found.refused == "" && object.Status != entities.ObjectSucceeded
 		return nil
 	}
-	object.Message = note(object, found.drift)
+	object.Message = appendMessage(object, found.drift)
 	marked := 0
 	for i := range object.Versions {
 		if object.Versions[i].Version == ob.in.FullVersion {
@@ -108,8 +108,8 @@ func (ob *observation) markDrift(ctx context.Context, object *entities.Object, l
 	return nil
 }
 
-// note adds to a message, or replaces a message of a healthy object.
-func note(object *entities.Object, text string) string {
+// appendMessage adds to a message, or replaces a message of a healthy object.
+func appendMessage(object *entities.Object, text string) string {
 	if object.Status == entities.ObjectSucceeded {
 		return text
 	}
@@ -118,7 +118,7 @@ func note(object *entities.Object, text string) string {
 
 // verdict compares an object with its declaration, or returns the cached result.
 func (ob *observation) verdict(ctx context.Context, live *unstructured.Unstructured, d declared) (verdict, error) {
-	known, found := ob.verdicts.of(live.GetUID())
+	known, found := ob.verdicts.get(live.GetUID())
 	usable := found && known.digest == d.digest && (known.refused == "" || ob.now().Before(known.until))
 	if usable && known.resourceVersion == live.GetResourceVersion() {
 		return known, nil
@@ -127,50 +127,50 @@ func (ob *observation) verdict(ctx context.Context, live *unstructured.Unstructu
 	if !usable || known.content != content {
 		var err error
 		var compared *unstructured.Unstructured
-		if known, compared, err = ob.ask(ctx, live, d); err != nil {
+		if known, compared, err = ob.compareByDryRun(ctx, live, d); err != nil {
 			return known, err
 		}
 		live, content, known.digest = compared, contentOf(compared, d), d.digest
 	}
 	known.resourceVersion, known.content = live.GetResourceVersion(), content
-	ob.verdicts.keep(live.GetUID(), known)
+	ob.verdicts.add(live.GetUID(), known)
 	return known, nil
 }
 
-// agreed caches the result of an apply: the object is as declared, so the next observation need not ask.
-func (r *Runtime) agreed(applied *unstructured.Unstructured, d declared) {
-	r.verdicts.keep(applied.GetUID(), verdict{
+// cacheAsDeclared caches the result of an apply: the object is as declared, so the next observation need not ask.
+func (r *Runtime) cacheAsDeclared(applied *unstructured.Unstructured, d declared) {
+	r.verdicts.add(applied.GetUID(), verdict{
 		resourceVersion: applied.GetResourceVersion(), content: contentOf(applied, d), digest: d.digest, foreign: foreignIn(applied, d),
 	})
 }
 
 // contentOf is a hash of the parts of an object that an apply of a declaration could change.
 func contentOf(o *unstructured.Unstructured, d declared) [32]byte {
-	text, err := json.Marshal(without(declarable(o), d.theirsIn(o)))
+	text, err := json.Marshal(withoutPaths(declarable(o), d.omittedPaths(o)))
 	if err != nil {
 		return [32]byte{} // it came as JSON
 	}
 	return sha256.Sum256(text)
 }
 
-// ask compares the result of a dry run of the declaration with the object. The watched object may be older than the one that the
+// compareByDryRun compares the result of a dry run of the declaration with the object. The watched object may be older than the one that the
 // server compared with. So a difference counts only if the server's own object, read for this purpose, has it too. ask returns the
 // object that the verdict is about.
-func (ob *observation) ask(ctx context.Context, live *unstructured.Unstructured, d declared) (verdict, *unstructured.Unstructured, error) {
-	doing := fmt.Sprintf("compare %s %s with its declaration", d.GetKind(), d.GetName())
+func (ob *observation) compareByDryRun(ctx context.Context, live *unstructured.Unstructured, d declared) (verdict, *unstructured.Unstructured, error) {
+	action := fmt.Sprintf("compare %s %s with its declaration", d.GetKind(), d.GetName())
 	r, err := ob.cluster.resource(ctx, d.GroupVersionKind())
 	if err != nil {
-		return verdict{}, live, readingError(doing, err)
+		return verdict{}, live, readingError(action, err)
 	}
-	clients, err := ob.acting(ctx, ob.in)
+	clients, err := ob.clientsFor(ctx, ob.in)
 	if err != nil {
-		return verdict{}, live, readingError(doing, err)
+		return verdict{}, live, readingError(action, err)
 	}
-	at := clients.at(r, d.GetNamespace())
+	at := clients.resourceClient(r, d.GetNamespace())
 	for range 3 {
-		sent, err := ob.sent(ctx, at, live, d)
+		sent, err := ob.dryRunObject(ctx, at, live, d)
 		if err != nil {
-			return verdict{}, live, readingError(doing, err)
+			return verdict{}, live, readingError(action, err)
 		}
 		applied, err := at.Apply(ctx, d.GetName(), sent.Unstructured, metav1.ApplyOptions{
 			FieldManager: FieldManager, Force: true, DryRun: []string{metav1.DryRunAll},
@@ -178,50 +178,50 @@ func (ob *observation) ask(ctx context.Context, live *unstructured.Unstructured,
 		if apierrors.IsNotFound(err) { // the watch will show it in a moment
 			return verdict{refused: err.Error(), until: ob.now()}, live, nil
 		}
-		if refusal(err) {
-			return verdict{refused: err.Error(), until: ob.now().Add(refusedFor)}, live, nil
+		if isRefusal(err) {
+			return verdict{refused: err.Error(), until: ob.now().Add(refusalTTL)}, live, nil
 		}
 		if err != nil {
-			return verdict{}, live, readingError(doing, err)
+			return verdict{}, live, readingError(action, err)
 		}
-		found := leavingOut(differences(live, applied), d.theirsIn(live))
+		found := dropDifferences(differences(live, applied), d.omittedPaths(live))
 		if len(found) == 0 {
 			return verdict{foreign: foreignIn(applied, d)}, live, nil
 		}
-		if d.scaler == "" && hasReplicas(found) {
+		if d.scaler == "" && includesReplicas(found) {
 			if d.scaler, _ = ob.findScaler(ctx, clients, d); d.scaler != "" {
 				continue // the autoscaler has not written yet
 			}
 		}
 		fresh, err := at.Get(ctx, d.GetName(), metav1.GetOptions{})
 		if err != nil {
-			return verdict{}, live, readingError(doing, err)
+			return verdict{}, live, readingError(action, err)
 		}
 		if contentOf(fresh, d) == contentOf(live, d) {
-			return verdict{drift: describe(found, fresh), foreign: foreignIn(applied, d)}, live, nil
+			return verdict{drift: describeDrift(found, fresh), foreign: foreignIn(applied, d)}, live, nil
 		}
 		live = fresh
 	}
-	return verdict{}, live, &entities.ReadingError{Code: runtimes.CodeFetchFailed, Message: doing + ": it changes faster than it can be read"}
+	return verdict{}, live, &entities.ReadingError{Code: runtimes.CodeFetchFailed, Message: action + ": it changes faster than it can be read"}
 }
 
-// sent is the declaration for the dry run: without the fields that others own in the live object.
-func (ob *observation) sent(ctx context.Context, at dynamic.ResourceInterface, live *unstructured.Unstructured, d declared) (declared, error) {
-	if d.watched() {
-		return d.yield(live)
+// dryRunObject is the declaration for the dry run: without the fields that others own in the live object.
+func (ob *observation) dryRunObject(ctx context.Context, at dynamic.ResourceInterface, live *unstructured.Unstructured, d declared) (declared, error) {
+	if d.watchedCopySuffices() {
+		return d.withoutOthersFields(live)
 	}
-	whole, err := at.Get(ctx, d.GetName(), metav1.GetOptions{})
+	complete, err := at.Get(ctx, d.GetName(), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return d, nil
 	}
 	if err != nil {
 		return d, err
 	}
-	return d.yield(whole)
+	return d.withoutOthersFields(complete)
 }
 
-// refusal reports whether the server answered and refused the object, for any caller and at any time.
-func refusal(err error) bool {
+// isRefusal reports whether the server answered and refused the object, for any caller and at any time.
+func isRefusal(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
 		return false
@@ -234,20 +234,20 @@ func refusal(err error) bool {
 	}
 }
 
-// describe is "spec.replicas 5, declared 2 (written by kubectl); …".
-func describe(found []difference, fresh *unstructured.Unstructured) string {
+// describeDrift is "spec.replicas 5, declared 2 (written by kubectl); …".
+func describeDrift(found []difference, fresh *unstructured.Unstructured) string {
 	var all []string
-	for _, d := range found[:min(len(found), driftShown)] {
+	for _, d := range found[:min(len(found), maxDriftFields)] {
 		text := fmt.Sprintf("%s %s, declared %s", d.Path, d.Old, cmp.Or(d.New, "absent"))
 		if d.Old == "" {
 			text = fmt.Sprintf("%s is missing, declared %s", d.Path, d.New)
 		}
-		if writer := writerOf(fresh, d.at); writer != "" {
+		if writer := lastWriter(fresh, d.at); writer != "" {
 			text += " (written by " + writer + ")"
 		}
 		all = append(all, text)
 	}
-	if more := len(found) - driftShown; more > 0 {
+	if more := len(found) - maxDriftFields; more > 0 {
 		all = append(all, fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(all, "; ")

@@ -27,10 +27,10 @@ import (
 // describes the token (API authorization from outside a cluster).
 
 const (
-	eksPrefix  = "k8s-aws-v1."
-	eksHeader  = "x-k8s-aws-id"
-	eksSigned  = "60"             // validity of the signed request in seconds; the cluster accepts it for 15 minutes
-	eksRenewed = 10 * time.Minute // before the token expires
+	eksPrefix           = "k8s-aws-v1."
+	eksHeader           = "x-k8s-aws-id"
+	eksSignatureSeconds = "60"             // validity of the signed request in seconds; the cluster accepts it for 15 minutes
+	eksTokenTTL         = 10 * time.Minute // before the token expires
 )
 
 // eks is a cluster of EKS, and the identity that asks for its tokens.
@@ -71,23 +71,23 @@ func eksOf(plugin *clientcmdapi.ExecConfig) (e eks, ok bool) {
 			words = append(words, word)
 			continue
 		}
-		flag, value, given := strings.Cut(word, "=")
+		flag, value, hasValue := strings.Cut(word, "=")
 		into, known := eksFlags[flag]
-		if !given && len(args) > 0 {
-			value, args, given = args[0], args[1:], true
+		if !hasValue && len(args) > 0 {
+			value, args, hasValue = args[0], args[1:], true
 		}
-		if !known || !given {
+		if !known || !hasValue {
 			return e, false
 		}
 		*into(&e) = value
 	}
 	program := strings.TrimSuffix(filepath.Base(strings.ReplaceAll(plugin.Command, `\`, "/")), ".exe")
-	asks := program == "aws" && slices.Equal(words, []string{"eks", "get-token"}) || program == "aws-iam-authenticator" && slices.Equal(words, []string{"token"})
-	return e, asks && e.cluster != ""
+	matches := program == "aws" && slices.Equal(words, []string{"eks", "get-token"}) || program == "aws-iam-authenticator" && slices.Equal(words, []string{"token"})
+	return e, matches && e.cluster != ""
 }
 
-// signsForEKS replaces the program of EKS in a kubeconfig with tokens that this process signs.
-func signsForEKS(config *rest.Config) {
+// signForEKS replaces the program of EKS in a kubeconfig with tokens that this process signs.
+func signForEKS(config *rest.Config) {
 	e, ok := eksOf(config.ExecProvider)
 	if !ok {
 		return
@@ -96,21 +96,21 @@ func signsForEKS(config *rest.Config) {
 		e.region = region[1]
 	}
 	config.ExecProvider = nil
-	tokens := &eksTokens{of: e}
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &signing{tokens: tokens, next: next} })
+	tokens := &eksTokens{target: e}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &eksTransport{tokens: tokens, next: next} })
 }
 
 // eksHost is the address of a cluster: https://0123.gr7.eu-west-1.eks.amazonaws.com.
 var eksHost = regexp.MustCompile(`\.([a-z0-9-]+)\.eks\.amazonaws\.com`)
 
-// signing adds a token to each request. A rejected token is not used again.
-type signing struct {
+// eksTransport adds a token to each request. A rejected token is not used again.
+type eksTransport struct {
 	tokens *eksTokens
 	next   http.RoundTripper
 }
 
 // RoundTrip implements http.RoundTripper.
-func (s *signing) RoundTrip(req *http.Request) (*http.Response, error) {
+func (s *eksTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	token, err := s.tokens.get(req.Context())
 	if err != nil {
 		return nil, err
@@ -126,7 +126,7 @@ func (s *signing) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // eksTokens makes tokens, and caches the last one while it is valid. It finds credentials in the same way as the AWS tools.
 type eksTokens struct {
-	of eks
+	target eks
 
 	mu      sync.Mutex
 	presign *sts.PresignClient
@@ -150,9 +150,9 @@ func (t *eksTokens) get(ctx context.Context) (string, error) {
 	}
 	token, err := t.sign(ctx)
 	if err != nil {
-		return "", fmt.Errorf("token for the EKS cluster %s: %w", t.of.cluster, err)
+		return "", fmt.Errorf("token for the EKS cluster %s: %w", t.target.cluster, err)
 	}
-	t.token, t.until = token, time.Now().Add(eksRenewed)
+	t.token, t.until = token, time.Now().Add(eksTokenTTL)
 	return token, nil
 }
 
@@ -172,19 +172,19 @@ func (t *eksTokens) connect(ctx context.Context) error {
 	if t.presign != nil {
 		return nil
 	}
-	settings, err := awsconfig.LoadDefaultConfig(ctx, awsconfig.WithSharedConfigProfile(t.of.profile))
+	settings, err := awsconfig.LoadDefaultConfig(ctx, awsconfig.WithSharedConfigProfile(t.target.profile))
 	if err != nil {
 		return err
 	}
-	settings.Region = cmp.Or(t.of.region, settings.Region)
+	settings.Region = cmp.Or(t.target.region, settings.Region)
 	if settings.Region == "" {
 		return fmt.Errorf("no region is known; expected --region in the kubeconfig, or AWS_REGION in the worker's environment")
 	}
-	if t.of.role != "" {
-		settings.Credentials = aws.NewCredentialsCache(stscreds.NewAssumeRoleProvider(sts.NewFromConfig(settings), t.of.role))
+	if t.target.role != "" {
+		settings.Credentials = aws.NewCredentialsCache(stscreds.NewAssumeRoleProvider(sts.NewFromConfig(settings), t.target.role))
 	}
 	t.presign = sts.NewPresignClient(sts.NewFromConfig(settings), sts.WithPresignClientFromClientOptions(sts.WithAPIOptions(
-		smithyhttp.SetHeaderValue(eksHeader, t.of.cluster), smithyhttp.SetHeaderValue("X-Amz-Expires", eksSigned),
+		smithyhttp.SetHeaderValue(eksHeader, t.target.cluster), smithyhttp.SetHeaderValue("X-Amz-Expires", eksSignatureSeconds),
 	)))
 	return nil
 }

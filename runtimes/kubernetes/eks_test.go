@@ -125,12 +125,12 @@ users: [{name: u, user: {exec: {apiVersion: client.authentication.k8s.io/v1beta1
 }
 
 // A token that is not accepted is not used again.
-func TestTokenForEKSThatIsRefused(t *testing.T) {
+func TestRefusedTokenForEKS(t *testing.T) {
 	tokens := &eksTokens{token: "withdrawn", until: time.Now().Add(time.Hour)}
 	refusing := roundTrip(func(*http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: http.StatusUnauthorized, Body: http.NoBody}, nil
 	})
-	resp, err := (&signing{tokens: tokens, next: refusing}).RoundTrip(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody))
+	resp, err := (&eksTransport{tokens: tokens, next: refusing}).RoundTrip(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody))
 	require.NoError(t, err)
 	defer resp.Body.Close()
 	require.Empty(t, tokens.token)

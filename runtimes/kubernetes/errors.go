@@ -22,13 +22,13 @@ import (
 
 // problem is why an object could not be applied, on one line: the action, the server's message, and the advice.
 type problem struct {
-	doing, why, hint string
-	err              error // of the server; may be nil
-	failed           bool  // an object that the apply waited for has failed
+	action, reason, hint string
+	err                  error // of the server; may be nil
+	objectFailed         bool  // an object that the apply waited for has failed
 }
 
 func (p *problem) Error() string {
-	text := p.doing + ": " + strings.Join(strings.Fields(p.why), " ")
+	text := p.action + ": " + strings.Join(strings.Fields(p.reason), " ")
 	if p.hint != "" {
 		text += " (" + p.hint + ")"
 	}
@@ -37,8 +37,8 @@ func (p *problem) Error() string {
 
 func (p *problem) Unwrap() error { return p.err }
 
-// together merges the same refusal of several objects.
-func together(all []error) []error {
+// mergeProblems merges the same refusal of several objects.
+func mergeProblems(all []error) []error {
 	var distinct []error
 	merged := map[string]*problem{}
 	more := map[string]int{}
@@ -48,7 +48,7 @@ func together(all []error) []error {
 			distinct = append(distinct, err)
 			continue
 		}
-		reason := p.why + "\n" + p.hint
+		reason := p.reason + "\n" + p.hint
 		if merged[reason] == nil {
 			first := *p
 			merged[reason] = &first
@@ -59,7 +59,7 @@ func together(all []error) []error {
 	}
 	for reason, p := range merged {
 		if n := more[reason]; n > 0 {
-			p.doing += fmt.Sprintf(" and %d more", n)
+			p.action += fmt.Sprintf(" and %d more", n)
 		}
 	}
 	return distinct
@@ -68,7 +68,7 @@ func together(all []error) []error {
 // explain says why a call to the server failed, in the server's words, with a hint, and whether a retry can help. An error in the
 // object itself is permanent. An error in its environment (permissions, quotas, unavailable webhooks, kinds that do not exist yet)
 // is not. The error of an ended ctx stays as it is.
-func explain(ctx context.Context, doing string, err error) error {
+func explain(ctx context.Context, action string, err error) error {
 	var known *problem
 	switch {
 	case err == nil:
@@ -76,11 +76,11 @@ func explain(ctx context.Context, doing string, err error) error {
 	case errors.As(err, &known):
 		return err
 	case ctx.Err() != nil:
-		return &problem{doing: doing, why: "interrupted: " + context.Cause(ctx).Error(), err: context.Cause(ctx)}
+		return &problem{action: action, reason: "interrupted: " + context.Cause(ctx).Error(), err: context.Cause(ctx)}
 	}
-	p := &problem{doing: doing, why: plainly(err), err: err}
+	p := &problem{action: action, reason: shortMessage(err), err: err}
 	for _, kind := range failures() {
-		if kind.is(err) {
+		if kind.matches(err) {
 			p.hint = kind.hint
 			if kind.hintOf != nil {
 				p.hint = kind.hintOf(err)
@@ -96,7 +96,7 @@ func explain(ctx context.Context, doing string, err error) error {
 
 // failure is one way in which the server, or the connection to it, fails.
 type failure struct {
-	is        func(error) bool
+	matches   func(error) bool
 	hint      string
 	hintOf    func(error) string // instead of hint
 	permanent bool
@@ -105,33 +105,33 @@ type failure struct {
 // failures are in order: the first match counts.
 func failures() []failure {
 	return []failure{
-		{is: meta.IsNoMatchError, hint: "the cluster does not serve this kind: is its CustomResourceDefinition installed?"},
-		{is: apierrors.IsUnauthorized, hint: "the credentials are not accepted: has a token expired? The kubeconfig is read again at the next attempt"},
-		{is: isImmutable, permanent: true, hint: "set the annotation " + AnnotationRecreate + `: "true" to have it deleted and recreated`},
-		{is: said("failed calling webhook"), hintOf: func(err error) string {
+		{matches: meta.IsNoMatchError, hint: "the cluster does not serve this kind: is its CustomResourceDefinition installed?"},
+		{matches: apierrors.IsUnauthorized, hint: "the credentials are not accepted: has a token expired? The kubeconfig is read again at the next attempt"},
+		{matches: isImmutable, permanent: true, hint: "set the annotation " + AnnotationRecreate + `: "true" to have it deleted and recreated`},
+		{matches: containsAny("failed calling webhook"), hintOf: func(err error) string {
 			return "the webhook " + quoted(err, `failed calling webhook "([^"]+)"`) + " does not answer: repair or remove it before objects that it validates can change"
 		}},
-		{is: said("does not support dry run"), hint: "the webhook has to declare sideEffects None"},
-		{is: isDenial, permanent: true, hintOf: func(err error) string {
+		{matches: containsAny("does not support dry run"), hint: "the webhook has to declare sideEffects None"},
+		{matches: isDenial, permanent: true, hintOf: func(err error) string {
 			return "the admission webhook " + quoted(err, `admission webhook "([^"]+)"`) + " does not allow it: change the object, or that policy"
 		}},
-		{is: isTooLarge, permanent: true, hint: "the object is larger than a cluster stores (about 1.5 MB; a ConfigMap or Secret 1 MiB, annotations 256 KiB): split it, or store data elsewhere"},
-		{is: isKeptOutForGood, permanent: true, hintOf: adviceOf},
-		{is: isKeptOut, hintOf: adviceOf},
-		{is: isTerminating, hint: "the namespace is being deleted: wait until it is gone, then create it again"},
-		{is: isMissingNamespace, hint: "create the namespace, declare it among the objects, or set createNamespace"},
-		{is: apierrors.IsForbidden, hint: "grant that user the permission, by a Role or ClusterRole and its binding"},
-		{is: said("failed to create typed patch object"), permanent: true, hint: "a field has another name or type in this version of the kind"},
-		{is: apierrors.IsInvalid, permanent: true},
-		{is: apierrors.IsBadRequest, permanent: true},
-		{is: isConflict, hint: "it was changed at the same time"},
-		{is: apierrors.IsTooManyRequests, hint: tooManyRequests},
-		{is: isUnreachable, hint: "the cluster is not reachable"},
+		{matches: isTooLarge, permanent: true, hint: "the object is larger than a cluster stores (about 1.5 MB; a ConfigMap or Secret 1 MiB, annotations 256 KiB): split it, or store data elsewhere"},
+		{matches: isPermanentRefusal, permanent: true, hintOf: adviceOf},
+		{matches: isAdmissionRefusal, hintOf: adviceOf},
+		{matches: isTerminating, hint: "the namespace is being deleted: wait until it is gone, then create it again"},
+		{matches: isMissingNamespace, hint: "create the namespace, declare it among the objects, or set createNamespace"},
+		{matches: apierrors.IsForbidden, hint: "grant that user the permission, by a Role or ClusterRole and its binding"},
+		{matches: containsAny("failed to create typed patch object"), permanent: true, hint: "a field has another name or type in this version of the kind"},
+		{matches: apierrors.IsInvalid, permanent: true},
+		{matches: apierrors.IsBadRequest, permanent: true},
+		{matches: isConflict, hint: "it was changed at the same time"},
+		{matches: apierrors.IsTooManyRequests, hint: tooManyRequests},
+		{matches: isUnreachable, hint: "the cluster is not reachable"},
 	}
 }
 
-// said matches an error that contains one of some texts.
-func said(texts ...string) func(error) bool {
+// containsAny matches an error that contains one of some texts.
+func containsAny(texts ...string) func(error) bool {
 	return func(err error) bool {
 		return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(err.Error(), text) })
 	}
@@ -146,7 +146,7 @@ func quoted(err error, pattern string) string {
 
 // isImmutable reports whether an object would have to be recreated to become as declared.
 func isImmutable(err error) bool {
-	return apierrors.IsInvalid(err) && said("field is immutable", "is immutable after creation", "may not change once set",
+	return apierrors.IsInvalid(err) && containsAny("field is immutable", "is immutable after creation", "may not change once set",
 		"cannot change roleRef", "updates to statefulset spec for fields other than")(err)
 }
 
@@ -161,7 +161,7 @@ func isDenial(err error) bool {
 }
 
 func isTooLarge(err error) bool {
-	return apierrors.IsRequestEntityTooLargeError(err) || said("request is too large", "trying to send message larger than max",
+	return apierrors.IsRequestEntityTooLargeError(err) || containsAny("request is too large", "trying to send message larger than max",
 		"metadata.annotations: Too long", "may not be more than 1048576 bytes")(err)
 }
 
@@ -190,29 +190,29 @@ func isUnreachable(err error) bool {
 
 // readingError says why a reading failed, in the words of the server. A classified error keeps its code. A cancellation says nothing
 // about the cluster and stays as it is.
-func readingError(doing string, err error) error {
+func readingError(action string, err error) error {
 	if errors.Is(err, context.Canceled) {
-		return &interrupted{doing: doing, err: err}
+		return &interruptedError{action: action, err: err}
 	}
 	var known *entities.ReadingError
 	if errors.As(err, &known) {
-		return &entities.ReadingError{Code: known.Code, Message: doing + ": " + known.Message, Throttled: known.Throttled}
+		return &entities.ReadingError{Code: known.Code, Message: action + ": " + known.Message, Throttled: known.Throttled}
 	}
 	code := readingCode(err)
-	reading := &entities.ReadingError{Code: code, Message: doing + ": " + plainly(err), Throttled: code == runtimes.CodeThrottled}
+	reading := &entities.ReadingError{Code: code, Message: action + ": " + shortMessage(err), Throttled: code == runtimes.CodeThrottled}
 	if reading.Throttled {
 		reading.Message += " (" + tooManyRequests + ")"
 	}
 	return reading
 }
 
-type interrupted struct {
-	doing string
-	err   error
+type interruptedError struct {
+	action string
+	err    error
 }
 
-func (e *interrupted) Error() string { return e.doing + ": " + e.err.Error() }
-func (e *interrupted) Unwrap() error { return e.err }
+func (e *interruptedError) Error() string { return e.action + ": " + e.err.Error() }
+func (e *interruptedError) Unwrap() error { return e.err }
 
 // readingCode classifies an error of a call to the API server.
 func readingCode(err error) string {
@@ -241,8 +241,8 @@ func readingCode(err error) string {
 	return runtimes.CodeFetchFailed
 }
 
-// plainly drops the requested address with its query from a network error: the cause follows it.
-func plainly(err error) string {
+// shortMessage drops the requested address with its query from a network error: the cause follows it.
+func shortMessage(err error) string {
 	var at *url.Error
 	if errors.As(err, &at) {
 		return at.Err.Error()

@@ -32,21 +32,21 @@ func TestRefusals_D18(t *testing.T) {
 	large := strings.Repeat("x", 700_000)
 	rows := map[string]struct {
 		as        string
-		prepare   func(*desk)
+		prepare   func(*recordingCluster)
 		object    string
 		permanent bool
 		says      []string
 	}{
 		"no right to write": {
 			as: "reader",
-			prepare: func(d *desk) {
+			prepare: func(d *recordingCluster) {
 				d.grant("reader", d.namespace, rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch"}})
 			},
 			object: config,
 			says:   []string{`User "reader" cannot patch resource "configmaps" in API group "" in the namespace "NS"`, "grant that user the permission"},
 		},
 		"a quota": {
-			prepare: func(d *desk) {
+			prepare: func(d *recordingCluster) {
 				quotas := d.admin.typed.CoreV1().ResourceQuotas(d.namespace)
 				nothing := corev1.ResourceList{"count/services": resourceapi.MustParse("0")}
 				q, err := quotas.Create(d.Context(), &corev1.ResourceQuota{
@@ -69,8 +69,8 @@ func TestRefusals_D18(t *testing.T) {
 			says:   []string{"exceeded quota: none, requested: count/services=1", "ResourceQuota none: raise its spec.hard[count/services]"},
 		},
 		"a namespace that is being deleted": {
-			prepare: func(d *desk) {
-				d.declares("holder", "ConfigMap", "holder", "{apiVersion: v1, kind: ConfigMap, metadata: {name: holder, finalizers: [example.com/hold]}}")
+			prepare: func(d *recordingCluster) {
+				d.applyAs("holder", "ConfigMap", "holder", "{apiVersion: v1, kind: ConfigMap, metadata: {name: holder, finalizers: [example.com/hold]}}")
 				d.Cleanup(func() {
 					_, _ = d.admin.typed.CoreV1().ConfigMaps(d.namespace).Patch(context.Background(), "holder", "application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 				})
@@ -103,13 +103,13 @@ func TestRefusals_D18(t *testing.T) {
 			says:      []string{".spec.portz: field not declared in schema", "another name or type"},
 		},
 		"a webhook refuses": {
-			prepare:   func(d *desk) { d.webhook(true, "no containers on Fridays") },
+			prepare:   func(d *recordingCluster) { d.webhook(true, "no containers on Fridays") },
 			object:    config,
 			permanent: true,
 			says:      []string{`admission webhook "gate.NS.example.com" denied the request: no containers on Fridays`, "the admission webhook gate.NS.example.com does not allow it"},
 		},
 		"a webhook that is unavailable": {
-			prepare: func(d *desk) { d.webhook(false, "") },
+			prepare: func(d *recordingCluster) { d.webhook(false, "") },
 			object:  config,
 			says:    []string{`failed calling webhook "gate.NS.example.com"`, "connection refused", "the webhook gate.NS.example.com does not answer"},
 		},
@@ -117,18 +117,18 @@ func TestRefusals_D18(t *testing.T) {
 	for name, row := range rows {
 		t.Run(name, func(t *testing.T) {
 			change := func(user *clientcmdapi.AuthInfo) { user.Impersonate = row.as }
-			d := reach(t, change).desk()
+			d := newTestCluster(t, change).recording()
 			if row.prepare != nil {
 				row.prepare(d)
 			}
 			in := d.instance("v1", row.object)
-			text := d.refused(in, row.permanent)
+			text := d.mustRefuse(in, row.permanent)
 			for _, part := range row.says {
 				require.Contains(t, text, strings.ReplaceAll(part, "NS", d.namespace))
 			}
 			require.NotContains(t, text, "\n")
 			require.Less(t, len(text), 1000)
-			writes, asked := d.wrote()
+			writes, asked := d.takeWrites()
 			require.Empty(t, writes)
 			require.LessOrEqual(t, asked, 9, "requests of one apply") // discovery, two reviews, a list and a watch, a get, a dry run
 			plan, err := d.Plan(t.Context(), in)
@@ -142,7 +142,7 @@ func TestRefusals_D18(t *testing.T) {
 
 // webhook registers a webhook over the config maps of the desk's namespace, which refuses, or does
 // not even answer.
-func (d *desk) webhook(answers bool, message string) {
+func (d *recordingCluster) webhook(answers bool, message string) {
 	d.Helper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var review admission.AdmissionReview
@@ -187,22 +187,22 @@ func (d *desk) webhook(answers bool, message string) {
 
 // A server that is unavailable, or does not accept the credentials, stops an apply with that reason.
 func TestNoServer(t *testing.T) {
-	d := reach(t).desk()
-	d.gate.shut()
-	text := d.refused(d.instance("v1", config), false)
+	d := newTestCluster(t).recording()
+	d.proxy.shut()
+	text := d.mustRefuse(d.instance("v1", config), false)
 	require.Contains(t, text, "connection refused")
 	require.Contains(t, text, "the cluster is not reachable")
 
-	d = reachAlone(t, func(user *clientcmdapi.AuthInfo) { *user = clientcmdapi.AuthInfo{Token: "expired"} }).desk()
-	text = d.refused(d.instance("v1", config), false)
+	d = newExclusiveTestCluster(t, func(user *clientcmdapi.AuthInfo) { *user = clientcmdapi.AuthInfo{Token: "expired"} }).recording()
+	text = d.mustRefuse(d.instance("v1", config), false)
 	require.Contains(t, text, "has a token expired?")
-	_, asked := d.wrote()
+	_, asked := d.takeWrites()
 	require.LessOrEqual(t, asked, 2)
 }
 
 // Every way in which the server says that an object cannot be changed in place is known, and hints at
 // what allows it to be made again.
-func TestWhatCannotBeChangedInPlace(t *testing.T) {
+func TestImmutableErrors(t *testing.T) {
 	set := "{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: o}, spec: {serviceName: X, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: web}]}}}}"
 	deployment := "{apiVersion: apps/v1, kind: Deployment, metadata: {name: o}, spec: {selector: {matchLabels: {a: X}}, template: {metadata: {labels: {a: X}}, spec: {containers: [{name: c, image: web}]}}}}"
 	rows := map[string]struct{ object, from, to string }{
@@ -215,9 +215,9 @@ func TestWhatCannotBeChangedInPlace(t *testing.T) {
 	}
 	for name, row := range rows {
 		t.Run(name, func(t *testing.T) {
-			d := reach(t).desk()
-			d.applied(d.instance("v1", strings.ReplaceAll(row.object, "X", row.from)))
-			text := d.refused(d.instance("v2", strings.ReplaceAll(row.object, "X", row.to)), true)
+			d := newTestCluster(t).recording()
+			d.mustApply(d.instance("v1", strings.ReplaceAll(row.object, "X", row.from)))
+			text := d.mustRefuse(d.instance("v2", strings.ReplaceAll(row.object, "X", row.to)), true)
 			require.Contains(t, text, `set the annotation converge/recreate: "true" to have it deleted and recreated`)
 		})
 	}
@@ -249,12 +249,12 @@ func TestOnlyFaultsOfTheObjectArePermanent(t *testing.T) {
 	}
 }
 
-func TestOneReasonIsSaidOnce(t *testing.T) {
+func TestEqualProblemsAreMerged(t *testing.T) {
 	missing := func(what string) error {
-		return &problem{doing: "apply " + what, why: `namespaces "shop" not found`, hint: "make it"}
+		return &problem{action: "apply " + what, reason: `namespaces "shop" not found`, hint: "make it"}
 	}
 	other := errors.New("something else")
-	all := together([]error{missing("Deployment shop/web"), other, missing("Service shop/web"), missing("ConfigMap shop/web")})
+	all := mergeProblems([]error{missing("Deployment shop/web"), other, missing("Service shop/web"), missing("ConfigMap shop/web")})
 	require.EqualError(t, errors.Join(all...), "apply Deployment shop/web and 2 more: namespaces \"shop\" not found (make it)\nsomething else")
 	require.ErrorIs(t, errors.Join(all...), other)
 }

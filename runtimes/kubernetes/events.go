@@ -18,20 +18,20 @@ import (
 )
 
 const (
-	eventsFor     = 30 * time.Second // at most one request per object and this period
-	eventsPatient = time.Minute      // younger pending objects get this time before their events are requested
-	eventsTimeout = 2 * time.Second  // events are optional: an observation does not wait long for them
-	eventsAtOnce  = 2                // requests of one runtime: a server has no index for events and reads all of a namespace
-	maxEvents     = 10
-	maxRemembered = 2000 // objects
+	eventsTTL        = 30 * time.Second // at most one request per object and this period
+	eventsGrace      = time.Minute      // younger pending objects get this time before their events are requested
+	eventsTimeout    = 2 * time.Second  // events are optional: an observation does not wait long for them
+	maxEventRequests = 2                // requests of one runtime: a server has no index for events and reads all of a namespace
+	maxEvents        = 10
+	maxRecent        = 2000 // objects
 )
 
-// happened caches the events of objects for a few seconds. The zero value is ready.
-type happened struct {
-	asking atomic.Int32
-	mu     sync.Mutex
-	all    map[types.UID]recentEvents
-	said   map[string]recentWords // by pod, container and number of its ends
+// recentCache caches the events of objects for a few seconds. The zero value is ready.
+type recentCache struct {
+	inFlight atomic.Int32
+	mu       sync.Mutex
+	events   map[types.UID]recentEvents
+	logs     map[string]recentLog // by pod, container and number of its ends
 }
 
 type recentEvents struct {
@@ -42,17 +42,17 @@ type recentEvents struct {
 
 // events lists the recent events of a troubled object, of its newest ReplicaSet and of a failing pod. They are for people:
 // unreadable events are omitted.
-func (ob *observation) events(ctx context.Context, object entities.Object, live *unstructured.Unstructured, p parts, found trouble) []entities.Event {
+func (ob *observation) events(ctx context.Context, object entities.Object, live *unstructured.Unstructured, p parts, found podFailure) []entities.Event {
 	newest := live
 	if p.newest != nil {
 		newest = p.newest
 	}
-	begun := p.newest == nil || madeStamp(p.newest) == templateStamp(live)
-	young := !begun || ob.now().Sub(waitingSince(newest, p.targets, ob.now())) < eventsPatient
+	begun := p.newest == nil || podStamp(p.newest) == templateStamp(live)
+	young := !begun || ob.now().Sub(waitingSince(newest, p.targets, ob.now())) < eventsGrace
 	if young && object.Status == entities.ObjectPending && found.message == "" && !conditionOf(newest, "ReplicaFailure").is("True") {
 		return nil
 	}
-	all := ob.lastWords(ctx, found)
+	all := ob.lastLogLines(ctx, found)
 	ctx, cancel := context.WithTimeout(ctx, eventsTimeout)
 	defer cancel()
 	seen := map[types.UID]bool{}
@@ -89,39 +89,39 @@ func waitingSince(newest *unstructured.Unstructured, pods []*unstructured.Unstru
 // eventsOf requests the events of one object, unless it did so a moment ago or many requests are under way: when a whole cluster has
 // trouble, its server should not get more load.
 func (ob *observation) eventsOf(ctx context.Context, o *unstructured.Unstructured) []entities.Event {
-	return ob.recentOf(ctx, o).events
+	return ob.cachedEvents(ctx, o).events
 }
 
-func (ob *observation) recentOf(ctx context.Context, o *unstructured.Unstructured) recentEvents {
+func (ob *observation) cachedEvents(ctx context.Context, o *unstructured.Unstructured) recentEvents {
 	now := ob.now()
-	ob.happened.mu.Lock()
-	known, ok := ob.happened.all[o.GetUID()]
-	ob.happened.mu.Unlock()
-	if ok && now.Sub(known.at) < eventsFor {
+	ob.recent.mu.Lock()
+	known, ok := ob.recent.events[o.GetUID()]
+	ob.recent.mu.Unlock()
+	if ok && now.Sub(known.at) < eventsTTL {
 		return known
 	}
-	defer ob.happened.asking.Add(-1)
-	if ob.happened.asking.Add(1) > eventsAtOnce {
+	defer ob.recent.inFlight.Add(-1)
+	if ob.recent.inFlight.Add(1) > maxEventRequests {
 		return known
 	}
-	known = ob.askEvents(ctx, o)
+	known = ob.fetchEvents(ctx, o)
 	known.at = now
-	ob.happened.mu.Lock()
-	defer ob.happened.mu.Unlock()
-	if len(ob.happened.all) >= maxRemembered || ob.happened.all == nil {
-		ob.happened.all = map[types.UID]recentEvents{}
+	ob.recent.mu.Lock()
+	defer ob.recent.mu.Unlock()
+	if len(ob.recent.events) >= maxRecent || ob.recent.events == nil {
+		ob.recent.events = map[types.UID]recentEvents{}
 	}
-	ob.happened.all[o.GetUID()] = known
+	ob.recent.events[o.GetUID()] = known
 	return known
 }
 
-func (ob *observation) askEvents(ctx context.Context, o *unstructured.Unstructured) (recent recentEvents) {
+func (ob *observation) fetchEvents(ctx context.Context, o *unstructured.Unstructured) (recent recentEvents) {
 	clients, err := ob.cluster.connect(ctx)
 	if err != nil {
 		return recent
 	}
 	namespace := cmp.Or(o.GetNamespace(), metav1.NamespaceDefault) // the namespace of events of cluster-scoped objects
-	list, err := clients.named.Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(o.GetUID())})
+	list, err := clients.typed.Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(o.GetUID())})
 	if err != nil {
 		return recent
 	}

@@ -23,39 +23,39 @@ import (
 
 // While the server is unavailable nothing is known; when it is back, readings are whole again by
 // themselves, and who got an error is hinted at.
-func TestAnUnavailableServerIsUnknownAndComesBack_D17(t *testing.T) {
-	b := reach(t)
+func TestAnUnavailableServerIsUnknownAndRecovers_D17(t *testing.T) {
+	b := newTestCluster(t)
 	v1 := b.instance("v1", config)
 	b.put(v1)
 	b.until(v1, "v1", settled("v1"))
 	hints := b.hintsOf()
 	drain(hints)
 
-	b.gate.shut()
+	b.proxy.shut()
 	err := b.untilError(v1, runtimes.CodeUnreachable)
 	require.Contains(t, err.Error(), "observe "+b.namespace+"/web in prod: list configmaps in all namespaces: ")
 	require.Contains(t, err.Error(), "refused")
 	require.NoError(t, b.admin.typed.CoreV1().ConfigMaps(b.namespace).Delete(t.Context(), "settings", metav1.DeleteOptions{}))
 
-	b.gate.unlock()
-	b.hinted(hints)
+	b.proxy.unlock()
+	b.waitHint(hints)
 	b.until(v1, "changes during the outage", func(objects []entities.Object) bool { return objects[0].Message == "does not exist" })
 	drain(hints)
 	b.put(v1)
-	b.hinted(hints)
+	b.waitHint(hints)
 	b.until(v1, "v1 again", settled("v1"))
 }
 
-func TestAServerThatWasNeverThereIsUnreachable(t *testing.T) {
-	b := reach(t)
-	b.gate.shut()
+func TestAServerThatNeverAnsweredIsUnreachable(t *testing.T) {
+	b := newTestCluster(t)
+	b.proxy.shut()
 	_, err := b.Observe(t.Context(), b.instance("v1", config))
 	require.True(t, hasCode(err, runtimes.CodeUnreachable), err)
 }
 
 // An observation ends when its context ends, also when the server accepts and does not answer.
 func TestObservingEndsWithItsContext(t *testing.T) {
-	b := reach(t)
+	b := newTestCluster(t)
 	release := make(chan struct{})
 	t.Cleanup(func() { close(release) })
 	b.hold.Store(&release)
@@ -71,13 +71,13 @@ func TestObservingEndsWithItsContext(t *testing.T) {
 }
 
 func TestCredentialsThatAreNotAccepted(t *testing.T) {
-	b := reach(t, func(user *clientcmdapi.AuthInfo) { *user = clientcmdapi.AuthInfo{Token: "expired"} })
+	b := newTestCluster(t, func(user *clientcmdapi.AuthInfo) { *user = clientcmdapi.AuthInfo{Token: "expired"} })
 	_, err := b.Observe(t.Context(), b.instance("v1", config))
 	require.True(t, hasCode(err, runtimes.CodeUnauthorized), err)
 }
 
 // grant gives a user verbs in the namespace of the bench, or in all when there is none.
-func (b *bench) grant(user, namespace string, rules ...rbacv1.PolicyRule) {
+func (b *testCluster) grant(user, namespace string, rules ...rbacv1.PolicyRule) {
 	b.Helper()
 	name := fmt.Sprintf("%s-%s", b.namespace, user)
 	subjects := []rbacv1.Subject{{Kind: "User", APIGroup: rbacv1.GroupName, Name: user}}
@@ -97,7 +97,7 @@ func as(user string) func(*clientcmdapi.AuthInfo) {
 
 // A worker without rights says which one is missing; with rights in one namespace it works there.
 func TestRightsInOneNamespaceAreEnough(t *testing.T) {
-	b := reach(t, as("narrow"))
+	b := newTestCluster(t, as("narrow"))
 	v1 := b.instance("v1", config, deploymentOf("web:1", 1, ""))
 	b.put(v1)
 	_, err := b.Observe(t.Context(), v1)
@@ -110,18 +110,18 @@ func TestRightsInOneNamespaceAreEnough(t *testing.T) {
 		rbacv1.PolicyRule{APIGroups: []string{"apps"}, Resources: []string{"deployments", "replicasets"}, Verbs: read})
 	b.until(v1, "v1 by rights in the namespace", settled("v1"))
 	hints := b.hintsOf()
-	b.quiet(v1, hints)
+	b.waitQuiet(v1, hints)
 	before := b.requests.Load()
 	b.observe(v1)
-	b.none(before, 0, "idle, in one namespace")
+	b.requireFewRequests(before, 0, "idle, in one namespace")
 
 	require.NoError(t, b.admin.typed.CoreV1().ConfigMaps(b.namespace).Delete(t.Context(), "settings", metav1.DeleteOptions{}))
-	b.hinted(hints)
+	b.waitHint(hints)
 }
 
 // Pods are read to say more; without the right to, a Deployment that is not well says so and is no error.
-func TestPodsThatMayNotBeReadAreSaid(t *testing.T) {
-	b := reach(t, as("podless"))
+func TestForbiddenPodsAreReported(t *testing.T) {
+	b := newTestCluster(t, as("podless"))
 	read := []string{"get", "list", "watch", "patch"}
 	b.grant("podless", b.namespace,
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: read},
@@ -147,8 +147,8 @@ spec:
 
 // A definition that is removed under the watch, and one that is not there yet, leave objects absent;
 // when it is there (again), its objects are seen.
-func TestAKindThatComesAndGoes(t *testing.T) {
-	b := reach(t)
+func TestAKindIsInstalledAndRemoved(t *testing.T) {
+	b := newTestCluster(t)
 	kind := "Thing" + b.namespace[len("read-"):]
 	plural := "thing" + b.namespace[len("read-"):]
 	definition := fmt.Sprintf(thing, plural, kind)
@@ -178,7 +178,7 @@ func TestAKindThatComesAndGoes(t *testing.T) {
 
 // What is wrong with an image or a command is reported at once, and fails the object when it lasts.
 func TestPodsThatCannotStart(t *testing.T) {
-	b := reach(t)
+	b := newTestCluster(t)
 	v1 := b.instance("v1", deploymentOf("web:nopull", 1, ""))
 	b.put(v1)
 	seen := b.until(v1, "the pull that fails", func(objects []entities.Object) bool {
@@ -198,8 +198,8 @@ func TestPodsThatCannotStart(t *testing.T) {
 	})
 }
 
-func TestAQuotaIsReportedInTheServersWords(t *testing.T) {
-	b := reach(t)
+func TestAQuotaIsReportedWithTheServersMessage(t *testing.T) {
+	b := newTestCluster(t)
 	b.put(b.instance("v1", "{apiVersion: v1, kind: ResourceQuota, metadata: {name: none}, spec: {hard: {pods: '0'}}}"))
 	b.wait("the quota", func() bool {
 		q, err := b.admin.typed.CoreV1().ResourceQuotas(b.namespace).Get(t.Context(), "none", metav1.GetOptions{})
@@ -220,7 +220,7 @@ func TestAQuotaIsReportedInTheServersWords(t *testing.T) {
 
 // A refusal is no drift: the server would not take what is declared, and says why.
 func TestARefusedDryRunIsNoDrift(t *testing.T) {
-	b := reach(t)
+	b := newTestCluster(t)
 	v1 := b.instance("v1", `
 apiVersion: batch/v1
 kind: Job
@@ -230,7 +230,7 @@ spec: {template: {spec: {restartPolicy: Never, containers: [{name: a, image: a, 
 	b.put(v1)
 	b.until(v1, "the Job", settled("v1"))
 	hints := b.hintsOf()
-	b.quiet(v1, hints)
+	b.waitQuiet(v1, hints)
 	other := b.instance("v1", `
 apiVersion: batch/v1
 kind: Job
@@ -244,15 +244,15 @@ spec: {template: {spec: {restartPolicy: Never, containers: [{name: a, image: b, 
 	require.Contains(t, seen[0].Message, "field is immutable")
 	before := b.requests.Load()
 	b.observe(other)
-	b.none(before, 0, "requested again without a change")
-	b.now = func() time.Time { return time.Now().Add(refusedFor + time.Second) }
+	b.requireFewRequests(before, 0, "requested again without a change")
+	b.now = func() time.Time { return time.Now().Add(refusalTTL + time.Second) }
 	b.observe(other)
-	b.none(before, 1, "not requested again")
+	b.requireFewRequests(before, 1, "not requested again")
 }
 
 // StatefulSets, DaemonSets and Jobs are read as far as Deployments are.
 func TestOtherWorkloads(t *testing.T) {
-	b := reach(t)
+	b := newTestCluster(t)
 	template := `{metadata: {labels: {app: %[1]s}, annotations: {kubelab/ready-in: 300ms}}, spec: {containers: [{name: a, image: "a:%[2]s"}]}}`
 	objects := func(tag string) []string {
 		return []string{
@@ -275,7 +275,7 @@ func TestOtherWorkloads(t *testing.T) {
 func TestCloseLeavesNothingBehind(t *testing.T) {
 	for name, down := range map[string]bool{"well": false, "server unavailable": true} {
 		t.Run(name, func(t *testing.T) {
-			b := reachAlone(t)
+			b := newExclusiveTestCluster(t)
 			v1 := b.instance("v1", config, deploymentOf("web:1", 1, ""))
 			b.put(v1)
 			b.clusters.Close()
@@ -287,7 +287,7 @@ func TestCloseLeavesNothingBehind(t *testing.T) {
 			b.until(v1, "v1", settled("v1"))
 			require.Greater(t, runtime.NumGoroutine(), before)
 			if down {
-				b.gate.shut()
+				b.proxy.shut()
 				b.untilError(v1, runtimes.CodeUnreachable)
 			}
 			b.clusters.Close()
@@ -304,7 +304,7 @@ func stacks() string {
 }
 
 func TestOneHintReachesEveryListenerUntilItStops(t *testing.T) {
-	b := reach(t)
+	b := newTestCluster(t)
 	v1 := b.instance("v1", config)
 	b.put(v1)
 	b.until(v1, "v1", settled("v1"))
@@ -316,20 +316,20 @@ func TestOneHintReachesEveryListenerUntilItStops(t *testing.T) {
 		require.NoError(t, err)
 	}
 	change("1")
-	b.hinted(first)
+	b.waitHint(first)
 	b.wait("the second listener", func() bool { return len(second) > 0 }, func() any { return nil })
 	stop()
 	drain(first)
 	drain(second)
 	change("2")
-	b.hinted(first)
+	b.waitHint(first)
 	require.Empty(t, second)
 }
 
 // While what fails is going to be replaced by what is asked about, and pods of that run already, the failure is not
 // of that: a rollback must not count as failed by what it takes back.
-func TestWhatIsTakenBackDoesNotFailTheRollback(t *testing.T) {
-	b := reach(t)
+func TestAFailedVersionDoesNotFailItsRollback(t *testing.T) {
+	b := newTestCluster(t)
 	v1, broken := b.instance("v1", deploymentOf("web:1", 2, "")), b.instance("v2", deploymentOf("web:nopull", 2, ""))
 	b.put(v1)
 	b.until(v1, "v1", settled("v1"))

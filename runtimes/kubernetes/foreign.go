@@ -21,12 +21,12 @@ import (
 
 // foreign is a field that another writer added.
 type foreign struct {
-	at path
-	by string
+	path    path
+	manager string
 }
 
 // String is "spec.template.spec.containers[name=debug] (by kubectl-edit)".
-func (f foreign) String() string { return f.at.String() + " (by " + f.by + ")" }
+func (f foreign) String() string { return f.path.String() + " (by " + f.manager + ")" }
 
 // foreignIn finds the fields that others added to a live object, after an apply or in the answer to a dry run. Declared fields are
 // ours. A field that is declared to belong to others is not foreign.
@@ -39,14 +39,14 @@ func foreignIn(o *unstructured.Unstructured, d declared) (all []foreign) {
 	for _, field := range append(slices.Clip(template), "spec") {
 		at = at.with(part{field: field})
 	}
-	ours, theirs := oursIn(o), d.theirsIn(o)
+	ours, theirs := appliedFields(o), d.omittedPaths(o)
 	for _, entry := range o.GetManagedFields() {
-		by := func(i entities.IgnoredDifference) bool { return i.By(entry.Manager) }
-		if entry.Manager == FieldManager || entry.Subresource != "" || slices.ContainsFunc(d.ignore, by) {
+		ignored := func(i entities.IgnoredDifference) bool { return i.MatchesManager(entry.Manager) }
+		if entry.Manager == FieldManager || entry.Subresource != "" || slices.ContainsFunc(d.ignoredManagers, ignored) {
 			continue
 		}
-		for _, added := range addedAt(at, fieldsAt(fieldsOf(entry), at), ours) {
-			if value := added.get(o.Object); value != nil && !isDefault(added, value) && !within(added.String(), theirs) {
+		for _, added := range addedFields(at, fieldsAt(fieldsOf(entry), at), ours) {
+			if value := added.get(o.Object); value != nil && !isDefault(added, value) && !isWithinPaths(added.String(), theirs) {
 				all = append(all, foreign{added, entry.Manager})
 			}
 		}
@@ -63,20 +63,20 @@ func fieldsAt(fields map[string]any, at path) map[string]any {
 	return fields
 }
 
-// addedAt lists the fields of a set that are not ours. A field that was added as a whole is one entry.
-func addedAt(at path, fields, ours map[string]any) (all []path) {
+// addedFields lists the fields of a set that are not ours. A field that was added as a whole is one entry.
+func addedFields(at path, fields, ours map[string]any) (all []path) {
 	for _, name := range keysOf(fields) {
-		part, ok := namedBy(name)
+		part, ok := parseManagedField(name)
 		if !ok {
 			continue
 		}
 		below, _ := fields[name].(map[string]any)
-		_, whole := below["."]
+		_, complete := below["."]
 		switch added := at.with(part); {
-		case (whole || len(below) == 0) && !holds(ours, added):
+		case (complete || len(below) == 0) && !containsPath(ours, added):
 			all = append(all, added)
 		default:
-			all = append(all, addedAt(added, below, ours)...)
+			all = append(all, addedFields(added, below, ours)...)
 		}
 	}
 	return all
@@ -97,28 +97,28 @@ func isDefault(at path, value any) bool {
 	return false
 }
 
-// words are foreign fields as text for people.
-func words(all []foreign) (texts []string) {
+// foreignTexts are foreign fields as text for people.
+func foreignTexts(all []foreign) (texts []string) {
 	for _, f := range all {
 		texts = append(texts, f.String())
 	}
 	return texts
 }
 
-// removals is a JSON patch that removes foreign fields from a live object. It applies only to the object as it was read.
-func removals(o *unstructured.Unstructured, all []foreign) ([]byte, error) {
+// removalPatch is a JSON patch that removes foreign fields from a live object. It applies only to the object as it was read.
+func removalPatch(o *unstructured.Unstructured, all []foreign) ([]byte, error) {
 	type operation struct {
 		Op    string `json:"op"`
 		Path  string `json:"path"`
 		Value any    `json:"value,omitempty"`
 	}
 	ops := []operation{{Op: "test", Path: "/metadata/resourceVersion", Value: o.GetResourceVersion()}}
-	var gone []string
+	var paths []string
 	for _, f := range all {
-		gone = append(gone, pointerTo(o.Object, f.at))
+		paths = append(paths, pointerTo(o.Object, f.path))
 	}
-	slices.SortFunc(gone, func(a, b string) int { return byIndex(b, a) }) // of two elements of a list, the later one first
-	for _, at := range gone {
+	slices.SortFunc(paths, func(a, b string) int { return byIndex(b, a) }) // of two elements of a list, the later one first
+	for _, at := range paths {
 		ops = append(ops, operation{Op: "remove", Path: at})
 	}
 	return json.Marshal(ops)
@@ -149,35 +149,35 @@ func pointerTo(object any, at path) string {
 
 // removeForeign removes from an applied object the fields that others added, if the payload does not allow them.
 func (a *apply) removeForeign(ctx context.Context, t *trial) error {
-	if !a.clears || len(t.foreign) == 0 {
+	if !a.clearForeign || len(t.foreign) == 0 {
 		return nil
 	}
-	doing, at := "remove fields that others added to "+idOf(t.Unstructured).String(), a.clients.at(t.at, t.GetNamespace())
+	action, at := "remove fields that others added to "+idOf(t.Unstructured).String(), a.clients.resourceClient(t.resource, t.GetNamespace())
 	live, last := t.applied, error(nil)
-	for range notings {
+	for range maxConflictRetries {
 		found := foreignIn(live, t.declared)
 		if len(found) == 0 {
 			return nil
 		}
-		patch, err := removals(live, found)
+		patch, err := removalPatch(live, found)
 		if err != nil {
 			return err
 		}
 		applied, err := at.Patch(ctx, t.GetName(), types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
 		if err == nil {
 			for _, f := range found {
-				a.account.say("removed %s of %s, which %s had added", f.at, called(applied), f.by)
+				a.log.add("removed %s of %s, which %s had added", f.path, displayName(applied), f.manager)
 			}
 			t.applied = applied
 			return nil
 		}
 		if !apierrors.IsInvalid(err) && !apierrors.IsConflict(err) { // the object is now another one
-			return explain(ctx, doing, err)
+			return explain(ctx, action, err)
 		}
 		last = err
 		if live, err = at.Get(ctx, t.GetName(), metav1.GetOptions{}); err != nil {
-			return explain(ctx, doing, err)
+			return explain(ctx, action, err)
 		}
 	}
-	return explain(ctx, doing, last)
+	return explain(ctx, action, last)
 }

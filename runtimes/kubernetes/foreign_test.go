@@ -10,7 +10,7 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-func removingForeign(in runtimes.Instance) runtimes.Instance {
+func withRemoveForeign(in runtimes.Request) runtimes.Request {
 	in.Payload.Kubernetes.RemoveForeign = true
 	return in
 }
@@ -36,35 +36,35 @@ func foreignOf(objects []entities.Object, name string) []string {
 
 // What somebody adds to a workload is reported, with who, is no drift, and stays. What is nobody's to declare is not reported.
 func TestForeignFieldsAreReported_H2(t *testing.T) {
-	d := reach(t).desk()
-	v1 := d.instance("v1", aDeployment("web", "web:1", usesSettings), configOf("settings", "a"))
-	d.applied(v1)
+	d := newTestCluster(t).recording()
+	v1 := d.instance("v1", deploymentYAML("web", "web:1", usesSettings), configOf("settings", "a"))
+	d.mustApply(v1)
 	d.until(v1, "v1", settled("v1"))
 	require.Empty(t, foreignOf(d.observe(v1), "web"))
-	d.edits("kubectl-edit", "Deployment", "web", added)
-	d.edits("kubectl-rollout", "Deployment", "web", `{"spec":{"template":{"metadata":{"annotations":{"kubectl.kubernetes.io/restartedAt":"now"}}}}}`)
+	d.patchAs("kubectl-edit", "Deployment", "web", added)
+	d.patchAs("kubectl-rollout", "Deployment", "web", `{"spec":{"template":{"metadata":{"annotations":{"kubectl.kubernetes.io/restartedAt":"now"}}}}}`)
 	seen := d.until(v1, "v1 with a guest", func(objects []entities.Object) bool {
 		return settled("v1")(objects) && len(foreignOf(objects, "web")) > 0
 	})
 	require.Equal(t, sawForeign, foreignOf(seen, "web"))
 	require.False(t, entities.FetchObjects(seen, &entities.Target{FullVersion: "v1"}).Drifted)
 
-	v2 := d.instance("v2", aDeployment("web", "web:1", usesSettings), configOf("settings", "a"))
-	d.applied(v2)
+	v2 := d.instance("v2", deploymentYAML("web", "web:1", usesSettings), configOf("settings", "a"))
+	d.mustApply(v2)
 	seen = d.until(v2, "v2", settled("v2"))
 	require.Equal(t, sawForeign, foreignOf(seen, "web"), "an apply does not remove it")
-	ignored := ignoringIn(v2, entities.IgnoredDifference{Group: "apps", Kind: "Deployment", Managers: []string{"kubectl-edit"}})
+	ignored := withIgnored(v2, entities.IgnoredDifference{Group: "apps", Kind: "Deployment", Managers: []string{"kubectl-edit"}})
 	require.Empty(t, foreignOf(d.until(ignored, "v2", settled("v2")), "web"))
 }
 
 // Where that is said it is drift, and goes; a plan shows it before.
-func TestForeignFieldsAreRemovedWhereThatIsSaid_H2_A12(t *testing.T) {
-	d := reach(t).desk()
-	v1 := removingForeign(d.instance("v1", aDeployment("web", "web:1", usesSettings), configOf("settings", "a")))
-	d.applied(v1)
+func TestForeignFieldsAreRemovedIfDeclared_H2_A12(t *testing.T) {
+	d := newTestCluster(t).recording()
+	v1 := withRemoveForeign(d.instance("v1", deploymentYAML("web", "web:1", usesSettings), configOf("settings", "a")))
+	d.mustApply(v1)
 	d.until(v1, "v1", settled("v1"))
-	d.edits("kubectl-edit", "Deployment", "web", added)
-	d.caughtUp("Deployment", "web")
+	d.patchAs("kubectl-edit", "Deployment", "web", added)
+	d.waitWatchedAs("Deployment", "web")
 	seen := d.until(v1, "the guest", func(objects []entities.Object) bool {
 		return entities.FetchObjects(objects, &entities.Target{FullVersion: "v1"}).Drifted
 	})
@@ -75,18 +75,18 @@ func TestForeignFieldsAreRemovedWhereThatIsSaid_H2_A12(t *testing.T) {
 	require.Equal(t, "spec.template.spec.hostNetwork", plan[0].Fields[2].Path)
 	require.Empty(t, plan[0].Fields[2].New)
 
-	lines := strings.Join(d.applied(v1), "\n")
+	lines := strings.Join(d.mustApply(v1), "\n")
 	for _, path := range []string{"containers[name=debug]", "hostNetwork", "volumes", "containers[name=c].env"} {
 		require.Contains(t, lines, "removed spec.template.spec."+path+" of Deployment/web, which kubectl-edit had added")
 	}
-	spec := inside(d.there("Deployment", "web").Object, "spec", "template", "spec")
+	spec := nestedMap(d.liveObject("Deployment", "web").Object, "spec", "template", "spec")
 	require.Len(t, spec["containers"], 1)
 	require.NotContains(t, spec, "hostNetwork")
 	require.Empty(t, foreignOf(d.until(v1, "v1 alone", settled("v1")), "web"))
-	require.Equal(t, []string{"unchanged 2 objects"}, d.applied(v1))
+	require.Equal(t, []string{"unchanged 2 objects"}, d.mustApply(v1))
 }
 
-func TestPointersOfElementsGoFromTheEnd_H2(t *testing.T) {
+func TestElementsAreRemovedFromTheEnd_H2(t *testing.T) {
 	require.Positive(t, byIndex("/a/10", "/a/9"))
 	require.Negative(t, byIndex("/a/1", "/a/2"))
 	require.Negative(t, byIndex("/a", "/b"))

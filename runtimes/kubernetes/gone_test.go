@@ -11,14 +11,14 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// answersOnce is an API server that answers once, and then no more.
-type answersOnce struct {
+// answersOnceClient is an API server that answers once, and then no more.
+type answersOnceClient struct {
 	dynamic.ResourceInterface
 	live  *unstructured.Unstructured
 	asked int
 }
 
-func (a *answersOnce) Get(ctx context.Context, _ string, _ metav1.GetOptions, _ ...string) (*unstructured.Unstructured, error) {
+func (a *answersOnceClient) Get(ctx context.Context, _ string, _ metav1.GetOptions, _ ...string) (*unstructured.Unstructured, error) {
 	if a.asked++; a.asked == 1 {
 		return a.live, nil
 	}
@@ -27,15 +27,15 @@ func (a *answersOnce) Get(ctx context.Context, _ string, _ metav1.GetOptions, _ 
 }
 
 // What an object waits for is said as it was seen last, also where the time is over while it is asked for once more.
-func TestWhatIsWaitedForIsSaidThoughNobodyAnswersAnyMore(t *testing.T) {
+func TestTheAwaitedObjectIsReportedWithoutAnAnswer(t *testing.T) {
 	live := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{
 		"name": "migrate", "deletionTimestamp": "2026-03-01T12:00:00Z", "finalizers": []any{"example.com/never"},
 	}}}
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 3*removalPace)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*removalPollInterval)
 		defer cancel()
-		at := &answersOnce{live: live}
-		err := untilGone(ctx, at, "delete Job shop/migrate", "migrate", func(*unstructured.Unstructured) bool { return false })
+		at := &answersOnceClient{live: live}
+		err := pollUntilGone(ctx, at, "delete Job shop/migrate", "migrate", func(*unstructured.Unstructured) bool { return false })
 		require.Equal(t, 2, at.asked)
 		require.ErrorContains(t, err, "it is still there: ")
 		require.ErrorContains(t, err, "example.com/never")

@@ -30,7 +30,7 @@ func health(o *unstructured.Unstructured) (entities.ObjectStatus, string) {
 // judge is health, plus the rules for the kinds of well-known controllers.
 func judge(o *unstructured.Unstructured) (v judgement) {
 	if o.GetDeletionTimestamp() != nil {
-		return pending("%s", deleting(o))
+		return pending("%s", deletionMessage(o))
 	}
 	if evaluate := wellKnown[o.GroupVersionKind().GroupKind()]; evaluate != nil {
 		return evaluate(o)
@@ -66,9 +66,9 @@ var exceptions = map[schema.GroupKind]func(*unstructured.Unstructured) (entities
 	{Group: "apiregistration.k8s.io", Kind: "APIService"}: apiServiceHealth,
 }
 
-func deleting(o *unstructured.Unstructured) string {
-	if waits := o.GetFinalizers(); len(waits) > 0 {
-		return "being deleted, waits for " + strings.Join(waits, ", ")
+func deletionMessage(o *unstructured.Unstructured) string {
+	if finalizers := o.GetFinalizers(); len(finalizers) > 0 {
+		return "being deleted, waits for " + strings.Join(finalizers, ", ")
 	}
 	return "being deleted"
 }
@@ -80,7 +80,7 @@ func withReason(o *unstructured.Unstructured, message string) string {
 		message += "; its rollout is paused (spec.paused)"
 	}
 	if c := conditionOf(o, "ReplicaFailure"); c.is("True") {
-		return message + ": " + advised(c.text())
+		return message + ": " + withAdvice(c.text())
 	}
 	if c := conditionOf(o, "Progressing"); c.reason == "ProgressDeadlineExceeded" && c.message != "" {
 		return message + ": " + c.message

@@ -72,12 +72,12 @@ func flag(o *unstructured.Unstructured, path ...string) bool {
 	return b
 }
 
-func hasStatus(o *unstructured.Unstructured) bool { return len(inside(o.Object, "status")) > 0 }
+func hasStatus(o *unstructured.Unstructured) bool { return len(nestedMap(o.Object, "status")) > 0 }
 
 // unobserved reports a status that is about an earlier spec. The observed generation may be a number or, in a Rollout, a text.
 func unobserved(o *unstructured.Unstructured) string {
 	seen, known := int64(0), false
-	switch v := inside(o.Object, "status")["observedGeneration"].(type) {
+	switch v := nestedMap(o.Object, "status")["observedGeneration"].(type) {
 	case int64:
 		seen, known = v, true
 	case string: // in versions of Argo Rollouts before 0.10 it is a hash
@@ -99,9 +99,9 @@ func rolloutHealth(o *unstructured.Unstructured) judgement {
 }
 
 func rolloutPhase(o *unstructured.Unstructured) judgement {
-	status := inside(o.Object, "status")
+	status := nestedMap(o.Object, "status")
 	pauses, _ := status["pauseConditions"].([]any)
-	said := cmp.Or(text(o, "status", "message"), conditionOf(o, "Progressing").text())
+	message := cmp.Or(text(o, "status", "message"), conditionOf(o, "Progressing").text())
 	switch phase := text(o, "status", "phase"); {
 	case phase == "":
 		return pending("Rollout is not seen by its controller yet")
@@ -112,11 +112,11 @@ func rolloutPhase(o *unstructured.Unstructured) judgement {
 	case phase == "Healthy":
 		return succeeded("Rollout is healthy. Replicas: %d", number(o, 0, "status", "replicas"))
 	case phase == "Degraded":
-		return failed("Rollout is degraded: %s", said)
+		return failed("Rollout is degraded: %s", message)
 	case phase == "Paused":
 		return rolloutPause(o, pauses)
 	default:
-		return pending("Rollout is at step %s: %s", stepOf(o), said)
+		return pending("Rollout is at step %s: %s", stepOf(o), message)
 	}
 }
 
@@ -136,8 +136,8 @@ func rolloutPause(o *unstructured.Unstructured, pauses []any) judgement {
 		v = suspended(reason+" since "+since, "the new ReplicaSet is ready and gets no traffic yet (%s)", reason)
 	}
 	if begun, err := time.Parse(time.RFC3339, since); err == nil {
-		if lasts := pauseOf(o, reason); lasts > 0 {
-			v.until = begun.Add(lasts).UTC()
+		if duration := pauseOf(o, reason); duration > 0 {
+			v.until = begun.Add(duration).UTC()
 			v.message += ", until " + v.until.Format("15:04:05")
 		}
 	}
@@ -146,7 +146,7 @@ func rolloutPause(o *unstructured.Unstructured, pauses []any) judgement {
 
 // stepOf is the position of a canary: "2 of 5".
 func stepOf(o *unstructured.Unstructured) string {
-	steps, _ := inside(o.Object, "spec", "strategy", "canary")["steps"].([]any)
+	steps, _ := nestedMap(o.Object, "spec", "strategy", "canary")["steps"].([]any)
 	return fmt.Sprintf("%d of %d", min(number(o, 0, "status", "currentStepIndex")+1, len(steps)), len(steps))
 }
 
@@ -155,21 +155,21 @@ func pauseOf(o *unstructured.Unstructured, reason string) time.Duration {
 	if reason == "BlueGreenPause" {
 		return time.Duration(number(o, 0, "spec", "strategy", "blueGreen", "autoPromotionSeconds")) * time.Second
 	}
-	steps, _ := inside(o.Object, "spec", "strategy", "canary")["steps"].([]any)
+	steps, _ := nestedMap(o.Object, "spec", "strategy", "canary")["steps"].([]any)
 	at := number(o, 0, "status", "currentStepIndex")
 	if reason != "CanaryPauseStep" || at < 0 || at >= len(steps) {
 		return 0
 	}
 	step, _ := steps[at].(map[string]any)
-	switch d := inside(step, "pause")["duration"].(type) {
+	switch d := nestedMap(step, "pause")["duration"].(type) {
 	case int64:
 		return time.Duration(d) * time.Second
 	case string:
 		if n, err := strconv.Atoi(d); err == nil {
 			return time.Duration(n) * time.Second
 		}
-		lasts, _ := time.ParseDuration(d)
-		return lasts
+		duration, _ := time.ParseDuration(d)
+		return duration
 	}
 	return 0
 }
@@ -177,21 +177,21 @@ func pauseOf(o *unstructured.Unstructured, reason string) time.Duration {
 // canaryHealth evaluates a Canary of Flagger by its phase. Flagger does not say to which spec a phase belongs: a Canary that was
 // finished before a release still reports that until Flagger has seen the change.
 func canaryHealth(o *unstructured.Unstructured) judgement {
-	said := conditionOf(o, "Promoted").message
+	message := conditionOf(o, "Promoted").message
 	switch phase := text(o, "status", "phase"); phase {
 	case "":
 		return pending("Canary is not seen by Flagger yet")
 	case "Initialized", "Succeeded":
 		return succeeded("Canary is %s", phase)
 	case "Failed":
-		return failed("Canary failed: %s", cmp.Or(said, "Flagger rolled it back"))
+		return failed("Canary failed: %s", cmp.Or(message, "Flagger rolled it back"))
 	case "Waiting":
 		return suspended(phase+" since "+text(o, "status", "lastTransitionTime"), "Canary waits for its gate before it starts: "+canaryGate, "confirm-rollout")
 	case "WaitingPromotion":
 		return suspended(phase+" since "+text(o, "status", "lastTransitionTime"), "Canary waits for its gate before promotion: "+canaryGate, "confirm-promotion")
 	default:
 		return pending("Canary is %s, weight %d, %d failed checks%s", phase, number(o, 0, "status", "canaryWeight"),
-			number(o, 0, "status", "failedChecks"), entities.Because(said))
+			number(o, 0, "status", "failedChecks"), entities.Because(message))
 	}
 }
 
@@ -231,8 +231,8 @@ func readyHealth(o *unstructured.Unstructured) judgement {
 	return pending("%s is not ready: %s", o.GetKind(), c.text())
 }
 
-// fluxWaits are the reasons for which Flux has not started yet: its dependencies may still come.
-var fluxWaits = []string{"DependencyNotReady", "ArtifactFailed", "SourceNotReady", "Progressing", "ProgressingWithRetry", "Unknown"}
+// fluxPendingReasons are the reasons for which Flux has not started yet: its dependencies may still come.
+var fluxPendingReasons = []string{"DependencyNotReady", "ArtifactFailed", "SourceNotReady", "Progressing", "ProgressingWithRetry", "Unknown"}
 
 // fluxHealth evaluates a Kustomization or a HelmRelease. Flux retries a failure after minutes or hours: for a release it has failed.
 func fluxHealth(o *unstructured.Unstructured) judgement {
@@ -250,7 +250,7 @@ func fluxHealth(o *unstructured.Unstructured) judgement {
 		return pending("%s is reconciled: %s", o.GetKind(), ready.text())
 	case remedied.is("True"):
 		return failed("%s was rolled back by Flux: %s", o.GetKind(), ready.text())
-	case ready.is("False") && !slices.Contains(fluxWaits, ready.reason):
+	case ready.is("False") && !slices.Contains(fluxPendingReasons, ready.reason):
 		return failed("%s failed: %s", o.GetKind(), ready.text())
 	}
 	return v
@@ -260,7 +260,7 @@ func fluxHealth(o *unstructured.Unstructured) judgement {
 // objects are applied, and they are healthy.
 func applicationHealth(o *unstructured.Unstructured) judgement {
 	health, sync := text(o, "status", "health", "status"), text(o, "status", "sync", "status")
-	said := text(o, "status", "health", "message")
+	message := text(o, "status", "health", "message")
 	operation := text(o, "status", "operationState", "phase")
 	switch {
 	case !hasStatus(o) || sync == "":
@@ -269,28 +269,28 @@ func applicationHealth(o *unstructured.Unstructured) judgement {
 		return pending("Application was last compared with other sources than the declared ones")
 	case operation == "Running" || operation == "Terminating":
 		return pending("Application is being synced: %s", text(o, "status", "operationState", "message"))
-	case sync != "Synced" && (operation == "Failed" || operation == "Error") && operatedOn(o):
+	case sync != "Synced" && (operation == "Failed" || operation == "Error") && operatedOnCurrent(o):
 		return failed("Application was not synced: %s", text(o, "status", "operationState", "message"))
 	case health == "Degraded":
-		return failed("Application is degraded%s", entities.Because(said))
+		return failed("Application is degraded%s", entities.Because(message))
 	case health == "Suspended":
-		return suspended("health Suspended", "Application is suspended%s: something in it waits for a person (argocd app actions run)", entities.Because(said))
+		return suspended("health Suspended", "Application is suspended%s: something in it waits for a person (argocd app actions run)", entities.Because(message))
 	case sync == "Synced" && health == "Healthy":
 		return succeeded("Application is synced and healthy")
 	}
-	return pending("Application is %s and %s%s", cmp.Or(sync, "Unknown"), cmp.Or(health, "Unknown"), entities.Because(said))
+	return pending("Application is %s and %s%s", cmp.Or(sync, "Unknown"), cmp.Or(health, "Unknown"), entities.Because(message))
 }
 
 // comparedTo reports whether the last comparison of Argo CD used the declared sources. A generation cannot tell that: each status
 // update increases the object's generation.
 func comparedTo(o *unstructured.Unstructured) bool {
-	compared := inside(o.Object, "status", "sync", "comparedTo")
+	compared := nestedMap(o.Object, "status", "sync", "comparedTo")
 	if compared == nil {
 		return true // a version of Argo CD that does not report it
 	}
 	sources := func(in map[string]any) (all []string) {
 		list, _ := in["sources"].([]any)
-		if one := inside(in, "source"); one != nil {
+		if one := nestedMap(in, "source"); one != nil {
 			list = append(list, one)
 		}
 		for _, each := range list {
@@ -299,11 +299,11 @@ func comparedTo(o *unstructured.Unstructured) bool {
 		}
 		return all
 	}
-	return slices.Equal(sources(inside(o.Object, "spec")), sources(compared))
+	return slices.Equal(sources(nestedMap(o.Object, "spec")), sources(compared))
 }
 
-// operatedOn reports whether the last operation used the revision of the current comparison.
-func operatedOn(o *unstructured.Unstructured) bool {
-	on := cmp.Or(text(o, "status", "operationState", "syncResult", "revision"), text(o, "status", "operationState", "operation", "sync", "revision"))
-	return on == "" || on == text(o, "status", "sync", "revision")
+// operatedOnCurrent reports whether the last operation used the revision of the current comparison.
+func operatedOnCurrent(o *unstructured.Unstructured) bool {
+	revision := cmp.Or(text(o, "status", "operationState", "syncResult", "revision"), text(o, "status", "operationState", "operation", "sync", "revision"))
+	return revision == "" || revision == text(o, "status", "sync", "revision")
 }

@@ -166,7 +166,7 @@ spec: {source: {repoURL: "https://git.shop.dev/web", path: deploy, targetRevisio
 }
 
 // A pause that lasts a while ends by itself: nobody is told to do anything.
-func TestATimedPauseEndsByItself_H3(t *testing.T) {
+func TestATimedPauseEndsAutomatically_H3(t *testing.T) {
 	begun := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for _, row := range []struct {
 		pause string
@@ -213,7 +213,7 @@ func TestPatchesOfRollouts_H3(t *testing.T) {
 		},
 	} {
 		var got []map[string]any
-		for _, p := range steps(object(t, row.object), row.steer) {
+		for _, p := range rolloutPatches(object(t, row.object), row.steer) {
 			got = append(got, p.fields)
 		}
 		require.Equal(t, row.want, got, row.name)

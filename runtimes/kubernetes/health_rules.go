@@ -39,26 +39,26 @@ func (r *Runtime) health(ctx context.Context, o *unstructured.Unstructured) (jud
 	if stale := unobserved(o); stale != "" {
 		return pending("%s", stale), nil
 	}
-	said, err := rule.Of(ctx, o.Object)
+	result, err := rule.Of(ctx, o.Object)
 	if err != nil && ctx.Err() != nil {
 		return judgement{}, ctx.Err()
 	}
 	if err != nil {
 		return judgement{}, &entities.ReadingError{Code: runtimes.CodeHealth, Message: fmt.Sprintf("%s: runtime %s: %v", idOf(o), r.def.Name, err)}
 	}
-	return ruled(o, said), nil
+	return expressionJudgement(o, result), nil
 }
 
-// ruled is the verdict of the runtime's expressions, with the object's own message.
-func ruled(o *unstructured.Unstructured, said expression.Verdict) judgement {
-	why := entities.Because(conditionOf(o, "Ready").text())
-	switch said {
+// expressionJudgement is the verdict of the runtime's expressions, with the object's own message.
+func expressionJudgement(o *unstructured.Unstructured, result expression.Verdict) judgement {
+	reason := entities.Because(conditionOf(o, "Ready").text())
+	switch result {
 	case expression.HealthCurrent:
 		return succeeded("%s is current", o.GetKind())
 	case expression.HealthFailed:
-		return failed("%s has failed%s", o.GetKind(), why)
+		return failed("%s has failed%s", o.GetKind(), reason)
 	case expression.HealthSuspended:
-		return suspended("suspended", "%s is suspended%s", o.GetKind(), why)
+		return suspended("suspended", "%s is suspended%s", o.GetKind(), reason)
 	}
-	return pending("%s is in progress%s", o.GetKind(), why)
+	return pending("%s is in progress%s", o.GetKind(), reason)
 }

@@ -174,13 +174,13 @@ status: {currentRevision: a, updateRevision: b}
 }
 
 // A rollout that ran out of time has its time again from an apply that left it as it is.
-func TestARolloutHasItsTimeAgainFromTheLastApply_H1(t *testing.T) {
+func TestTheDeadlineOfARolloutRestartsAtTheLastApply_H1(t *testing.T) {
 	stuck := func(applied string) *unstructured.Unstructured {
 		return object(t, `{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, managedFields: [{manager: converge, operation: Apply, time: "`+applied+`"}]},
 			status: {conditions: [{type: Progressing, status: "False", reason: ProgressDeadlineExceeded, lastTransitionTime: "2026-01-02T03:00:00Z"}]}}`)
 	}
 	at := time.Date(2026, 1, 2, 3, 5, 0, 0, time.UTC)
-	require.False(t, outOfTime(stuck("2026-01-02T02:50:00Z"), at.Add(-time.Hour)), "it ran out of time since")
-	require.True(t, outOfTime(stuck("2026-01-02T03:05:00Z"), at.Add(-time.Second)))
-	require.False(t, outOfTime(stuck("2026-01-02T03:05:00Z"), at.Add(time.Second)), "and a second time")
+	require.False(t, deadlineExceededBefore(stuck("2026-01-02T02:50:00Z"), at.Add(-time.Hour)), "it ran out of time since")
+	require.True(t, deadlineExceededBefore(stuck("2026-01-02T03:05:00Z"), at.Add(-time.Second)))
+	require.False(t, deadlineExceededBefore(stuck("2026-01-02T03:05:00Z"), at.Add(time.Second)), "and a second time")
 }

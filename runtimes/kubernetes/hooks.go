@@ -24,8 +24,8 @@ import (
 
 // The phases of a delivery.
 const (
-	before = "pre-"
-	after  = "post-"
+	phasePre  = "pre-"
+	phasePost = "post-"
 )
 
 // The policies that delete a hook.
@@ -38,8 +38,8 @@ const (
 // isHook reports whether an object is a hook.
 func isHook(o *unstructured.Unstructured) bool { return o.GetAnnotations()[AnnotationHook] != "" }
 
-// split separates the permanent objects from the hooks.
-func split(all []declared) (objects, hooks []declared) {
+// splitHooks separates the permanent objects from the hooks.
+func splitHooks(all []declared) (objects, hooks []declared) {
 	for _, d := range all {
 		if isHook(d.Unstructured) {
 			hooks = append(hooks, d)
@@ -50,17 +50,17 @@ func split(all []declared) (objects, hooks []declared) {
 	return objects, hooks
 }
 
-// all are the objects of the payload, including hooks.
-func (a *apply) all() []declared { return append(slices.Clone(a.objects), a.hooks...) }
+// allObjects are the objects of the payload, including hooks.
+func (a *apply) allObjects() []declared { return append(slices.Clone(a.objects), a.hooks...) }
 
 // runsAt reports whether a hook runs at a moment: pre-install.
 func runsAt(o *unstructured.Unstructured, moment string) bool {
-	return slices.Contains(listed(o, AnnotationHook), moment)
+	return slices.Contains(annotationList(o, AnnotationHook), moment)
 }
 
 // policyOf are the deletion policies of a hook. The default is deletion before it is created again.
 func policyOf(o *unstructured.Unstructured) []string {
-	if policy := listed(o, AnnotationHookDelete); len(policy) > 0 {
+	if policy := annotationList(o, AnnotationHookDelete); len(policy) > 0 {
 		return policy
 	}
 	return []string{deleteBefore}
@@ -82,7 +82,7 @@ func (d *delivery) due(hooks []declared, phase string) (due []declared) {
 		}
 	}
 	slices.SortStableFunc(due, func(x, y declared) int {
-		return cmp.Or(cmp.Compare(weightOf(x.Unstructured), weightOf(y.Unstructured)), inOrder(x, y))
+		return cmp.Or(cmp.Compare(weightOf(x.Unstructured), weightOf(y.Unstructured)), compareOrder(x, y))
 	})
 	return due
 }
@@ -92,16 +92,16 @@ func (d *delivery) keyOf(h *unstructured.Unstructured, phase string) string {
 	return phase + string(d.Event) + " " + idOf(h).String()
 }
 
-// left are the hooks of the delivery that have not succeeded.
-func (d *delivery) left(hooks []declared) (left []hookRun) {
-	for _, phase := range []string{before, after} {
+// pendingHooks are the hooks of the delivery that have not succeeded.
+func (d *delivery) pendingHooks(hooks []declared) (remaining []hookRun) {
+	for _, phase := range []string{phasePre, phasePost} {
 		for _, h := range d.due(hooks, phase) {
 			if key := d.keyOf(h.Unstructured, phase); !slices.Contains(d.Done, key) {
-				left = append(left, hookRun{declared: h, key: key})
+				remaining = append(remaining, hookRun{declared: h, key: key})
 			}
 		}
 	}
-	return left
+	return remaining
 }
 
 // hookRun is a hook in a phase.
@@ -111,16 +111,16 @@ type hookRun struct {
 }
 
 // stamp is the annotation of a hook that identifies its run.
-func (d *delivery) stamp(key, try string) string {
+func (d *delivery) stamp(key, attemptID string) string {
 	moment, _, _ := strings.Cut(key, " ")
-	return strings.TrimSpace(moment + " " + d.Version + " " + try)
+	return strings.TrimSpace(moment + " " + d.Version + " " + attemptID)
 }
 
-// madeFor reports whether a hook was created for a moment of this delivery, in any attempt.
-func (d *delivery) madeFor(live *unstructured.Unstructured, key string) bool {
+// createdFor reports whether a hook was created for a moment of this delivery, in any attempt.
+func (d *delivery) createdFor(live *unstructured.Unstructured, key string) bool {
 	stamp := d.stamp(key, "")
-	has := live.GetAnnotations()[AnnotationHookRun]
-	return has == stamp || strings.HasPrefix(has, stamp+" ")
+	actual := live.GetAnnotations()[AnnotationHookRun]
+	return actual == stamp || strings.HasPrefix(actual, stamp+" ")
 }
 
 // runHooks runs the hooks of a phase that have not ended yet.
@@ -129,8 +129,8 @@ func (a *apply) runHooks(ctx context.Context, phase string) error {
 	if len(due) == 0 {
 		return nil
 	}
-	if a.noted == nil {
-		if err := a.remember(ctx); err != nil {
+	if a.inventory == nil {
+		if err := a.recordInventory(ctx); err != nil {
 			return err
 		}
 	}
@@ -141,97 +141,97 @@ func (a *apply) runHooks(ctx context.Context, phase string) error {
 		}
 		if err := a.runHook(ctx, run); err != nil {
 			if runtimes.IsPermanent(err) { // the hooks before it are finished, as in Helm
-				err = errors.Join(err, a.clear(ctx, due[:i], deleteSucceeded))
+				err = errors.Join(err, a.deleteHooks(ctx, due[:i], deleteSucceeded))
 			}
 			return err
 		}
 	}
-	return a.clear(ctx, due, deleteSucceeded)
+	return a.deleteHooks(ctx, due, deleteSucceeded)
 }
 
 // runHook runs one hook until it ends, and records the result.
 func (a *apply) runHook(ctx context.Context, run hookRun) error {
-	failed, again := a.delivery.Failed[run.key]
-	if again && (a.attempt != 1 || failed.Try == a.tryName) {
-		return runtimes.Permanent(failedHook(run.key, failed.Why))
+	failed, failedBefore := a.delivery.Failed[run.key]
+	if failedBefore && (a.attempt != 1 || failed.AttemptID == a.attemptID) {
+		return runtimes.Permanent(hookError(run.key, failed.Reason))
 	}
-	t, err := a.startHook(ctx, run, again)
+	t, err := a.startHook(ctx, run, failedBefore)
 	if err != nil {
 		return err
 	}
-	err = a.ready(ctx, []*trial{t})
+	err = a.waitReady(ctx, []*trial{t})
 	ended := new(problem)
-	if errors.As(err, &ended) && ended.failed {
+	if errors.As(err, &ended) && ended.objectFailed {
 		if a.delivery.Failed == nil {
 			a.delivery.Failed = map[string]hookFailure{}
 		}
-		a.delivery.Failed[run.key] = hookFailure{a.tryName, ended.why}
-		err = failedHook(run.key, ended.why)
-		return runtimes.Permanent(errors.Join(err, a.noteRun(ctx), a.clear(ctx, []declared{run.declared}, deleteFailed)))
+		a.delivery.Failed[run.key] = hookFailure{a.attemptID, ended.reason}
+		err = hookError(run.key, ended.reason)
+		return runtimes.Permanent(errors.Join(err, a.recordDelivery(ctx), a.deleteHooks(ctx, []declared{run.declared}, deleteFailed)))
 	}
 	if err != nil {
 		return err
 	}
 	delete(a.delivery.Failed, run.key)
 	a.delivery.Done = append(a.delivery.Done, run.key)
-	a.account.say("ran the hook %s", run.key)
-	return a.noteRun(ctx)
+	a.log.add("ran the hook %s", run.key)
+	return a.recordDelivery(ctx)
 }
 
-func failedHook(key, why string) error {
-	return &problem{doing: "run the hook " + key, why: why, hint: "retry runs it again"}
+func hookError(key, reason string) error {
+	return &problem{action: "run the hook " + key, reason: reason, hint: "retry runs it again"}
 }
 
-// noteRun records the delivery in the inventory.
-func (a *apply) noteRun(ctx context.Context) error {
-	r, err := a.cluster.resource(ctx, kindParent)
+// recordDelivery records the delivery in the inventory.
+func (a *apply) recordDelivery(ctx context.Context) error {
+	r, err := a.cluster.resource(ctx, kindInventory)
 	if err != nil {
-		return explain(ctx, "read the inventory "+parentName(a.owner), err)
+		return explain(ctx, "read the inventory "+inventoryName(a.owner), err)
 	}
-	return a.note(ctx, r, a.noted, a.known)
+	return a.writeInventory(ctx, r, a.inventory, a.recordedExtent)
 }
 
 // startHook creates a hook after it has deleted the earlier one. A hook of the same run continues: the worker that created it was
 // lost.
-func (a *apply) startHook(ctx context.Context, run hookRun, again bool) (*trial, error) {
+func (a *apply) startHook(ctx context.Context, run hookRun, rerun bool) (*trial, error) {
 	t := a.tryServed(ctx, run.declared)
 	if t.outcome == refused {
 		return nil, t.err
 	}
-	if t.outcome == tooEarly { // the objects before the hooks did not bring its kind or namespace
+	if t.outcome == prerequisiteMissing { // the objects before the hooks did not bring its kind or namespace
 		_, err := a.cluster.resource(ctx, run.GroupVersionKind())
 		return nil, explain(ctx, "run the hook "+run.key, cmp.Or(err, errors.New("its namespace does not exist yet")))
 	}
 	if t.live != nil {
 		stamp := t.live.GetAnnotations()[AnnotationHookRun]
-		if a.delivery.madeFor(t.live, run.key) && (!again || stamp == a.delivery.stamp(run.key, a.tryName)) {
+		if a.delivery.createdFor(t.live, run.key) && (!rerun || stamp == a.delivery.stamp(run.key, a.attemptID)) {
 			t.applied = t.live
 			return t, nil
 		}
-		if err := a.unfenced(ctx); err != nil {
+		if err := a.recheckFence(ctx); err != nil {
 			return nil, err
 		}
 		if err := a.remove(ctx, t); err != nil {
 			return nil, err
 		}
 	}
-	if err := a.unfenced(ctx); err != nil {
+	if err := a.recheckFence(ctx); err != nil {
 		return nil, err
 	}
 	t.declared, t.live = run.declared, nil // as an object that does not exist
 	t.Unstructured = t.DeepCopy()
-	err := merge(t.Object, map[string]string{AnnotationHookRun: a.delivery.stamp(run.key, a.tryName)}, []string{"metadata", "annotations"})
+	err := merge(t.Object, map[string]string{AnnotationHookRun: a.delivery.stamp(run.key, a.attemptID)}, []string{"metadata", "annotations"})
 	if err := errors.Join(err, t.encode()); err != nil {
 		return nil, runtimes.Permanent(err)
 	}
 	if t.applied, err = a.send(ctx, t, false); err != nil {
 		return nil, err
 	}
-	return t, a.untilSeen(ctx, t)
+	return t, a.waitWatched(ctx, t)
 }
 
-// clear deletes the hooks that have the given policy, in reverse order.
-func (a *apply) clear(ctx context.Context, hooks []declared, policy string) error {
+// deleteHooks deletes the hooks that have the given policy, in reverse order.
+func (a *apply) deleteHooks(ctx context.Context, hooks []declared, policy string) error {
 	for _, h := range slices.Backward(hooks) {
 		if !slices.Contains(policyOf(h.Unstructured), policy) {
 			continue
@@ -240,14 +240,14 @@ func (a *apply) clear(ctx context.Context, hooks []declared, policy string) erro
 		if err != nil {
 			return explain(ctx, "delete the hook "+idOf(h.Unstructured).String(), err)
 		}
-		live, err := a.clients.at(at, h.GetNamespace()).Get(ctx, h.GetName(), metav1.GetOptions{})
-		if err := unless(apierrors.IsNotFound, err); err != nil {
+		live, err := a.clients.resourceClient(at, h.GetNamespace()).Get(ctx, h.GetName(), metav1.GetOptions{})
+		if err := ignoreIf(apierrors.IsNotFound, err); err != nil {
 			return explain(ctx, "delete the hook "+idOf(h.Unstructured).String(), err)
 		}
 		if err != nil || live.GetAnnotations()[AnnotationHookRun] == "" {
 			continue // it is gone, or never ran here
 		}
-		if err := a.unfenced(ctx); err != nil {
+		if err := a.recheckFence(ctx); err != nil {
 			return err
 		}
 		deleted, err := a.delete(ctx, leftover{live, at}, metav1.DeletePropagationBackground, false)
@@ -255,7 +255,7 @@ func (a *apply) clear(ctx context.Context, hooks []declared, policy string) erro
 			return explain(ctx, "delete the hook "+idOf(h.Unstructured).String(), err)
 		}
 		if deleted {
-			a.account.say("deleted the hook %s (%s)", called(h.Unstructured), policy)
+			a.log.add("deleted the hook %s (%s)", displayName(h.Unstructured), policy)
 		}
 	}
 	return nil
@@ -263,11 +263,11 @@ func (a *apply) clear(ctx context.Context, hooks []declared, policy string) erro
 
 // tryHooks tries the hooks that will run, so that a refused hook stops the apply before anything changes.
 func (a *apply) tryHooks(ctx context.Context) (trials []*trial) {
-	for _, run := range a.delivery.left(a.hooks) {
+	for _, run := range a.delivery.pendingHooks(a.hooks) {
 		t := a.try(ctx, run.declared)
-		if t.live != nil && t.outcome != refused && !a.delivery.madeFor(t.live, run.key) && !slices.Contains(policyOf(t.Unstructured), deleteBefore) {
+		if t.live != nil && t.outcome != refused && !a.delivery.createdFor(t.live, run.key) && !slices.Contains(policyOf(t.Unstructured), deleteBefore) {
 			t.refuse(runtimes.Permanent(&problem{
-				doing: "run the hook " + run.key, why: "it already exists, and its policy is " + strings.Join(policyOf(t.Unstructured), ","),
+				action: "run the hook " + run.key, reason: "it already exists, and its policy is " + strings.Join(policyOf(t.Unstructured), ","),
 				hint: "add before-hook-creation to it, or delete the object",
 			}))
 		}
@@ -291,20 +291,20 @@ func (t *trial) hookChange() runtimes.Change {
 	return c
 }
 
-// goneHook is the error for a hook that was deleted before its end was seen: its result is unknown.
-func (a *apply) goneHook(ctx context.Context, t *trial) error {
+// deletedHookError is the error for a hook that was deleted before its end was seen: its result is unknown.
+func (a *apply) deletedHookError(ctx context.Context, t *trial) error {
 	if !isHook(t.Unstructured) {
 		return nil
 	}
-	_, err := a.clients.at(t.at, t.GetNamespace()).Get(ctx, t.GetName(), metav1.GetOptions{})
+	_, err := a.clients.resourceClient(t.resource, t.GetNamespace()).Get(ctx, t.GetName(), metav1.GetOptions{})
 	if err == nil || !apierrors.IsNotFound(err) {
 		return explain(ctx, "read "+idOf(t.Unstructured).String(), err)
 	}
-	return &problem{doing: "wait for " + idOf(t.Unstructured).String(), why: "it was deleted before its end was observed (ttlSecondsAfterFinished?)", failed: true}
+	return &problem{action: "wait for " + idOf(t.Unstructured).String(), reason: "it was deleted before its end was observed (ttlSecondsAfterFinished?)", objectFailed: true}
 }
 
-// ofHook is the health of a hook. It is that of its object, except that a Pod has to end.
-func ofHook(o *unstructured.Unstructured, v judgement) judgement {
+// hookJudgement is the health of a hook. It is that of its object, except that a Pod has to end.
+func hookJudgement(o *unstructured.Unstructured, v judgement) judgement {
 	phase, _, _ := unstructured.NestedString(o.Object, "status", "phase")
 	if v.status == entities.ObjectSucceeded && idOf(o).kind == (schema.GroupKind{Kind: "Pod"}) && phase != "Succeeded" {
 		return pending("Pod has not completed")
@@ -318,20 +318,20 @@ func (ob *observation) hooks(ctx context.Context, hooks []declared) ([]entities.
 	if len(hooks) == 0 {
 		return nil, nil
 	}
-	parents, err := ob.parents(ctx)
+	parents, err := ob.inventories(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var found []entities.Object
 	for _, parent := range parents {
-		d, err := deliveryIn(parent)
+		d, err := parseDelivery(parent)
 		if err != nil {
 			return nil, err
 		}
-		if parent.GetNamespace() != ob.home || d == nil || d.Version != ob.in.FullVersion {
+		if parent.GetNamespace() != ob.namespace || d == nil || d.Version != ob.in.FullVersion {
 			continue
 		}
-		for _, run := range d.left(hooks) {
+		for _, run := range d.pendingHooks(hooks) {
 			object, err := ob.hook(ctx, d, run)
 			if err != nil {
 				return nil, err
@@ -343,11 +343,11 @@ func (ob *observation) hooks(ctx context.Context, hooks []declared) ([]entities.
 }
 
 func (ob *observation) hook(ctx context.Context, d *delivery, run hookRun) (entities.Object, error) {
-	object := ob.named(run.Unstructured)
+	object := ob.newObject(run.Unstructured)
 	moment, _, _ := strings.Cut(run.key, " ")
-	if failed, is := d.Failed[run.key]; is {
+	if failed, hasFailed := d.Failed[run.key]; hasFailed {
 		object.Status, object.Versions = entities.ObjectFailed, []entities.ObjectVersion{{Version: d.Version}}
-		object.Message = fmt.Sprintf("hook %s failed: %s", moment, failed.Why)
+		object.Message = fmt.Sprintf("hook %s failed: %s", moment, failed.Reason)
 		return object, nil
 	}
 	object.Message = fmt.Sprintf("hook %s has not run yet", moment)
@@ -356,21 +356,21 @@ func (ob *observation) hook(ctx context.Context, d *delivery, run hookRun) (enti
 		return object, err
 	}
 	live := v.get(run.GetNamespace(), run.GetName())
-	if live == nil || !d.madeFor(live, run.key) {
+	if live == nil || !d.createdFor(live, run.key) {
 		return object, nil
 	}
-	p, err := ob.parts(ctx, live, naming{}, entities.ObjectPending)
+	p, err := ob.parts(ctx, live, versionsByStamp{}, entities.ObjectPending)
 	if err != nil {
 		return object, err
 	}
-	how, err := ob.health(ctx, live)
+	judged, err := ob.health(ctx, live)
 	if err != nil {
 		return object, err
 	}
-	object.Versions, object.Message = []entities.ObjectVersion{{Version: d.Version}}, fmt.Sprintf("hook %s: %s", moment, ofHook(live, how).message)
-	if trouble := troubleOf(p.targets, appliedAt(live), ob.now(), ob.def.Kubernetes.FailAfter); trouble.message != "" {
-		object.Message = fmt.Sprintf("hook %s: %s", moment, ob.redacted(trouble.message))
-		object.Events = ob.events(ctx, object, live, p, trouble)
+	object.Versions, object.Message = []entities.ObjectVersion{{Version: d.Version}}, fmt.Sprintf("hook %s: %s", moment, hookJudgement(live, judged).message)
+	if cause := worstPodFailure(p.targets, appliedAt(live), ob.now(), ob.def.Kubernetes.FailAfter); cause.message != "" {
+		object.Message = fmt.Sprintf("hook %s: %s", moment, ob.redacted(cause.message))
+		object.Events = ob.events(ctx, object, live, p, cause)
 	}
 	return object, nil
 }

@@ -15,10 +15,10 @@ import (
 
 // What a delivery is: which hooks run follows from it.
 func TestEventsOfDeliveries_H6(t *testing.T) {
-	step := func(d *delivery, version string) *delivery { return next(d, version, d != nil) }
+	step := func(d *delivery, version string) *delivery { return nextDelivery(d, version, d != nil) }
 	ended := func(d *delivery) *delivery {
 		a := &apply{delivery: d}
-		a.delivered()
+		a.markDelivered()
 		return a.delivery
 	}
 	v1 := step(nil, "v1")
@@ -34,9 +34,9 @@ func TestEventsOfDeliveries_H6(t *testing.T) {
 	v3 := ended(step(ended(back), "v3"))
 	require.Equal(t, []string{"v1", "v2", "v3"}, v3.Versions)
 	require.Equal(t, rollback, step(v3, "v2").Event)
-	require.Empty(t, v3.due([]declared{{}}, before), "an ended delivery runs nothing")
+	require.Empty(t, v3.due([]declared{{}}, phasePre), "an ended delivery runs nothing")
 
-	require.Equal(t, &delivery{Versions: []string{"v5"}, Version: "v5", Event: upgrade, Installed: true}, next(nil, "v5", true), "the existing objects had no hooks")
+	require.Equal(t, &delivery{Versions: []string{"v5"}, Version: "v5", Event: upgrade, Installed: true}, nextDelivery(nil, "v5", true), "the existing objects had no hooks")
 	many := v3
 	for n := range 30 {
 		many = ended(step(many, fmt.Sprintf("w%d", n)))
@@ -47,22 +47,22 @@ func TestEventsOfDeliveries_H6(t *testing.T) {
 // hookJob is a Job that is a hook, with its annotations as name: value pairs.
 func hookJob(name, when, command string, annotations ...string) string {
 	annotations = append(annotations, "converge/hook: '"+when+"'")
-	return strings.Replace(aJob(command, annotations...), "name: once", "name: "+name, 1)
+	return strings.Replace(jobYAML(command, annotations...), "name: once", "name: "+name, 1)
 }
 
 // hooksOf are what an apply says of hooks.
-func hooksOf(lines []string) (said []string) {
+func hooksOf(lines []string) (reported []string) {
 	for _, line := range lines {
 		if strings.Contains(line, "hook") {
-			said = append(said, strings.ReplaceAll(line, "Job ", ""))
+			reported = append(reported, strings.ReplaceAll(line, "Job ", ""))
 		}
 	}
-	return said
+	return reported
 }
 
-func (d *desk) uid(kind, name string) types.UID {
+func (d *recordingCluster) uid(kind, name string) types.UID {
 	d.Helper()
-	live := d.there(kind, name)
+	live := d.liveObject(kind, name)
 	require.NotNil(d, live, name)
 	return live.GetUID()
 }
@@ -70,8 +70,8 @@ func (d *desk) uid(kind, name string) types.UID {
 // Hooks of an installation run once, those of an upgrade at each, those of a rollback when a version comes back: by weight, each
 // to its end, before the other objects and after them. Nothing of that is drift, and neither is what their policies delete.
 func TestHooksRunAsHelmRunsThem_H6(t *testing.T) {
-	d := reach(t).desk()
-	at := func(version string) runtimes.Instance {
+	d := newTestCluster(t).recording()
+	at := func(version string) runtimes.Request {
 		return d.instance(version, deploymentOf("web:"+version, 1, ""),
 			hookJob("last", "post-install,post-upgrade", "/bin/true", "converge/hook-weight: '5'"),
 			hookJob("first", "post-install", "/bin/true", "converge/hook-weight: '-5'"),
@@ -92,77 +92,77 @@ func TestHooksRunAsHelmRunsThem_H6(t *testing.T) {
 	require.Equal(t, []string{
 		"ran the hook pre-install ConfigMap " + ns + "/seed", "deleted the hook ConfigMap/seed (hook-succeeded)", "created Deployment/web",
 		"ran the hook post-install Job " + ns + "/first", "ran the hook post-install Job " + ns + "/last",
-	}, d.applied(v1))
+	}, d.mustApply(v1))
 	d.until(v1, "v1", func(objects []entities.Object) bool { return settled("v1")(objects) && len(objects) == 1 })
 	first, last := d.uid("Job", "first"), d.uid("Job", "last")
-	require.Nil(t, d.there("Job", "migrate"))
-	d.cleared("first") // somebody tidied up
-	require.Equal(t, []string{"unchanged 1 object"}, d.applied(v1))
+	require.Nil(t, d.liveObject("Job", "migrate"))
+	d.deleteJob("first") // somebody tidied up
+	require.Equal(t, []string{"unchanged 1 object"}, d.mustApply(v1))
 	require.Len(t, d.observe(v1), 1)
-	require.Nil(t, d.there("Job", "first"), "it had run")
+	require.Nil(t, d.liveObject("Job", "first"), "it had run")
 	plan, err = d.Plan(t.Context(), v1)
 	require.NoError(t, err)
 	require.Empty(t, plan)
 
 	v2 := at("v2")
-	require.Equal(t, []string{"ran the hook pre-upgrade " + ns + "/migrate", "deleted the hook Job/migrate (hook-succeeded)", "ran the hook post-upgrade " + ns + "/last"}, hooksOf(d.applied(v2)))
+	require.Equal(t, []string{"ran the hook pre-upgrade " + ns + "/migrate", "deleted the hook Job/migrate (hook-succeeded)", "ran the hook post-upgrade " + ns + "/last"}, hooksOf(d.mustApply(v2)))
 	require.NotEqual(t, last, d.uid("Job", "last"))
-	require.Nil(t, d.there("Job", "first"), "the installation was before")
+	require.Nil(t, d.liveObject("Job", "first"), "the installation was before")
 	require.NotEmpty(t, first)
 	d.until(v2, "v2", func(objects []entities.Object) bool { return settled("v2")(objects) && len(objects) == 1 })
 
-	require.Equal(t, []string{"ran the hook pre-rollback " + ns + "/undo"}, hooksOf(d.applied(v1)))
+	require.Equal(t, []string{"ran the hook pre-rollback " + ns + "/undo"}, hooksOf(d.mustApply(v1)))
 	undone := d.uid("Job", "undo")
-	require.Empty(t, hooksOf(d.applied(v1)))
-	require.Equal(t, []string{"ran the hook pre-upgrade " + ns + "/migrate", "deleted the hook Job/migrate (hook-succeeded)", "ran the hook post-upgrade " + ns + "/last"}, hooksOf(d.applied(v2)), "forward again")
+	require.Empty(t, hooksOf(d.mustApply(v1)))
+	require.Equal(t, []string{"ran the hook pre-upgrade " + ns + "/migrate", "deleted the hook Job/migrate (hook-succeeded)", "ran the hook post-upgrade " + ns + "/last"}, hooksOf(d.mustApply(v2)), "forward again")
 	require.Equal(t, undone, d.uid("Job", "undo"))
-	require.Empty(t, hooksOf(d.applied(pruning(v2))), "hooks are declared, and not pruned")
-	require.NotNil(t, d.there("Job", "undo"))
+	require.Empty(t, hooksOf(d.mustApply(withPrune(v2))), "hooks are declared, and not pruned")
+	require.NotNil(t, d.liveObject("Job", "undo"))
 	require.NoError(t, d.Remove(t.Context(), v2))
-	d.wait("all hooks to go with the rest", func() bool { return d.there("Job", "undo") == nil && d.there("Job", "last") == nil }, func() any { return nil })
+	d.wait("all hooks to go with the rest", func() bool { return d.liveObject("Job", "undo") == nil && d.liveObject("Job", "last") == nil }, func() any { return nil })
 }
 
 // A hook that fails ends the delivery before the objects change; an attempt that comes by itself does not run it again, a retry
 // does, and the version before comes back by its own hooks.
 func TestFailedHook_H6_H4(t *testing.T) {
-	d := reach(t).desk()
-	at := func(version, command, policy string, attempt int, try string) runtimes.Instance {
+	d := newTestCluster(t).recording()
+	at := func(version, command, policy string, attempt int, try string) runtimes.Request {
 		in := d.instance(version, configOf("settings", version), hookJob("prepare", "pre-upgrade", "/bin/true", "converge/hook-weight: '-1'", "converge/hook-delete-policy: hook-succeeded"),
 			hookJob("migrate", "pre-install,pre-upgrade", command, "converge/hook-delete-policy: '"+policy+"'"))
-		in.Attempt, in.Try = attempt, try
+		in.Attempt, in.AttemptID = attempt, try
 		return in
 	}
 	const kept, failed = "before-hook-creation", "before-hook-creation,hook-failed"
-	d.applied(at("v1", "/bin/true", kept, 1, "a"))
-	text := d.refused(at("v2", "/bin/false", kept, 1, "b"), true)
+	d.mustApply(at("v1", "/bin/true", kept, 1, "a"))
+	text := d.mustRefuse(at("v2", "/bin/false", kept, 1, "b"), true)
 	require.Contains(t, text, "run the hook pre-upgrade Job "+d.namespace+"/migrate: it failed: Job failed: BackoffLimitExceeded")
 	require.Contains(t, text, "(retry runs it again)")
-	require.Equal(t, "v1", d.there("ConfigMap", "settings").Object["data"].(map[string]any)["a"])
-	require.Nil(t, d.there("Job", "prepare"), "it had succeeded")
+	require.Equal(t, "v1", d.liveObject("ConfigMap", "settings").Object["data"].(map[string]any)["a"])
+	require.Nil(t, d.liveObject("Job", "prepare"), "it had succeeded")
 	one := d.uid("Job", "migrate")
 	v2 := at("v2", "/bin/false", kept, 2, "c")
-	require.Contains(t, d.refused(v2, true), "BackoffLimitExceeded")
+	require.Contains(t, d.mustRefuse(v2, true), "BackoffLimitExceeded")
 	require.Equal(t, one, d.uid("Job", "migrate"), "an automatic attempt")
 	d.until(v2, "the hook to be seen as failed", func(objects []entities.Object) bool {
 		return len(objects) == 2 && objects[1].Status == entities.ObjectFailed && strings.HasPrefix(objects[1].Message, "hook pre-upgrade failed: ")
 	})
 
-	d.refused(at("v2", "/bin/false", failed, 1, "d"), true)
-	require.Nil(t, d.there("Job", "migrate"), "its policy deletes it")
-	require.Empty(t, hooksOf(d.applied(at("v1", "/bin/true", kept, 1, "e"))), "rolled back: it has no hooks for that")
-	d.refused(at("v2", "/bin/false", failed, 1, "f"), true)
-	require.Contains(t, hooksOf(d.applied(at("v2", "/bin/true", kept, 1, "g"))), "ran the hook pre-upgrade "+d.namespace+"/migrate")
-	require.Equal(t, "v2", d.there("ConfigMap", "settings").Object["data"].(map[string]any)["a"])
+	d.mustRefuse(at("v2", "/bin/false", failed, 1, "d"), true)
+	require.Nil(t, d.liveObject("Job", "migrate"), "its policy deletes it")
+	require.Empty(t, hooksOf(d.mustApply(at("v1", "/bin/true", kept, 1, "e"))), "rolled back: it has no hooks for that")
+	d.mustRefuse(at("v2", "/bin/false", failed, 1, "f"), true)
+	require.Contains(t, hooksOf(d.mustApply(at("v2", "/bin/true", kept, 1, "g"))), "ran the hook pre-upgrade "+d.namespace+"/migrate")
+	require.Equal(t, "v2", d.liveObject("ConfigMap", "settings").Object["data"].(map[string]any)["a"])
 }
 
 // A worker that is lost while a hook runs, or after it, does not have it run twice.
-func TestHookRunsOnceWhoeverIsLost_H6_F2(t *testing.T) {
-	d := reach(t).desk()
+func TestHookRunsOnceAfterALostWorker_H6_F2(t *testing.T) {
+	d := newTestCluster(t).recording()
 	v1 := d.instance("v1", configOf("settings", "v1"), hookJob("seed", "pre-install", "/bin/true"), hookJob("tell", "post-install", "/bin/true"))
-	v1.Attempt, v1.Try = 1, "a"
+	v1.Attempt, v1.AttemptID = 1, "a"
 	lost := func(is func(*http.Request) bool) {
 		t.Helper()
-		d.failing(func(r *http.Request, send func() (*http.Response, error)) (*http.Response, error) {
+		d.injectFault(func(r *http.Request, send func() (*http.Response, error)) (*http.Response, error) {
 			if is(r) {
 				return nil, fmt.Errorf("the worker is lost")
 			}
@@ -170,13 +170,13 @@ func TestHookRunsOnceWhoeverIsLost_H6_F2(t *testing.T) {
 		})
 		_, err := d.Apply(t.Context(), v1)
 		require.ErrorContains(t, err, "the worker is lost")
-		d.failing(nil)
+		d.injectFault(nil)
 	}
 	dry := func(r *http.Request) bool { return strings.Contains(r.URL.RawQuery, "dryRun") }
 	// Before it is noted that the first one ended, then before the second is made.
 	notes := 0
 	lost(func(r *http.Request) bool {
-		if r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, parentName(v1.Owner)) {
+		if r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, inventoryName(v1.Owner)) {
 			notes++
 		}
 		return notes > 0
@@ -192,23 +192,23 @@ func TestHookRunsOnceWhoeverIsLost_H6_F2(t *testing.T) {
 	d.until(v1, "the second to be waited for", func(objects []entities.Object) bool {
 		return len(objects) == 2 && objects[1].Message == "hook post-install has not run yet" && objects[1].Status == entities.ObjectPending
 	})
-	require.Equal(t, []string{"ran the hook post-install " + d.namespace + "/tell"}, hooksOf(d.applied(v1)))
+	require.Equal(t, []string{"ran the hook post-install " + d.namespace + "/tell"}, hooksOf(d.mustApply(v1)))
 	require.Equal(t, seed, d.uid("Job", "seed"))
 	require.Len(t, d.observe(v1), 1)
 }
 
 // A hook that may not be deleted before it is made again is refused before anything changes, as is one that the server refuses.
 func TestHookThatCannotRunChangesNothing_H6(t *testing.T) {
-	d := reach(t).desk()
-	at := func(version, command string) runtimes.Instance {
+	d := newTestCluster(t).recording()
+	at := func(version, command string) runtimes.Request {
 		return d.instance(version, configOf("settings", version), hookJob("migrate", "post-install,post-upgrade", command, "converge/hook-delete-policy: hook-failed"))
 	}
-	d.applied(at("v1", "/bin/true"))
-	require.Contains(t, d.refused(at("v2", "/bin/true"), true), "run the hook post-upgrade Job "+d.namespace+"/migrate: it already exists, and its policy is hook-failed (add before-hook-creation to it, or delete the object)")
-	d.cleared("migrate")
+	d.mustApply(at("v1", "/bin/true"))
+	require.Contains(t, d.mustRefuse(at("v2", "/bin/true"), true), "run the hook post-upgrade Job "+d.namespace+"/migrate: it already exists, and its policy is hook-failed (add before-hook-creation to it, or delete the object)")
+	d.deleteJob("migrate")
 	bad := at("v2", "/bin/true")
 	bad.Payload.Kubernetes.Objects[1] = []byte(strings.Replace(string(bad.Payload.Kubernetes.Objects[1]), `"Never"`, `"Always"`, 1))
-	require.Contains(t, d.refused(bad, true), "restartPolicy")
-	require.Equal(t, "v1", d.there("ConfigMap", "settings").Object["data"].(map[string]any)["a"])
-	d.applied(at("v2", "/bin/true"))
+	require.Contains(t, d.mustRefuse(bad, true), "restartPolicy")
+	require.Equal(t, "v1", d.liveObject("ConfigMap", "settings").Object["data"].(map[string]any)["a"])
+	d.mustApply(at("v2", "/bin/true"))
 }

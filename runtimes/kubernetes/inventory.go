@@ -18,7 +18,7 @@ import (
 // The inventory of an instance is the parent of its ApplySet: a ConfigMap that records the kinds and the namespaces of its objects.
 // The labels identify the objects themselves. The inventory also holds the fence of the instance (fence.go).
 
-var kindParent = schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+var kindInventory = schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
 
 // extent is the kinds and namespaces of the objects of an instance.
 type extent struct {
@@ -26,18 +26,18 @@ type extent struct {
 	namespaces []string // besides the namespace of the instance
 }
 
-// known is the recorded extent: of the current inventory, if there is one, and of those in namespaces in which the instance was
+// recordedExtent is the recorded extent: of the current inventory, if there is one, and of those in namespaces in which the instance was
 // before.
-func (a *apply) known(parent *unstructured.Unstructured) extent {
-	return a.extentOf(append(slices.Clone(a.earlier), parent)...)
+func (a *apply) recordedExtent(parent *unstructured.Unstructured) extent {
+	return a.extentOf(append(slices.Clone(a.earlierInventories), parent)...)
 }
 
 // extentOf is the extent of the declared objects and of some inventories.
 func (a *apply) extentOf(inventories ...*unstructured.Unstructured) extent {
 	var all extent
-	for _, o := range a.all() {
+	for _, o := range a.allObjects() {
 		all.kinds = append(all.kinds, idOf(o.Unstructured).kind.String())
-		if n := o.GetNamespace(); n != "" && n != a.home {
+		if n := o.GetNamespace(); n != "" && n != a.namespace {
 			all.namespaces = append(all.namespaces, n)
 		}
 	}
@@ -45,13 +45,13 @@ func (a *apply) extentOf(inventories ...*unstructured.Unstructured) extent {
 		if parent == nil {
 			continue
 		}
-		all.kinds = append(all.kinds, listed(parent, annotationKinds)...)
-		all.namespaces = append(all.namespaces, listed(parent, annotationMoreNS)...)
-		if n := parent.GetNamespace(); n != a.home {
-			all.kinds, all.namespaces = append(all.kinds, kindParent.Kind), append(all.namespaces, n)
+		all.kinds = append(all.kinds, annotationList(parent, annotationKinds)...)
+		all.namespaces = append(all.namespaces, annotationList(parent, annotationMoreNS)...)
+		if n := parent.GetNamespace(); n != a.namespace {
+			all.kinds, all.namespaces = append(all.kinds, kindInventory.Kind), append(all.namespaces, n)
 		}
 	}
-	all.namespaces = slices.DeleteFunc(all.namespaces, func(n string) bool { return n == a.home })
+	all.namespaces = slices.DeleteFunc(all.namespaces, func(n string) bool { return n == a.namespace })
 	return all.sorted()
 }
 
@@ -61,71 +61,71 @@ func (e extent) sorted() extent {
 	return extent{kinds: slices.Compact(e.kinds), namespaces: slices.Compact(e.namespaces)}
 }
 
-// parent reads the inventory; nil if there is none. It also finds the inventories in namespaces in which the instance was before.
-func (a *apply) parent(ctx context.Context) (*unstructured.Unstructured, resource, error) {
-	name := parentName(a.owner)
-	r, err := a.cluster.resource(ctx, kindParent)
+// findInventory reads the inventory; nil if there is none. It also finds the inventories in namespaces in which the instance was before.
+func (a *apply) findInventory(ctx context.Context) (*unstructured.Unstructured, resource, error) {
+	name := inventoryName(a.owner)
+	r, err := a.cluster.resource(ctx, kindInventory)
 	if err != nil {
 		return nil, r, explain(ctx, "read the inventory "+name, err)
 	}
-	if v, err := a.cluster.view(ctx, r, a.home); err == nil {
-		a.earlier = slices.DeleteFunc(v.of(a.owner), func(o *unstructured.Unstructured) bool {
-			return o.GetNamespace() == a.home || !isSet(o, a.owner) || a.near.anothers(o) != nil
+	if v, err := a.cluster.view(ctx, r, a.namespace); err == nil {
+		a.earlierInventories = slices.DeleteFunc(v.byOwner(a.owner), func(o *unstructured.Unstructured) bool {
+			return o.GetNamespace() == a.namespace || !isOriginalInventory(o, a.owner) || a.others.fenceOf(o) != nil
 		})
-		if o := v.get(a.home, name); o != nil {
+		if o := v.get(a.namespace, name); o != nil {
 			return o, r, nil
 		}
 	}
-	live, err := a.liveParent(ctx, r)
+	live, err := a.getInventory(ctx, r)
 	return live, r, err
 }
 
-// liveParent reads the inventory from the server; nil if there is none.
-func (a *apply) liveParent(ctx context.Context, r resource) (*unstructured.Unstructured, error) {
-	live, err := a.clients.at(r, a.home).Get(ctx, parentName(a.owner), metav1.GetOptions{})
+// getInventory reads the inventory from the server; nil if there is none.
+func (a *apply) getInventory(ctx context.Context, r resource) (*unstructured.Unstructured, error) {
+	live, err := a.clients.resourceClient(r, a.namespace).Get(ctx, inventoryName(a.owner), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
-	return live, explain(ctx, "read the inventory "+parentName(a.owner), err)
+	return live, explain(ctx, "read the inventory "+inventoryName(a.owner), err)
 }
 
-// remember records the extent and the target of an apply before its first object. So the objects can be found after any failure, and
+// recordInventory records the extent and the target of an apply before its first object. So the objects can be found after any failure, and
 // no earlier target is applied any more (F2).
-func (a *apply) remember(ctx context.Context) error {
-	parent, r, err := a.parent(ctx)
+func (a *apply) recordInventory(ctx context.Context) error {
+	parent, r, err := a.findInventory(ctx)
 	if err != nil {
 		return err
 	}
-	return a.note(ctx, r, parent, a.known)
+	return a.writeInventory(ctx, r, parent, a.recordedExtent)
 }
 
-// notings limits how often the inventory is read again because another writer changes it at the same time.
-const notings = 10
+// maxConflictRetries limits how often the inventory is read again because another writer changes it at the same time.
+const maxConflictRetries = 10
 
-// note writes the inventory, if it changes, with the extent and the fence. It writes only over the inventory that it has read, and
+// writeInventory writes the inventory, if it changes, with the extent and the fence. It writes only over the inventory that it has read, and
 // refuses the write if the fence there is later.
-func (a *apply) note(ctx context.Context, r resource, parent *unstructured.Unstructured, all func(parent *unstructured.Unstructured) extent) error {
+func (a *apply) writeInventory(ctx context.Context, r resource, parent *unstructured.Unstructured, all func(parent *unstructured.Unstructured) extent) error {
 	for n := 1; ; n++ {
-		if err := a.admit(append(slices.Clone(a.earlier), parent)...); err != nil {
+		if err := a.checkFences(append(slices.Clone(a.earlierInventories), parent)...); err != nil {
 			return err
 		}
-		wanted := a.parentOf(all(parent))
-		if err := errors.Join(a.mark(wanted, parent), a.noteDelivery(wanted, parent)); err != nil {
+		wanted := a.newInventory(all(parent))
+		if err := errors.Join(a.setFence(wanted, parent), a.setDelivery(wanted, parent)); err != nil {
 			return err
 		}
-		if parent != nil && same(parent.GetLabels(), wanted.GetLabels()) && same(parent.GetAnnotations(), wanted.GetAnnotations()) {
-			a.noted = parent
+		if parent != nil && includes(parent.GetLabels(), wanted.GetLabels()) && includes(parent.GetAnnotations(), wanted.GetAnnotations()) {
+			a.inventory = parent
 			return nil
 		}
 		written, err := a.overwrite(ctx, r, parent, wanted)
 		if err == nil {
-			a.tellTakeover(parent)
-			a.noted = written
+			a.logTakeover(parent)
+			a.inventory = written
 		}
-		if err == nil || !isConflict(err) || n == notings {
+		if err == nil || !isConflict(err) || n == maxConflictRetries {
 			return err
 		}
-		if parent, err = a.liveParent(ctx, r); err != nil {
+		if parent, err = a.getInventory(ctx, r); err != nil {
 			return err
 		}
 	}
@@ -135,7 +135,7 @@ func (a *apply) note(ctx context.Context, r resource, parent *unstructured.Unstr
 // another one. Its fields have no other owner.
 func (a *apply) overwrite(ctx context.Context, r resource, parent, wanted *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	if parent == nil { // an apply cannot require that the object does not exist
-		made, err := a.clients.at(r, a.home).Create(ctx, wanted, metav1.CreateOptions{FieldManager: FieldManager})
+		made, err := a.clients.resourceClient(r, a.namespace).Create(ctx, wanted, metav1.CreateOptions{FieldManager: FieldManager})
 		return made, explain(ctx, "create the inventory "+idOf(wanted).String(), err)
 	}
 	wanted.SetResourceVersion(parent.GetResourceVersion())
@@ -143,22 +143,22 @@ func (a *apply) overwrite(ctx context.Context, r resource, parent, wanted *unstr
 	if err != nil {
 		return nil, runtimes.Permanent(err)
 	}
-	t := &trial{declared: declared{Unstructured: wanted, text: text}, at: r, live: parent, force: true}
-	if err := a.mayTake(ctx, t, parent); err != nil {
+	t := &trial{declared: declared{Unstructured: wanted, text: text}, resource: r, live: parent, force: true}
+	if err := a.checkOwnership(ctx, t, parent); err != nil {
 		return nil, err
 	}
 	return a.send(ctx, t, false)
 }
 
-// parentOf is the inventory as it is applied. It carries the labels of the instance, so that the same watch covers it, and is not a
+// newInventory is the inventory as it is applied. It carries the labels of the instance, so that the same watch covers it, and is not a
 // member of the set.
-func (a *apply) parentOf(all extent) *unstructured.Unstructured {
+func (a *apply) newInventory(all extent) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: map[string]any{}}
-	o.SetGroupVersionKind(kindParent)
-	o.SetNamespace(a.home)
-	o.SetName(parentName(a.owner))
+	o.SetGroupVersionKind(kindInventory)
+	o.SetNamespace(a.namespace)
+	o.SetName(inventoryName(a.owner))
 	labels := labelsOf(a.owner)
-	labels[labelSetID] = setID(parentName(a.owner), a.home)
+	labels[labelSetID] = setID(inventoryName(a.owner), a.namespace)
 	o.SetLabels(labels)
 	o.SetAnnotations(map[string]string{
 		annotationTooling: tooling,
@@ -168,9 +168,9 @@ func (a *apply) parentOf(all extent) *unstructured.Unstructured {
 	return o
 }
 
-func same(there, wanted map[string]string) bool {
+func includes(actual, wanted map[string]string) bool {
 	for name, value := range wanted {
-		if got, ok := there[name]; !ok || got != value {
+		if got, ok := actual[name]; !ok || got != value {
 			return false
 		}
 	}
@@ -180,18 +180,18 @@ func same(there, wanted map[string]string) bool {
 // served finds how the server serves a kind of the inventory: in the version that the objects use, if they use that kind. A kind
 // that is no longer served has no objects.
 func (a *apply) served(ctx context.Context, kind schema.GroupKind) (resource, bool, error) {
-	for _, o := range a.all() {
+	for _, o := range a.allObjects() {
 		if gvk := o.GroupVersionKind(); gvk.GroupKind() == kind {
 			r, err := a.cluster.resource(ctx, gvk)
-			return r, err == nil, unless(meta.IsNoMatchError, err)
+			return r, err == nil, ignoreIf(meta.IsNoMatchError, err)
 		}
 	}
 	r, err := a.cluster.preferred(ctx, kind)
-	return r, err == nil, unless(meta.IsNoMatchError, err)
+	return r, err == nil, ignoreIf(meta.IsNoMatchError, err)
 }
 
-func unless(is func(error) bool, err error) error {
-	if err == nil || is(err) {
+func ignoreIf(ignorable func(error) bool, err error) error {
+	if err == nil || ignorable(err) {
 		return nil
 	}
 	return err
@@ -200,62 +200,62 @@ func unless(is func(error) bool, err error) error {
 // leftover is an object of ours that is no longer declared.
 type leftover struct {
 	*unstructured.Unstructured
-	at resource
+	resource resource
 }
 
-// leave ends an apply. If the payload says so, it removes the objects that are no longer declared, once all declared objects are
+// finish ends an apply. If the payload says so, it removes the objects that are no longer declared, once all declared objects are
 // ready; otherwise they stay (D10). It then reduces the inventory to the existing objects.
-func (a *apply) leave(ctx context.Context, trials []*trial) error {
-	parent := a.noted
-	r, err := a.cluster.resource(ctx, kindParent)
+func (a *apply) finish(ctx context.Context, trials []*trial) error {
+	parent := a.inventory
+	r, err := a.cluster.resource(ctx, kindInventory)
 	if err != nil {
-		return explain(ctx, "read the inventory "+parentName(a.owner), err)
+		return explain(ctx, "read the inventory "+inventoryName(a.owner), err)
 	}
-	left, unknown, err := a.leftovers(ctx, a.known(parent))
+	leftovers, unknown, err := a.leftovers(ctx, a.recordedExtent(parent))
 	if err != nil {
 		return err
 	}
-	if a.prune && slices.ContainsFunc(left, func(l leftover) bool { return a.spared(l.Unstructured) == "" }) {
-		if err := a.ready(ctx, trials); err != nil {
+	if a.prune && slices.ContainsFunc(leftovers, func(l leftover) bool { return a.pruneKeepReason(l.Unstructured) == "" }) {
+		if err := a.waitReady(ctx, trials); err != nil {
 			return err
 		}
-		if left, err = a.pruneAll(ctx, left); err != nil {
+		if leftovers, err = a.pruneAll(ctx, leftovers); err != nil {
 			return err
 		}
 	}
-	there := a.extentOf(nil)
-	there.kinds = append(there.kinds, unknown...)
-	for _, l := range left {
-		a.account.say("%s", a.leftInPlace(l))
-		there.kinds = append(there.kinds, idOf(l.Unstructured).kind.String())
-		if n := l.GetNamespace(); n != "" && n != a.home {
-			there.namespaces = append(there.namespaces, n)
+	remaining := a.extentOf(nil)
+	remaining.kinds = append(remaining.kinds, unknown...)
+	for _, l := range leftovers {
+		a.log.add("%s", a.orphanText(l))
+		remaining.kinds = append(remaining.kinds, idOf(l.Unstructured).kind.String())
+		if n := l.GetNamespace(); n != "" && n != a.namespace {
+			remaining.namespaces = append(remaining.namespaces, n)
 		}
 	}
 	if len(unknown) > 0 {
-		there.namespaces = append(there.namespaces, a.known(parent).namespaces...)
+		remaining.namespaces = append(remaining.namespaces, a.recordedExtent(parent).namespaces...)
 	}
-	there = there.sorted()
-	return a.note(ctx, r, parent, func(*unstructured.Unstructured) extent { return there })
+	remaining = remaining.sorted()
+	return a.writeInventory(ctx, r, parent, func(*unstructured.Unstructured) extent { return remaining })
 }
 
-// leftInPlace says why pruning does not remove an object that is no longer declared.
-func (a *apply) leftInPlace(l leftover) string {
-	text := "left in place " + called(l.Unstructured) + ", which is no longer declared"
-	if why := a.kept(l.Unstructured); a.prune && why != "" {
-		text += " (" + why + ")"
+// orphanText says why pruning does not remove an object that is no longer declared.
+func (a *apply) orphanText(l leftover) string {
+	text := "left in place " + displayName(l.Unstructured) + ", which is no longer declared"
+	if reason := a.keepReason(l.Unstructured); a.prune && reason != "" {
+		text += " (" + reason + ")"
 	}
 	return text
 }
 
 // pruneAll removes leftovers, later waves first, and returns those that stay.
-func (a *apply) pruneAll(ctx context.Context, left []leftover) (stay []leftover, err error) {
-	for _, l := range left {
-		if a.spared(l.Unstructured) != "" {
-			stay = append(stay, l)
+func (a *apply) pruneAll(ctx context.Context, leftovers []leftover) (kept []leftover, err error) {
+	for _, l := range leftovers {
+		if a.pruneKeepReason(l.Unstructured) != "" {
+			kept = append(kept, l)
 			continue
 		}
-		if err := a.unfenced(ctx); err != nil {
+		if err := a.recheckFence(ctx); err != nil {
 			return nil, err
 		}
 		deleted, err := a.delete(ctx, l, metav1.DeletePropagationBackground, true) // its dependents are deleted after it
@@ -263,21 +263,21 @@ func (a *apply) pruneAll(ctx context.Context, left []leftover) (stay []leftover,
 			return nil, explain(ctx, "remove "+idOf(l.Unstructured).String()+", which is no longer declared", err)
 		}
 		if deleted {
-			a.account.say("pruned %s", called(l.Unstructured))
+			a.log.add("pruned %s", displayName(l.Unstructured))
 		}
 	}
-	return stay, nil
+	return kept, nil
 }
 
 // leftovers are the objects of ours that are not declared, in the reverse of the apply order, and the kinds that this worker may not
 // read. Those kinds are an error only when pruning.
 func (a *apply) leftovers(ctx context.Context, all extent) (left []leftover, unknown []string, err error) {
-	known := map[id]bool{{kind: kindParent.GroupKind(), namespace: a.home, name: parentName(a.owner)}: true}
-	for _, o := range a.all() {
+	known := map[id]bool{{kind: kindInventory.GroupKind(), namespace: a.namespace, name: inventoryName(a.owner)}: true}
+	for _, o := range a.allObjects() {
 		known[idOf(o.Unstructured)] = true
 	}
 	for _, name := range all.kinds {
-		found, err := a.undeclared(ctx, schema.ParseGroupKind(name), append([]string{a.home}, all.namespaces...), known)
+		found, err := a.undeclared(ctx, schema.ParseGroupKind(name), append([]string{a.namespace}, all.namespaces...), known)
 		if err != nil && (a.prune || ctx.Err() != nil) {
 			return nil, nil, explain(ctx, "list objects of kind "+name+" that are no longer declared", err)
 		}
@@ -287,7 +287,7 @@ func (a *apply) leftovers(ctx context.Context, all extent) (left []leftover, unk
 		left = append(left, found...)
 	}
 	slices.SortFunc(left, func(x, y leftover) int {
-		return -inOrder(declared{Unstructured: x.Unstructured}, declared{Unstructured: y.Unstructured})
+		return -compareOrder(declared{Unstructured: x.Unstructured}, declared{Unstructured: y.Unstructured})
 	})
 	return left, unknown, nil
 }
@@ -297,50 +297,50 @@ func (a *apply) undeclared(ctx context.Context, kind schema.GroupKind, namespace
 	if err != nil || !ok {
 		return nil, err
 	}
-	asked := map[string]bool{}
+	seen := map[string]bool{}
 	for _, namespace := range namespaces {
 		v, err := a.cluster.view(ctx, r, namespace)
 		if err != nil {
 			return left, err
 		}
-		if asked[v.namespace] {
+		if seen[v.namespace] {
 			continue // one view may cover all namespaces
 		}
-		asked[v.namespace] = true
-		objects, err := a.ours(ctx, v, kind)
+		seen[v.namespace] = true
+		objects, err := a.ownObjects(ctx, v, kind)
 		if err != nil {
 			return left, err
 		}
 		for _, o := range objects {
-			if isWithin(namespaces, o) && !known[idOf(o)] && a.leaves(ctx, o) {
-				left = append(left, leftover{Unstructured: o, at: r})
+			if isInNamespaces(namespaces, o) && !known[idOf(o)] && a.isLeftover(ctx, o) {
+				left = append(left, leftover{Unstructured: o, resource: r})
 			}
 		}
 	}
 	return left, nil
 }
 
-// leaves reports whether an undeclared object is a leftover of the instance: no other writer or installation has it, it is not being
+// isLeftover reports whether an undeclared object is a leftover of the instance: no other writer or installation has it, it is not being
 // deleted, and it is not an inventory that has to stay.
-func (a *apply) leaves(ctx context.Context, o *unstructured.Unstructured) bool {
-	inventory := isInventory(o, a.owner) && (!a.prune || a.near.anothers(o) != nil)
-	return !byOthers(o) && o.GetDeletionTimestamp() == nil && !inventory && a.anothers(ctx, o) == nil
+func (a *apply) isLeftover(ctx context.Context, o *unstructured.Unstructured) bool {
+	inventory := isInventory(o, a.owner) && (!a.prune || a.others.fenceOf(o) != nil)
+	return !createdByOthers(o) && o.GetDeletionTimestamp() == nil && !inventory && a.otherInventoryOf(ctx, o) == nil
 }
 
-// isWithin reports whether an object is in a namespace of the instance, present or earlier. A similar object elsewhere is a copy.
-func isWithin(namespaces []string, o *unstructured.Unstructured) bool {
+// isInNamespaces reports whether an object is in a namespace of the instance, present or earlier. A similar object elsewhere is a copy.
+func isInNamespaces(namespaces []string, o *unstructured.Unstructured) bool {
 	return o.GetNamespace() == "" || slices.Contains(namespaces, o.GetNamespace())
 }
 
-// ours lists the objects with our labels. It asks the server instead of the watch if an outdated answer would lose objects (a kind
+// ownObjects lists the objects with our labels. It asks the server instead of the watch if an outdated answer would lose objects (a kind
 // is about to be dropped from the inventory) or leave them behind (when pruning).
-func (a *apply) ours(ctx context.Context, v *view, kind schema.GroupKind) ([]*unstructured.Unstructured, error) {
+func (a *apply) ownObjects(ctx context.Context, v *view, kind schema.GroupKind) ([]*unstructured.Unstructured, error) {
 	if !a.prune && a.declares(kind) {
-		return v.of(a.owner), nil
+		return v.byOwner(a.owner), nil
 	}
-	return a.listed(ctx, v.resource, v.namespace)
+	return a.listLive(ctx, v.resource, v.namespace)
 }
 
 func (a *apply) declares(kind schema.GroupKind) bool {
-	return slices.ContainsFunc(a.all(), func(d declared) bool { return idOf(d.Unstructured).kind == kind })
+	return slices.ContainsFunc(a.allObjects(), func(d declared) bool { return idOf(d.Unstructured).kind == kind })
 }

@@ -12,34 +12,34 @@ import (
 // A Job runs once. Its annotation records how many runs there were, and the attempt of an apply that started the last one: "2 TRY".
 
 // runsOf reads that annotation; zero if there is none.
-func runsOf(o *unstructured.Unstructured) (runs int, try string) {
-	text, try, _ := strings.Cut(o.GetAnnotations()[AnnotationRuns], " ")
+func runsOf(o *unstructured.Unstructured) (runs int, attemptID string) {
+	text, attemptID, _ := strings.Cut(o.GetAnnotations()[AnnotationRuns], " ")
 	runs, _ = strconv.Atoi(text) // another writer wrote text that is no number
-	return max(runs, 1), try
+	return max(runs, 1), attemptID
 }
 
-// again reports whether a failed Job has to run again: it failed in another version, or a person has retried since. An automatic
+// mustRerun reports whether a failed Job has to run again: it failed in another version, or a person has retried since. An automatic
 // attempt does not run it again, since the Job itself limits its retries (backoffLimit).
-func (a *apply) again(t *trial) bool {
+func (a *apply) mustRerun(t *trial) bool {
 	if idOf(t.Unstructured).kind != kindJob || t.outcome != unchanged && t.outcome != changed {
 		return false
 	}
 	status, _ := health(t.live)
-	_, try := runsOf(t.live)
-	return status == entities.ObjectFailed && (versionIn(t.live) != versionIn(t.Unstructured) || a.attempt == 1 && try != a.tryName)
+	_, attemptID := runsOf(t.live)
+	return status == entities.ObjectFailed && (versionIn(t.live) != versionIn(t.Unstructured) || a.attempt == 1 && attemptID != a.attemptID)
 }
 
-// begins records the run of a Job that is about to be created.
-func (a *apply) begins(t *trial) error {
+// recordRun records the run of a Job that is about to be created.
+func (a *apply) recordRun(t *trial) error {
 	if idOf(t.Unstructured).kind != kindJob {
 		return nil
 	}
 	t.runs = 1
-	if t.fails {
+	if t.rerun {
 		before, _ := runsOf(t.live)
 		t.runs += before
 	}
-	note := strings.TrimSpace(strconv.Itoa(t.runs) + " " + a.tryName)
+	note := strings.TrimSpace(strconv.Itoa(t.runs) + " " + a.attemptID)
 	t.Unstructured = t.DeepCopy()
 	if err := merge(t.Object, map[string]string{AnnotationRuns: note}, []string{"metadata", "annotations"}); err != nil {
 		return err

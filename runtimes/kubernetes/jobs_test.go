@@ -14,65 +14,65 @@ import (
 // A Job that failed runs again when a person retries it, or in another version, once; not in an attempt that comes by itself, nor
 // in the same one when its worker was lost. One that has ended well does not.
 func TestAFailedJobRunsAgainOnRetry_H4(t *testing.T) {
-	d := reach(t).desk()
-	at := func(version, command string, attempt int, try string) runtimes.Instance {
-		in := d.instance(version, aJob(command))
-		in.Attempt, in.Try = attempt, try
+	d := newTestCluster(t).recording()
+	at := func(version, command string, attempt int, try string) runtimes.Request {
+		in := d.instance(version, jobYAML(command))
+		in.Attempt, in.AttemptID = attempt, try
 		return in
 	}
 	const bad, good = "/bin/false", "/bin/true"
-	failed := func(in runtimes.Instance) {
+	failed := func(in runtimes.Request) {
 		d.until(in, "it failed", func(objects []entities.Object) bool { return objects[0].Status == entities.ObjectFailed })
 	}
 	first := at("v1", bad, 1, "a")
-	require.Equal(t, []string{"created Job/once"}, d.applied(first))
+	require.Equal(t, []string{"created Job/once"}, d.mustApply(first))
 	failed(first)
-	one := d.there("Job", "once").GetUID()
-	for _, in := range []runtimes.Instance{first, at("v1", bad, 2, "b"), at("v1", bad, 0, "")} {
-		require.Equal(t, []string{"unchanged 1 object"}, d.applied(in))
+	one := d.liveObject("Job", "once").GetUID()
+	for _, in := range []runtimes.Request{first, at("v1", bad, 2, "b"), at("v1", bad, 0, "")} {
+		require.Equal(t, []string{"unchanged 1 object"}, d.mustApply(in))
 	}
-	require.Equal(t, one, d.there("Job", "once").GetUID())
+	require.Equal(t, one, d.liveObject("Job", "once").GetUID())
 
 	retried := at("v1", bad, 1, "c")
-	require.Equal(t, []string{"reran the failed Job/once: run 2"}, d.applied(retried))
-	require.NotEqual(t, one, d.there("Job", "once").GetUID())
-	require.Equal(t, "2 c", d.there("Job", "once").GetAnnotations()[AnnotationRuns])
+	require.Equal(t, []string{"reran the failed Job/once: run 2"}, d.mustApply(retried))
+	require.NotEqual(t, one, d.liveObject("Job", "once").GetUID())
+	require.Equal(t, "2 c", d.liveObject("Job", "once").GetAnnotations()[AnnotationRuns])
 	failed(retried)
-	require.Equal(t, []string{"unchanged 1 object"}, d.applied(retried), "its worker was lost, and another one continues")
+	require.Equal(t, []string{"unchanged 1 object"}, d.mustApply(retried), "its worker was lost, and another one continues")
 
 	v2 := at("v2", bad, 1, "d")
-	plan, err := d.Plan(t.Context(), d.instance("v2", aJob(bad)))
+	plan, err := d.Plan(t.Context(), d.instance("v2", jobYAML(bad)))
 	require.NoError(t, err)
 	require.Equal(t, []runtimes.Change{{Action: runtimes.ActionRecreate, Type: "Job", Name: "once", Namespace: d.namespace, Message: "it failed, and is run again"}}, plan)
-	require.Equal(t, []string{"reran the failed Job/once: run 3"}, d.applied(v2))
+	require.Equal(t, []string{"reran the failed Job/once: run 3"}, d.mustApply(v2))
 	failed(v2)
 	require.False(t, slices.ContainsFunc(d.observe(v2)[0].Versions, func(v entities.ObjectVersion) bool { return v.Drifted }))
 
-	d.cleared("once")
+	d.deleteJob("once")
 	v3 := at("v3", good, 1, "e")
-	require.Equal(t, []string{"created Job/once"}, d.applied(v3))
+	require.Equal(t, []string{"created Job/once"}, d.mustApply(v3))
 	d.until(v3, "it ended", settled("v3"))
-	require.Equal(t, []string{"unchanged 1 object"}, d.applied(at("v3", good, 1, "f")))
-	require.Equal(t, []string{"configured Job/once (metadata.annotations[converge/version])"}, d.applied(at("v4", good, 1, "g")))
-	require.Equal(t, "1 e", d.there("Job", "once").GetAnnotations()[AnnotationRuns])
+	require.Equal(t, []string{"unchanged 1 object"}, d.mustApply(at("v3", good, 1, "f")))
+	require.Equal(t, []string{"configured Job/once (metadata.annotations[converge/version])"}, d.mustApply(at("v4", good, 1, "g")))
+	require.Equal(t, "1 e", d.liveObject("Job", "once").GetAnnotations()[AnnotationRuns])
 }
 
 // What is read right after an apply that ran a Job again is the Job that runs, and not the one that failed, also where the watch is
 // behind.
-func TestAJobThatRunsAgainIsNotTakenForTheOneThatFailed_H4(t *testing.T) {
-	d := reach(t).desk()
+func TestARerunJobIsNotReportedAsFailed_H4(t *testing.T) {
+	d := newTestCluster(t).recording()
 	delay, catchUp := d.lag("jobs")
-	in := d.instance("v1", aJob("/bin/false"))
-	in.Attempt, in.Try = 1, "a"
-	d.applied(in)
+	in := d.instance("v1", jobYAML("/bin/false"))
+	in.Attempt, in.AttemptID = 1, "a"
+	d.mustApply(in)
 	d.until(in, "it failed", func(objects []entities.Object) bool { return objects[0].Status == entities.ObjectFailed })
-	before := d.there("Job", "once").GetUID()
+	before := d.liveObject("Job", "once").GetUID()
 	delay()
-	in.Try = "b"
+	in.AttemptID = "b"
 	seen := make(chan types.UID, 1)
 	go func() {
 		_, err := d.Apply(d.Context(), in)
-		v, viewErr := d.cluster.view(d.Context(), d.of("Job"), d.namespace)
+		v, viewErr := d.cluster.view(d.Context(), d.resourceOf("Job"), d.namespace)
 		if err == nil && viewErr == nil {
 			seen <- v.get(d.namespace, "once").GetUID()
 		}
@@ -80,11 +80,11 @@ func TestAJobThatRunsAgainIsNotTakenForTheOneThatFailed_H4(t *testing.T) {
 	}()
 	looks := 0
 	d.wait("the running Job for some time", func() bool {
-		if now := d.there("Job", "once"); now != nil && now.GetUID() != before {
+		if now := d.liveObject("Job", "once"); now != nil && now.GetUID() != before {
 			looks++
 		}
 		return looks > 20
 	}, func() any { return looks })
 	catchUp()
-	require.Equal(t, d.there("Job", "once").GetUID(), <-seen)
+	require.Equal(t, d.liveObject("Job", "once").GetUID(), <-seen)
 }

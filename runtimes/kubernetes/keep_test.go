@@ -10,7 +10,7 @@ import (
 )
 
 // What says that an object is to be kept, by whatever tool it was written for.
-func TestWhatSaysKeep_H5(t *testing.T) {
+func TestKeepMarks_H5(t *testing.T) {
 	for _, c := range []struct{ name, value, says string }{
 		{"converge/keep", "true", "converge/keep: true"},
 		{"converge/keep", "false", ""},
@@ -26,17 +26,17 @@ func TestWhatSaysKeep_H5(t *testing.T) {
 	} {
 		o := &unstructured.Unstructured{}
 		o.SetAnnotations(map[string]string{c.name: c.value})
-		require.Equal(t, c.says, saysKeep(o), c)
+		require.Equal(t, c.says, keepMark(o), c)
 	}
 	labelled := &unstructured.Unstructured{}
 	labelled.SetLabels(map[string]string{"kustomize.toolkit.fluxcd.io/prune": "disabled"})
-	require.NotEmpty(t, saysKeep(labelled))
-	require.Empty(t, saysKeep(&unstructured.Unstructured{}))
+	require.NotEmpty(t, keepMark(labelled))
+	require.Empty(t, keepMark(&unstructured.Unstructured{}))
 }
 
 // It is kept when it is no longer declared, and when the instance is taken down; so is what somebody marked by hand, and claims.
-func TestWhatSaysKeepIsKept_H5(t *testing.T) {
-	d := reach(t).desk()
+func TestMarkedObjectsAreKept_H5(t *testing.T) {
+	d := newTestCluster(t).recording()
 	claim := "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}"
 	all := []string{
 		config, configOf("ours", "x", `converge/keep: "true"`), configOf("helm", "x", "helm.sh/resource-policy: keep"),
@@ -44,12 +44,12 @@ func TestWhatSaysKeepIsKept_H5(t *testing.T) {
 		configOf("marked", "x"), configOf("gone", "x"), claim,
 	}
 	v1 := d.instance("v1", all...)
-	d.applied(v1)
-	d.edits("kubectl-annotate", "ConfigMap", "marked", `{"metadata":{"annotations":{"converge/keep":"true"}}}`)
-	d.caughtUp("ConfigMap", "marked")
+	d.mustApply(v1)
+	d.patchAs("kubectl-annotate", "ConfigMap", "marked", `{"metadata":{"annotations":{"converge/keep":"true"}}}`)
+	d.waitWatchedAs("ConfigMap", "marked")
 	kept := []string{"ours", "helm", "argo", "flux", "marked"}
 
-	less := pruning(d.instance("v2", config))
+	less := withPrune(d.instance("v2", config))
 	plan, err := d.Plan(t.Context(), less)
 	require.NoError(t, err)
 	said := map[string]string{}
@@ -62,49 +62,49 @@ func TestWhatSaysKeepIsKept_H5(t *testing.T) {
 		"ours": "no longer declared, kept: converge/keep: true", "helm": "no longer declared, kept: helm.sh/resource-policy: keep",
 		"argo":   "no longer declared, kept: argocd.argoproj.io/sync-options: Prune=false",
 		"flux":   "no longer declared, kept: kustomize.toolkit.fluxcd.io/prune: disabled",
-		"marked": "no longer declared, kept: converge/keep: true", "data": "no longer declared, kept: " + keepsClaims,
+		"marked": "no longer declared, kept: converge/keep: true", "data": "no longer declared, kept: " + claimsKeptReason,
 	}, said)
-	lines := d.applied(less)
+	lines := d.mustApply(less)
 	require.Contains(t, lines, "pruned ConfigMap/gone")
 	require.Contains(t, lines, "left in place ConfigMap/helm, which is no longer declared (helm.sh/resource-policy: keep)")
 
 	there := func(names ...string) {
 		t.Helper()
 		for _, name := range names {
-			require.NotNil(t, d.there("ConfigMap", name), name)
+			require.NotNil(t, d.liveObject("ConfigMap", name), name)
 		}
-		require.NotNil(t, d.there("PersistentVolumeClaim", "data"))
+		require.NotNil(t, d.liveObject("PersistentVolumeClaim", "data"))
 	}
 	there(kept...)
-	d.applied(d.instance("v3", all...))
+	d.mustApply(d.instance("v3", all...))
 	require.ElementsMatch(t, []string{
 		"remove ConfigMap/settings", "remove ConfigMap/gone", "keep ConfigMap/ours: converge/keep: true", "keep ConfigMap/helm: helm.sh/resource-policy: keep",
 		"keep ConfigMap/argo: argocd.argoproj.io/sync-options: Prune=false", "keep ConfigMap/flux: kustomize.toolkit.fluxcd.io/prune: disabled",
-		"keep ConfigMap/marked: converge/keep: true", "keep PersistentVolumeClaim/data: " + keepsClaims,
+		"keep ConfigMap/marked: converge/keep: true", "keep PersistentVolumeClaim/data: " + claimsKeptReason,
 	}, d.removal(d.instance("v3", all...)))
 	require.NoError(t, d.Remove(t.Context(), d.instance("v3", all...)))
 	there("ours", "helm", "argo", "flux", "marked")
-	require.Nil(t, d.there("ConfigMap", "gone"))
-	require.Nil(t, d.there("ConfigMap", "settings"))
-	d.applied(d.instance("v4", all...)) // what was kept is taken up again
+	require.Nil(t, d.liveObject("ConfigMap", "gone"))
+	require.Nil(t, d.liveObject("ConfigMap", "settings"))
+	d.mustApply(d.instance("v4", all...)) // what was kept is taken up again
 }
 
 // Claims go where the service says so, and one of them stays that says so itself.
-func TestClaimsAreRemovedWhereThatIsSaid_H5(t *testing.T) {
-	d := reach(t).desk()
+func TestClaimsAreRemovedIfDeclared_H5(t *testing.T) {
+	d := newTestCluster(t).recording()
 	claim := func(name, annotations string) string {
 		return "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: " + name + ", annotations: {" + annotations + "}}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}"
 	}
-	removing := func(in runtimes.Instance) runtimes.Instance {
+	removing := func(in runtimes.Request) runtimes.Request {
 		in.Payload.Kubernetes.RemoveClaims = true
 		return in
 	}
 	v1 := removing(d.instance("v1", config, claim("data", ""), claim("more", ""), claim("dear", `converge/keep: "true"`)))
-	d.applied(v1)
-	d.edits("kubectl-edit", "PersistentVolumeClaim", "data", `{"metadata":{"finalizers":null}}`) // nothing uses them here
-	d.edits("kubectl-edit", "PersistentVolumeClaim", "more", `{"metadata":{"finalizers":null}}`)
-	require.Contains(t, d.applied(removing(pruning(d.instance("v2", config, claim("more", ""), claim("dear", `converge/keep: "true"`))))), "pruned PersistentVolumeClaim/data")
+	d.mustApply(v1)
+	d.patchAs("kubectl-edit", "PersistentVolumeClaim", "data", `{"metadata":{"finalizers":null}}`) // nothing uses them here
+	d.patchAs("kubectl-edit", "PersistentVolumeClaim", "more", `{"metadata":{"finalizers":null}}`)
+	require.Contains(t, d.mustApply(removing(withPrune(d.instance("v2", config, claim("more", ""), claim("dear", `converge/keep: "true"`))))), "pruned PersistentVolumeClaim/data")
 	require.NoError(t, d.Remove(t.Context(), removing(d.instance("v2", config))))
-	require.Nil(t, d.there("PersistentVolumeClaim", "more"))
-	require.NotNil(t, d.there("PersistentVolumeClaim", "dear"))
+	require.Nil(t, d.liveObject("PersistentVolumeClaim", "more"))
+	require.NotNil(t, d.liveObject("PersistentVolumeClaim", "dear"))
 }

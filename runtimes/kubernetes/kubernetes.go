@@ -20,7 +20,7 @@ type Runtime struct {
 	// now is the clock of observations, for the duration of a pod's failure.
 	now      func() time.Time
 	verdicts verdicts
-	happened happened
+	recent   recentCache
 	nodes    nodes
 	rules    healthRules
 }

@@ -15,7 +15,7 @@ import (
 
 // What is watched stays small: a Deployment with its ReplicaSets and pods is one of thousands.
 func TestWatchedObjectsAreSmall(t *testing.T) {
-	b := reachAlone(t)
+	b := newExclusiveTestCluster(t)
 	v1 := b.instance("v1", deploymentOf("web:1", 1, ""))
 	b.put(v1)
 	b.until(v1, "v1", settled("v1"))

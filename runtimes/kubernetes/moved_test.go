@@ -13,7 +13,7 @@ import (
 
 // A kubeconfig that leads to another server, under the same name, is another cluster: what was watched
 // in the first says nothing of it (D17). A cluster that was made anew is such a one.
-func TestAnotherServerIsListedAnew_D17(t *testing.T) {
+func TestAnotherServerIsListedAgain_D17(t *testing.T) {
 	t.Parallel()
 	two := kubetest.Own(t, "staging", "production")
 	path := filepath.Join(t.TempDir(), "kubeconfig")
@@ -24,7 +24,7 @@ func TestAnotherServerIsListedAnew_D17(t *testing.T) {
 		require.NoError(t, clientcmd.WriteToFile(*file, path))
 	}
 	pointTo("staging")
-	b := &bench{TB: t, namespace: "default", clusters: &Clusters{}}
+	b := &testCluster{TB: t, namespace: "default", clusters: &Clusters{}}
 	t.Cleanup(b.clusters.Close)
 	var err error
 	b.Runtime, err = New(definition(path), b.clusters)

@@ -60,8 +60,8 @@ const (
 	AnnotationHookRun = "converge/hook-run"
 	// AnnotationDelivery is only on the inventory of an instance: the delivery, as JSON.
 	AnnotationDelivery = "converge/delivery"
-	// AnnotationTaken lists the installations from which an object, or an inventory, was taken over (installation.go).
-	AnnotationTaken = "converge/taken-from"
+	// AnnotationTakenFrom lists the installations from which an object, or an inventory, was taken over (installation.go).
+	AnnotationTakenFrom = "converge/taken-from"
 	// AnnotationFence is only on the inventory of an instance: the runtimes.Fence of the last apply, as JSON.
 	AnnotationFence = "converge/fence"
 )
@@ -75,9 +75,9 @@ const (
 	tooling           = "converge/v1"
 )
 
-// parentName is the name of the ApplySet's parent, a ConfigMap in the instance's namespace:
+// inventoryName is the name of the ApplySet's parent, a ConfigMap in the instance's namespace:
 // "converge.shop.web.prod", in a fleet "converge.shop.web.prod.eu-3". No part of it has a dot.
-func parentName(owner runtimes.Owner) string {
+func inventoryName(owner runtimes.Owner) string {
 	name := fmt.Sprintf("converge.%s.%s.%s", owner.Application, owner.Service, owner.ID.Channel)
 	if owner.ID.Name != entities.OnlyInstance {
 		name += "." + owner.ID.Name
@@ -87,12 +87,12 @@ func parentName(owner runtimes.Owner) string {
 
 // isInventory reports whether an object is an inventory of Converge for an owner, in its present namespace or an earlier one.
 func isInventory(o *unstructured.Unstructured, owner runtimes.Owner) bool {
-	return idOf(o).kind == kindParent.GroupKind() && o.GetName() == parentName(owner)
+	return idOf(o).kind == kindInventory.GroupKind() && o.GetName() == inventoryName(owner)
 }
 
-// isSet reports whether an object is an original inventory and not a copy in another namespace: a copy has the ApplySet id of its
+// isOriginalInventory reports whether an object is an original inventory and not a copy in another namespace: a copy has the ApplySet id of its
 // original.
-func isSet(o *unstructured.Unstructured, owner runtimes.Owner) bool {
+func isOriginalInventory(o *unstructured.Unstructured, owner runtimes.Owner) bool {
 	return isInventory(o, owner) && o.GetLabels()[labelSetID] == setID(o.GetName(), o.GetNamespace())
 }
 

@@ -32,10 +32,10 @@ type declared struct {
 	digest string // of the applied object and of the fields that are left to others: the subject of a verdict about drift
 	text   []byte // the object in its applied form
 
-	theirs   []path                       // fields that are declared to belong to others (theirs.go)
-	ignore   []entities.IgnoredDifference // the same, by field manager
-	scaler   string                       // the object that scales it: HorizontalPodAutoscaler/web
-	unscaled bool                         // its earlier autoscaler is gone
+	ignoredPaths    []path                       // fields that are declared to belong to others (ignored_fields.go)
+	ignoredManagers []entities.IgnoredDifference // the same, by field manager
+	scaler          string                       // the object that scales it: HorizontalPodAutoscaler/web
+	scalerGone      bool                         // its earlier autoscaler is gone
 }
 
 // id names an object in the cluster, in any version of its kind.
@@ -55,7 +55,7 @@ func (i id) String() string {
 // declare makes the objects of an instance from its payload, in the order of their waves. It asks the server only for the scope of
 // kinds. A kind that is not served yet counts as namespaced, unless its definition is among the objects. An object that no apply
 // could use is a permanent error.
-func (r *Runtime) declare(ctx context.Context, in runtimes.Instance) ([]declared, error) {
+func (r *Runtime) declare(ctx context.Context, in runtimes.Request) ([]declared, error) {
 	if in.Payload == nil || in.Payload.Kubernetes == nil {
 		return nil, nil
 	}
@@ -72,16 +72,16 @@ func (r *Runtime) declare(ctx context.Context, in runtimes.Instance) ([]declared
 	if err := errors.Join(wrong...); err != nil {
 		return nil, runtimes.Permanent(err)
 	}
-	here := definitions(objects)
+	scopes := definedScopes(objects)
 	for i := range objects {
-		if err := r.setNamespace(ctx, objects[i].Unstructured, homeOf(in), here); err != nil {
+		if err := r.setNamespace(ctx, objects[i].Unstructured, namespaceOf(in), scopes); err != nil {
 			return nil, err
 		}
 	}
 	configs := configsOf(objects)
 	findScalers(objects)
 	for i := range objects {
-		objects[i].isTheirs(slices.Concat(r.ignored(), in.Payload.Kubernetes.Ignore))
+		objects[i].setIgnored(slices.Concat(r.ignoreDifferences(), in.Payload.Kubernetes.Ignore))
 		if err := objects[i].finish(in, configs); err != nil {
 			return nil, runtimes.Permanent(fmt.Errorf("%s: %w", idOf(objects[i].Unstructured), err))
 		}
@@ -89,7 +89,7 @@ func (r *Runtime) declare(ctx context.Context, in runtimes.Instance) ([]declared
 	if err := unique(objects); err != nil {
 		return nil, runtimes.Permanent(err)
 	}
-	slices.SortStableFunc(objects, inOrder)
+	slices.SortStableFunc(objects, compareOrder)
 	return objects, nil
 }
 
@@ -148,34 +148,34 @@ func dropNulls(value any) {
 	}
 }
 
-// definitions are the kinds that the objects define, and whether they are namespaced.
-func definitions(objects []declared) map[schema.GroupKind]bool {
-	here := map[schema.GroupKind]bool{}
+// definedScopes are the kinds that the objects define, and whether they are namespaced.
+func definedScopes(objects []declared) map[schema.GroupKind]bool {
+	scopes := map[schema.GroupKind]bool{}
 	for _, o := range objects {
 		if idOf(o.Unstructured).kind != kindDefinition {
 			continue
 		}
-		here[definedBy(o.Unstructured)] = inside(o.Object, "spec")["scope"] != "Cluster"
+		scopes[definedBy(o.Unstructured)] = nestedMap(o.Object, "spec")["scope"] != "Cluster"
 	}
-	return here
+	return scopes
 }
 
 // definedBy is the kind that a CustomResourceDefinition defines.
 func definedBy(o *unstructured.Unstructured) schema.GroupKind {
-	group, _ := inside(o.Object, "spec")["group"].(string)
-	kind, _ := inside(o.Object, "spec", "names")["kind"].(string)
+	group, _ := nestedMap(o.Object, "spec")["group"].(string)
+	kind, _ := nestedMap(o.Object, "spec", "names")["kind"].(string)
 	return schema.GroupKind{Group: group, Kind: kind}
 }
 
 // defines reports whether another one of the objects defines the kind of an object.
 func defines(objects []declared, d declared) bool {
-	_, ok := definitions(objects)[d.GroupVersionKind().GroupKind()]
+	_, ok := definedScopes(objects)[d.GroupVersionKind().GroupKind()]
 	return ok
 }
 
 // setNamespace sets the namespace of an object of a namespaced kind, and removes it from the others.
-func (r *Runtime) setNamespace(ctx context.Context, o *unstructured.Unstructured, home string, here map[schema.GroupKind]bool) error {
-	namespaced, known := here[o.GroupVersionKind().GroupKind()]
+func (r *Runtime) setNamespace(ctx context.Context, o *unstructured.Unstructured, defaultNamespace string, scopes map[schema.GroupKind]bool) error {
+	namespaced, known := scopes[o.GroupVersionKind().GroupKind()]
 	if !known {
 		found, err := r.cluster.resource(ctx, o.GroupVersionKind())
 		if err != nil && !meta.IsNoMatchError(err) {
@@ -187,15 +187,15 @@ func (r *Runtime) setNamespace(ctx context.Context, o *unstructured.Unstructured
 	case !namespaced:
 		unstructured.RemoveNestedField(o.Object, "metadata", "namespace")
 	case o.GetNamespace() == "":
-		o.SetNamespace(home)
+		o.SetNamespace(defaultNamespace)
 	}
 	return nil
 }
 
 // finish sets labels and annotations, and computes the digest.
-func (d *declared) finish(in runtimes.Instance, configs map[id]string) error {
+func (d *declared) finish(in runtimes.Request, configs map[id]string) error {
 	labels := labelsOf(in.Owner)
-	labels[LabelPartOf] = setID(parentName(in.Owner), homeOf(in))
+	labels[LabelPartOf] = setID(inventoryName(in.Owner), namespaceOf(in))
 	annotations := map[string]string{}
 	if in.FullVersion != "" {
 		annotations[AnnotationVersion] = in.FullVersion
@@ -206,7 +206,7 @@ func (d *declared) finish(in runtimes.Instance, configs map[id]string) error {
 	if path := templateOf(d.GroupVersionKind().GroupKind()); path != nil {
 		if template, found, _ := unstructured.NestedMap(d.Object, path...); found {
 			at := append(slices.Clone(path), "metadata")
-			stamp := d.stamped(template, annotations, configs)
+			stamp := d.podAnnotations(template, annotations, configs)
 			if err := errors.Join(merge(d.Object, labels, append(at, "labels")), merge(d.Object, stamp, append(at, "annotations"))); err != nil {
 				return err
 			}
@@ -217,7 +217,7 @@ func (d *declared) finish(in runtimes.Instance, configs map[id]string) error {
 		annotations[AnnotationAdopt] = "true"
 	}
 	err := errors.Join(
-		merge(d.Object, labels, []string{"metadata", "labels"}), merge(d.Object, annotations, []string{"metadata", "annotations"}), d.restarted(in),
+		merge(d.Object, labels, []string{"metadata", "labels"}), merge(d.Object, annotations, []string{"metadata", "annotations"}), d.setRestartedAt(in),
 	)
 	if err != nil {
 		return err
@@ -231,14 +231,14 @@ func (d *declared) encode() error {
 	if err != nil {
 		return err
 	}
-	sum := sha256.Sum256(fmt.Append(text, d.theirs, d.ignore))
+	sum := sha256.Sum256(fmt.Append(text, d.ignoredPaths, d.ignoredManagers))
 	d.digest, d.text = hex.EncodeToString(sum[:]), text
 	return nil
 }
 
-// restarted writes the time of the last restart into the pod template of a permanent workload, as `kubectl rollout restart` does.
+// setRestartedAt writes the time of the last restart into the pod template of a permanent workload, as `kubectl rollout restart` does.
 // Another time replaces the pods. Every later apply has the same time, so that its absence does not replace them.
-func (d *declared) restarted(in runtimes.Instance) error {
+func (d *declared) setRestartedAt(in runtimes.Request) error {
 	if in.Restarted.IsZero() || !isWorkload(d.Unstructured) {
 		return nil
 	}
@@ -250,12 +250,12 @@ func merge(o map[string]any, add map[string]string, at []string) error {
 	if len(add) == 0 {
 		return nil
 	}
-	there, _, err := unstructured.NestedFieldNoCopy(o, at...)
+	existing, _, err := unstructured.NestedFieldNoCopy(o, at...)
 	if err != nil {
 		return err
 	}
-	all, ok := there.(map[string]any)
-	if !ok && there != nil {
+	all, ok := existing.(map[string]any)
+	if !ok && existing != nil {
 		return fmt.Errorf("%v is not a mapping", at)
 	}
 	if all == nil {
@@ -279,19 +279,19 @@ func templateOf(kind schema.GroupKind) []string {
 }
 
 func unique(objects []declared) error {
-	var twice []error
+	var duplicates []error
 	seen := map[id]bool{}
 	for _, o := range objects {
 		if key := idOf(o.Unstructured); seen[key] {
-			twice = append(twice, fmt.Errorf("%s is declared twice", key))
+			duplicates = append(duplicates, fmt.Errorf("%s is declared twice", key))
 		} else {
 			seen[key] = true
 		}
 	}
-	return errors.Join(twice...)
+	return errors.Join(duplicates...)
 }
 
-func inOrder(a, b declared) int {
+func compareOrder(a, b declared) int {
 	return cmp.Or(
 		cmp.Compare(a.wave, b.wave),
 		cmp.Compare(rankOf(a.GetKind()), rankOf(b.GetKind())),

@@ -50,9 +50,9 @@ func serving(t *testing.T) *Runtime {
 	return rt
 }
 
-func instanceOf(t *testing.T, objects ...string) runtimes.Instance {
+func instanceOf(t *testing.T, objects ...string) runtimes.Request {
 	t.Helper()
-	in := runtimes.Instance{
+	in := runtimes.Request{
 		Owner: runtimes.Owner{Application: "shop", Service: "web", ID: entities.Only("prod")}, FullVersion: "v7-i42",
 		Payload: &entities.Payload{Address: map[string]string{"namespace": "shop"}, Kubernetes: &entities.KubernetesPayload{}},
 	}
@@ -64,7 +64,7 @@ func instanceOf(t *testing.T, objects ...string) runtimes.Instance {
 	return in
 }
 
-func TestDeclareMarksWhatIsOurs(t *testing.T) {
+func TestDeclareSetsLabelsAndAnnotations(t *testing.T) {
 	rt := serving(t)
 	marks := `converge/application: shop, converge/service: web, converge/channel: prod, converge/instance: main, applyset.kubernetes.io/part-of: ` + setID("converge.shop.web.prod", "shop")
 	rows := map[string]struct{ in, want string }{
@@ -126,7 +126,7 @@ func TestDeclareMarksWhatIsOurs(t *testing.T) {
 }
 
 // When an instance was restarted stands in the pod templates of what runs for good, and nowhere else.
-func TestDeclareSaysWhenItWasRestarted_I1(t *testing.T) {
+func TestDeclareSetsTheRestartTime_I1(t *testing.T) {
 	rt := serving(t)
 	in := instanceOf(t,
 		"{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}, spec: {template: {spec: {}}}}",
@@ -167,7 +167,7 @@ func TestDeclareOrdersByWaveAndKind(t *testing.T) {
 	}, order)
 }
 
-func TestDeclareRefusesWhatNoApplyCouldMakeSenseOf(t *testing.T) {
+func TestDeclareRefusesInvalidObjects(t *testing.T) {
 	rt := serving(t)
 	rows := map[string]string{
 		"{kind: ConfigMap, metadata: {name: a}}":          "object 1 of the payload: has no apiVersion or no kind",
@@ -215,7 +215,7 @@ func TestConflictsAreReadFromTheRefusal(t *testing.T) {
 	}
 	var got []shown
 	for _, c := range conflictsOf(fmt.Errorf("wrapped: %w", err), owners) {
-		got = append(got, shown{c.String(), c.byHand()})
+		got = append(got, shown{c.String(), c.isManualEdit()})
 	}
 	require.Equal(t, []shown{
 		{"spec.paused belongs to broken, which declares it too", false}, // not known how: not taken
@@ -226,12 +226,12 @@ func TestConflictsAreReadFromTheRefusal(t *testing.T) {
 	require.Empty(t, conflictsOf(errors.New("something else"), owners))
 }
 
-func TestAnAccountIsBounded(t *testing.T) {
-	a := &account{same: 2}
+func TestAnApplyLogIsBounded(t *testing.T) {
+	a := &applyLog{unchanged: 2}
 	for range 2000 {
-		a.say("configured Deployment/web")
+		a.add("configured Deployment/web")
 	}
-	require.LessOrEqual(t, len(a.output().Stdout), maxAccount)
-	require.Equal(t, "created ConfigMap/a\nunchanged 1 object\n", (&account{lines: []string{"created ConfigMap/a"}, same: 1}).output().Stdout)
+	require.LessOrEqual(t, len(a.output().Stdout), maxApplyLog)
+	require.Equal(t, "created ConfigMap/a\nunchanged 1 object\n", (&applyLog{lines: []string{"created ConfigMap/a"}, unchanged: 1}).output().Stdout)
 	require.Equal(t, "Deployment shop/web", id{namespace: "shop", name: "web", kind: (&unstructured.Unstructured{Object: map[string]any{"apiVersion": "apps/v1", "kind": "Deployment"}}).GroupVersionKind().GroupKind()}.String())
 }

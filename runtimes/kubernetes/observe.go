@@ -22,20 +22,20 @@ import (
 // observation is one call of Observe.
 type observation struct {
 	*Runtime
-	in    runtimes.Instance
-	owner runtimes.Owner
-	home  string // namespace of the instance
-	near  *neighbours
+	in        runtimes.Request
+	owner     runtimes.Owner
+	namespace string // namespace of the instance
+	others    *otherInstallations
 }
 
 // Observe implements runtimes.Runtime from the watches: without changes it makes no requests. A missing declared object is an object
 // without versions, also if the server does not know its kind (the CustomResourceDefinition may be part of the same payload).
 // Objects of the instance that are no longer declared are reported as orphaned (D10).
-func (r *Runtime) Observe(ctx context.Context, in runtimes.Instance) ([]entities.Object, error) {
+func (r *Runtime) Observe(ctx context.Context, in runtimes.Request) ([]entities.Object, error) {
 	if in.Payload == nil {
 		return nil, ctx.Err()
 	}
-	ob := &observation{Runtime: r, in: in, owner: in.Owner, home: homeOf(in), near: nextTo(in)}
+	ob := &observation{Runtime: r, in: in, owner: in.Owner, namespace: namespaceOf(in), others: newOtherInstallations(in)}
 	objects, err := ob.objects(ctx)
 	if err != nil {
 		return nil, readingError("observe "+in.Owner.String(), err)
@@ -48,9 +48,9 @@ func (ob *observation) objects(ctx context.Context) ([]entities.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	there, hooks := split(wanted)
+	permanent, hooks := splitHooks(wanted)
 	objects := make([]entities.Object, 0, len(wanted))
-	for _, d := range there {
+	for _, d := range permanent {
 		object, err := ob.object(ctx, d)
 		if err != nil {
 			return nil, err
@@ -90,7 +90,7 @@ func (ob *observation) served(ctx context.Context, kind schema.GroupVersionKind)
 
 // object reports a declared object.
 func (ob *observation) object(ctx context.Context, d declared) (entities.Object, error) {
-	object := ob.named(d.Unstructured)
+	object := ob.newObject(d.Unstructured)
 	v, err := ob.viewOf(ctx, d.GroupVersionKind(), d.GetNamespace())
 	if err != nil {
 		return object, err
@@ -111,18 +111,18 @@ func (ob *observation) object(ctx context.Context, d declared) (entities.Object,
 		}
 		return object, nil
 	}
-	ob.near.know(ctx, ob.cluster, ob.owner, ob.home)
-	if f := ob.near.anothers(ob.near.of(live)); f != nil {
+	ob.others.load(ctx, ob.cluster, ob.owner, ob.namespace)
+	if f := ob.others.fenceOf(ob.others.inventoryOf(live)); f != nil {
 		object.Message = "it exists, and belongs to " + installationOf(ob.owner, f)
 		return object, nil
 	}
 	return object, ob.report(ctx, &object, live, d)
 }
 
-// named starts the report of an object. It shows the namespace if that is not the instance's own.
-func (ob *observation) named(o *unstructured.Unstructured) entities.Object {
+// newObject starts the report of an object. It shows the namespace if that is not the instance's own.
+func (ob *observation) newObject(o *unstructured.Unstructured) entities.Object {
 	name := o.GetName()
-	if namespace := o.GetNamespace(); namespace != "" && namespace != ob.home {
+	if namespace := o.GetNamespace(); namespace != "" && namespace != ob.namespace {
 		name = namespace + "/" + name
 	}
 	return entities.Object{Name: name, Type: o.GetKind(), Status: entities.ObjectPending}
@@ -130,34 +130,34 @@ func (ob *observation) named(o *unstructured.Unstructured) entities.Object {
 
 // report adds the versions, the health and the drift of an existing declared object.
 func (ob *observation) report(ctx context.Context, object *entities.Object, live *unstructured.Unstructured, d declared) error {
-	if err := ob.judged(ctx, object, live); err != nil {
+	if err := ob.setHealth(ctx, object, live); err != nil {
 		return err
 	}
 	object.Links = linksOf(live)
-	d, err := d.over(live)
+	d, err := d.appliedOver(live)
 	if err != nil {
 		return err
 	}
-	p, err := ob.parts(ctx, live, namesOf(live, d, ob.in.FullVersion), object.Status)
+	p, err := ob.parts(ctx, live, versionsByStampOf(live, d, ob.in.FullVersion), object.Status)
 	if err != nil {
 		return err
 	}
 	object.Versions = p.versions
-	if object.Status == entities.ObjectSucceeded && ob.behind(live, p.versions) {
+	if object.Status == entities.ObjectSucceeded && ob.statusLags(live, p.versions) {
 		object.Status, object.Message = entities.ObjectPending, "its status and its pods do not agree yet"
 	}
 	if object.Status != entities.ObjectSucceeded {
-		found := ob.why(ctx, live, p, troubleOf(p.targets, appliedAt(live), ob.now(), ob.def.Kubernetes.FailAfter))
+		found := ob.explainUnready(ctx, live, p, worstPodFailure(p.targets, appliedAt(live), ob.now(), ob.def.Kubernetes.FailAfter))
 		if found.message != "" {
 			object.Message = ob.redacted(found.message)
-		} else if p.unread != "" {
-			object.Message += "; " + p.unread
+		} else if p.unreadReason != "" {
+			object.Message += "; " + p.unreadReason
 		}
-		failedBefore := object.Status == entities.ObjectFailed && outOfTime(live, ob.now().Add(-ob.def.Kubernetes.FailAfter))
+		failedBefore := object.Status == entities.ObjectFailed && deadlineExceededBefore(live, ob.now().Add(-ob.def.Kubernetes.FailAfter))
 		if found.failed {
 			object.Status = entities.ObjectFailed
 		}
-		if object.Status == entities.ObjectFailed && (ob.before(live) || failedBefore && !found.failed) {
+		if object.Status == entities.ObjectFailed && (ob.showsEarlierVersion(live) || failedBefore && !found.failed) {
 			object.Status, object.Message = entities.ObjectPending, "reported status is from before the apply: "+object.Message
 		}
 		object.Events = ob.events(ctx, *object, live, p, found)
@@ -165,8 +165,8 @@ func (ob *observation) report(ctx context.Context, object *entities.Object, live
 	return ob.markDrift(ctx, object, live, d)
 }
 
-// judged adds the health of an object. If a person can continue it, it adds how.
-func (ob *observation) judged(ctx context.Context, object *entities.Object, live *unstructured.Unstructured) error {
+// setHealth adds the health of an object. If a person can continue it, it adds how.
+func (ob *observation) setHealth(ctx context.Context, object *entities.Object, live *unstructured.Unstructured) error {
 	v, err := ob.health(ctx, live)
 	object.Status, object.Message = v.status, v.message
 	object.Suspended, object.Until, object.Steerable = v.suspended, v.until, v.steerable
@@ -176,10 +176,10 @@ func (ob *observation) judged(ctx context.Context, object *entities.Object, live
 	return err
 }
 
-// behind reports whether the status of a workload is out of step with its pods, because each kind has its own watch: pods of the
+// statusLags reports whether the status of a workload is out of step with its pods, because each kind has its own watch: pods of the
 // target version exist and the workload does not report them yet, or a Deployment has all its replicas and the watch has not shown
 // them.
-func (ob *observation) behind(o *unstructured.Unstructured, runs []entities.ObjectVersion) bool {
+func (ob *observation) statusLags(o *unstructured.Unstructured, runs []entities.ObjectVersion) bool {
 	kind := workloadOf[o.GroupVersionKind().GroupKind()]
 	switch {
 	case kind == plain || len(runs) == 0:
@@ -191,15 +191,15 @@ func (ob *observation) behind(o *unstructured.Unstructured, runs []entities.Obje
 		slices.ContainsFunc(runs, func(v entities.ObjectVersion) bool { return v.Active && v.Version == ob.in.FullVersion })
 }
 
-// before reports whether the watch still shows a workload as it was before the observed version was applied. A failure is then of
+// showsEarlierVersion reports whether the watch still shows a workload as it was before the observed version was applied. A failure is then of
 // another version, such as the one that a rollback replaces, even if pods of the observed version already run.
-func (ob *observation) before(o *unstructured.Unstructured) bool {
+func (ob *observation) showsEarlierVersion(o *unstructured.Unstructured) bool {
 	return ob.in.FullVersion != "" && isWorkload(o) && versionIn(o) != ob.in.FullVersion
 }
 
-// outOfTime reports whether a rollout exceeded its deadline before the last apply, and that apply was after the given time: the
+// deadlineExceededBefore reports whether a rollout exceeded its deadline before the last apply, and that apply was after the given time: the
 // missing dependency may exist now.
-func outOfTime(o *unstructured.Unstructured, after time.Time) bool {
+func deadlineExceededBefore(o *unstructured.Unstructured, after time.Time) bool {
 	applied, c := appliedAt(o), conditionOf(o, "Progressing")
 	since, err := time.Parse(time.RFC3339, c.change)
 	return err == nil && c.is("False") && since.Before(applied) && applied.After(after)
@@ -207,30 +207,30 @@ func outOfTime(o *unstructured.Unstructured, after time.Time) bool {
 
 // parts are the objects that controllers created for a workload.
 type parts struct {
-	versions []entities.ObjectVersion
-	targets  []*unstructured.Unstructured // pods of the target version
-	going    []*unstructured.Unstructured // deleted pods of any version that still exist
-	newest   *unstructured.Unstructured   // ReplicaSet
-	unread   string                       // why the pods are unknown
+	versions     []entities.ObjectVersion
+	targets      []*unstructured.Unstructured // pods of the target version
+	terminating  []*unstructured.Unstructured // deleted pods of any version that still exist
+	newest       *unstructured.Unstructured   // ReplicaSet
+	unreadReason string                       // why the pods are unknown
 }
 
 // parts reads the running objects of a workload. If versions do not depend on pods, it reads pods only while the object is not
 // healthy. A worker that may not read pods reports that and continues.
-func (ob *observation) parts(ctx context.Context, o *unstructured.Unstructured, names naming, status entities.ObjectStatus) (parts, error) {
+func (ob *observation) parts(ctx context.Context, o *unstructured.Unstructured, names versionsByStamp, status entities.ObjectStatus) (parts, error) {
 	p := parts{versions: ownVersion(o)}
-	by := o // the object that creates the pods
+	creator := o // the object that creates the pods
 	switch kind := o.GroupVersionKind().GroupKind(); workloadOf[kind] {
 	case podSet:
-		pods, err := ob.made(ctx, podKind(), o)
-		p.versions, p.targets, p.going = podVersions(o, pods, names), ofTemplate(pods, o), going(pods)
+		pods, err := ob.controlledBy(ctx, podKind(), o)
+		p.versions, p.targets, p.terminating = podVersions(o, pods, names), ofCurrentTemplate(pods, o), terminatingPods(pods)
 		return p, err
 	case deployment:
-		sets, err := ob.made(ctx, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ReplicaSet"}, o)
+		sets, err := ob.controlledBy(ctx, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ReplicaSet"}, o)
 		if err != nil {
 			return p, err
 		}
 		p.newest, p.versions = newestOf(sets), deploymentVersions(o, sets, names)
-		by = p.newest
+		creator = p.newest
 	case plain:
 		switch kind {
 		case podKind().GroupKind():
@@ -241,20 +241,20 @@ func (ob *observation) parts(ctx context.Context, o *unstructured.Unstructured, 
 			return p, nil
 		}
 	}
-	if by == nil || status == entities.ObjectSucceeded {
+	if creator == nil || status == entities.ObjectSucceeded {
 		return p, nil
 	}
-	pods, err := ob.made(ctx, podKind(), by)
+	pods, err := ob.controlledBy(ctx, podKind(), creator)
 	if hasCode(err, runtimes.CodeForbidden) {
-		p.unread = "its pods cannot be read: " + err.Error()
+		p.unreadReason = "its pods cannot be read: " + err.Error()
 		return p, nil
 	}
-	p.targets, p.going = ofTemplate(pods, o), going(pods)
+	p.targets, p.terminating = ofCurrentTemplate(pods, o), terminatingPods(pods)
 	return p, err
 }
 
-// going are the deleted pods.
-func going(pods []*unstructured.Unstructured) (some []*unstructured.Unstructured) {
+// terminatingPods are the deleted pods.
+func terminatingPods(pods []*unstructured.Unstructured) (some []*unstructured.Unstructured) {
 	for _, pod := range pods {
 		if pod.GetDeletionTimestamp() != nil {
 			some = append(some, pod)
@@ -265,20 +265,20 @@ func going(pods []*unstructured.Unstructured) (some []*unstructured.Unstructured
 
 func podKind() schema.GroupVersionKind { return schema.GroupVersionKind{Version: "v1", Kind: "Pod"} }
 
-// ofTemplate drops the pods of other templates than the current one of their controller: a failing old pod is the reason for its
+// ofCurrentTemplate drops the pods of other templates than the current one of their controller: a failing old pod is the reason for its
 // replacement.
-func ofTemplate(pods []*unstructured.Unstructured, by *unstructured.Unstructured) (of []*unstructured.Unstructured) {
+func ofCurrentTemplate(pods []*unstructured.Unstructured, by *unstructured.Unstructured) (matching []*unstructured.Unstructured) {
 	stamp := templateStamp(by)
 	for _, pod := range pods {
-		if madeStamp(pod) == stamp {
-			of = append(of, pod)
+		if podStamp(pod) == stamp {
+			matching = append(matching, pod)
 		}
 	}
-	return of
+	return matching
 }
 
-// made lists the objects of a kind that a controller created for an object.
-func (ob *observation) made(ctx context.Context, kind schema.GroupVersionKind, by *unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+// controlledBy lists the objects of a kind that a controller created for an object.
+func (ob *observation) controlledBy(ctx context.Context, kind schema.GroupVersionKind, by *unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
 	v, err := ob.viewOf(ctx, kind, by.GetNamespace())
 	if err != nil || v == nil {
 		return nil, err
@@ -299,8 +299,8 @@ func linksOf(o *unstructured.Unstructured) (links []entities.Link) {
 	return links
 }
 
-// homeOf is the namespace of an instance.
-func homeOf(in runtimes.Instance) string {
+// namespaceOf is the namespace of an instance.
+func namespaceOf(in runtimes.Request) string {
 	return cmp.Or(in.Payload.Address["namespace"], metav1.NamespaceDefault)
 }
 
@@ -310,24 +310,24 @@ func homeOf(in runtimes.Instance) string {
 func (ob *observation) orphans(ctx context.Context, wanted []declared) ([]entities.Object, error) {
 	known := map[id]bool{}
 	kinds := map[schema.GroupKind]string{} // with a version, if known
-	namespaces := []string{ob.home}
+	namespaces := []string{ob.namespace}
 	for _, d := range wanted {
 		gvk := d.GroupVersionKind()
 		known[idOf(d.Unstructured)] = true
 		kinds[gvk.GroupKind()] = gvk.Version
 		namespaces = append(namespaces, d.GetNamespace())
 	}
-	parents, err := ob.parents(ctx)
+	parents, err := ob.inventories(ctx)
 	if err != nil {
 		return nil, err
 	}
 	for _, parent := range parents {
-		for _, kind := range listed(parent, annotationKinds) {
+		for _, kind := range annotationList(parent, annotationKinds) {
 			if _, ok := kinds[schema.ParseGroupKind(kind)]; !ok {
 				kinds[schema.ParseGroupKind(kind)] = ""
 			}
 		}
-		namespaces = append(append(namespaces, parent.GetNamespace()), listed(parent, annotationMoreNS)...)
+		namespaces = append(append(namespaces, parent.GetNamespace()), annotationList(parent, annotationMoreNS)...)
 	}
 	slices.Sort(namespaces)
 	namespaces = slices.Compact(slices.DeleteFunc(namespaces, func(n string) bool { return n == "" }))
@@ -343,16 +343,16 @@ func (ob *observation) orphans(ctx context.Context, wanted []declared) ([]entiti
 	return orphans, nil
 }
 
-// parents are the ConfigMaps that record the set of objects: the instance's own, and those in its earlier namespaces. There are none
+// inventories are the ConfigMaps that record the set of objects: the instance's own, and those in its earlier namespaces. There are none
 // before the first apply.
-func (ob *observation) parents(ctx context.Context) (found []*unstructured.Unstructured, err error) {
-	ob.near.know(ctx, ob.cluster, ob.owner, ob.home)
-	v, err := ob.viewOf(ctx, kindParent, ob.home)
+func (ob *observation) inventories(ctx context.Context) (found []*unstructured.Unstructured, err error) {
+	ob.others.load(ctx, ob.cluster, ob.owner, ob.namespace)
+	v, err := ob.viewOf(ctx, kindInventory, ob.namespace)
 	if err != nil || v == nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(v.of(ob.owner), func(o *unstructured.Unstructured) bool {
-		return o.GetNamespace() != ob.home && !isSet(o, ob.owner) || !isInventory(o, ob.owner) || ob.near.anothers(o) != nil
+	return slices.DeleteFunc(v.byOwner(ob.owner), func(o *unstructured.Unstructured) bool {
+		return o.GetNamespace() != ob.namespace && !isOriginalInventory(o, ob.owner) || !isInventory(o, ob.owner) || ob.others.fenceOf(o) != nil
 	}), nil
 }
 
@@ -364,17 +364,17 @@ func (ob *observation) undeclared(ctx context.Context, kind schema.GroupVersionK
 		if err != nil || v == nil {
 			return found, err
 		}
-		for _, o := range v.of(ob.owner) {
-			if !isWithin(namespaces, o) || known[idOf(o)] || byOthers(o) || isInventory(o, ob.owner) || ob.near.of(o) != nil {
+		for _, o := range v.byOwner(ob.owner) {
+			if !isInNamespaces(namespaces, o) || known[idOf(o)] || createdByOthers(o) || isInventory(o, ob.owner) || ob.others.inventoryOf(o) != nil {
 				continue
 			}
 			known[idOf(o)] = true // the same view may serve all namespaces
-			object := ob.named(o)
+			object := ob.newObject(o)
 			object.Orphaned, object.Versions = true, ownVersion(o)
 			object.Status, _ = health(o) // an orphan does not affect health: no expression is evaluated
 			object.Message = "no longer declared, left in place"
-			if says := saysKeep(o); says != "" {
-				object.Message = "no longer declared, kept: " + says
+			if mark := keepMark(o); mark != "" {
+				object.Message = "no longer declared, kept: " + mark
 			}
 			found = append(found, object)
 		}
@@ -386,7 +386,7 @@ func idOf(o *unstructured.Unstructured) id {
 	return id{o.GroupVersionKind().GroupKind(), o.GetNamespace(), o.GetName()}
 }
 
-// listed reads an annotation with a list separated by commas.
-func listed(o *unstructured.Unstructured, annotation string) []string {
+// annotationList reads an annotation with a list separated by commas.
+func annotationList(o *unstructured.Unstructured, annotation string) []string {
 	return strings.FieldsFunc(o.GetAnnotations()[annotation], func(r rune) bool { return r == ',' || r == ' ' })
 }

@@ -21,10 +21,10 @@ const (
 	lastRetry  = 2 * time.Second
 	// probeTimeout is the timeout of one attempt.
 	probeTimeout = 10 * time.Second
-	// startsAtOnce is the number of lists and watches that may start at the same time on one cluster. A hanging one keeps its slot
-	// for startWithin.
-	startsAtOnce = 16
-	startWithin  = 5 * time.Second
+	// maxConcurrentStarts is the number of lists and watches that may start at the same time on one cluster. A hanging one keeps its slot
+	// for startSlotTimeout.
+	maxConcurrentStarts = 16
+	startSlotTimeout    = 5 * time.Second
 )
 
 // outage is the state of reachability of an API server. The zero value, with a probe, is ready.
@@ -32,43 +32,43 @@ type outage struct {
 	ctx   context.Context //nolint:containedctx // of the cluster: it is found out under it
 	probe func(context.Context) error
 
-	mu     sync.Mutex
-	why    error         // a request had no answer, and none has had one since; nil: no known outage
-	proven bool          // a later attempt confirmed it
-	over   chan struct{} // closed when there is an answer again
+	mu        sync.Mutex
+	cause     error         // a request had no answer, and none has had one since; nil: no known outage
+	confirmed bool          // a later attempt confirmed it
+	ended     chan struct{} // closed when there is an answer again
 }
 
-// refuses is why a request must not be sent now.
-func (o *outage) refuses() error {
+// blockError is why a request must not be sent now.
+func (o *outage) blockError() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !o.proven {
+	if !o.confirmed {
 		return nil
 	}
-	return o.why
+	return o.cause
 }
 
-// suspect is called after a request without an answer. It starts a probe of the server.
-func (o *outage) suspect(why error) {
+// reportFailure is called after a request without an answer. It starts a probe of the server.
+func (o *outage) reportFailure(cause error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.why != nil || o.ctx.Err() != nil {
+	if o.cause != nil || o.ctx.Err() != nil {
 		return
 	}
-	o.why, o.over = why, make(chan struct{})
-	go o.follow()
+	o.cause, o.ended = cause, make(chan struct{})
+	go o.probeUntilAnswered()
 }
 
-// follow probes until there is an answer.
-func (o *outage) follow() {
+// probeUntilAnswered probes until there is an answer.
+func (o *outage) probeUntilAnswered() {
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
 		ctx, cancel := context.WithTimeout(o.ctx, probeTimeout)
 		err := o.probe(ctx)
 		cancel()
 		o.mu.Lock()
-		o.why, o.proven = err, err != nil
+		o.cause, o.confirmed = err, err != nil
 		if err == nil {
-			close(o.over)
+			close(o.ended)
 		}
 		o.mu.Unlock()
 		if err == nil || !sleep(o.ctx, wait+rand.N(wait)) { //nolint:gosec // it spreads attempts
@@ -77,11 +77,11 @@ func (o *outage) follow() {
 	}
 }
 
-// lasts is the error of a confirmed or possible outage. The channel is closed when the outage is over.
-func (o *outage) lasts() (over <-chan struct{}, why error) {
+// state is the error of a confirmed or possible outage. The channel is closed when the outage is over.
+func (o *outage) state() (ended <-chan struct{}, cause error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.over, o.why
+	return o.ended, o.cause
 }
 
 func sleep(ctx context.Context, d time.Duration) bool {
@@ -95,8 +95,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// noAnswer is why a response is not from the API server itself; nil if it is.
-func noAnswer(resp *http.Response) error {
+// unavailableError is why a response is not from the API server itself; nil if it is.
+func unavailableError(resp *http.Response) error {
 	switch resp.StatusCode {
 	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return fmt.Errorf("the server is not available: it answers %s: %w", resp.Status, io.ErrUnexpectedEOF)
@@ -105,8 +105,8 @@ func noAnswer(resp *http.Response) error {
 }
 
 // probe requests a path that is open to everyone. Any answer of the server ends the outage.
-func (w *wire) probe(ctx context.Context) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, w.first.JoinPath("version").String(), http.NoBody)
+func (w *clusterTransport) probe(ctx context.Context) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, w.originalURL.JoinPath("version").String(), http.NoBody)
 	if err != nil {
 		return err
 	}
@@ -116,42 +116,42 @@ func (w *wire) probe(ctx context.Context) error {
 		return err
 	}
 	resp.Body.Close()
-	return noAnswer(resp)
+	return unavailableError(resp)
 }
 
-// outlasts waits until an outage is over. It returns false if there is no outage, or if ctx has ended.
-func (c *cluster) outlasts(ctx context.Context) bool {
+// waitForRecovery waits until an outage is over. It returns false if there is no outage, or if ctx has ended.
+func (c *cluster) waitForRecovery(ctx context.Context) bool {
 	clients, err := c.connect(ctx)
 	if err != nil {
 		return false
 	}
-	over, why := clients.wire.outage.lasts()
-	if why == nil {
+	ended, cause := clients.transport.outage.state()
+	if cause == nil {
 		return false
 	}
 	select {
-	case <-over:
+	case <-ended:
 		return true
 	case <-ctx.Done():
 		return false
 	}
 }
 
-// away is the error for a watch that started without an answer: client-go treats such a watch as one that has ended.
-func (c *clients) away() error {
-	_, why := c.wire.outage.lasts()
-	return why
+// outageError is the error for a watch that started without an answer: client-go treats such a watch as one that has ended.
+func (c *clients) outageError() error {
+	_, cause := c.transport.outage.state()
+	return cause
 }
 
-// starting waits for a slot among the lists and watches that start. All at once would overload a server that has just recovered.
-func (c *cluster) starting(ctx context.Context) (done func(), err error) {
+// acquireStartSlot waits for a slot among the lists and watches that start. All at once would overload a server that has just recovered.
+func (c *cluster) acquireStartSlot(ctx context.Context) (done func(), err error) {
 	select {
-	case c.starts <- struct{}{}:
+	case c.startSlots <- struct{}{}:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 	var once sync.Once
-	leave := func() { once.Do(func() { <-c.starts }) }
-	late := time.AfterFunc(startWithin, leave)
-	return func() { late.Stop(); leave() }, nil
+	release := func() { once.Do(func() { <-c.startSlots }) }
+	timer := time.AfterFunc(startSlotTimeout, release)
+	return func() { timer.Stop(); release() }, nil
 }

@@ -24,11 +24,11 @@ import (
 
 const outageNamespaces = 20
 
-// narrowly has instances in namespaces of their own, and a worker with no rights outside of them: each is watched on its own.
-func narrowly(t *testing.T) (*bench, []runtimes.Instance) {
-	b := reach(t, func(info *clientcmdapi.AuthInfo) { info.Impersonate = "outage" })
+// namespacedInstances has instances in namespaces of their own, and a worker with no rights outside of them: each is watched on its own.
+func namespacedInstances(t *testing.T) (*testCluster, []runtimes.Request) {
+	b := newTestCluster(t, func(info *clientcmdapi.AuthInfo) { info.Impersonate = "outage" })
 	rules := []rbacv1.PolicyRule{{APIGroups: []string{"", "apps"}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch", "patch"}}}
-	var all []runtimes.Instance
+	var all []runtimes.Request
 	for n := range outageNamespaces {
 		in := b.instance("v1", config, "{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {ports: [{port: 80}]}}")
 		namespace := fmt.Sprintf("%s-%d", b.namespace, n)
@@ -52,10 +52,10 @@ func narrowly(t *testing.T) (*bench, []runtimes.Instance) {
 	return b, all
 }
 
-// lists are the lists among the requests after one.
-func (b *bench) lists(since int64) (lists []string) {
+// listsSince are the lists among the requests after one.
+func (b *testCluster) listsSince(since int64) (lists []string) {
 	for i := since + 1; i <= b.requests.Load(); i++ {
-		request, _ := b.asked.Load(i)
+		request, _ := b.requestLog.Load(i)
 		if text, _ := request.(string); isList(text) {
 			lists = append(lists, text)
 		}
@@ -67,8 +67,8 @@ func isList(request string) bool {
 	return strings.HasPrefix(request, "GET ") && strings.Contains(request, "labelSelector=") && !strings.Contains(request, "watch=true")
 }
 
-// reads observes all until each is as it should be.
-func (b *bench) reads(all []runtimes.Instance, what string, is func(error) bool) {
+// waitReadings observes all until each is as it should be.
+func (b *testCluster) waitReadings(all []runtimes.Request, what string, is func(error) bool) {
 	b.Helper()
 	for _, in := range all {
 		var last error
@@ -80,36 +80,36 @@ func (b *bench) reads(all []runtimes.Instance, what string, is func(error) bool)
 }
 
 func unreachable(err error) bool { return hasCode(err, runtimes.CodeUnreachable) }
-func well(err error) bool        { return err == nil }
+func noError(err error) bool     { return err == nil }
 
 // While a server is unavailable one request at a time finds out, whatever is watched and read; when it is back, the watches go on
 // where they were, and nothing is listed anew.
-func TestAnOutageMakesNoStorm_H9(t *testing.T) {
-	b, all := narrowly(t)
+func TestAnOutageCausesFewRequests_H9(t *testing.T) {
+	b, all := namespacedInstances(t)
 	hints := b.hintsOf()
 	drain(hints)
-	b.gate.hangUp()
-	b.reads(all, "unreachable", unreachable)
+	b.proxy.hangUp()
+	b.waitReadings(all, "unreachable", unreachable)
 
-	since, before := time.Now(), b.gate.attempts.Load()
+	since, before := time.Now(), b.proxy.attempts.Load()
 	b.wait("some attempts", func() bool {
 		for _, in := range all {
 			_, err := b.Observe(t.Context(), in)
 			require.True(t, unreachable(err), err)
 		}
-		return b.gate.attempts.Load() >= before+4
-	}, func() any { return b.gate.attempts.Load() })
+		return b.proxy.attempts.Load() >= before+4
+	}, func() any { return b.proxy.attempts.Load() })
 	took := time.Since(since)
-	require.LessOrEqual(t, b.gate.attempts.Load()-before, int64(took/firstRetry)+2, "attempts in %s, of one backoff for the cluster", took)
+	require.LessOrEqual(t, b.proxy.attempts.Load()-before, int64(took/firstRetry)+2, "attempts in %s, of one backoff for the cluster", took)
 
 	maps := b.admin.typed.CoreV1().ConfigMaps(all[0].Payload.Address["namespace"])
 	require.NoError(t, maps.Delete(t.Context(), "settings", metav1.DeleteOptions{}))
 	asked := b.requests.Load()
-	b.gate.shut()
-	b.gate.unlock()
-	b.reads(all, "an answer", well)
+	b.proxy.shut()
+	b.proxy.unlock()
+	b.waitReadings(all, "an answer", noError)
 	b.until(all[0], "changes during the outage", func(objects []entities.Object) bool { return objects[0].Message == "does not exist" })
-	require.Empty(t, b.lists(asked), "lists after the outage")
+	require.Empty(t, b.listsSince(asked), "lists after the outage")
 	hinted := map[string]bool{}
 	b.wait("a hint for each instance with a failed reading", func() bool {
 		for {
@@ -125,22 +125,22 @@ func TestAnOutageMakesNoStorm_H9(t *testing.T) {
 
 // A server that has forgotten what happened meanwhile is asked for each list once, and for few at a time.
 func TestListsAfterAnOutageAreFewAtATime_H9(t *testing.T) {
-	b, all := narrowly(t)
+	b, all := namespacedInstances(t)
 	views := len(b.cluster.views.all)
 	require.Equal(t, 2*outageNamespaces, views)
 	var forgot sync.Map // watches that were refused once
 	var now, most, lists atomic.Int64
-	b.around.Store(new(func(req *http.Request, next http.RoundTripper) (*http.Response, error) {
+	b.intercept.Store(new(func(req *http.Request, next http.RoundTripper) (*http.Response, error) {
 		switch {
 		case req.URL.Query().Get("watch") == "true":
 			if _, again := forgot.LoadOrStore(req.URL.Path, true); !again {
-				return answered(req, http.StatusGone, "Expired"), nil
+				return newResponse(req, http.StatusGone, "Expired"), nil
 			}
 		case isList(req.Method + " " + req.URL.RequestURI()):
 			n := now.Add(1)
 			var once sync.Once
 			leave := func() { once.Do(func() { now.Add(-1) }) }
-			late := time.AfterFunc(startWithin-time.Second, leave) // of who takes longer nobody waits for the place
+			late := time.AfterFunc(startSlotTimeout-time.Second, leave) // of who takes longer nobody waits for the place
 			defer func() { late.Stop(); leave() }()
 			for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
 			}
@@ -151,18 +151,18 @@ func TestListsAfterAnOutageAreFewAtATime_H9(t *testing.T) {
 		}
 		return resp, err
 	}))
-	b.gate.hangUp()
-	b.reads(all, "unreachable", unreachable)
-	b.gate.shut()
-	b.gate.unlock()
-	b.reads(all, "an answer", well)
+	b.proxy.hangUp()
+	b.waitReadings(all, "unreachable", unreachable)
+	b.proxy.shut()
+	b.proxy.unlock()
+	b.waitReadings(all, "an answer", noError)
 	b.wait("all lists", func() bool { return lists.Load() >= int64(views) }, func() any { return lists.Load() })
 	require.Equal(t, int64(views), lists.Load(), "each is listed once")
-	require.LessOrEqual(t, most.Load(), int64(startsAtOnce))
+	require.LessOrEqual(t, most.Load(), int64(maxConcurrentStarts))
 }
 
-// answered is an answer of an API server.
-func answered(req *http.Request, code int, reason string) *http.Response {
+// newResponse is an answer of an API server.
+func newResponse(req *http.Request, code int, reason string) *http.Response {
 	w := httptest.NewRecorder()
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
@@ -175,31 +175,31 @@ func answered(req *http.Request, code int, reason string) *http.Response {
 // A watch that is ended, because nobody has read it for long or its scope changes, leaves no gap: all in it are hinted at, so that
 // whoever wants to know reads, which watches anew.
 func TestTheEndOfAWatchHints_H9(t *testing.T) {
-	b := reach(t)
+	b := newTestCluster(t)
 	v1 := b.instance("v1", config)
 	b.put(v1)
 	b.until(v1, "v1", settled("v1"))
 	hints := b.hintsOf()
 	maps, err := b.cluster.resource(t.Context(), schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"})
 	require.NoError(t, err)
-	b.quiet(v1, hints)
-	b.cluster.views.end(maps.GroupVersionResource)
-	b.hinted(hints)
+	b.waitQuiet(v1, hints)
+	b.cluster.views.stopKind(maps.GroupVersionResource)
+	b.waitHint(hints)
 
-	b.quiet(v1, hints)
+	b.waitQuiet(v1, hints)
 	v, err := b.cluster.view(t.Context(), maps, b.namespace)
 	require.NoError(t, err)
 	v.mu.Lock()
-	v.asked = time.Now().Add(-unwantedAfter - time.Second)
+	v.lastRead = time.Now().Add(-unreadTimeout - time.Second)
 	v.mu.Unlock()
 	pods, err := b.cluster.resource(t.Context(), podKind())
 	require.NoError(t, err)
 	_, err = b.cluster.view(t.Context(), pods, b.namespace)
 	require.NoError(t, err)
-	b.hinted(hints)
+	b.waitHint(hints)
 	b.observe(v1)
 	require.NoError(t, b.admin.typed.CoreV1().ConfigMaps(b.namespace).Delete(t.Context(), "settings", metav1.DeleteOptions{}))
-	b.hinted(hints)
+	b.waitHint(hints)
 }
 
 const hintPatience = time.Minute

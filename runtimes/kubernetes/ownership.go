@@ -18,12 +18,12 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// present is the live object with the name of a declared one, nil if there is none. It is an error if Converge may not take it over
+// findLive is the live object with the name of a declared one, nil if there is none. It is an error if Converge may not take it over
 // (D11). The watched object is trusted if it carries our labels. If the watch has no such object, it is read from the server.
-func (a *apply) present(ctx context.Context, t *trial) (*unstructured.Unstructured, error) {
-	if v, err := a.cluster.view(ctx, t.at, t.GetNamespace()); err == nil {
+func (a *apply) findLive(ctx context.Context, t *trial) (*unstructured.Unstructured, error) {
+	if v, err := a.cluster.view(ctx, t.resource, t.GetNamespace()); err == nil {
 		if o := v.get(t.GetNamespace(), t.GetName()); o != nil && o.GetDeletionTimestamp() == nil && a.hasLabels(o) &&
-			a.anothers(ctx, o) == nil && !a.consents(t, o) {
+			a.otherInventoryOf(ctx, o) == nil && !a.hasNewConsent(t, o) {
 			return o, nil
 		}
 	}
@@ -32,7 +32,7 @@ func (a *apply) present(ctx context.Context, t *trial) (*unstructured.Unstructur
 
 // read gets the live object from the server, and checks whether Converge may take it over.
 func (a *apply) read(ctx context.Context, t *trial) (*unstructured.Unstructured, error) {
-	live, err := a.clients.at(t.at, t.GetNamespace()).Get(ctx, t.GetName(), metav1.GetOptions{})
+	live, err := a.clients.resourceClient(t.resource, t.GetNamespace()).Get(ctx, t.GetName(), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -42,53 +42,55 @@ func (a *apply) read(ctx context.Context, t *trial) (*unstructured.Unstructured,
 	if live.GetDeletionTimestamp() != nil {
 		return nil, fmt.Errorf("apply %s: the existing object is being deleted; it is created again once it is gone", idOf(t.Unstructured))
 	}
-	return live, a.mayTake(ctx, t, live)
+	return live, a.checkOwnership(ctx, t, live)
 }
 
-// owns reports whether an object carries our labels and belongs to this installation.
-func (a *apply) owns(o *unstructured.Unstructured) bool { return a.hasLabels(o) && a.near.of(o) == nil }
+// isOwned reports whether an object carries our labels and belongs to this installation.
+func (a *apply) isOwned(o *unstructured.Unstructured) bool {
+	return a.hasLabels(o) && a.others.inventoryOf(o) == nil
+}
 
 func (a *apply) hasLabels(o *unstructured.Unstructured) bool {
 	owner, ok := ownerOf(o.GetLabels())
 	return ok && owner == a.owner
 }
 
-// mayTake says why an apply may not overwrite a live object. An object of another instance is never overwritten; an object of
+// checkOwnership says why an apply may not overwrite a live object. An object of another instance is never overwritten; an object of
 // another owner only if adopting was requested.
-func (a *apply) mayTake(ctx context.Context, t *trial, live *unstructured.Unstructured) error {
+func (a *apply) checkOwnership(ctx context.Context, t *trial, live *unstructured.Unstructured) error {
 	owner, ok := ownerOf(live.GetLabels())
 	switch {
 	case ok && owner == a.owner:
-		return a.foreignObject(ctx, t, live)
+		return a.refuseOtherInstallation(ctx, t, live)
 	case ok:
 		// This error is not permanent: when an object moves from one service to another, the earlier service may be about to prune
 		// it.
 		return &problem{
-			doing: "apply " + idOf(t.Unstructured).String(),
-			why:   fmt.Sprintf("it belongs to %s%s; one object has one owner", owner, a.whose(ctx, owner, live)),
-			hint:  "remove it from one of them; after a move, prune or delete it there first",
+			action: "apply " + idOf(t.Unstructured).String(),
+			reason: fmt.Sprintf("it belongs to %s%s; one object has one owner", owner, a.otherInstallationText(ctx, owner, live)),
+			hint:   "remove it from one of them; after a move, prune or delete it there first",
 		}
-	case a.consents(t, live) || a.wasOurs(live):
+	case a.hasNewConsent(t, live) || a.wasOwned(live):
 		return nil
 	}
-	why := "it already exists, and does not belong to this instance"
-	if by := writers(live); by != "" {
-		why += " (written by " + by + ")"
+	reason := "it already exists, and does not belong to this instance"
+	if by := managersOf(live); by != "" {
+		reason += " (written by " + by + ")"
 	}
-	return runtimes.Permanent(&problem{doing: "apply " + idOf(t.Unstructured).String(), why: why, hint: takeHint})
+	return runtimes.Permanent(&problem{action: "apply " + idOf(t.Unstructured).String(), reason: reason, hint: adoptHint})
 }
 
-// wasOurs reports whether this instance applied an object whose labels were then removed by hand: Converge is one of its field
+// wasOwned reports whether this instance applied an object whose labels were then removed by hand: Converge is one of its field
 // managers, and the remaining labels and annotations are those of this instance.
-func (a *apply) wasOurs(live *unstructured.Unstructured) bool {
+func (a *apply) wasOwned(live *unstructured.Unstructured) bool {
 	if !appliedByUs(live) {
 		return false
 	}
 	marks, ours := 0, labelsOf(a.owner)
-	ours[LabelPartOf] = setID(parentName(a.owner), a.home)
+	ours[LabelPartOf] = setID(inventoryName(a.owner), a.namespace)
 	for name, value := range ours {
-		switch there, ok := live.GetLabels()[name]; {
-		case ok && there != value:
+		switch actual, ok := live.GetLabels()[name]; {
+		case ok && actual != value:
 			return false
 		case ok:
 			marks++
@@ -102,7 +104,7 @@ func (a *apply) wasOurs(live *unstructured.Unstructured) bool {
 // object has the same labels, and some controllers copy them (Endpoints have those of their Service). An inventory is made by a
 // create.
 func appliedByUs(o *unstructured.Unstructured) bool {
-	entries, _ := inside(o.Object, "metadata")["managedFields"].([]any)
+	entries, _ := nestedMap(o.Object, "metadata")["managedFields"].([]any)
 	inventory := o.GetAnnotations()[annotationTooling] == tooling
 	return slices.ContainsFunc(entries, func(each any) bool {
 		entry, _ := each.(map[string]any)
@@ -120,14 +122,14 @@ func appliedAt(o *unstructured.Unstructured) (at time.Time) {
 	return at
 }
 
-// byOthers reports whether an undeclared object with our labels must neither be reported nor removed: a controller made it for
+// createdByOthers reports whether an undeclared object with our labels must neither be reported nor removed: a controller made it for
 // another object, or another writer made it.
-func byOthers(o *unstructured.Unstructured) bool {
+func createdByOthers(o *unstructured.Unstructured) bool {
 	return metav1.GetControllerOfNoCopy(o) != nil || !appliedByUs(o)
 }
 
-// writers lists the field managers of an object.
-func writers(o *unstructured.Unstructured) string {
+// managersOf lists the field managers of an object.
+func managersOf(o *unstructured.Unstructured) string {
 	var names []string
 	for _, entry := range o.GetManagedFields() {
 		if entry.Subresource == "" {
@@ -147,9 +149,9 @@ type conflict struct {
 	operation   metav1.ManagedFieldsOperationType
 }
 
-// byHand reports whether a field was written once, without declaring it. Converge overwrites manual edits, and all edits by kubectl
+// isManualEdit reports whether a field was written once, without declaring it. Converge overwrites manual edits, and all edits by kubectl
 // through any subresource. Another declarative tool, or a controller that writes through a subresource, would write again.
-func (c conflict) byHand() bool {
+func (c conflict) isManualEdit() bool {
 	return c.operation == metav1.ManagedFieldsOperationUpdate && (c.subresource == "" || strings.HasPrefix(c.owner, "kubectl"))
 }
 
@@ -178,7 +180,7 @@ func conflictsOf(err error, owners []metav1.ManagedFieldsEntry) []conflict {
 			continue
 		}
 		c := conflict{field: plainPath(cause.Field), at: cause.Field, operation: metav1.ManagedFieldsOperationApply}
-		c.owner, c.subresource = writer(cause.Message)
+		c.owner, c.subresource = parseManager(cause.Message)
 		for i, entry := range owners {
 			if entry.Manager != c.owner || entry.Subresource != c.subresource {
 				continue
@@ -186,7 +188,7 @@ func conflictsOf(err error, owners []metav1.ManagedFieldsEntry) []conflict {
 			if sets[i] == nil {
 				sets[i] = setOf(entry)
 			}
-			if owns(sets[i], cause.Field) {
+			if setContains(sets[i], cause.Field) {
 				c.operation = entry.Operation
 				break
 			}
@@ -197,8 +199,8 @@ func conflictsOf(err error, owners []metav1.ManagedFieldsEntry) []conflict {
 	return slices.Compact(all)
 }
 
-// writer parses: conflict with "NAME" with subresource "NAME" using apps/v1 at TIME.
-func writer(message string) (name, subresource string) {
+// parseManager parses: conflict with "NAME" with subresource "NAME" using apps/v1 at TIME.
+func parseManager(message string) (name, subresource string) {
 	found := regexp.MustCompile(`^conflict with "([^"]*)"(?: with subresource "([^"]*)")?`).FindStringSubmatch(message)
 	if found == nil {
 		return message, ""
@@ -214,7 +216,7 @@ func setOf(entry metav1.ManagedFieldsEntry) *fieldpath.Set {
 	return set
 }
 
-func owns(set *fieldpath.Set, field string) (found bool) {
+func setContains(set *fieldpath.Set, field string) (found bool) {
 	set.Iterate(func(p fieldpath.Path) { found = found || p.String() == field })
 	return found
 }
@@ -225,15 +227,15 @@ func plainPath(field string) string {
 	return strings.TrimPrefix(strings.ReplaceAll(field, `"`, ""), ".")
 }
 
-// writerOf is the last manager besides Converge that wrote a field, from managedFields; empty if there is none.
-func writerOf(o *unstructured.Unstructured, at path) string {
+// lastWriter is the last manager besides Converge that wrote a field, from managedFields; empty if there is none.
+func lastWriter(o *unstructured.Unstructured, at path) string {
 	var last metav1.ManagedFieldsEntry
 	for _, entry := range o.GetManagedFields() {
 		if entry.Manager == FieldManager && entry.Operation == metav1.ManagedFieldsOperationApply || entry.FieldsV1 == nil {
 			continue
 		}
 		var fields map[string]any
-		if json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil || !holds(fields, at) {
+		if json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil || !containsPath(fields, at) {
 			continue
 		}
 		if last.Manager == "" || last.Time.Before(entry.Time) {
@@ -243,9 +245,9 @@ func writerOf(o *unstructured.Unstructured, at path) string {
 	return last.Manager
 }
 
-// holds reports whether a set of fields, in the form of managedFields, contains a field or something below it. A set that ends above
+// containsPath reports whether a set of fields, in the form of managedFields, contains a field or something below it. A set that ends above
 // the field contains it as a part of an atomic value.
-func holds(fields map[string]any, at path) bool {
+func containsPath(fields map[string]any, at path) bool {
 	for _, part := range at {
 		if len(fields) == 0 {
 			return true

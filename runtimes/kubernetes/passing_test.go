@@ -10,8 +10,8 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// evicts takes the pods of an application away, as the drain of a node does.
-func (d *desk) evicts(app string) {
+// evictPods takes the pods of an application away, as the drain of a node does.
+func (d *recordingCluster) evictPods(app string) {
 	d.Helper()
 	pods := d.admin.typed.CoreV1().Pods(d.namespace)
 	list, err := pods.List(d.Context(), metav1.ListOptions{LabelSelector: "app=" + app})
@@ -22,28 +22,28 @@ func (d *desk) evicts(app string) {
 }
 
 // Pods that come and go leave a workload as declared: nothing is asked for it, and there is nothing to apply.
-func TestPodsThatComeAndGoAreNoDrift_H8(t *testing.T) {
-	d := reach(t).desk()
+func TestReplacedPodsAreNoDrift_H8(t *testing.T) {
+	d := newTestCluster(t).recording()
 	v1 := d.instance("v1", deploymentOf("web:1", 2, "kubelab/ready-in: 1s"))
 	target := &entities.Target{FullVersion: "v1"}
-	d.applied(v1)
+	d.mustApply(v1)
 	d.until(v1, "v1", settled("v1"))
-	d.wrote()
-	d.evicts("web")
+	d.takeWrites()
+	d.evictPods("web")
 	d.until(v1, "new pods", func(objects []entities.Object) bool { return entities.FetchObjects(objects, target).Progressing() })
 	d.until(v1, "v1 again", settled("v1"))
-	_, asked := d.wrote()
+	_, asked := d.takeWrites()
 	require.Zero(t, asked)
 }
 
 // What somebody changed is drift, whether it is ready or not.
-func TestWhatIsNotReadyMayHaveDrifted_H8_A12(t *testing.T) {
-	d := reach(t).desk()
+func TestUnreadyObjectsMayHaveDrifted_H8_A12(t *testing.T) {
+	d := newTestCluster(t).recording()
 	v1 := d.instance("v1", deploymentOf("web:1", 1, "kubelab/ready-in: 1s"))
 	target := &entities.Target{FullVersion: "v1"}
-	d.applied(v1)
+	d.mustApply(v1)
 	d.until(v1, "v1", settled("v1"))
-	d.edits("kubectl-edit", "Deployment", "web", `{"spec":{"template":{"spec":{"containers":[{"name":"web","image":"web:9"}]}}}}`)
+	d.patchAs("kubectl-edit", "Deployment", "web", `{"spec":{"template":{"spec":{"containers":[{"name":"web","image":"web:9"}]}}}}`)
 	d.until(v1, "drift", func(objects []entities.Object) bool {
 		current := entities.FetchObjects(objects, target)
 		return current.Drifted && !current.AsDeclared
@@ -51,7 +51,7 @@ func TestWhatIsNotReadyMayHaveDrifted_H8_A12(t *testing.T) {
 }
 
 // requestOf is how much processor the first container of an application's pod asks for.
-func (d *desk) requestOf(app string) string {
+func (d *recordingCluster) requestOf(app string) string {
 	d.Helper()
 	list, err := d.admin.typed.CoreV1().Pods(d.namespace).List(d.Context(), metav1.ListOptions{LabelSelector: "app=" + app})
 	require.NoError(d, err)

@@ -10,10 +10,10 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-const maxTrouble = 300 // bytes of a pod's message
+const maxPodMessage = 300 // bytes of a pod's message
 
-// trouble is why an object is not ready, according to its pods.
-type trouble struct {
+// podFailure is why an object is not ready, according to its pods.
+type podFailure struct {
 	message string
 	failed  bool // for longer than allowed
 	pod     *unstructured.Unstructured
@@ -26,12 +26,12 @@ type trouble struct {
 	ended     time.Time
 }
 
-// troubleOf finds the most significant pod: the one that has been failing to start for the longest time, or else one that cannot be
+// worstPodFailure finds the most significant pod: the one that has been failing to start for the longest time, or else one that cannot be
 // scheduled. A pod has failed when it has been failing for failAfter, or at once if waiting cannot help. The start of the failure is
 // the last change from ready to not ready, so that a pod that ran for weeks and crashes now has as long as a new one, or the last
 // apply, if that is later, since it may have corrected a dependency.
-func troubleOf(pods []*unstructured.Unstructured, applied, now time.Time, failAfter time.Duration) trouble {
-	var worst trouble
+func worstPodFailure(pods []*unstructured.Unstructured, applied, now time.Time, failAfter time.Duration) podFailure {
+	var worst podFailure
 	for _, pod := range pods {
 		if !runs(pod) {
 			continue
@@ -45,13 +45,13 @@ func troubleOf(pods []*unstructured.Unstructured, applied, now time.Time, failAf
 	}
 	for _, pod := range pods {
 		if c := conditionOf(pod, "PodScheduled"); runs(pod) && c.is("False") && c.reason == "Unschedulable" {
-			return trouble{message: runtimes.Clip(fmt.Sprintf("Unschedulable %s: %s", pod.GetName(), c.message), maxTrouble), pod: pod}
+			return podFailure{message: runtimes.Clip(fmt.Sprintf("Unschedulable %s: %s", pod.GetName(), c.message), maxPodMessage), pod: pod}
 		}
 	}
-	return trouble{}
+	return podFailure{}
 }
 
-func worse(a, b trouble) bool {
+func worse(a, b podFailure) bool {
 	if a.failed != b.failed {
 		return a.failed
 	}
@@ -59,13 +59,13 @@ func worse(a, b trouble) bool {
 }
 
 // failing says how a pod's containers fail to start, if one does.
-func failing(pod *unstructured.Unstructured, applied, now time.Time, failAfter time.Duration) trouble {
+func failing(pod *unstructured.Unstructured, applied, now time.Time, failAfter time.Duration) podFailure {
 	status, _ := pod.Object["status"].(map[string]any)
 	for _, list := range []string{"initContainerStatuses", "containerStatuses"} {
 		containers, _ := status[list].([]any)
 		for _, each := range containers {
 			container, _ := each.(map[string]any)
-			waiting := inside(container, "state", "waiting")
+			waiting := nestedMap(container, "state", "waiting")
 			reason, _ := waiting["reason"].(string)
 			if !cannotStart(reason) {
 				continue
@@ -74,21 +74,21 @@ func failing(pod *unstructured.Unstructured, applied, now time.Time, failAfter t
 			if applied.After(since) {
 				since = applied
 			}
-			worst := trouble{
-				message: runtimes.Clip(fmt.Sprintf("%s %s: %s", reason, pod.GetName(), why(container, waiting)), maxTrouble),
+			worst := podFailure{
+				message: runtimes.Clip(fmt.Sprintf("%s %s: %s", reason, pod.GetName(), waitingReason(container, waiting)), maxPodMessage),
 				failed:  reason == "InvalidImageName" || now.Sub(since) > failAfter,
 				pod:     pod, since: since,
 			}
-			worst.last(container)
+			worst.recordTermination(container)
 			return worst
 		}
 	}
-	return trouble{}
+	return podFailure{}
 }
 
-// last records how an ended container ended.
-func (t *trouble) last(container map[string]any) {
-	ended := inside(container, "lastState", "terminated")
+// recordTermination records how an ended container ended.
+func (t *podFailure) recordTermination(container map[string]any) {
+	ended := nestedMap(container, "lastState", "terminated")
 	if ended == nil {
 		return
 	}
@@ -109,9 +109,9 @@ func cannotStart(reason string) bool {
 	return false
 }
 
-// why is the last message of a container, or how it ended, or the node's message.
-func why(container, waiting map[string]any) string {
-	if text := endedBy(inside(container, "lastState", "terminated")); text != "" {
+// waitingReason is the last message of a container, or how it ended, or the node's message.
+func waitingReason(container, waiting map[string]any) string {
+	if text := terminationMessage(nestedMap(container, "lastState", "terminated")); text != "" {
 		return text
 	}
 	if message, _ := waiting["message"].(string); message != "" {
@@ -120,8 +120,8 @@ func why(container, waiting map[string]any) string {
 	return "the node gives no reason"
 }
 
-// endedBy is the last message of an ended container, or how it ended; "" if it did not end.
-func endedBy(ended map[string]any) string {
+// terminationMessage is the last message of an ended container, or how it ended; "" if it did not end.
+func terminationMessage(ended map[string]any) string {
 	if message, _ := ended["message"].(string); strings.TrimSpace(message) != "" {
 		lines := strings.Split(strings.TrimSpace(message), "\n")
 		return lines[len(lines)-1]
@@ -150,7 +150,7 @@ func withoutSteps(message string) string {
 	return pull + ": " + strings.Join(parts[max(0, len(parts)-2):], ": ")
 }
 
-func inside(m map[string]any, path ...string) map[string]any {
+func nestedMap(m map[string]any, path ...string) map[string]any {
 	for _, name := range path {
 		m, _ = m[name].(map[string]any)
 	}

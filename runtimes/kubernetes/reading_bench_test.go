@@ -30,18 +30,18 @@ import (
 	"github.com/converge-engine/converge/tests/kubetest"
 )
 
-// bench is a namespace of a real control plane, and a runtime that reaches it through a gate.
-type bench struct {
+// testCluster is a namespace of a real control plane, and a runtime that reaches it through a gate.
+type testCluster struct {
 	testing.TB
 	*Runtime
-	clusters  *Clusters
-	admin     admin // past the gate, with all rights
-	gate      *gate
-	namespace string
-	requests  atomic.Int64
-	asked     sync.Map                      // what was asked, by number
-	hold      atomic.Pointer[chan struct{}] // when set, requests wait for it
-	around    atomic.Pointer[func(*http.Request, http.RoundTripper) (*http.Response, error)]
+	clusters   *Clusters
+	admin      admin // past the gate, with all rights
+	proxy      *proxy
+	namespace  string
+	requests   atomic.Int64
+	requestLog sync.Map                      // what was asked, by number
+	hold       atomic.Pointer[chan struct{}] // when set, requests wait for it
+	intercept  atomic.Pointer[func(*http.Request, http.RoundTripper) (*http.Response, error)]
 }
 
 // admin is a connection with all rights, and with every kind that there is.
@@ -57,18 +57,18 @@ func newAdmin(t testing.TB, c *clients) admin {
 	return admin{c, typed}
 }
 
-// reach begins a bench. change makes the runtime's kubeconfig another one: other credentials.
-func reach(t *testing.T, change ...func(user *clientcmdapi.AuthInfo)) *bench {
+// newTestCluster begins a bench. change makes the runtime's kubeconfig another one: other credentials.
+func newTestCluster(t *testing.T, change ...func(user *clientcmdapi.AuthInfo)) *testCluster {
 	t.Helper()
 	t.Parallel()
-	return reachAlone(t, change...)
+	return newExclusiveTestCluster(t, change...)
 }
 
-// reachAlone is reach for tests that nothing may run beside.
-func reachAlone(t testing.TB, change ...func(user *clientcmdapi.AuthInfo)) *bench {
+// newExclusiveTestCluster is reach for tests that nothing may run beside.
+func newExclusiveTestCluster(t testing.TB, change ...func(user *clientcmdapi.AuthInfo)) *testCluster {
 	t.Helper()
 	direct := kubetest.Start(t).Kubeconfig
-	b := &bench{TB: t, namespace: "read-" + strings.ToLower(rand.Text()[:8])}
+	b := &testCluster{TB: t, namespace: "read-" + strings.ToLower(rand.Text()[:8])}
 
 	others := &Clusters{}
 	t.Cleanup(others.Close)
@@ -85,8 +85,8 @@ func reachAlone(t testing.TB, change ...func(user *clientcmdapi.AuthInfo)) *benc
 	file, err := clientcmd.LoadFromFile(direct)
 	require.NoError(t, err)
 	for _, c := range file.Clusters {
-		b.gate = newGate(t, c.Server)
-		c.Server = "https://" + b.gate.address
+		b.proxy = newProxy(t, c.Server)
+		c.Server = "https://" + b.proxy.address
 	}
 	for _, user := range file.AuthInfos {
 		for _, each := range change {
@@ -109,9 +109,9 @@ func definition(path string) entities.RuntimeDefinition {
 	}
 }
 
-func (b *bench) count(next http.RoundTripper) http.RoundTripper {
+func (b *testCluster) count(next http.RoundTripper) http.RoundTripper {
 	return counted{wrapped{next, b}, func(req *http.Request) {
-		b.asked.Store(b.requests.Add(1), req.Method+" "+req.URL.RequestURI())
+		b.requestLog.Store(b.requests.Add(1), req.Method+" "+req.URL.RequestURI())
 		if hold := b.hold.Load(); hold != nil {
 			select {
 			case <-*hold:
@@ -127,13 +127,13 @@ func (f counted) WrappedRoundTripper() http.RoundTripper { return f.RoundTripper
 // wrapped has the bench answer requests, when it wants to.
 type wrapped struct {
 	http.RoundTripper
-	b *bench
+	b *testCluster
 }
 
 func (w wrapped) WrappedRoundTripper() http.RoundTripper { return w.RoundTripper }
 
 func (w wrapped) RoundTrip(req *http.Request) (*http.Response, error) {
-	if around := w.b.around.Load(); around != nil {
+	if around := w.b.intercept.Load(); around != nil {
 		return (*around)(req, w.RoundTripper)
 	}
 	return w.RoundTripper.RoundTrip(req)
@@ -150,7 +150,7 @@ func (f counted) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // instance is the bench's service web in prod at a version, made of objects in YAML.
-func (b *bench) instance(version string, objects ...string) runtimes.Instance {
+func (b *testCluster) instance(version string, objects ...string) runtimes.Request {
 	payload := &entities.Payload{
 		Application: b.namespace, Service: "web", Channel: "prod", Address: map[string]string{"namespace": b.namespace},
 		Kubernetes: &entities.KubernetesPayload{},
@@ -160,22 +160,22 @@ func (b *bench) instance(version string, objects ...string) runtimes.Instance {
 		require.NoError(b, err)
 		payload.Kubernetes.Objects = append(payload.Kubernetes.Objects, json.RawMessage(raw))
 	}
-	return runtimes.Instance{Owner: runtimes.Owner{Application: b.namespace, Service: "web", ID: entities.Only("prod")}, FullVersion: version, Payload: payload}
+	return runtimes.Request{Owner: runtimes.Owner{Application: b.namespace, Service: "web", ID: entities.Only("prod")}, FullVersion: version, Payload: payload}
 }
 
 // put applies the objects of an instance, without waves and refusals.
-func (b *bench) put(in runtimes.Instance) {
+func (b *testCluster) put(in runtimes.Request) {
 	b.Helper()
 	declared, err := b.declare(b.Context(), in)
 	require.NoError(b, err)
 	for _, d := range declared {
 		r, err := b.cluster.resource(b.Context(), d.GroupVersionKind())
 		require.NoError(b, err)
-		at := b.admin.at(r, d.GetNamespace())
+		at := b.admin.resourceClient(r, d.GetNamespace())
 		live, err := at.Get(b.Context(), d.GetName(), metav1.GetOptions{})
 		if !apierrors.IsNotFound(err) {
 			require.NoError(b, err)
-			d, err = d.over(live)
+			d, err = d.appliedOver(live)
 			require.NoError(b, err)
 		}
 		_, err = at.Apply(b.Context(), d.GetName(), d.Unstructured, metav1.ApplyOptions{FieldManager: FieldManager, Force: true})
@@ -183,26 +183,26 @@ func (b *bench) put(in runtimes.Instance) {
 	}
 }
 
-func (b *bench) observe(in runtimes.Instance) []entities.Object {
+func (b *testCluster) observe(in runtimes.Request) []entities.Object {
 	b.Helper()
 	objects, err := b.Observe(b.Context(), in)
 	require.NoError(b, err)
 	return objects
 }
 
-// none requires that nothing more than so many requests were made since.
-func (b *bench) none(since, more int64, what string) {
+// requireFewRequests requires that nothing more than so many requests were made since.
+func (b *testCluster) requireFewRequests(since, more int64, what string) {
 	b.Helper()
 	var asked []any
 	for i := since + 1; i <= b.requests.Load(); i++ {
-		request, _ := b.asked.Load(i)
+		request, _ := b.requestLog.Load(i)
 		asked = append(asked, request)
 	}
 	require.Len(b, asked, int(more), what)
 }
 
 // until observes until the objects are as wanted.
-func (b *bench) until(in runtimes.Instance, what string, is func([]entities.Object) bool) []entities.Object {
+func (b *testCluster) until(in runtimes.Request, what string, is func([]entities.Object) bool) []entities.Object {
 	b.Helper()
 	var seen []entities.Object
 	b.wait(what, func() bool {
@@ -216,7 +216,7 @@ func (b *bench) until(in runtimes.Instance, what string, is func([]entities.Obje
 }
 
 // wait checks a condition every few milliseconds, for 2 min: a machine may be busy.
-func (b *bench) wait(what string, is func() bool, seen func() any) {
+func (b *testCluster) wait(what string, is func() bool, seen func() any) {
 	b.Helper()
 	deadline := time.After(2 * time.Minute)
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -231,7 +231,7 @@ func (b *bench) wait(what string, is func() bool, seen func() any) {
 }
 
 // untilError observes until it fails with a code.
-func (b *bench) untilError(in runtimes.Instance, code string) error {
+func (b *testCluster) untilError(in runtimes.Request, code string) error {
 	b.Helper()
 	var last error
 	b.wait("error of code "+code, func() bool {
@@ -253,7 +253,7 @@ func settled(version string) func([]entities.Object) bool {
 }
 
 // hintsOf collects the hints of the bench; others work on the same cluster.
-func (b *bench) hintsOf() <-chan runtimes.Owner {
+func (b *testCluster) hintsOf() <-chan runtimes.Owner {
 	hints := make(chan runtimes.Owner, 10_000)
 	b.Cleanup(b.Watch(func(owner runtimes.Owner) {
 		if owner.Application == b.namespace {
@@ -263,7 +263,7 @@ func (b *bench) hintsOf() <-chan runtimes.Owner {
 	return hints
 }
 
-func (b *bench) hinted(hints <-chan runtimes.Owner) {
+func (b *testCluster) waitHint(hints <-chan runtimes.Owner) {
 	b.Helper()
 	select {
 	case owner := <-hints:
@@ -283,8 +283,8 @@ func drain(hints <-chan runtimes.Owner) {
 	}
 }
 
-// quiet waits until nothing was hinted at and nothing asked for a while: controllers have settled.
-func (b *bench) quiet(in runtimes.Instance, hints <-chan runtimes.Owner) {
+// waitQuiet waits until nothing was hinted at and nothing asked for a while: controllers have settled.
+func (b *testCluster) waitQuiet(in runtimes.Request, hints <-chan runtimes.Owner) {
 	b.Helper()
 	deadline := time.After(time.Minute)
 	for {
@@ -299,8 +299,8 @@ func (b *bench) quiet(in runtimes.Instance, hints <-chan runtimes.Owner) {
 	}
 }
 
-// gate stands between a client and the server, and can be shut: the server is unavailable.
-type gate struct {
+// proxy stands between a client and the server, and can be shut: the server is unavailable.
+type proxy struct {
 	t       testing.TB
 	address string
 	target  string
@@ -313,22 +313,22 @@ type gate struct {
 }
 
 // hangUp ends all connections, and each that is made from now on.
-func (g *gate) hangUp() {
+func (g *proxy) hangUp() {
 	g.hangs.Store(true)
 	g.end()
 }
 
-func newGate(t testing.TB, server string) *gate {
+func newProxy(t testing.TB, server string) *proxy {
 	t.Helper()
 	at, err := url.Parse(server)
 	require.NoError(t, err)
-	g := &gate{t: t, target: at.Host, address: "127.0.0.1:0", open: map[net.Conn]bool{}}
+	g := &proxy{t: t, target: at.Host, address: "127.0.0.1:0", open: map[net.Conn]bool{}}
 	g.unlock()
 	t.Cleanup(g.shut)
 	return g
 }
 
-func (g *gate) unlock() {
+func (g *proxy) unlock() {
 	g.t.Helper()
 	g.hangs.Store(false)
 	l, err := net.Listen("tcp", g.address)
@@ -359,18 +359,18 @@ func (g *gate) unlock() {
 	}()
 }
 
-func (g *gate) carry(from, to net.Conn) {
+func (g *proxy) carry(from, to net.Conn) {
 	_, _ = io.Copy(to, from)
 	from.Close()
 	to.Close()
 }
 
-func (g *gate) shut() {
+func (g *proxy) shut() {
 	g.closer.Close()
 	g.end()
 }
 
-func (g *gate) end() {
+func (g *proxy) end() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for c := range g.open {

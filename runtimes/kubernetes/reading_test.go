@@ -15,8 +15,8 @@ import (
 const config = "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}, data: {a: b}}"
 
 // A rolling update is seen as two active versions, then one; objects that are not there have none.
-func TestARollingUpdateIsTwoVersionsAndThenOne_C4(t *testing.T) {
-	b := reach(t)
+func TestARollingUpdateHasTwoVersionsAndThenOne_C4(t *testing.T) {
+	b := newTestCluster(t)
 	v1 := b.instance("v1", deploymentOf("web:1", 2, ""), config)
 	for _, o := range b.observe(v1) {
 		require.Equal(t, entities.ObjectPending, o.Status)
@@ -47,19 +47,19 @@ func TestARollingUpdateIsTwoVersionsAndThenOne_C4(t *testing.T) {
 
 // What somebody changed by hand is drift; what others add is theirs.
 func TestHandEditsAreDriftAndForeignFieldsAreNot_A12(t *testing.T) {
-	b := reach(t)
+	b := newTestCluster(t)
 	v1 := b.instance("v1", deploymentOf("web:1", 2, ""), config)
 	b.put(v1)
 	b.until(v1, "v1", settled("v1"))
 	hints := b.hintsOf()
-	b.quiet(v1, hints)
+	b.waitQuiet(v1, hints)
 	apps := b.admin.typed.AppsV1().Deployments(b.namespace)
 
 	foreign := `{"metadata":{"labels":{"team":"a"},"annotations":{"other/note":"x"}},"spec":{"template":{"spec":{"terminationGracePeriodSeconds":5}}}}`
 	_, err := apps.Patch(t.Context(), "web", types.MergePatchType, []byte(foreign), metav1.PatchOptions{FieldManager: "other"})
 	require.NoError(t, err)
-	b.hinted(hints)
-	b.quiet(v1, hints)
+	b.waitHint(hints)
+	b.waitQuiet(v1, hints)
 	web := b.until(v1, "v1 again", settled("v1"))[1]
 	require.False(t, web.Versions[0].Drifted, web.Message)
 
@@ -76,8 +76,8 @@ func TestHandEditsAreDriftAndForeignFieldsAreNot_A12(t *testing.T) {
 }
 
 // An observation that finds what an earlier one found asks the server nothing, drifted or not.
-func TestObservingNothingNewMakesNoRequests(t *testing.T) {
-	b := reach(t)
+func TestObservingWithoutChangesMakesNoRequests(t *testing.T) {
+	b := newTestCluster(t)
 	v1 := b.instance("v1", deploymentOf("web:1", 1, ""), config)
 	b.put(v1)
 	b.until(v1, "v1", settled("v1"))
@@ -86,38 +86,38 @@ func TestObservingNothingNewMakesNoRequests(t *testing.T) {
 	_, err = b.cluster.view(t.Context(), pods, b.namespace) // it begins with the first Deployment that is not well
 	require.NoError(t, err)
 	hints := b.hintsOf()
-	b.quiet(v1, hints)
+	b.waitQuiet(v1, hints)
 	before := b.requests.Load()
 	for range 100 {
 		b.observe(v1)
 	}
-	b.none(before, 0, "idle")
+	b.requireFewRequests(before, 0, "idle")
 
 	// Its status changes, and nothing that an apply could change.
 	_, err = b.admin.typed.AppsV1().Deployments(b.namespace).Patch(t.Context(), "web", types.MergePatchType, []byte(`{"metadata":{"annotations":{"deployment.kubernetes.io/revision":"7"}}}`), metav1.PatchOptions{})
 	require.NoError(t, err)
-	b.hinted(hints)
-	b.quiet(v1, hints)
-	b.none(before, 0, "an irrelevant change")
+	b.waitHint(hints)
+	b.waitQuiet(v1, hints)
+	b.requireFewRequests(before, 0, "an irrelevant change")
 
 	_, err = b.admin.typed.CoreV1().ConfigMaps(b.namespace).Patch(t.Context(), "settings", types.MergePatchType, []byte(`{"data":{"a":"c"}}`), metav1.PatchOptions{})
 	require.NoError(t, err)
 	b.until(v1, "drift", func(objects []entities.Object) bool { return objects[0].Versions[0].Drifted })
-	b.none(before, 2, "one dry run and one get")
+	b.requireFewRequests(before, 2, "one dry run and one get")
 	for range 100 {
 		b.observe(v1)
 	}
-	b.none(before, 2, "drifted, and idle")
+	b.requireFewRequests(before, 2, "drifted, and idle")
 }
 
 // What was just applied is as declared: observing it asks nothing.
 func TestObservingAfterAnApplyMakesNoDryRun(t *testing.T) {
-	b := reach(t)
+	b := newTestCluster(t)
 	v1 := b.instance("v1", deploymentOf("web:1", 1, ""), config)
 	_, err := b.Apply(t.Context(), v1)
 	require.NoError(t, err)
 	b.until(v1, "v1", settled("v1"))
-	b.asked.Range(func(_, asked any) bool {
+	b.requestLog.Range(func(_, asked any) bool {
 		if request := asked.(string); strings.HasPrefix(request, "PATCH ") && strings.Contains(request, "dryRun=All") {
 			require.Contains(t, request, "force=false", "a trial of the apply") // an observation's own is forced
 		}
@@ -126,15 +126,15 @@ func TestObservingAfterAnApplyMakesNoDryRun(t *testing.T) {
 }
 
 // A deleted object is hinted at within a second, and absent.
-func TestADeletedObjectIsHintedAtAndAbsent(t *testing.T) {
-	b := reach(t)
+func TestADeletedObjectIsHintedAndAbsent(t *testing.T) {
+	b := newTestCluster(t)
 	v1 := b.instance("v1", config)
 	b.put(v1)
 	b.until(v1, "v1", settled("v1"))
 	hints := b.hintsOf()
 	drain(hints)
 	require.NoError(t, b.admin.typed.CoreV1().ConfigMaps(b.namespace).Delete(t.Context(), "settings", metav1.DeleteOptions{}))
-	b.hinted(hints)
+	b.waitHint(hints)
 	seen := b.observe(v1)
 	require.Equal(t, "does not exist", seen[0].Message)
 	require.Empty(t, seen[0].Versions)
@@ -142,7 +142,7 @@ func TestADeletedObjectIsHintedAtAndAbsent(t *testing.T) {
 
 // What is ours and no longer declared is reported, until it is gone; what is somebody else's is not.
 func TestOrphansAreReported_D10(t *testing.T) {
-	b := reach(t)
+	b := newTestCluster(t)
 	b.put(b.instance("v1", config, "{apiVersion: v1, kind: Secret, metadata: {name: old}}", deploymentOf("web:1", 1, "")))
 	other := b.instance("v1", "{apiVersion: v1, kind: ConfigMap, metadata: {name: others}}")
 	other.Service = "api"
@@ -167,7 +167,7 @@ func TestOrphansAreReported_D10(t *testing.T) {
 
 // BenchmarkObserve is what each service costs a worker at every steady reading.
 func BenchmarkObserve(b *testing.B) {
-	bench := reachAlone(b)
+	bench := newExclusiveTestCluster(b)
 	v1 := bench.instance("v1", deploymentOf("web:1", 1, ""), config)
 	bench.put(v1)
 	bench.until(v1, "v1", settled("v1"))

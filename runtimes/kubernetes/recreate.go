@@ -5,19 +5,19 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// orphaning is the value of AnnotationRecreate that keeps the dependents of a recreated object.
-const orphaning = "orphan"
+// orphanDependents is the value of AnnotationRecreate that keeps the dependents of a recreated object.
+const orphanDependents = "orphan"
 
-// recreates reports whether an object may be deleted and recreated.
-func recreates(o *unstructured.Unstructured) bool {
+// mayRecreate reports whether an object may be deleted and recreated.
+func mayRecreate(o *unstructured.Unstructured) bool {
 	text := o.GetAnnotations()[AnnotationRecreate]
-	return text == "true" || text == orphaning
+	return text == "true" || text == orphanDependents
 }
 
 // dependents is the deletion policy for the dependents of a recreated object. The new object adopts the kept pods and ReplicaSets if
 // its selector matches; otherwise they have no controller.
 func dependents(o *unstructured.Unstructured) metav1.DeletionPropagation {
-	if o.GetAnnotations()[AnnotationRecreate] == orphaning {
+	if o.GetAnnotations()[AnnotationRecreate] == orphanDependents {
 		return metav1.DeletePropagationOrphan
 	}
 	return metav1.DeletePropagationForeground

@@ -11,41 +11,41 @@ import (
 // This file explains why a namespace does not admit pods or other objects, from the answer to an apply or from a controller's
 // message. A server reports all of that as Forbidden, though permissions are not the cause.
 
-// keptOut is one kind of refusal: the pattern of its message, and advice. Names in the advice are the groups of the pattern.
-type keptOut struct {
-	words  *regexp.Regexp
-	advice string // a format with the groups
-	lasts  bool   // waiting does not help
+// admissionRefusal is one kind of refusal: the pattern of its message, and advice. Names in the advice are the groups of the pattern.
+type admissionRefusal struct {
+	pattern   *regexp.Regexp
+	advice    string // a format with the groups
+	permanent bool   // waiting does not help
 }
 
-var refusals = [...]keptOut{
+var refusals = [...]admissionRefusal{
 	{
-		words:  regexp.MustCompile(`exceeded quota: ([^,]+), requested: ([^=,]+)`),
-		advice: "ResourceQuota %s: raise its spec.hard[%s], or request fewer resources or replicas",
+		pattern: regexp.MustCompile(`exceeded quota: ([^,]+), requested: ([^=,]+)`),
+		advice:  "ResourceQuota %s: raise its spec.hard[%s], or request fewer resources or replicas",
 	},
 	{
-		words:  regexp.MustCompile(`failed quota: ([^:]+): must specify (.+)`),
-		advice: "ResourceQuota %s counts it: set resources of the containers that are named (%s), or a default in a LimitRange", lasts: true,
+		pattern: regexp.MustCompile(`failed quota: ([^:]+): must specify (.+)`),
+		advice:  "ResourceQuota %s counts it: set resources of the containers that are named (%s), or a default in a LimitRange", permanent: true,
 	},
 	{
-		words:  regexp.MustCompile(`violates PodSecurity "([^"]+)"`),
-		advice: "Pod Security %s of the namespace: set the named fields in the securityContext of pod and containers, or change the namespace's label pod-security.kubernetes.io/enforce", lasts: true,
+		pattern: regexp.MustCompile(`violates PodSecurity "([^"]+)"`),
+		advice:  "Pod Security %s of the namespace: set the named fields in the securityContext of pod and containers, or change the namespace's label pod-security.kubernetes.io/enforce", permanent: true,
 	},
 	{
-		words:  regexp.MustCompile(`(maximum|minimum) (\S+) usage per (\w+) is`),
-		advice: "LimitRange of the namespace: its %s for %s of a %s; change resources, or spec.limits of the LimitRange", lasts: true,
+		pattern: regexp.MustCompile(`(maximum|minimum) (\S+) usage per (\w+) is`),
+		advice:  "LimitRange of the namespace: its %s for %s of a %s; change resources, or spec.limits of the LimitRange", permanent: true,
 	},
 	{
-		words:  regexp.MustCompile(`(\S+) max limit to request ratio per (\w+) is`),
-		advice: "LimitRange of the namespace: reduce the ratio of resources.limits to resources.requests of %s of a %s, or change its maxLimitRequestRatio", lasts: true,
+		pattern: regexp.MustCompile(`(\S+) max limit to request ratio per (\w+) is`),
+		advice:  "LimitRange of the namespace: reduce the ratio of resources.limits to resources.requests of %s of a %s, or change its maxLimitRequestRatio", permanent: true,
 	},
 	{
-		words:  regexp.MustCompile(`no PriorityClass with name (\S+) was found`),
-		advice: "create PriorityClass %s, or change spec.priorityClassName",
+		pattern: regexp.MustCompile(`no PriorityClass with name (\S+) was found`),
+		advice:  "create PriorityClass %s, or change spec.priorityClassName",
 	},
 	{
-		words:  regexp.MustCompile(`serviceaccount "([^"]+)" not found`),
-		advice: "create ServiceAccount %s, or change spec.serviceAccountName",
+		pattern: regexp.MustCompile(`serviceaccount "([^"]+)" not found`),
+		advice:  "create ServiceAccount %s, or change spec.serviceAccountName",
 	},
 }
 
@@ -54,9 +54,9 @@ const tooManyRequests = "API priority and fairness currently rejects requests of
 	"with its own PriorityLevelConfiguration (kubectl get --raw /debug/api_priority_and_fairness/dump_priority_levels shows which one is full)"
 
 // adviceFor is the advice for a message of refusal, and whether waiting does not help; "" for other messages.
-func adviceFor(words string) (advice string, lasts bool) {
+func adviceFor(message string) (advice string, permanent bool) {
 	for _, r := range refusals {
-		found := r.words.FindStringSubmatch(words)
+		found := r.pattern.FindStringSubmatch(message)
 		if found == nil {
 			continue
 		}
@@ -64,7 +64,7 @@ func adviceFor(words string) (advice string, lasts bool) {
 		for n, text := range found[1:] {
 			groups[n] = strings.TrimSpace(text)
 		}
-		return fmt.Sprintf(r.advice, groups...), r.lasts
+		return fmt.Sprintf(r.advice, groups...), r.permanent
 	}
 	return "", false
 }
@@ -74,17 +74,17 @@ func adviceOf(err error) string {
 	return advice
 }
 
-func isKeptOut(err error) bool { return apierrors.IsForbidden(err) && adviceOf(err) != "" }
+func isAdmissionRefusal(err error) bool { return apierrors.IsForbidden(err) && adviceOf(err) != "" }
 
-func isKeptOutForGood(err error) bool {
-	_, lasts := adviceFor(err.Error())
-	return apierrors.IsForbidden(err) && lasts
+func isPermanentRefusal(err error) bool {
+	_, permanent := adviceFor(err.Error())
+	return apierrors.IsForbidden(err) && permanent
 }
 
-// advised adds advice to a controller's message.
-func advised(words string) string {
-	if advice, _ := adviceFor(words); advice != "" {
-		return words + " (" + advice + ")"
+// withAdvice adds advice to a controller's message.
+func withAdvice(message string) string {
+	if advice, _ := adviceFor(message); advice != "" {
+		return message + " (" + advice + ")"
 	}
-	return words
+	return message
 }

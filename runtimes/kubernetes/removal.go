@@ -20,71 +20,71 @@ import (
 
 // PlanRemoval implements runtimes.RemovalPlanner. It does a dry run of each deletion on the server, so that a forbidden deletion is
 // reported before any object is deleted.
-func (r *Runtime) PlanRemoval(ctx context.Context, in runtimes.Instance) ([]runtimes.Change, error) {
+func (r *Runtime) PlanRemoval(ctx context.Context, in runtimes.Request) ([]runtimes.Change, error) {
 	if in.Payload == nil { // nothing was ever applied
 		return nil, ctx.Err()
 	}
-	a, err := r.removal(ctx, in)
+	a, err := r.newRemoval(ctx, in)
 	if err != nil {
 		return nil, err
 	}
-	parent, _, err := a.parent(ctx)
+	parent, _, err := a.findInventory(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := a.admit(append(slices.Clone(a.earlier), parent)...); err != nil {
+	if err := a.checkFences(append(slices.Clone(a.earlierInventories), parent)...); err != nil {
 		return nil, err
 	}
-	all := a.whole(in, parent)
-	going, staying, err := a.everything(ctx, all.without(kindNamespace))
+	all := a.fullExtent(in, parent)
+	targets, kept, err := a.listForRemoval(ctx, all.without(kindNamespace))
 	if err != nil {
 		return nil, err
 	}
-	gone := map[types.UID]bool{}
-	for _, g := range going {
-		gone[g.GetUID()] = true
+	removedUIDs := map[types.UID]bool{}
+	for _, g := range targets {
+		removedUIDs[g.GetUID()] = true
 	}
-	var goes, stays []runtimes.Change
-	for _, g := range slices.Concat(backwards(going)...) {
-		change, err := a.removes(ctx, g, gone)
+	var removals, keeps []runtimes.Change
+	for _, g := range slices.Concat(reverseWaves(targets)...) {
+		change, err := a.removalChange(ctx, g, removedUIDs)
 		if err != nil {
 			return nil, err
 		}
 		if change.Action == runtimes.ActionKeep {
-			stays = append(stays, change)
+			keeps = append(keeps, change)
 			continue
 		}
-		goes = append(goes, change)
+		removals = append(removals, change)
 		for _, claim := range a.claimsOf(ctx, g.Unstructured) {
 			if claim.Action == runtimes.ActionRemove {
-				goes = append(goes, claim)
+				removals = append(removals, claim)
 			} else {
-				stays = append(stays, claim)
+				keeps = append(keeps, claim)
 			}
 		}
 	}
-	for _, s := range append(staying, a.ownNamespaces(ctx, all)...) {
-		stays = append(stays, removalOf(s.Unstructured, runtimes.ActionKeep, s.why))
+	for _, s := range append(kept, a.ownNamespaces(ctx, all)...) {
+		keeps = append(keeps, newRemovalChange(s.Unstructured, runtimes.ActionKeep, s.reason))
 	}
-	return append(goes, stays...), nil
+	return append(removals, keeps...), nil
 }
 
-func removalOf(o *unstructured.Unstructured, action runtimes.Action, why string) runtimes.Change {
-	return runtimes.Change{Action: action, Type: o.GetKind(), Name: o.GetName(), Namespace: o.GetNamespace(), Message: why}
+func newRemovalChange(o *unstructured.Unstructured, action runtimes.Action, reason string) runtimes.Change {
+	return runtimes.Change{Action: action, Type: o.GetKind(), Name: o.GetName(), Namespace: o.GetNamespace(), Message: reason}
 }
 
-// removes is the effect of a removal on an object, given the objects that are already gone at that point.
-func (a *apply) removes(ctx context.Context, g goner, gone map[types.UID]bool) (runtimes.Change, error) {
-	used, err := a.usedBeside(ctx, g, gone)
+// removalChange is the effect of a removal on an object, given the objects that are already gone at that point.
+func (a *apply) removalChange(ctx context.Context, g removalTarget, gone map[types.UID]bool) (runtimes.Change, error) {
+	used, err := a.usedByOthers(ctx, g, gone)
 	if err != nil {
 		return runtimes.Change{}, err
 	}
-	change := removalOf(g.Unstructured, runtimes.ActionRemove, "")
+	change := newRemovalChange(g.Unstructured, runtimes.ActionRemove, "")
 	switch {
 	case used:
-		change.Action, change.Message = runtimes.ActionKeep, keepsUsed
+		change.Action, change.Message = runtimes.ActionKeep, definitionKeptReason
 	case g.GetDeletionTimestamp() != nil:
-		change.Message = deleting(g.Unstructured)
+		change.Message = deletionMessage(g.Unstructured)
 	default:
 		err := a.tryDelete(ctx, g)
 		if ctx.Err() != nil {
@@ -99,9 +99,9 @@ func (a *apply) removes(ctx context.Context, g goner, gone map[types.UID]bool) (
 
 // tryDelete does a dry run of a deletion. An object that is already gone counts as deletable. So does one with a webhook that does
 // not support dry runs, as far as is known.
-func (a *apply) tryDelete(ctx context.Context, g goner) error {
+func (a *apply) tryDelete(ctx context.Context, g removalTarget) error {
 	policy, uid := propagation(idOf(g.Unstructured).kind), g.GetUID()
-	err := a.clients.at(g.at, g.GetNamespace()).Delete(ctx, g.GetName(), metav1.DeleteOptions{
+	err := a.clients.resourceClient(g.resource, g.GetNamespace()).Delete(ctx, g.GetName(), metav1.DeleteOptions{
 		DryRun: []string{metav1.DryRunAll}, PropagationPolicy: &policy, Preconditions: &metav1.Preconditions{UID: &uid},
 	})
 	if noDryRun(err) || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
@@ -110,39 +110,39 @@ func (a *apply) tryDelete(ctx context.Context, g goner) error {
 	return explain(ctx, "delete "+idOf(g.Unstructured).String(), err)
 }
 
-// keepsUsed is why a definition stays.
-const keepsUsed = "it has objects that stay or belong to others, and they would be deleted with it"
+// definitionKeptReason is why a definition stays.
+const definitionKeptReason = "it has objects that stay or belong to others, and they would be deleted with it"
 
-// usedBeside is stillUsed before any deletion: whether there is an object of a definition other than those that will be removed.
-func (a *apply) usedBeside(ctx context.Context, g goner, gone map[types.UID]bool) (bool, error) {
+// usedByOthers is stillUsed before any deletion: whether there is an object of a definition other than those that will be removed.
+func (a *apply) usedByOthers(ctx context.Context, g removalTarget, gone map[types.UID]bool) (bool, error) {
 	if idOf(g.Unstructured).kind != kindDefinition {
 		return false, nil
 	}
-	doing := "check for objects of " + idOf(g.Unstructured).String()
+	action := "check for objects of " + idOf(g.Unstructured).String()
 	at, ok, err := a.served(ctx, definedBy(g.Unstructured))
 	if err != nil || !ok {
-		return false, explain(ctx, doing, err)
+		return false, explain(ctx, action, err)
 	}
-	list, err := a.clients.at(at, "").List(ctx, metav1.ListOptions{Limit: int64(len(gone)) + 1}) // one more than those, so that one is another object
+	list, err := a.clients.resourceClient(at, "").List(ctx, metav1.ListOptions{Limit: int64(len(gone)) + 1}) // one more than those, so that one is another object
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
 	if err != nil {
-		return false, explain(ctx, doing, err)
+		return false, explain(ctx, action, err)
 	}
 	return slices.ContainsFunc(list.Items, func(o unstructured.Unstructured) bool { return !gone[o.GetUID()] }), nil
 }
 
 // ownNamespaces are the Namespaces that the instance has applied; none if this worker may not read them.
-func (a *apply) ownNamespaces(ctx context.Context, all extent) []stayer {
+func (a *apply) ownNamespaces(ctx context.Context, all extent) []keptObject {
 	if !slices.Contains(all.kinds, kindNamespace.Kind) {
 		return nil
 	}
-	_, staying, err := a.everything(ctx, extent{kinds: []string{kindNamespace.Kind}})
+	_, kept, err := a.listForRemoval(ctx, extent{kinds: []string{kindNamespace.Kind}})
 	if err != nil {
 		return nil
 	}
-	return staying
+	return kept
 }
 
 // claimsOf are the claims that a StatefulSet created from its templates, and their fate by its own retention policy when it is
@@ -152,17 +152,17 @@ func (a *apply) claimsOf(ctx context.Context, o *unstructured.Unstructured) []ru
 	if idOf(o).kind != (schema.GroupKind{Group: "apps", Kind: "StatefulSet"}) || len(templates) == 0 {
 		return nil
 	}
-	action, why := runtimes.ActionKeep, "StatefulSet/"+o.GetName()+" created it, and keeps it"
+	action, reason := runtimes.ActionKeep, "StatefulSet/"+o.GetName()+" created it, and keeps it"
 	if deleted, _, _ := unstructured.NestedString(o.Object, "spec", "persistentVolumeClaimRetentionPolicy", "whenDeleted"); deleted == "Delete" {
-		action, why = runtimes.ActionRemove, "StatefulSet/"+o.GetName()+" created it, and has whenDeleted: Delete"
+		action, reason = runtimes.ActionRemove, "StatefulSet/"+o.GetName()+" created it, and has whenDeleted: Delete"
 	}
 	claims, err := a.madeClaims(ctx, o)
 	if err != nil {
-		return []runtimes.Change{{Action: action, Type: kindClaim.Kind, Name: o.GetName() + "-…", Namespace: o.GetNamespace(), Message: why + " (the claims cannot be listed: " + err.Error() + ")"}}
+		return []runtimes.Change{{Action: action, Type: kindClaim.Kind, Name: o.GetName() + "-…", Namespace: o.GetNamespace(), Message: reason + " (the claims cannot be listed: " + err.Error() + ")"}}
 	}
 	var out []runtimes.Change
 	for _, claim := range claims {
-		out = append(out, removalOf(&claim, action, why))
+		out = append(out, newRemovalChange(&claim, action, reason))
 	}
 	return out
 }
@@ -174,13 +174,13 @@ func (a *apply) madeClaims(ctx context.Context, o *unstructured.Unstructured) ([
 	if err != nil {
 		return nil, explain(ctx, "list claims", err)
 	}
-	list, err := a.clients.at(at, o.GetNamespace()).List(ctx, metav1.ListOptions{LabelSelector: labels.SelectorFromSet(selects).String()})
+	list, err := a.clients.resourceClient(at, o.GetNamespace()).List(ctx, metav1.ListOptions{LabelSelector: labels.SelectorFromSet(selects).String()})
 	if err != nil {
 		return nil, explain(ctx, "list claims", err)
 	}
 	var names []string
 	for _, template := range elementsOf(o, "spec", "volumeClaimTemplates") {
-		names = append(names, fmt.Sprintf("%s-%s-", inside(template, "metadata")["name"], o.GetName()))
+		names = append(names, fmt.Sprintf("%s-%s-", nestedMap(template, "metadata")["name"], o.GetName()))
 	}
 	return slices.DeleteFunc(list.Items, func(claim unstructured.Unstructured) bool {
 		return !slices.ContainsFunc(names, func(name string) bool {

@@ -15,12 +15,12 @@ import (
 )
 
 // removal is what a removal would do, a line for each object: it has to write nothing.
-func (d *desk) removal(in runtimes.Instance) (lines []string) {
+func (d *recordingCluster) removal(in runtimes.Request) (lines []string) {
 	d.Helper()
-	d.wrote()
+	d.takeWrites()
 	changes, err := d.PlanRemoval(d.Context(), in)
 	require.NoError(d, err)
-	writes, _ := d.wrote()
+	writes, _ := d.takeWrites()
 	require.Empty(d, writes)
 	for _, c := range changes {
 		line := string(c.Action) + " " + c.Type + "/" + c.Name
@@ -34,20 +34,20 @@ func (d *desk) removal(in runtimes.Instance) (lines []string) {
 
 // Claims that a StatefulSet has made stay with their data, unless it says itself that they go; nobody else's are named.
 func TestAPlannedRemovalNamesTheClaimsOfAStatefulSet_A24_H5(t *testing.T) {
-	d := reach(t).desk()
+	d := newTestCluster(t).recording()
 	set := func(says string) string {
 		return "{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: db}, spec: {replicas: 0, serviceName: db, " + says + "selector: {matchLabels: {app: db}}, " +
 			"template: {metadata: {labels: {app: db}}, spec: {containers: [{name: db, image: 'db:1'}]}}, " +
 			"volumeClaimTemplates: [{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}]}}"
 	}
-	d.applied(d.instance("v1", set("")))
+	d.mustApply(d.instance("v1", set("")))
 	for _, name := range []string{"data-db-0", "data-db-1", "data-db-old", "other"} { // as its controller names and labels them
 		claim := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "PersistentVolumeClaim", "spec": map[string]any{
 			"accessModes": []any{"ReadWriteOnce"}, "resources": map[string]any{"requests": map[string]any{"storage": "1Gi"}},
 		}}}
 		claim.SetName(name)
 		claim.SetLabels(map[string]string{"app": "db"})
-		_, err := d.admin.at(d.of("PersistentVolumeClaim"), d.namespace).Create(t.Context(), claim, metav1.CreateOptions{})
+		_, err := d.admin.resourceClient(d.resourceOf("PersistentVolumeClaim"), d.namespace).Create(t.Context(), claim, metav1.CreateOptions{})
 		require.NoError(t, err)
 	}
 	require.Equal(t, []string{
@@ -57,7 +57,7 @@ func TestAPlannedRemovalNamesTheClaimsOfAStatefulSet_A24_H5(t *testing.T) {
 	}, d.removal(d.instance("v1", set(""))))
 
 	v2 := d.instance("v2", set("persistentVolumeClaimRetentionPolicy: {whenDeleted: Delete}, "))
-	d.applied(v2)
+	d.mustApply(v2)
 	require.Equal(t, []string{
 		"remove StatefulSet/db",
 		"remove PersistentVolumeClaim/data-db-0: StatefulSet/db created it, and has whenDeleted: Delete",
@@ -66,7 +66,7 @@ func TestAPlannedRemovalNamesTheClaimsOfAStatefulSet_A24_H5(t *testing.T) {
 }
 
 // denyDeletes has the server refuse to delete a ConfigMap.
-func (d *desk) denyDeletes(name string) {
+func (d *recordingCluster) denyDeletes(name string) {
 	d.Helper()
 	policies, fails := d.admin.typed.AdmissionregistrationV1(), admission.Fail
 	policy := &admission.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: d.namespace}, Spec: admission.ValidatingAdmissionPolicySpec{
@@ -96,10 +96,10 @@ func (d *desk) denyDeletes(name string) {
 }
 
 // What the server would refuse is said before, and so is what is being deleted already and does not go.
-func TestAPlannedRemovalSaysWhatIsRefused_A24(t *testing.T) {
-	d := reach(t).desk()
+func TestAPlannedRemovalReportsRefusals_A24(t *testing.T) {
+	d := newTestCluster(t).recording()
 	v1 := d.instance("v1", config, configOf("held", "x"))
-	d.applied(v1)
+	d.mustApply(v1)
 	d.denyDeletes("settings")
 	require.Eventually(t, func() bool { // a policy is in force a moment after it was made
 		return strings.Contains(strings.Join(d.removal(v1), "\n"), "refuse ")
@@ -113,10 +113,10 @@ func TestAPlannedRemovalSaysWhatIsRefused_A24(t *testing.T) {
 
 // What another installation has is not ours to take down: it is refused as the removal is.
 func TestAPlannedRemovalOfAnotherInstallationIsRefused_A24_H10(t *testing.T) {
-	d := reach(t).desk()
+	d := newTestCluster(t).recording()
 	theirs := d.instance("v1", config)
 	theirs.Installation, theirs.Fence = "theirs", &runtimes.Fence{Installation: "theirs", Epoch: 1, Sequence: 1, Target: "a"}
-	d.applied(theirs)
+	d.mustApply(theirs)
 	ours := d.instance("v1", config)
 	ours.Installation, ours.Fence = "ours", &runtimes.Fence{Installation: "ours", Epoch: 1, Sequence: 1, Target: "a"}
 	_, err := d.PlanRemoval(t.Context(), ours)

@@ -22,62 +22,62 @@ import (
 // after the one before is gone, and the inventory is last. So an interrupted removal can run again. Objects that are marked to be
 // kept stay, and so do claims with their data, unless the payload says otherwise (H5). Namespaces always stay, and so does a
 // CustomResourceDefinition that still has objects: their deletion would delete objects of others.
-func (r *Runtime) Remove(ctx context.Context, in runtimes.Instance) error {
+func (r *Runtime) Remove(ctx context.Context, in runtimes.Request) error {
 	if in.Payload == nil { // nothing was ever applied
 		return ctx.Err()
 	}
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(r.def.Timing.ApplyTimeout, defaultApplyTimeout))
 	defer cancel()
-	if err := r.takeDown(ctx, in); err != nil {
+	if err := r.removeObjects(ctx, in); err != nil {
 		return fmt.Errorf("remove %s/%s from %s: %w", in.Application, in.Service, in.ID, err)
 	}
 	return nil
 }
 
-func (r *Runtime) takeDown(ctx context.Context, in runtimes.Instance) error {
-	a, err := r.removal(ctx, in)
+func (r *Runtime) removeObjects(ctx context.Context, in runtimes.Request) error {
+	a, err := r.newRemoval(ctx, in)
 	if err != nil {
 		return err
 	}
-	parent, at, err := a.parent(ctx)
+	parent, at, err := a.findInventory(ctx)
 	if err != nil {
 		return err
 	}
-	if err := a.admit(a.earlier...); err != nil {
+	if err := a.checkFences(a.earlierInventories...); err != nil {
 		return err
 	}
 	if parent != nil && a.fence != nil {
-		if err := a.note(ctx, at, parent, a.known); err != nil {
+		if err := a.writeInventory(ctx, at, parent, a.recordedExtent); err != nil {
 			return err
 		}
-		parent = a.noted
+		parent = a.inventory
 	}
-	all, _, err := a.everything(ctx, a.whole(in, parent).without(kindNamespace))
+	all, _, err := a.listForRemoval(ctx, a.fullExtent(in, parent).without(kindNamespace))
 	if err != nil {
 		return err
 	}
-	for _, wave := range backwards(all) {
+	for _, wave := range reverseWaves(all) {
 		if err := a.removeWave(ctx, wave); err != nil {
 			return err
 		}
 	}
-	return a.forgetAll(ctx, at, parent)
+	return a.deleteInventories(ctx, at, parent)
 }
 
-// removal prepares the removal of an instance, or its plan.
-func (r *Runtime) removal(ctx context.Context, in runtimes.Instance) (*apply, error) {
-	clients, err := r.acting(ctx, in)
+// newRemoval prepares the removal of an instance, or its plan.
+func (r *Runtime) newRemoval(ctx context.Context, in runtimes.Request) (*apply, error) {
+	clients, err := r.clientsFor(ctx, in)
 	if err != nil {
 		return nil, err
 	}
-	a := &apply{Runtime: r, clients: clients, owner: in.Owner, home: homeOf(in), account: &account{}, fence: in.Fence, near: nextTo(in)}
-	a.claims = in.Payload.Kubernetes != nil && in.Payload.Kubernetes.RemoveClaims
+	a := &apply{Runtime: r, clients: clients, owner: in.Owner, namespace: namespaceOf(in), log: &applyLog{}, fence: in.Fence, others: newOtherInstallations(in)}
+	a.removeClaims = in.Payload.Kubernetes != nil && in.Payload.Kubernetes.RemoveClaims
 	return a, nil
 }
 
-// whole is the extent that the inventories record, and that of the declared objects, since the inventory may be lost.
-func (a *apply) whole(in runtimes.Instance, parent *unstructured.Unstructured) extent {
-	all := a.known(parent)
+// fullExtent is the extent that the inventories record, and that of the declared objects, since the inventory may be lost.
+func (a *apply) fullExtent(in runtimes.Request, parent *unstructured.Unstructured) extent {
+	all := a.recordedExtent(parent)
 	if in.Payload.Kubernetes == nil {
 		return all
 	}
@@ -87,65 +87,65 @@ func (a *apply) whole(in runtimes.Instance, parent *unstructured.Unstructured) e
 			continue
 		}
 		all.kinds = append(all.kinds, o.GroupVersionKind().GroupKind().String())
-		if n := o.GetNamespace(); n != "" && n != a.home {
+		if n := o.GetNamespace(); n != "" && n != a.namespace {
 			all.namespaces = append(all.namespaces, n)
 		}
 	}
 	return all.sorted()
 }
 
-// goner is an object of ours that will be removed.
-type goner struct {
+// removalTarget is an object of ours that will be removed.
+type removalTarget struct {
 	leftover
 	wave int
 }
 
-// stayer is an object of the instance that stays, and the reason.
-type stayer struct {
+// keptObject is an object of the instance that stays, and the reason.
+type keptObject struct {
 	*unstructured.Unstructured
-	why string
+	reason string
 }
 
-// everything lists the objects of the instance that will be removed, including those that are being deleted, and those that stay.
-func (a *apply) everything(ctx context.Context, all extent) (going []goner, staying []stayer, err error) {
+// listForRemoval lists the objects of the instance that will be removed, including those that are being deleted, and those that stay.
+func (a *apply) listForRemoval(ctx context.Context, all extent) (targets []removalTarget, kept []keptObject, err error) {
 	seen := map[id]bool{}
 	for _, name := range all.kinds {
-		objects, at, err := a.listedIn(ctx, schema.ParseGroupKind(name), append([]string{a.home}, all.namespaces...))
+		objects, at, err := a.listLiveIn(ctx, schema.ParseGroupKind(name), append([]string{a.namespace}, all.namespaces...))
 		if err != nil {
 			return nil, nil, explain(ctx, "list objects of kind "+name, err)
 		}
 		for _, o := range objects {
-			if seen[idOf(o)] || byOthers(o) || isInventory(o, a.owner) {
+			if seen[idOf(o)] || createdByOthers(o) || isInventory(o, a.owner) {
 				continue
 			}
 			seen[idOf(o)] = true
-			if why := a.stays(ctx, o); why != "" {
-				staying = append(staying, stayer{o, why})
+			if reason := a.removalKeepReason(ctx, o); reason != "" {
+				kept = append(kept, keptObject{o, reason})
 				continue
 			}
 			wave, err := waveOf(o)
 			if err != nil {
 				wave = 0 // another writer changed the annotation; the object is removed anyway
 			}
-			going = append(going, goner{leftover{Unstructured: o, at: at}, wave})
+			targets = append(targets, removalTarget{leftover{Unstructured: o, resource: at}, wave})
 		}
 	}
-	return going, staying, nil
+	return targets, kept, nil
 }
 
-// stays is why an object with our labels is not removed with its instance; empty: it is removed.
-func (a *apply) stays(ctx context.Context, o *unstructured.Unstructured) string {
-	if inventory := a.anothers(ctx, o); inventory != nil {
-		return "it belongs to " + installationOf(a.owner, a.near.anothers(inventory))
+// removalKeepReason is why an object with our labels is not removed with its instance; empty: it is removed.
+func (a *apply) removalKeepReason(ctx context.Context, o *unstructured.Unstructured) string {
+	if inventory := a.otherInventoryOf(ctx, o); inventory != nil {
+		return "it belongs to " + installationOf(a.owner, a.others.fenceOf(inventory))
 	}
 	if idOf(o).kind == kindNamespace {
-		return keepsNamespaces
+		return namespacesKeptReason
 	}
-	return a.kept(o)
+	return a.keepReason(o)
 }
 
-// listedIn lists the objects with our labels in some namespaces.
-func (a *apply) listedIn(ctx context.Context, kind schema.GroupKind, namespaces []string) (found []*unstructured.Unstructured, at resource, err error) {
+// listLiveIn lists the objects with our labels in some namespaces.
+func (a *apply) listLiveIn(ctx context.Context, kind schema.GroupKind, namespaces []string) (found []*unstructured.Unstructured, at resource, err error) {
 	at, ok, err := a.served(ctx, kind)
 	if err != nil || !ok {
 		return nil, at, err
@@ -154,7 +154,7 @@ func (a *apply) listedIn(ctx context.Context, kind schema.GroupKind, namespaces 
 		namespaces = []string{""}
 	}
 	for _, namespace := range namespaces {
-		objects, err := a.listed(ctx, at, namespace)
+		objects, err := a.listLive(ctx, at, namespace)
 		if err != nil {
 			return nil, at, err
 		}
@@ -163,9 +163,9 @@ func (a *apply) listedIn(ctx context.Context, kind schema.GroupKind, namespaces 
 	return found, at, nil
 }
 
-// listed lists the objects with our labels from the server, not from a watch.
-func (a *apply) listed(ctx context.Context, at resource, namespace string) ([]*unstructured.Unstructured, error) {
-	list, err := a.clients.at(at, namespace).List(ctx, metav1.ListOptions{LabelSelector: selectorOf(a.owner)})
+// listLive lists the objects with our labels from the server, not from a watch.
+func (a *apply) listLive(ctx context.Context, at resource, namespace string) ([]*unstructured.Unstructured, error) {
+	list, err := a.clients.resourceClient(at, namespace).List(ctx, metav1.ListOptions{LabelSelector: selectorOf(a.owner)})
 	if err != nil {
 		return nil, err
 	}
@@ -176,17 +176,17 @@ func (a *apply) listed(ctx context.Context, at resource, namespace string) ([]*u
 	return all, nil
 }
 
-// backwards groups objects in the reverse of the apply order.
-func backwards(all []goner) [][]goner {
-	slices.SortFunc(all, func(x, y goner) int {
-		return cmp.Or(cmp.Compare(y.wave, x.wave), -inOrder(declared{Unstructured: x.Unstructured}, declared{Unstructured: y.Unstructured}))
+// reverseWaves groups objects in the reverse of the apply order.
+func reverseWaves(all []removalTarget) [][]removalTarget {
+	slices.SortFunc(all, func(x, y removalTarget) int {
+		return cmp.Or(cmp.Compare(y.wave, x.wave), -compareOrder(declared{Unstructured: x.Unstructured}, declared{Unstructured: y.Unstructured}))
 	})
-	return inWaves(all, func(g goner) int { return g.wave })
+	return groupByWave(all, func(g removalTarget) int { return g.wave })
 }
 
 // removeWave deletes the objects of a wave and waits until they are gone.
-func (a *apply) removeWave(ctx context.Context, wave []goner) error {
-	var going []goner
+func (a *apply) removeWave(ctx context.Context, wave []removalTarget) error {
+	var targets []removalTarget
 	for _, g := range wave {
 		used, err := a.stillUsed(ctx, g)
 		if err != nil {
@@ -195,16 +195,16 @@ func (a *apply) removeWave(ctx context.Context, wave []goner) error {
 		if used {
 			continue
 		}
-		if err := a.unfenced(ctx); err != nil {
+		if err := a.recheckFence(ctx); err != nil {
 			return err
 		}
 		if _, err := a.delete(ctx, g.leftover, propagation(idOf(g.Unstructured).kind), true); err != nil {
 			return explain(ctx, "delete "+idOf(g.Unstructured).String(), err)
 		}
-		going = append(going, g)
+		targets = append(targets, g)
 	}
-	for _, g := range going {
-		if err := a.gone(ctx, g); err != nil {
+	for _, g := range targets {
+		if err := a.waitUntilGone(ctx, g); err != nil {
 			return err
 		}
 	}
@@ -212,21 +212,21 @@ func (a *apply) removeWave(ctx context.Context, wave []goner) error {
 }
 
 // stillUsed reports whether an object is a definition that still has objects: ours are already gone at that point.
-func (a *apply) stillUsed(ctx context.Context, g goner) (bool, error) {
+func (a *apply) stillUsed(ctx context.Context, g removalTarget) (bool, error) {
 	if idOf(g.Unstructured).kind != kindDefinition {
 		return false, nil
 	}
-	doing := "check for objects of " + idOf(g.Unstructured).String()
+	action := "check for objects of " + idOf(g.Unstructured).String()
 	at, ok, err := a.served(ctx, definedBy(g.Unstructured))
 	if err != nil || !ok {
-		return false, explain(ctx, doing, err)
+		return false, explain(ctx, action, err)
 	}
-	list, err := a.clients.at(at, "").List(ctx, metav1.ListOptions{Limit: 1})
+	list, err := a.clients.resourceClient(at, "").List(ctx, metav1.ListOptions{Limit: 1})
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
 	if err != nil {
-		return false, explain(ctx, doing, err)
+		return false, explain(ctx, action, err)
 	}
 	return len(list.Items) > 0, nil
 }
@@ -234,16 +234,16 @@ func (a *apply) stillUsed(ctx context.Context, g goner) (bool, error) {
 // delete deletes an object if it is still the object that was read, and still ours. It reports whether it did. The controller of the
 // object may write it at the same time, so it is read again after a change. With spares, an object stays if it is now marked to be
 // kept.
-func (a *apply) delete(ctx context.Context, l leftover, policy metav1.DeletionPropagation, spares bool) (deleted bool, err error) {
+func (a *apply) delete(ctx context.Context, l leftover, policy metav1.DeletionPropagation, respectKeep bool) (deleted bool, err error) {
 	const attempts = 10
-	at := a.clients.at(l.at, l.GetNamespace())
+	at := a.clients.resourceClient(l.resource, l.GetNamespace())
 	for range attempts {
 		var live *unstructured.Unstructured
 		live, err = at.Get(ctx, l.GetName(), metav1.GetOptions{})
 		if err != nil {
 			break
 		}
-		if live.GetUID() != l.GetUID() || !a.owns(live) || byOthers(live) || live.GetDeletionTimestamp() != nil || spares && saysKeep(live) != "" {
+		if live.GetUID() != l.GetUID() || !a.isOwned(live) || createdByOthers(live) || live.GetDeletionTimestamp() != nil || respectKeep && keepMark(live) != "" {
 			return false, nil
 		}
 		uid, version := live.GetUID(), live.GetResourceVersion()
@@ -254,7 +254,7 @@ func (a *apply) delete(ctx context.Context, l leftover, policy metav1.DeletionPr
 			break
 		}
 	}
-	return err == nil, unless(apierrors.IsNotFound, err)
+	return err == nil, ignoreIf(apierrors.IsNotFound, err)
 }
 
 // propagation is the policy for a kind: an object that makes others (pods, mostly) is gone only when they are.
@@ -266,52 +266,52 @@ func propagation(kind schema.GroupKind) metav1.DeletionPropagation {
 	return metav1.DeletePropagationBackground
 }
 
-// gone waits until an object no longer exists, or is no longer ours: its labels may have been removed.
-func (a *apply) gone(ctx context.Context, g goner) error {
-	at := a.clients.at(g.at, g.GetNamespace())
-	return untilGone(ctx, at, "wait until "+idOf(g.Unstructured).String()+" is gone", g.GetName(), func(live *unstructured.Unstructured) bool {
-		return live.GetUID() != g.GetUID() || !a.owns(live)
+// waitUntilGone waits until an object no longer exists, or is no longer ours: its labels may have been removed.
+func (a *apply) waitUntilGone(ctx context.Context, g removalTarget) error {
+	at := a.clients.resourceClient(g.resource, g.GetNamespace())
+	return pollUntilGone(ctx, at, "wait until "+idOf(g.Unstructured).String()+" is gone", g.GetName(), func(live *unstructured.Unstructured) bool {
+		return live.GetUID() != g.GetUID() || !a.isOwned(live)
 	})
 }
 
-// removalPace is the poll interval for an object that is being deleted.
-const removalPace = 250 * time.Millisecond
+// removalPollInterval is the poll interval for an object that is being deleted.
+const removalPollInterval = 250 * time.Millisecond
 
-// untilGone waits until an object no longer exists, or another one has its name.
-func untilGone(ctx context.Context, at dynamic.ResourceInterface, doing, name string, another func(*unstructured.Unstructured) bool) error {
-	again := time.NewTicker(removalPace)
-	defer again.Stop()
+// pollUntilGone waits until an object no longer exists, or another one has its name.
+func pollUntilGone(ctx context.Context, at dynamic.ResourceInterface, action, name string, isOther func(*unstructured.Unstructured) bool) error {
+	ticker := time.NewTicker(removalPollInterval)
+	defer ticker.Stop()
 	var last *unstructured.Unstructured // as last read
-	still := func() error {
-		return &problem{doing: doing, why: "it is still there: " + deleting(last), err: context.Cause(ctx)}
+	stillExistsErr := func() error {
+		return &problem{action: action, reason: "it is still there: " + deletionMessage(last), err: context.Cause(ctx)}
 	}
 	for {
 		live, err := at.Get(ctx, name, metav1.GetOptions{})
 		switch {
-		case apierrors.IsNotFound(err) || err == nil && another(live):
+		case apierrors.IsNotFound(err) || err == nil && isOther(live):
 			return nil
 		case err != nil && ctx.Err() != nil && last != nil:
-			return still()
+			return stillExistsErr()
 		case err != nil:
-			return explain(ctx, doing, err)
+			return explain(ctx, action, err)
 		}
 		last = live
 		select {
-		case <-again.C:
+		case <-ticker.C:
 		case <-ctx.Done():
-			return still()
+			return stillExistsErr()
 		}
 	}
 }
 
-// forgetAll removes the inventory, also in the namespaces in which the instance was before.
-func (a *apply) forgetAll(ctx context.Context, at resource, parent *unstructured.Unstructured) error {
-	for _, o := range append(slices.Clone(a.earlier), parent) {
+// deleteInventories removes the inventory, also in the namespaces in which the instance was before.
+func (a *apply) deleteInventories(ctx context.Context, at resource, parent *unstructured.Unstructured) error {
+	for _, o := range append(slices.Clone(a.earlierInventories), parent) {
 		if o == nil {
 			continue
 		}
 		uid := o.GetUID()
-		err := a.clients.at(at, o.GetNamespace()).Delete(ctx, o.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+		err := a.clients.resourceClient(at, o.GetNamespace()).Delete(ctx, o.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			return explain(ctx, "delete the inventory "+idOf(o).String(), err)
 		}

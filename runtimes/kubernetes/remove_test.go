@@ -14,28 +14,28 @@ import (
 
 // Everything of the inventory goes, later waves first, each once the one before is gone, the
 // inventory last; what is somebody else's stays.
-func TestRemoveTakesWhatIsOursBackwards_A24(t *testing.T) {
-	d := reach(t).desk()
+func TestRemoveDeletesInReverseOrder_A24(t *testing.T) {
+	d := newTestCluster(t).recording()
 	v1 := d.instance("v1",
 		"{apiVersion: v1, kind: Namespace, metadata: {name: "+d.namespace+"-own}}",
 		configOf("settings", "b"),
 		deploymentOf("web:1", 1, ""),
 		"{apiVersion: v1, kind: ConfigMap, metadata: {name: late, annotations: {converge/wave: '5'}}}")
-	d.applied(v1)
-	d.declares("helm", "ConfigMap", "theirs", "{apiVersion: v1, kind: ConfigMap, metadata: {name: theirs}, data: {b: theirs}}")
+	d.mustApply(v1)
+	d.applyAs("helm", "ConfigMap", "theirs", "{apiVersion: v1, kind: ConfigMap, metadata: {name: theirs}, data: {b: theirs}}")
 	clone := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}}
 	clone.SetName("settings-debug")
-	clone.SetLabels(d.there("ConfigMap", "settings").GetLabels())
-	_, err := d.admin.at(d.of("ConfigMap"), d.namespace).Create(t.Context(), clone, metav1.CreateOptions{FieldManager: "kubectl-create"})
+	clone.SetLabels(d.liveObject("ConfigMap", "settings").GetLabels())
+	_, err := d.admin.resourceClient(d.resourceOf("ConfigMap"), d.namespace).Create(t.Context(), clone, metav1.CreateOptions{FieldManager: "kubectl-create"})
 	require.NoError(t, err)
 
 	require.Equal(t, []string{
-		"remove ConfigMap/late", "remove Deployment/web", "remove ConfigMap/settings", "keep Namespace/" + d.namespace + "-own: " + keepsNamespaces,
+		"remove ConfigMap/late", "remove Deployment/web", "remove ConfigMap/settings", "keep Namespace/" + d.namespace + "-own: " + namespacesKeptReason,
 	}, d.removal(v1))
 
-	d.wrote()
+	d.takeWrites()
 	require.NoError(t, d.Remove(t.Context(), v1))
-	writes, _ := d.wrote()
+	writes, _ := d.takeWrites()
 	at := "/api/v1/namespaces/" + d.namespace + "/configmaps/"
 	require.Equal(t, []string{
 		"DELETE " + at + "late",
@@ -44,47 +44,47 @@ func TestRemoveTakesWhatIsOursBackwards_A24(t *testing.T) {
 		"DELETE " + at + "converge." + d.namespace + ".web.prod",
 	}, writes)
 	for _, gone := range []string{"late", "settings", "converge." + d.namespace + ".web.prod"} {
-		require.Nil(t, d.there("ConfigMap", gone), gone)
+		require.Nil(t, d.liveObject("ConfigMap", gone), gone)
 	}
-	require.Nil(t, d.there("Deployment", "web"))
-	require.NotNil(t, d.there("ConfigMap", "theirs"))
-	require.NotNil(t, d.there("ConfigMap", "settings-debug"), "an object with copied labels")
-	require.NotNil(t, d.there("Namespace", d.namespace+"-own"), "namespaces are never removed")
+	require.Nil(t, d.liveObject("Deployment", "web"))
+	require.NotNil(t, d.liveObject("ConfigMap", "theirs"))
+	require.NotNil(t, d.liveObject("ConfigMap", "settings-debug"), "an object with copied labels")
+	require.NotNil(t, d.liveObject("Namespace", d.namespace+"-own"), "namespaces are never removed")
 
 	require.NoError(t, d.Remove(t.Context(), v1))
-	writes, _ = d.wrote()
+	writes, _ = d.takeWrites()
 	require.Empty(t, writes, "missing objects are not removed again")
 }
 
 // An inventory that is lost hides nothing of what is declared: it goes all the same, and is said before.
 func TestRemoveWithoutItsInventory_A24(t *testing.T) {
-	d := reach(t).desk()
+	d := newTestCluster(t).recording()
 	v1 := d.instance("v1", configOf("settings", "b"), deploymentOf("web:1", 1, ""))
-	d.applied(v1)
-	inventory := parentName(v1.Owner)
-	require.NoError(t, d.admin.at(d.of("ConfigMap"), d.namespace).Delete(t.Context(), inventory, metav1.DeleteOptions{}))
-	d.caughtUp("ConfigMap", inventory)
+	d.mustApply(v1)
+	inventory := inventoryName(v1.Owner)
+	require.NoError(t, d.admin.resourceClient(d.resourceOf("ConfigMap"), d.namespace).Delete(t.Context(), inventory, metav1.DeleteOptions{}))
+	d.waitWatchedAs("ConfigMap", inventory)
 	require.Equal(t, []string{"remove Deployment/web", "remove ConfigMap/settings"}, d.removal(v1))
 	require.NoError(t, d.Remove(t.Context(), v1))
-	require.Nil(t, d.there("ConfigMap", "settings"))
-	require.Nil(t, d.there("Deployment", "web"))
+	require.Nil(t, d.liveObject("ConfigMap", "settings"))
+	require.Nil(t, d.liveObject("Deployment", "web"))
 }
 
 // A copy of an instance in another namespace, as a restored backup is one, is nobody's to take down or to prune, though it looks like what was applied; and
 // nothing that it says of the instance counts.
 func TestCopiesInAnotherNamespaceStay_A24(t *testing.T) {
-	d := reach(t).desk()
+	d := newTestCluster(t).recording()
 	v1 := d.instance("v1", configOf("settings", "b"), configOf("old", "b"))
-	d.applied(v1)
+	d.mustApply(v1)
 	restored := d.namespace + "-restore"
 	made := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace"}}
 	made.SetName(restored)
-	_, err := d.admin.at(d.of("Namespace"), "").Create(t.Context(), made, metav1.CreateOptions{})
+	_, err := d.admin.resourceClient(d.resourceOf("Namespace"), "").Create(t.Context(), made, metav1.CreateOptions{})
 	require.NoError(t, err)
-	copies := d.admin.at(d.of("ConfigMap"), restored)
-	names := []string{"settings", "old", parentName(v1.Owner)}
+	copies := d.admin.resourceClient(d.resourceOf("ConfigMap"), restored)
+	names := []string{"settings", "old", inventoryName(v1.Owner)}
 	for _, name := range names {
-		from := d.there("ConfigMap", name)
+		from := d.liveObject("ConfigMap", name)
 		twin := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "data": from.Object["data"]}}
 		twin.SetName(name)
 		twin.SetLabels(from.GetLabels())
@@ -99,8 +99,8 @@ func TestCopiesInAnotherNamespaceStay_A24(t *testing.T) {
 		}
 	}
 	v2 := d.instance("v2", configOf("settings", "c"))
-	require.NotContains(t, d.applied(pruning(v2)), "pruned ConfigMap/settings")
-	require.Nil(t, d.there("ConfigMap", "old"))
+	require.NotContains(t, d.mustApply(withPrune(v2)), "pruned ConfigMap/settings")
+	require.Nil(t, d.liveObject("ConfigMap", "old"))
 	stay()
 	reading, err := d.Observe(t.Context(), v2)
 	require.NoError(t, err)
@@ -108,81 +108,81 @@ func TestCopiesInAnotherNamespaceStay_A24(t *testing.T) {
 		require.False(t, o.Orphaned, o.Name)
 	}
 	require.NoError(t, d.Remove(t.Context(), v2))
-	require.Nil(t, d.there("ConfigMap", "settings"))
+	require.Nil(t, d.liveObject("ConfigMap", "settings"))
 	stay()
 }
 
 // Another channel of the service, and another instance of the channel, keep what they have, though that lies in the same namespace.
 func TestRemoveLeavesOtherInstances_A24(t *testing.T) {
-	d := reach(t).desk()
+	d := newTestCluster(t).recording()
 	v1 := d.instance("v1", configOf("settings", "b"))
-	d.applied(v1)
-	beta := other(d.instance("v1", configOf("settings-beta", "b")), "beta")
-	d.applied(beta)
-	eu := named(d.instance("v1", configOf("settings-eu", "b")), "eu")
-	d.applied(eu)
+	d.mustApply(v1)
+	beta := inChannel(d.instance("v1", configOf("settings-beta", "b")), "beta")
+	d.mustApply(beta)
+	eu := withInstanceName(d.instance("v1", configOf("settings-eu", "b")), "eu")
+	d.mustApply(eu)
 	require.NoError(t, d.Remove(t.Context(), v1))
-	require.Nil(t, d.there("ConfigMap", "settings"))
-	require.NotNil(t, d.there("ConfigMap", "settings-beta"))
-	require.NotNil(t, d.there("ConfigMap", "settings-eu"))
+	require.Nil(t, d.liveObject("ConfigMap", "settings"))
+	require.NotNil(t, d.liveObject("ConfigMap", "settings-beta"))
+	require.NotNil(t, d.liveObject("ConfigMap", "settings-eu"))
 	require.NoError(t, d.Remove(t.Context(), eu))
-	require.Nil(t, d.there("ConfigMap", "settings-eu"))
-	require.NotNil(t, d.there("ConfigMap", "settings-beta"))
+	require.Nil(t, d.liveObject("ConfigMap", "settings-eu"))
+	require.NotNil(t, d.liveObject("ConfigMap", "settings-beta"))
 }
 
 // What does not go holds up what lies under it, and says why; once it can go, the removal is run
 // again and goes on.
 func TestRemoveWaitsForEachWave_A24(t *testing.T) {
-	d := reach(t).desk()
+	d := newTestCluster(t).recording()
 	v1 := d.instance("v1", configOf("settings", "b"),
 		"{apiVersion: v1, kind: ConfigMap, metadata: {name: held, annotations: {converge/wave: '5'}}}")
-	d.applied(v1)
-	d.edits("kubectl-edit", "ConfigMap", "held", `{"metadata": {"finalizers": ["example.com/hold"]}}`)
+	d.mustApply(v1)
+	d.patchAs("kubectl-edit", "ConfigMap", "held", `{"metadata": {"finalizers": ["example.com/hold"]}}`)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // the deadline is what is tested
 	defer cancel()
 	err := d.Remove(ctx, v1)
 	require.ErrorContains(t, err, "remove "+d.namespace+"/web from prod: wait until ConfigMap "+d.namespace+"/held is gone: it is still there: being deleted, waits for example.com/hold")
-	require.NotNil(t, d.there("ConfigMap", "settings"))
+	require.NotNil(t, d.liveObject("ConfigMap", "settings"))
 
-	d.edits("kubectl-edit", "ConfigMap", "held", `{"metadata": {"finalizers": null}}`)
+	d.patchAs("kubectl-edit", "ConfigMap", "held", `{"metadata": {"finalizers": null}}`)
 	require.NoError(t, d.Remove(t.Context(), v1))
-	require.Nil(t, d.there("ConfigMap", "settings"))
+	require.Nil(t, d.liveObject("ConfigMap", "settings"))
 }
 
 // A definition of which somebody has objects stays with them; it goes once they have gone.
 func TestRemoveLeavesADefinitionInUse_A24(t *testing.T) {
-	d := reach(t).desk()
+	d := newTestCluster(t).recording()
 	group := strings.ReplaceAll(d.namespace, "-", "") + ".example.com"
 	definition := "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: widgets." + group + "}, " +
 		"spec: {group: " + group + ", scope: Namespaced, names: {plural: widgets, singular: widget, kind: Widget, listKind: WidgetList}, " +
 		"versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}}"
 	v1 := d.instance("v1", definition, "{apiVersion: "+group+"/v1, kind: Widget, metadata: {name: ours}}")
 	widgets := "/apis/" + group + "/v1/namespaces/" + d.namespace + "/widgets"
-	d.applied(d.instance("v0", definition))
+	d.mustApply(d.instance("v0", definition))
 	require.Eventually(t, func() bool { // an API server may take a moment after it says that a kind is established
 		return d.admin.typed.Discovery().RESTClient().Get().AbsPath(widgets).Do(t.Context()).Error() == nil
 	}, time.Minute, 10*time.Millisecond)
-	d.applied(v1)
+	d.mustApply(v1)
 	theirs := `{"apiVersion":"` + group + `/v1","kind":"Widget","metadata":{"name":"theirs"}}`
 	require.NoError(t, d.admin.typed.Discovery().RESTClient().Post().AbsPath(widgets).Body([]byte(theirs)).
 		SetHeader("Content-Type", "application/json").Do(t.Context()).Error())
 
-	keeps := "keep CustomResourceDefinition/widgets." + group + ": " + keepsUsed
+	keeps := "keep CustomResourceDefinition/widgets." + group + ": " + definitionKeptReason
 	require.Equal(t, []string{"remove Widget/ours", keeps}, d.removal(v1))
-	d.wrote()
+	d.takeWrites()
 	require.NoError(t, d.Remove(t.Context(), v1))
-	writes, _ := d.wrote()
+	writes, _ := d.takeWrites()
 	require.Equal(t, []string{
 		http.MethodDelete + " " + widgets + "/ours",
 		http.MethodDelete + " /api/v1/namespaces/" + d.namespace + "/configmaps/converge." + d.namespace + ".web.prod",
 	}, writes)
 	require.NoError(t, d.admin.typed.Discovery().RESTClient().Get().AbsPath(widgets+"/theirs").Do(t.Context()).Error())
 
-	d.applied(v1)
+	d.mustApply(v1)
 	require.NoError(t, d.admin.typed.Discovery().RESTClient().Delete().AbsPath(widgets+"/theirs").Do(t.Context()).Error())
 	require.Equal(t, []string{"remove Widget/ours", "remove CustomResourceDefinition/widgets." + group}, d.removal(v1))
-	d.wrote()
+	d.takeWrites()
 	require.NoError(t, d.Remove(t.Context(), v1))
-	writes, _ = d.wrote()
+	writes, _ = d.takeWrites()
 	require.Contains(t, writes, "DELETE /apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets."+group)
 }

@@ -16,29 +16,29 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// aWorkload is a workload of one pod by its kind and name, with more in the spec of its pods.
-func aWorkload(kind, name, image, more string) string {
+// workloadYAML is a workload of one pod by its kind and name, with more in the spec of its pods.
+func workloadYAML(kind, name, image, more string) string {
 	return fmt.Sprintf(`{apiVersion: apps/v1, kind: %s, metadata: {name: %s}, spec: {serviceName: x, selector: {matchLabels: {app: %s}},
 		template: {metadata: {labels: {app: %s}}, spec: {containers: [{name: c, image: "%s"%s}]}}}}`, kind, name, name, name, image, more)
 }
 
-func aDeployment(name, image, more string) string {
-	return strings.Replace(aWorkload("Deployment", name, image, more), "serviceName: x, ", "", 1)
+func deploymentYAML(name, image, more string) string {
+	return strings.Replace(workloadYAML("Deployment", name, image, more), "serviceName: x, ", "", 1)
 }
 
-func aJob(command string, annotations ...string) string {
+func jobYAML(command string, annotations ...string) string {
 	return fmt.Sprintf(`{apiVersion: batch/v1, kind: Job, metadata: {name: once, annotations: {%s}}, spec: {backoffLimit: 0, template: {spec: {
 		restartPolicy: Never, containers: [{name: c, image: "x", command: ["%s"]}]}}}}`, strings.Join(annotations, ", "), command)
 }
 
-func aBudget(unavailable int) string {
+func budgetYAML(unavailable int) string {
 	return fmt.Sprintf("{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: web}, spec: {maxUnavailable: %d, selector: {matchLabels: {app: web}}}}", unavailable)
 }
 
 const usesSettings = ", envFrom: [{configMapRef: {name: settings}}]"
 
 // pods are the pods that run, by the workload that they are of.
-func (d *desk) pods() map[string][]types.UID {
+func (d *recordingCluster) pods() map[string][]types.UID {
 	d.Helper()
 	list, err := d.admin.typed.CoreV1().Pods(d.namespace).List(d.Context(), metav1.ListOptions{})
 	require.NoError(d, err)
@@ -54,30 +54,30 @@ func (d *desk) pods() map[string][]types.UID {
 	return all
 }
 
-func aJobOf(name string) string {
-	return strings.Replace(aJob("/bin/true"), "name: once", "name: "+name, 1)
+func jobNamedYAML(name string) string {
+	return strings.Replace(jobYAML("/bin/true"), "name: once", "name: "+name, 1)
 }
 
 // A change of a PodDisruptionBudget and of a ConfigMap replaces the pods that use it, and no others; a Job that has ended is left
 // alone, and is at the new version all the same.
-func TestAChangeReplacesOnlyWhatItChanges_H1(t *testing.T) {
-	d := reach(t).desk()
-	at := func(version, image string, unavailable int, setting string) runtimes.Instance {
-		return d.instance(version, aDeployment("web", image, ""), aDeployment("uses", "uses:1", usesSettings), aWorkload("StatefulSet", "db", "db:1", ""),
-			aJob("/bin/true"), aBudget(unavailable), configOf("settings", setting), configOf("unused", setting))
+func TestAChangeReplacesOnlyAffectedPods_H1(t *testing.T) {
+	d := newTestCluster(t).recording()
+	at := func(version, image string, unavailable int, setting string) runtimes.Request {
+		return d.instance(version, deploymentYAML("web", image, ""), deploymentYAML("uses", "uses:1", usesSettings), workloadYAML("StatefulSet", "db", "db:1", ""),
+			jobYAML("/bin/true"), budgetYAML(unavailable), configOf("settings", setting), configOf("unused", setting))
 	}
 	v1 := at("v1", "web:1", 1, "a")
-	d.applied(v1)
+	d.mustApply(v1)
 	d.until(v1, "v1", settled("v1"))
-	first, job := d.pods(), d.there("Job", "once").GetUID()
+	first, job := d.pods(), d.liveObject("Job", "once").GetUID()
 
 	budget := at("v1-i2", "web:1", 2, "a")
-	require.Contains(t, d.applied(budget), "configured PodDisruptionBudget/web (2 fields)")
+	require.Contains(t, d.mustApply(budget), "configured PodDisruptionBudget/web (2 fields)")
 	d.until(budget, "another budget", settled("v1-i2"))
 	require.Equal(t, first, d.pods(), "no pods were replaced")
 
 	setting := at("v1-i3", "web:1", 2, "b")
-	require.Contains(t, d.applied(setting), "configured Deployment/uses (its pods are replaced: their configuration changes)")
+	require.Contains(t, d.mustApply(setting), "configured Deployment/uses (its pods are replaced: their configuration changes)")
 	d.until(setting, "another setting", settled("v1-i3"))
 	second := d.pods()
 	require.NotEqual(t, first["uses"], second["uses"])
@@ -85,63 +85,63 @@ func TestAChangeReplacesOnlyWhatItChanges_H1(t *testing.T) {
 	require.Equal(t, first, second)
 
 	image := at("v2", "web:2", 2, "b")
-	d.applied(image)
+	d.mustApply(image)
 	d.until(image, "another image", settled("v2"))
 	third := d.pods()
 	require.NotEqual(t, first["web"], third["web"])
 	require.Equal(t, first["db"], third["db"])
-	require.Equal(t, job, d.there("Job", "once").GetUID())
-	d.wrote()
-	require.Equal(t, []string{"unchanged 7 objects"}, d.applied(image))
-	require.Contains(t, d.refused(d.instance("v3", aJob("/bin/echo")), true), "field is immutable")
+	require.Equal(t, job, d.liveObject("Job", "once").GetUID())
+	d.takeWrites()
+	require.Equal(t, []string{"unchanged 7 objects"}, d.mustApply(image))
+	require.Contains(t, d.mustRefuse(d.instance("v3", jobYAML("/bin/echo")), true), "field is immutable")
 }
 
 // A version that leaves the pods alone goes back to what it left, and so does the version before one that failed: pods that
 // run are kept, and are of the version that is asked for.
 func TestRollbackKeepsThePodsOfTheSameTemplate_H1(t *testing.T) {
-	d := reach(t).desk()
-	at := func(version, image string, unavailable int) runtimes.Instance {
-		return d.instance(version, aDeployment("web", image, ""), aWorkload("StatefulSet", "db", "db:1", ""), aBudget(unavailable))
+	d := newTestCluster(t).recording()
+	at := func(version, image string, unavailable int) runtimes.Request {
+		return d.instance(version, deploymentYAML("web", image, ""), workloadYAML("StatefulSet", "db", "db:1", ""), budgetYAML(unavailable))
 	}
-	d.applied(at("v1", "web:1", 1))
+	d.mustApply(at("v1", "web:1", 1))
 	d.until(at("v1", "web:1", 1), "v1", settled("v1"))
 	first := d.pods()
-	for _, in := range []runtimes.Instance{at("v2", "web:1", 2), at("v1", "web:1", 1), at("v2", "web:1", 2)} {
-		d.applied(in)
+	for _, in := range []runtimes.Request{at("v2", "web:1", 2), at("v1", "web:1", 1), at("v2", "web:1", 2)} {
+		d.mustApply(in)
 		d.until(in, in.FullVersion, settled(in.FullVersion))
 		require.Equal(t, first, d.pods())
 	}
 
 	broken := at("v3", "web:nopull", 2)
-	d.applied(broken)
+	d.mustApply(broken)
 	d.until(broken, "both versions", func(objects []entities.Object) bool {
 		return slices.Equal(activeOf(objects, "Deployment", "web"), []string{"v3", "v2"}) && slices.Equal(activeOf(objects, "StatefulSet", "db"), []string{"v3"})
 	})
 	back := at("v2", "web:1", 2)
-	d.applied(back)
+	d.mustApply(back)
 	d.until(back, "v2 again", settled("v2"))
 	d.wait("the pods of v3 to go", func() bool { return maps.EqualFunc(first, d.pods(), slices.Equal) }, func() any { return d.pods() })
 }
 
 // The pods of a StatefulSet that are not replaced yet are of the version that they were last, not of that which made them.
-func TestOldPodsAreOfTheVersionBefore_H1(t *testing.T) {
-	d := reach(t).desk()
-	at := func(version, image string, unavailable int) runtimes.Instance {
-		return d.instance(version, strings.Replace(aWorkload("StatefulSet", "db", image, ""), "spec: {", "spec: {updateStrategy: {type: OnDelete}, ", 1), aBudget(unavailable))
+func TestOldPodsHaveThePreviousVersion_H1(t *testing.T) {
+	d := newTestCluster(t).recording()
+	at := func(version, image string, unavailable int) runtimes.Request {
+		return d.instance(version, strings.Replace(workloadYAML("StatefulSet", "db", image, ""), "spec: {", "spec: {updateStrategy: {type: OnDelete}, ", 1), budgetYAML(unavailable))
 	}
-	for _, in := range []runtimes.Instance{at("v1", "db:1", 1), at("v2", "db:1", 2)} {
-		d.applied(in)
+	for _, in := range []runtimes.Request{at("v1", "db:1", 1), at("v2", "db:1", 2)} {
+		d.mustApply(in)
 		d.until(in, in.FullVersion, func(objects []entities.Object) bool { // one that is updated by hand is well without pods
 			return settled(in.FullVersion)(objects) && objects[1].Versions[0].AvailableReplicas == 1
 		})
 	}
 	v3 := at("v3", "db:2", 2)
-	d.applied(v3)
+	d.mustApply(v3)
 	d.until(v3, "the old pod", func(objects []entities.Object) bool {
 		return slices.Equal(activeOf(objects, "StatefulSet", "db"), []string{"v2"})
 	})
 	v4 := at("v4", "db:3", 2)
-	d.applied(v4)
+	d.mustApply(v4)
 	d.until(v4, "the old pod, later", func(objects []entities.Object) bool {
 		return slices.Equal(activeOf(objects, "StatefulSet", "db"), []string{"v2"})
 	})
@@ -160,52 +160,52 @@ func activeOf(objects []entities.Object, kind, name string) (all []string) {
 
 // A change of configuration that was cut off before the pods that use it were reached is finished.
 func TestAChangeOfConfigurationIsFinished_H1_A11(t *testing.T) {
-	d := reach(t).desk()
-	at := func(version, setting string) runtimes.Instance {
-		return d.instance(version, aDeployment("uses", "uses:1", usesSettings), configOf("settings", setting))
+	d := newTestCluster(t).recording()
+	at := func(version, setting string) runtimes.Request {
+		return d.instance(version, deploymentYAML("uses", "uses:1", usesSettings), configOf("settings", setting))
 	}
-	d.applied(at("v1", "a"))
+	d.mustApply(at("v1", "a"))
 	d.until(at("v1", "a"), "v1", settled("v1"))
 	first := d.pods()
-	d.failing(func(req *http.Request, send func() (*http.Response, error)) (*http.Response, error) {
+	d.injectFault(func(req *http.Request, send func() (*http.Response, error)) (*http.Response, error) {
 		if isWrite(req) && strings.HasSuffix(req.URL.Path, "/uses") {
-			return nil, errCut
+			return nil, errConnectionCut
 		}
 		return send()
 	})
-	d.refused(at("v2", "b"), false)
-	d.failing(nil)
+	d.mustRefuse(at("v2", "b"), false)
+	d.injectFault(nil)
 	require.Equal(t, first, d.pods())
-	d.applied(at("v2", "b"))
+	d.mustApply(at("v2", "b"))
 	d.until(at("v2", "b"), "v2", settled("v2"))
 	require.NotEqual(t, first, d.pods())
 }
 
 // What a change of one ConfigMap costs in a service of a hundred objects.
-func TestWhatAChangeOfOneConfigMapCosts_H1(t *testing.T) {
-	d := reach(t).desk()
+func TestRequestsForAChangeOfOneConfigMap_H1(t *testing.T) {
+	d := newTestCluster(t).recording()
 	const each = 20 // of five kinds
-	at := func(version, setting string) runtimes.Instance {
-		objects := []string{aDeployment("uses", "uses:1", usesSettings), configOf("settings", setting)}
+	at := func(version, setting string) runtimes.Request {
+		objects := []string{deploymentYAML("uses", "uses:1", usesSettings), configOf("settings", setting)}
 		for n := range each {
 			name := fmt.Sprintf("other-%d", n)
-			objects = append(objects, configOf(name, "x"), aJobOf(name),
+			objects = append(objects, configOf(name, "x"), jobNamedYAML(name),
 				"{apiVersion: v1, kind: Service, metadata: {name: "+name+"}, spec: {ports: [{port: 80}]}}",
 				"{apiVersion: v1, kind: ServiceAccount, metadata: {name: "+name+"}}")
 			if n > 1 {
-				objects = append(objects, aDeployment(name, "x:1", ""))
+				objects = append(objects, deploymentYAML(name, "x:1", ""))
 			}
 		}
 		return d.instance(version, objects...)
 	}
 	v1 := at("v1", "a")
-	d.applied(v1)
+	d.mustApply(v1)
 	d.until(v1, "v1", settled("v1"))
 	first := d.pods()
-	d.wrote()
+	d.takeWrites()
 	v2 := at("v1-i2", "b")
-	d.applied(v2)
-	writes, asked := d.wrote()
+	d.mustApply(v2)
+	writes, asked := d.takeWrites()
 	d.until(v2, "v1-i2", settled("v1-i2"))
 	second, replaced := d.pods(), 0
 	delete(first, "") // of Jobs

@@ -17,7 +17,7 @@ import (
 
 // When rights over all namespaces are withdrawn, those in the namespace serve.
 func TestRightsThatShrink(t *testing.T) {
-	b := reach(t, as("shrinking"))
+	b := newTestCluster(t, as("shrinking"))
 	v1 := b.instance("v1", config)
 	b.put(v1)
 	all := []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch", "patch"}}}
@@ -35,9 +35,9 @@ func TestRightsThatShrink(t *testing.T) {
 		_ = rbac.ClusterRoles().Delete(context.Background(), name, metav1.DeleteOptions{})
 	}
 	t.Cleanup(withdraw)
-	b.allowed("shrinking", "list", "watch") // a no that came too early would be believed for minutes
+	b.waitAllowed("shrinking", "list", "watch") // a no that came too early would be believed for minutes
 
-	configMaps, err := b.cluster.resource(t.Context(), kindParent)
+	configMaps, err := b.cluster.resource(t.Context(), kindInventory)
 	require.NoError(t, err)
 	scope := func() string {
 		v, err := b.cluster.view(t.Context(), configMaps, b.namespace)
@@ -49,15 +49,15 @@ func TestRightsThatShrink(t *testing.T) {
 	b.wait("rights over all namespaces", func() bool { return scope() == "" }, func() any { return scope() })
 	b.until(v1, "v1", settled("v1"))
 	withdraw()
-	b.gate.shut() // a watch that is open goes on without the right to it
-	b.gate.unlock()
+	b.proxy.shut() // a watch that is open goes on without the right to it
+	b.proxy.unlock()
 	b.wait("rights in the namespace", func() bool { return scope() == b.namespace }, func() any { return scope() })
 	b.until(v1, "v1 in the namespace", settled("v1"))
 }
 
-// allowed waits until the server knows that a user may do this with ConfigMaps in all namespaces: it
+// waitAllowed waits until the server knows that a user may do this with ConfigMaps in all namespaces: it
 // answers from what it has heard of roles so far.
-func (b *bench) allowed(user string, verbs ...string) {
+func (b *testCluster) waitAllowed(user string, verbs ...string) {
 	b.Helper()
 	reviews := b.admin.typed.AuthorizationV1().SubjectAccessReviews()
 	for _, verb := range verbs {
@@ -76,7 +76,7 @@ func (b *bench) allowed(user string, verbs ...string) {
 
 // Who may list and not watch would see the past: that is no reading.
 func TestListingWithoutWatchingIsNoReading(t *testing.T) {
-	b := reach(t, as("blind"))
+	b := newTestCluster(t, as("blind"))
 	b.grant("blind", b.namespace, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list"}})
 	v1 := b.instance("v1", config)
 	b.put(v1)
@@ -90,9 +90,9 @@ func TestListingWithoutWatchingIsNoReading(t *testing.T) {
 }
 
 // An expired token is no reason to restart: the kubeconfig is read again.
-func TestCredentialsThatAreRenewed(t *testing.T) {
+func TestRenewedCredentials(t *testing.T) {
 	var good clientcmdapi.AuthInfo
-	b := reach(t, func(user *clientcmdapi.AuthInfo) {
+	b := newTestCluster(t, func(user *clientcmdapi.AuthInfo) {
 		good = *user
 		*user = clientcmdapi.AuthInfo{Token: "expired"}
 	})
@@ -109,14 +109,14 @@ func TestCredentialsThatAreRenewed(t *testing.T) {
 	b.wait("a reading", func() bool { _, err = b.Observe(t.Context(), v1); return err == nil }, func() any { return err })
 	b.put(v1)
 	b.until(v1, "v1", settled("v1"))
-	b.hinted(hints)
+	b.waitHint(hints)
 }
 
 // What nobody reads is not watched for ever.
-func TestViewsThatNobodyWantsEnd(t *testing.T) {
-	b := reach(t)
+func TestUnreadViewsEnd(t *testing.T) {
+	b := newTestCluster(t)
 	of := func(kind string) *view {
-		gvk := kindParent
+		gvk := kindInventory
 		gvk.Kind = kind
 		r, err := b.cluster.resource(t.Context(), gvk)
 		require.NoError(t, err)
@@ -126,7 +126,7 @@ func TestViewsThatNobodyWantsEnd(t *testing.T) {
 	}
 	unwanted, wanted := of("ConfigMap"), of("Service")
 	unwanted.mu.Lock()
-	unwanted.asked = time.Now().Add(-unwantedAfter - time.Minute)
+	unwanted.lastRead = time.Now().Add(-unreadTimeout - time.Minute)
 	unwanted.mu.Unlock()
 	of("ServiceAccount")
 	<-unwanted.ended

@@ -18,14 +18,14 @@ import (
 	"github.com/converge-engine/converge/tests/kubetest"
 )
 
-// defines makes a CustomResourceDefinition for all tests of this program.
-func (d *desk) defines(definition *unstructured.Unstructured) {
+// createDefinition makes a CustomResourceDefinition for all tests of this program.
+func (d *recordingCluster) createDefinition(definition *unstructured.Unstructured) {
 	d.Helper()
 	at := d.admin.dynamic.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
 	if _, err := at.Create(d.Context(), definition, metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
 		require.NoError(d, err)
 	}
-	spec := inside(definition.Object, "spec")
+	spec := nestedMap(definition.Object, "spec")
 	versions, _ := spec["versions"].([]any)
 	gvk := schema.GroupVersionKind{Group: text(definition, "spec", "group"), Kind: text(definition, "spec", "names", "kind")}
 	gvk.Version, _ = versions[0].(map[string]any)["name"].(string)
@@ -39,18 +39,18 @@ func (d *desk) defines(definition *unstructured.Unstructured) {
 	}, func() any { return nil })
 }
 
-// reports writes the status of a custom resource as its controller does.
-func (d *desk) reports(gvk schema.GroupVersionKind, name, status string) *unstructured.Unstructured {
+// setStatus writes the status of a custom resource as its controller does.
+func (d *recordingCluster) setStatus(gvk schema.GroupVersionKind, name, status string) *unstructured.Unstructured {
 	d.Helper()
 	r, err := d.cluster.resource(d.Context(), gvk)
 	require.NoError(d, err)
-	o, err := d.admin.at(r, d.namespace).Patch(d.Context(), name, types.MergePatchType, []byte(`{"status":`+status+`}`), metav1.PatchOptions{FieldManager: "controller"}, "status")
+	o, err := d.admin.resourceClient(r, d.namespace).Patch(d.Context(), name, types.MergePatchType, []byte(`{"status":`+status+`}`), metav1.PatchOptions{FieldManager: "controller"}, "status")
 	require.NoError(d, err)
 	return o
 }
 
-// only observes until the one object that there is says something.
-func (d *desk) only(in runtimes.Instance, says string) entities.Object {
+// waitOnlyObject observes until the one object that there is says something.
+func (d *recordingCluster) waitOnlyObject(in runtimes.Request, says string) entities.Object {
 	d.Helper()
 	return d.until(in, says, func(objects []entities.Object) bool {
 		return len(objects) == 1 && strings.Contains(objects[0].Message, says)
@@ -61,25 +61,25 @@ func (d *desk) only(in runtimes.Instance, says string) entities.Object {
 // kubectl's plugin would patch, and taken back, and none of that is drift.
 func TestARolloutIsPromotedAndAborted_H3(t *testing.T) {
 	folder := kubetest.PublicRollouts(t)
-	d := reach(t).desk()
+	d := newTestCluster(t).recording()
 	text, err := os.ReadFile(filepath.Join(folder, "rollout-crd.yaml"))
 	require.NoError(t, err)
-	d.defines(object(t, string(text)))
+	d.createDefinition(object(t, string(text)))
 	gvk := schema.FromAPIVersionAndKind("argoproj.io/v1alpha1", "Rollout")
-	at := func(version string) runtimes.Instance {
+	at := func(version string) runtimes.Request {
 		return d.instance(version, `{apiVersion: argoproj.io/v1alpha1, kind: Rollout, metadata: {name: web}, spec: {replicas: 2, selector: {matchLabels: {app: web}},
 			strategy: {canary: {steps: [{setWeight: 50}, {pause: {}}, {setWeight: 100}]}},
 			template: {metadata: {labels: {app: web}}, spec: {containers: [{name: web, image: "web:`+version+`"}]}}}}`)
 	}
 	v1 := at("v1")
-	d.applied(v1)
-	seen := d.only(v1, "Rollout is not seen by its controller yet")
+	d.mustApply(v1)
+	seen := d.waitOnlyObject(v1, "Rollout is not seen by its controller yet")
 	require.Equal(t, entities.ObjectPending, seen.Status)
 
 	paused := `{"observedGeneration":"1","phase":"Paused","message":"CanaryPauseStep","controllerPause":true,"currentStepIndex":1,
 		"pauseConditions":[{"reason":"CanaryPauseStep","startTime":"2026-01-02T03:04:05Z"}]}`
-	d.reports(gvk, "web", paused)
-	seen = d.only(v1, "paused at step 2 of 3 (CanaryPauseStep); converge rollout promote "+d.namespace+"/web prod")
+	d.setStatus(gvk, "web", paused)
+	seen = d.waitOnlyObject(v1, "paused at step 2 of 3 (CanaryPauseStep); converge rollout promote "+d.namespace+"/web prod")
 	require.Equal(t, "CanaryPauseStep at step 2 of 3 since 2026-01-02T03:04:05Z", seen.Suspended)
 	require.True(t, seen.Steerable)
 
@@ -90,7 +90,7 @@ func TestARolloutIsPromotedAndAborted_H3(t *testing.T) {
 	did, err := d.Steer(t.Context(), v1, runtimes.Steer{At: seen.Suspended})
 	require.NoError(t, err)
 	require.Equal(t, []string{"Rollout/web continues after " + seen.Suspended}, did)
-	seen = d.only(v1, "Rollout continues")
+	seen = d.waitOnlyObject(v1, "Rollout continues")
 	require.Empty(t, seen.Suspended)
 	require.False(t, seen.Versions[0].Drifted)
 	_, err = d.Steer(t.Context(), v1, runtimes.Steer{At: "CanaryPauseStep at step 2 of 3 since 2026-01-02T03:04:05Z"})
@@ -99,20 +99,20 @@ func TestARolloutIsPromotedAndAborted_H3(t *testing.T) {
 	did, err = d.Steer(t.Context(), v1, runtimes.Steer{Abort: true})
 	require.NoError(t, err)
 	require.Equal(t, []string{"Rollout/web is aborted"}, did)
-	live := d.reports(gvk, "web", `{"phase":"Degraded","message":"RolloutAborted: Rollout aborted update to revision 2","controllerPause":false}`)
-	require.Equal(t, true, inside(live.Object, "status")["abort"])
-	seen = d.only(v1, "Rollout is degraded: RolloutAborted")
+	live := d.setStatus(gvk, "web", `{"phase":"Degraded","message":"RolloutAborted: Rollout aborted update to revision 2","controllerPause":false}`)
+	require.Equal(t, true, nestedMap(live.Object, "status")["abort"])
+	seen = d.waitOnlyObject(v1, "Rollout is degraded: RolloutAborted")
 	require.Equal(t, entities.ObjectFailed, seen.Status)
 	require.False(t, seen.Versions[0].Drifted)
 
-	d.applied(at("v2"))
-	seen = d.only(at("v2"), "Rollout generation is 2, but latest observed generation is 1")
+	d.mustApply(at("v2"))
+	seen = d.waitOnlyObject(at("v2"), "Rollout generation is 2, but latest observed generation is 1")
 	require.Equal(t, entities.ObjectPending, seen.Status, "that it failed is about the spec before")
-	d.reports(gvk, "web", `{"observedGeneration":"2","phase":"Healthy","abort":false,"replicas":2}`)
+	d.setStatus(gvk, "web", `{"observedGeneration":"2","phase":"Healthy","abort":false,"replicas":2}`)
 	d.until(at("v2"), "v2", settled("v2"))
 }
 
-const aThing = `
+const thingYAML = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: ruleds.health.example.com}
@@ -130,58 +130,58 @@ spec:
 
 // A kind is as healthy as the expressions of its runtime say. One that yields nothing fails the reading, by kind and field.
 func TestHealthByExpressions_H3(t *testing.T) {
-	d := reach(t).desk()
-	d.defines(object(t, aThing))
-	d.judging(entities.HealthRule{
+	d := newTestCluster(t).recording()
+	d.createDefinition(object(t, thingYAML))
+	d.useHealthRules(entities.HealthRule{
 		Group: "health.example.com", Kind: "Ruled", Current: "status.state == 'up' && status.replicas >= spec.replicas", Failed: "status.state == 'broken'",
 		InProgress: "status.state in ['starting', 'moving']", Suspended: "status.state == 'held'",
 	})
 	gvk := schema.FromAPIVersionAndKind("health.example.com/v1", "Ruled")
 	v1 := d.instance("v1", "{apiVersion: health.example.com/v1, kind: Ruled, metadata: {name: a}, spec: {replicas: 2}}")
-	d.applied(v1)
-	require.Equal(t, entities.ObjectPending, d.only(v1, "Ruled is in progress").Status, "without a status")
-	d.reports(gvk, "a", `{"state":"up","replicas":2,"observedGeneration":0}`)
-	require.Equal(t, entities.ObjectPending, d.only(v1, "latest observed generation is 0").Status)
-	d.reports(gvk, "a", `{"observedGeneration":1,"state":"moving"}`)
-	require.Equal(t, entities.ObjectPending, d.only(v1, "Ruled is in progress").Status)
-	d.reports(gvk, "a", `{"state":"held","conditions":[{"type":"Ready","status":"False","reason":"Held","message":"by ann"}]}`)
-	seen := d.only(v1, "Ruled is suspended: Held: by ann")
+	d.mustApply(v1)
+	require.Equal(t, entities.ObjectPending, d.waitOnlyObject(v1, "Ruled is in progress").Status, "without a status")
+	d.setStatus(gvk, "a", `{"state":"up","replicas":2,"observedGeneration":0}`)
+	require.Equal(t, entities.ObjectPending, d.waitOnlyObject(v1, "latest observed generation is 0").Status)
+	d.setStatus(gvk, "a", `{"observedGeneration":1,"state":"moving"}`)
+	require.Equal(t, entities.ObjectPending, d.waitOnlyObject(v1, "Ruled is in progress").Status)
+	d.setStatus(gvk, "a", `{"state":"held","conditions":[{"type":"Ready","status":"False","reason":"Held","message":"by ann"}]}`)
+	seen := d.waitOnlyObject(v1, "Ruled is suspended: Held: by ann")
 	require.Equal(t, "suspended", seen.Suspended)
 	require.False(t, seen.Steerable)
-	d.reports(gvk, "a", `{"state":"broken"}`)
-	require.Equal(t, entities.ObjectFailed, d.only(v1, "Ruled has failed").Status)
-	d.reports(gvk, "a", `{"state":"up","replicas":null}`)
+	d.setStatus(gvk, "a", `{"state":"broken"}`)
+	require.Equal(t, entities.ObjectFailed, d.waitOnlyObject(v1, "Ruled has failed").Status)
+	d.setStatus(gvk, "a", `{"state":"up","replicas":null}`)
 	require.ErrorContains(t, d.untilError(v1, runtimes.CodeHealth), `health of Ruled, expression "current": no such key: replicas`)
-	d.reports(gvk, "a", `{"state":"up","replicas":2}`)
+	d.setStatus(gvk, "a", `{"state":"up","replicas":2}`)
 	d.until(v1, "current", settled("v1"))
 }
 
-const aRollout = `{apiVersion: argoproj.io/v1alpha1, kind: Rollout, metadata: {name: web}, spec: {replicas: 2, selector: {matchLabels: {app: web}},
+const rolloutYAML = `{apiVersion: argoproj.io/v1alpha1, kind: Rollout, metadata: {name: web}, spec: {replicas: 2, selector: {matchLabels: {app: web}},
 	strategy: {canary: {steps: [{setWeight: 50}, {pause: {}}, {setWeight: 100}]}},
 	template: {metadata: {labels: {app: web}}, spec: {containers: [{name: web, image: "web:v1"}]}}}}`
 
 // A Rollout of another installation has the same labels, where both declare a service of that name: it is neither promoted nor
 // aborted.
-func TestARolloutOfAnotherInstallationIsLeftAlone_H3_H10(t *testing.T) {
+func TestARolloutOfAnotherInstallationIsNotChanged_H3_H10(t *testing.T) {
 	folder := kubetest.PublicRollouts(t)
-	d := reach(t).desk()
+	d := newTestCluster(t).recording()
 	crd, err := os.ReadFile(filepath.Join(folder, "rollout-crd.yaml"))
 	require.NoError(t, err)
-	d.defines(object(t, string(crd)))
+	d.createDefinition(object(t, string(crd)))
 	gvk := schema.FromAPIVersionAndKind("argoproj.io/v1alpha1", "Rollout")
-	ours := of("ours", d.instance("v1", aRollout), 3, 7)
-	d.applied(ours)
-	d.reports(gvk, "web", `{"observedGeneration":"1","phase":"Paused","message":"CanaryPauseStep","controllerPause":true,"currentStepIndex":1,
+	ours := asInstallation("ours", d.instance("v1", rolloutYAML), 3, 7)
+	d.mustApply(ours)
+	d.setStatus(gvk, "web", `{"observedGeneration":"1","phase":"Paused","message":"CanaryPauseStep","controllerPause":true,"currentStepIndex":1,
 		"pauseConditions":[{"reason":"CanaryPauseStep","startTime":"2026-01-02T03:04:05Z"}]}`)
-	at := d.only(ours, "paused at step 2 of 3").Suspended
+	at := d.waitOnlyObject(ours, "paused at step 2 of 3").Suspended
 
-	theirs := of("new", d.instance("v1", aRollout), 1, 1)
-	d.wrote()
+	theirs := asInstallation("new", d.instance("v1", rolloutYAML), 1, 1)
+	d.takeWrites()
 	for _, way := range []runtimes.Steer{{At: at}, {At: at, Full: true}, {Abort: true}} {
 		_, err = d.Steer(t.Context(), theirs, way)
 		require.ErrorContains(t, err, "no Rollout waits at that step", "%+v", way)
 	}
-	writes, _ := d.wrote()
+	writes, _ := d.takeWrites()
 	require.Empty(t, writes)
 	did, err := d.Steer(t.Context(), ours, runtimes.Steer{At: at})
 	require.NoError(t, err)
@@ -190,12 +190,12 @@ func TestARolloutOfAnotherInstallationIsLeftAlone_H3_H10(t *testing.T) {
 
 // What a hook waits for is said by the runtime's expressions, as of any other object.
 func TestHealthOfHooksByExpressions_H3_H6(t *testing.T) {
-	d := reach(t).desk()
-	d.defines(object(t, aThing))
-	d.judging(entities.HealthRule{Group: "health.example.com", Kind: "Ruled", Current: "status.state == 'up'", Suspended: "status.state == 'held'"})
+	d := newTestCluster(t).recording()
+	d.createDefinition(object(t, thingYAML))
+	d.useHealthRules(entities.HealthRule{Group: "health.example.com", Kind: "Ruled", Current: "status.state == 'up'", Suspended: "status.state == 'held'"})
 	gvk := schema.FromAPIVersionAndKind("health.example.com/v1", "Ruled")
 	v1 := d.instance("v1", configOf("settings", "v1"), "{apiVersion: health.example.com/v1, kind: Ruled, metadata: {name: a, annotations: {converge/hook: post-install}}}")
-	v1.Attempt, v1.Try = 1, "a"
+	v1.Attempt, v1.AttemptID = 1, "a"
 	ended := make(chan error, 1)
 	go func() {
 		_, err := d.Apply(t.Context(), v1)
@@ -206,14 +206,14 @@ func TestHealthOfHooksByExpressions_H3_H6(t *testing.T) {
 		d.until(v1, text, func(objects []entities.Object) bool { return len(objects) == 2 && objects[1].Message == text })
 	}
 	says("hook post-install: Ruled is in progress")
-	d.reports(gvk, "a", `{"state":"held","conditions":[{"type":"Ready","status":"True"}]}`)
+	d.setStatus(gvk, "a", `{"state":"held","conditions":[{"type":"Ready","status":"True"}]}`)
 	says("hook post-install: Ruled is suspended")
-	d.reports(gvk, "a", `{"state":"up"}`)
+	d.setStatus(gvk, "a", `{"state":"up"}`)
 	require.NoError(t, <-ended)
 }
 
-// judging has the runtime judge by these expressions.
-func (d *desk) judging(rules ...entities.HealthRule) {
+// useHealthRules has the runtime judge by these expressions.
+func (d *recordingCluster) useHealthRules(rules ...entities.HealthRule) {
 	d.Helper()
 	connection := *d.def.Kubernetes
 	connection.Health = rules

@@ -11,15 +11,15 @@ import (
 // A key that is no longer declared goes, and one that somebody changed is put back, also when
 // it is declared in plain text.
 func TestPlainDataOfASecretIsDeclaredLikeAnyOther_A12(t *testing.T) {
-	d := reach(t).desk()
-	d.applied(d.instance("v1", "{apiVersion: v1, kind: Secret, metadata: {name: key}, data: {a: eA==}, stringData: {b: plain, c: gone}}"))
-	require.Equal(t, map[string]any{"a": "eA==", "b": "cGxhaW4=", "c": "Z29uZQ=="}, d.there("Secret", "key").Object["data"])
+	d := newTestCluster(t).recording()
+	d.mustApply(d.instance("v1", "{apiVersion: v1, kind: Secret, metadata: {name: key}, data: {a: eA==}, stringData: {b: plain, c: gone}}"))
+	require.Equal(t, map[string]any{"a": "eA==", "b": "cGxhaW4=", "c": "Z29uZQ=="}, d.liveObject("Secret", "key").Object["data"])
 	v2 := d.instance("v2", "{apiVersion: v1, kind: Secret, metadata: {name: key}, data: {a: eA==}, stringData: {b: plain}}")
-	d.applied(v2)
-	require.Equal(t, map[string]any{"a": "eA==", "b": "cGxhaW4="}, d.there("Secret", "key").Object["data"])
-	d.edits("kubectl-edit", "Secret", "key", `{"data": {"b": "enp6"}}`)
-	d.caughtUp("Secret", "key")
-	require.Equal(t, []string{"configured Secret/key (data.b)", "reverted data.b of Secret/key, written by kubectl-edit"}, d.applied(v2))
+	d.mustApply(v2)
+	require.Equal(t, map[string]any{"a": "eA==", "b": "cGxhaW4="}, d.liveObject("Secret", "key").Object["data"])
+	d.patchAs("kubectl-edit", "Secret", "key", `{"data": {"b": "enp6"}}`)
+	d.waitWatchedAs("Secret", "key")
+	require.Equal(t, []string{"configured Secret/key (data.b)", "reverted data.b of Secret/key, written by kubectl-edit"}, d.mustApply(v2))
 }
 
 // What is wrong with a Secret is reported without its values.

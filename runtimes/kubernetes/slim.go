@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// annotationMade is where slim stores the stamp of a pod, and of the pods of a ReplicaSet. It exists only in memory, in no cluster.
-const annotationMade = "converge/stamp"
+// annotationPodStamp is where slim stores the stamp of a pod, and of the pods of a ReplicaSet. It exists only in memory, in no cluster.
+const annotationPodStamp = "converge/stamp"
 
 // slim removes the unused parts of an object, because thousands are in memory: managedFields, except whether Converge is in them,
 // and nearly everything of the ReplicaSets and Pods that a controller created. It changes the object. A declared object keeps all
@@ -29,9 +29,9 @@ func slim(o *unstructured.Unstructured) *unstructured.Unstructured {
 			o = slimPod(o, by)
 		}
 	}
-	once(o.Object)
+	internStrings(o.Object)
 	if mark != nil {
-		inside(o.Object, "metadata")["managedFields"] = mark
+		nestedMap(o.Object, "metadata")["managedFields"] = mark
 	}
 	return o
 }
@@ -51,7 +51,7 @@ func markOf(o *unstructured.Unstructured) []any {
 	if isWorkload(o) && !at.IsZero() {
 		mark["time"] = at.UTC().Format(time.RFC3339)
 	}
-	if ours := oursIn(o); len(inside(ours, "f:spec")) > 0 && holds(ours, replicas) {
+	if ours := appliedFields(o); len(nestedMap(ours, "f:spec")) > 0 && containsPath(ours, replicas) {
 		mark["fieldsV1"] = replicasMark
 	}
 	by := scaledBy(o)
@@ -71,7 +71,7 @@ var replicasMark = map[string]any{"f:spec": map[string]any{"f:replicas": map[str
 // slimReplicaSet keeps the fields that a Deployment's versions are read from. Most ReplicaSets are empty ones of earlier versions,
 // of which only the number is kept.
 func slimReplicaSet(o *unstructured.Unstructured, by *metav1.OwnerReference) *unstructured.Unstructured {
-	kept := slimmed(o, by, map[string]any{annotationRevision: o.GetAnnotations()[annotationRevision], annotationMade: madeStamp(o)})
+	kept := slimmed(o, by, map[string]any{annotationRevision: o.GetAnnotations()[annotationRevision], annotationPodStamp: podStamp(o)})
 	if n := number(o, 0, "spec", "replicas"); n > 0 {
 		kept.Object["spec"] = map[string]any{"replicas": int64(n)}
 	}
@@ -82,7 +82,7 @@ func slimReplicaSet(o *unstructured.Unstructured, by *metav1.OwnerReference) *un
 		}
 	}
 	if conditionOf(o, "ReplicaFailure").is("True") {
-		status["conditions"] = inside(o.Object, "status")["conditions"]
+		status["conditions"] = nestedMap(o.Object, "status")["conditions"]
 	}
 	if len(status) > 0 {
 		kept.Object["status"] = status
@@ -92,11 +92,11 @@ func slimReplicaSet(o *unstructured.Unstructured, by *metav1.OwnerReference) *un
 
 // slimPod keeps the status of a pod: its phase, whether it is ready, and the containers that cannot start.
 func slimPod(o *unstructured.Unstructured, by *metav1.OwnerReference) *unstructured.Unstructured {
-	kept := slimmed(o, by, map[string]any{annotationMade: madeStamp(o)})
+	kept := slimmed(o, by, map[string]any{annotationPodStamp: podStamp(o)})
 	if gone := o.GetDeletionTimestamp(); gone != nil {
 		kept.SetDeletionTimestamp(gone)
 	}
-	in := inside(o.Object, "status")
+	in := nestedMap(o.Object, "status")
 	status := map[string]any{"phase": in["phase"]}
 	all, _ := in["conditions"].([]any)
 	var conditions []any
@@ -127,22 +127,22 @@ func failingOf(list any) (failing []any) {
 	all, _ := list.([]any)
 	for _, each := range all {
 		c, _ := each.(map[string]any)
-		if reason, _ := inside(c, "state", "waiting")["reason"].(string); cannotStart(reason) || endedBadly(c) {
+		if reason, _ := nestedMap(c, "state", "waiting")["reason"].(string); cannotStart(reason) || exitedNonZero(c) {
 			failing = append(failing, map[string]any{"name": c["name"], "restartCount": c["restartCount"], "state": c["state"], "lastState": c["lastState"]})
 		}
 	}
 	return failing
 }
 
-// endedBadly: a container has ended, with another code than 0.
-func endedBadly(c map[string]any) bool {
-	code, ended := inside(c, "state", "terminated")["exitCode"].(int64)
+// exitedNonZero: a container has ended, with another code than 0.
+func exitedNonZero(c map[string]any) bool {
+	code, ended := nestedMap(c, "state", "terminated")["exitCode"].(int64)
 	return ended && code != 0
 }
 
 // slimmed is a new object with the name and the owner of the original.
 func slimmed(o *unstructured.Unstructured, by *metav1.OwnerReference, annotations map[string]any) *unstructured.Unstructured {
-	in := inside(o.Object, "metadata")
+	in := nestedMap(o.Object, "metadata")
 	labels := map[string]any{}
 	for _, name := range []string{LabelApplication, LabelService, LabelChannel, LabelInstance, LabelPartOf} {
 		if value, ok := o.GetLabels()[name]; ok {
@@ -162,24 +162,24 @@ func slimmed(o *unstructured.Unstructured, by *metav1.OwnerReference, annotation
 	}}
 }
 
-// share makes an object that a controller created use the label and owner values of a similar one, so that the pods and the
+// shareMetadata makes an object that a controller created use the label and owner values of a similar one, so that the pods and the
 // ReplicaSets of an instance store them once. The contents of a view are never changed.
-func share(o, like *unstructured.Unstructured) {
-	mine, theirs := inside(o.Object, "metadata"), inside(like.Object, "metadata")
-	by, other := metav1.GetControllerOfNoCopy(o), metav1.GetControllerOfNoCopy(like)
+func shareMetadata(o, similar *unstructured.Unstructured) {
+	own, shared := nestedMap(o.Object, "metadata"), nestedMap(similar.Object, "metadata")
+	by, other := metav1.GetControllerOfNoCopy(o), metav1.GetControllerOfNoCopy(similar)
 	if by == nil || other == nil || o.GetKind() != "ReplicaSet" && o.GetKind() != "Pod" {
 		return
 	}
 	if by.UID == other.UID {
-		mine["ownerReferences"] = theirs["ownerReferences"]
+		own["ownerReferences"] = shared["ownerReferences"]
 	}
-	if o.GetLabels()[LabelPartOf] == like.GetLabels()[LabelPartOf] { // the other labels name the owner, which is the same
-		mine["labels"] = theirs["labels"]
+	if o.GetLabels()[LabelPartOf] == similar.GetLabels()[LabelPartOf] { // the other labels name the owner, which is the same
+		own["labels"] = shared["labels"]
 	}
 }
 
-// once replaces strings by equal ones that are already stored.
-func once(value any) any {
+// internStrings replaces strings by equal ones that are already stored.
+func internStrings(value any) any {
 	switch v := value.(type) {
 	case string:
 		if len(v) > 128 {
@@ -190,11 +190,11 @@ func once(value any) any {
 		for _, name := range keysOf(v) {
 			inner := v[name]
 			delete(v, name)
-			v[interned.Make(name).Value()] = once(inner)
+			v[interned.Make(name).Value()] = internStrings(inner)
 		}
 	case []any:
 		for i := range v {
-			v[i] = once(v[i])
+			v[i] = internStrings(v[i])
 		}
 	}
 	return value

@@ -85,7 +85,7 @@ func (s *store) Delete(object any) error {
 func (s *store) Replace(list []any, _ string) error {
 	type change struct{ old, now *unstructured.Unstructured }
 	var changes []change
-	there := make(map[types.NamespacedName]bool, len(list))
+	present := make(map[types.NamespacedName]bool, len(list))
 	s.mu.Lock()
 	first := !s.filled
 	for _, object := range list {
@@ -94,11 +94,11 @@ func (s *store) Replace(list []any, _ string) error {
 			continue
 		}
 		o = slim(o)
-		there[nameOf(o)] = true
+		present[nameOf(o)] = true
 		changes = append(changes, change{s.put(o), o})
 	}
 	for name := range s.objects {
-		if !there[name] {
+		if !present[name] {
 			changes = append(changes, change{s.drop(name), nil})
 		}
 	}
@@ -123,7 +123,7 @@ func (s *store) put(o *unstructured.Unstructured) (old *unstructured.Unstructure
 	s.objects[nameOf(o)] = o
 	if owner, ours := ownerOf(o.GetLabels()); ours {
 		if before := s.owned[owner]; len(before) > 0 {
-			share(o, before[len(before)-1])
+			shareMetadata(o, before[len(before)-1])
 		}
 		s.owned[owner] = append(s.owned[owner], o)
 	}
@@ -172,8 +172,8 @@ func (s *store) get(name types.NamespacedName) *unstructured.Unstructured {
 	return s.objects[name]
 }
 
-// of lists the objects of an owner, by namespace and name.
-func (s *store) of(owner runtimes.Owner) []*unstructured.Unstructured {
+// byOwner lists the objects of an owner, by namespace and name.
+func (s *store) byOwner(owner runtimes.Owner) []*unstructured.Unstructured {
 	s.mu.RLock()
 	owned := slices.Clone(s.owned[owner])
 	s.mu.RUnlock()
@@ -194,24 +194,24 @@ const (
 	listTimeout = time.Minute
 )
 
-// follow lists and watches a view until ctx ends or its kind is gone. It uses a reflector of client-go without the informer around
+// runReflector lists and watches a view until ctx ends or its kind is gone. It uses a reflector of client-go without the informer around
 // it: the store then holds a complete list or nothing, hints come at once after a change, and there is one copy of each object.
-func (c *cluster) follow(ctx context.Context, v *view) {
-	silent := klog.Logger{} // a reading reports the failures: a log would repeat them for every attempt
+func (c *cluster) runReflector(ctx context.Context, v *view) {
+	silentLogger := klog.Logger{} // a reading reports the failures: a log would repeat them for every attempt
 	reflector := cache.NewReflectorWithOptions(&listWatch{cluster: c, view: v}, &unstructured.Unstructured{}, v.store, cache.ReflectorOptions{
-		Logger: &silent, Name: "converge", TypeDescription: what(v.resource, v.namespace),
+		Logger: &silentLogger, Name: "converge", TypeDescription: viewName(v.resource, v.namespace),
 		Backoff: &wait.Backoff{Duration: firstRetry, Cap: lastRetry, Steps: 100, Factor: 2, Jitter: 1},
 	})
-	reflector.RunWithContext(klog.NewContext(ctx, silent))
+	reflector.RunWithContext(klog.NewContext(ctx, silentLogger))
 }
 
 // listWatch are the calls of a reflector. They report their outcomes to the view.
 type listWatch struct {
 	cluster *cluster
 	view    *view
-	// listedBy is the fingerprint of the connection when the last list began. Only the goroutine of the reflector uses it.
-	listedBy string
-	short    atomic.Bool // lasting.go
+	// listedFingerprint is the fingerprint of the connection when the last list began. Only the goroutine of the reflector uses it.
+	listedFingerprint string
+	short             atomic.Bool // min_watch.go
 }
 
 var (
@@ -242,15 +242,15 @@ func (l *listWatch) ListWithContext(ctx context.Context, o metav1.ListOptions) (
 		if err == nil {
 			return list, nil
 		}
-		l.failed(ctx, err, func() { l.view.listErr = err })
-		if !l.cluster.outlasts(ctx) {
+		l.recordFailure(ctx, err, func() { l.view.listErr = err })
+		if !l.cluster.waitForRecovery(ctx) {
 			return nil, err
 		}
 	}
 }
 
 func (l *listWatch) list(ctx context.Context, o metav1.ListOptions) (*unstructured.UnstructuredList, error) {
-	done, err := l.cluster.starting(ctx)
+	done, err := l.cluster.acquireStartSlot(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -261,15 +261,17 @@ func (l *listWatch) list(ctx context.Context, o metav1.ListOptions) (*unstructur
 	if err != nil {
 		return nil, err
 	}
-	l.listedBy = clients.wire.current().print
-	return clients.at(l.view.resource, l.view.namespace).List(ctx, o)
+	l.listedFingerprint = clients.transport.current().fingerprint
+	return clients.resourceClient(l.view.resource, l.view.namespace).List(ctx, o)
 }
 
-// moved reports whether the kubeconfig has changed since the list. The server may then be another one, to which the list does not
+// connectionChanged reports whether the kubeconfig has changed since the list. The server may then be another one, to which the list does not
 // apply.
-func (l *listWatch) moved(clients *clients) bool { return l.listedBy != clients.wire.current().print }
+func (l *listWatch) connectionChanged(clients *clients) bool {
+	return l.listedFingerprint != clients.transport.current().fingerprint
+}
 
-func errMoved() error {
+func connectionChangedError() error {
 	return apierrors.NewResourceExpired("the connection has changed since the list")
 }
 
@@ -280,22 +282,22 @@ func (l *listWatch) WatchWithContext(ctx context.Context, o metav1.ListOptions) 
 	for {
 		w, err := l.watch(ctx, o)
 		if err == nil {
-			if l.view.set(func() { l.view.watchErr = nil }) {
+			if l.view.update(func() { l.view.watchErr = nil }) {
 				l.view.hintAll(l.cluster.views)
 			}
-			return newLasting(w, &l.short), nil
+			return newMinDurationWatch(w, &l.short), nil
 		}
 		if !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) { // the server was unavailable for long: a list follows at once
-			l.failed(ctx, err, func() { l.view.watchErr = err })
+			l.recordFailure(ctx, err, func() { l.view.watchErr = err })
 		}
-		if !l.cluster.outlasts(ctx) {
+		if !l.cluster.waitForRecovery(ctx) {
 			return nil, err
 		}
 	}
 }
 
 func (l *listWatch) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	done, err := l.cluster.starting(ctx)
+	done, err := l.cluster.acquireStartSlot(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -304,16 +306,16 @@ func (l *listWatch) watch(ctx context.Context, o metav1.ListOptions) (watch.Inte
 	if err != nil {
 		return nil, err
 	}
-	if l.moved(clients) { // for a version that it has not reached yet, a server would keep the watch waiting
-		return nil, errMoved()
+	if l.connectionChanged(clients) { // for a version that it has not reached yet, a server would keep the watch waiting
+		return nil, connectionChangedError()
 	}
-	w, err := clients.at(l.view.resource, l.view.namespace).Watch(ctx, o)
+	w, err := clients.resourceClient(l.view.resource, l.view.namespace).Watch(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	err = clients.away()
-	if err == nil && l.moved(clients) { // during the request
-		err = errMoved()
+	err = clients.outageError()
+	if err == nil && l.connectionChanged(clients) { // during the request
+		err = connectionChangedError()
 	}
 	if err != nil {
 		w.Stop()
@@ -322,20 +324,20 @@ func (l *listWatch) watch(ctx context.Context, o metav1.ListOptions) (watch.Inte
 	return w, nil
 }
 
-// failed records the outcome of a call. A kind that is no longer served (its CustomResourceDefinition was removed) ends the view;
+// recordFailure records the outcome of a call. A kind that is no longer served (its CustomResourceDefinition was removed) ends the view;
 // the next caller starts a new one.
-func (l *listWatch) failed(ctx context.Context, err error, record func()) {
+func (l *listWatch) recordFailure(ctx context.Context, err error, record func()) {
 	if ctx.Err() != nil {
 		return // this process ended it
 	}
-	gone := apierrors.IsNotFound(err)
-	l.view.set(func() {
+	kindGone := apierrors.IsNotFound(err)
+	l.view.update(func() {
 		record()
-		if gone {
-			l.view.gone, l.view.failedAt = true, time.Now()
+		if kindGone {
+			l.view.kindGone, l.view.failedAt = true, time.Now()
 		}
 	})
-	if gone {
+	if kindGone {
 		l.view.stop()
 		l.view.hintAll(l.cluster.views)
 	}

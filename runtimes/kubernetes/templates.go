@@ -19,18 +19,20 @@ import (
 // templateAnnotations is the path of the annotations of a pod template.
 func templateAnnotations() []string { return []string{"spec", "template", "metadata", "annotations"} }
 
-// templateSays is an annotation of an object's pod template; empty if there is none.
-func templateSays(o *unstructured.Unstructured, name string) string {
+// templateAnnotation is an annotation of an object's pod template; empty if there is none.
+func templateAnnotation(o *unstructured.Unstructured, name string) string {
 	annotations, _, _ := unstructured.NestedStringMap(o.Object, templateAnnotations()...)
 	return annotations[name]
 }
 
 // templateStamp is the stamp of a workload's new pods; empty if they have none.
-func templateStamp(o *unstructured.Unstructured) string { return templateSays(o, AnnotationTemplate) }
+func templateStamp(o *unstructured.Unstructured) string {
+	return templateAnnotation(o, AnnotationTemplate)
+}
 
-// madeStamp is the stamp of a pod, or of the pods of a ReplicaSet. A view keeps no other annotation of them.
-func madeStamp(o *unstructured.Unstructured) string {
-	if stamp, slim := o.GetAnnotations()[annotationMade]; slim {
+// podStamp is the stamp of a pod, or of the pods of a ReplicaSet. A view keeps no other annotation of them.
+func podStamp(o *unstructured.Unstructured) string {
+	if stamp, slim := o.GetAnnotations()[annotationPodStamp]; slim {
 		return stamp
 	}
 	if o.GetKind() == "Pod" {
@@ -44,13 +46,13 @@ func isWorkload(o *unstructured.Unstructured) bool {
 	return workloadOf[o.GroupVersionKind().GroupKind()] != plain
 }
 
-// stamped are the annotations of a pod template. A Job cannot be changed, so it has none, unless it is recreated for each version.
+// podAnnotations are the annotations of a pod template. A Job cannot be changed, so it has none, unless it is recreated for each version.
 // In other kinds a change of the template replaces no pods, so it may contain the version.
-func (d *declared) stamped(template map[string]any, version map[string]string, configs map[id]string) map[string]string {
+func (d *declared) podAnnotations(template map[string]any, version map[string]string, configs map[id]string) map[string]string {
 	switch kind := idOf(d.Unstructured).kind; {
 	case isWorkload(d.Unstructured):
-		return map[string]string{AnnotationTemplate: digestOf(template, d.used(template, configs))}
-	case kind == kindJob && !recreates(d.Unstructured):
+		return map[string]string{AnnotationTemplate: digestOf(template, d.usedConfigs(template, configs))}
+	case kind == kindJob && !mayRecreate(d.Unstructured):
 		return nil
 	}
 	return version
@@ -82,8 +84,8 @@ func contentDigest(config *unstructured.Unstructured) string {
 	return digestOf(config.Object["data"], config.Object["binaryData"])
 }
 
-// used are the configurations to which the pods of a template refer: "ConfigMap settings" with its digest.
-func (d *declared) used(template map[string]any, configs map[id]string) map[string]string {
+// usedConfigs are the configurations to which the pods of a template refer: "ConfigMap settings" with its digest.
+func (d *declared) usedConfigs(template map[string]any, configs map[id]string) map[string]string {
 	found := map[string]string{}
 	for _, ref := range references(template["spec"]) {
 		at := id{kind: schema.GroupKind{Kind: ref.kind}, namespace: d.GetNamespace(), name: ref.name}
@@ -97,8 +99,8 @@ func (d *declared) used(template map[string]any, configs map[id]string) map[stri
 // reference is a ConfigMap or a Secret by its name.
 type reference struct{ kind, name string }
 
-// referring are the fields of a pod's spec that refer to configuration, each with its field for the name.
-var referring = map[string]reference{
+// configFields are the fields of a pod's spec that refer to configuration, each with its field for the name.
+var configFields = map[string]reference{
 	"configMap":       {"ConfigMap", "name"}, // a volume, or a source of a projected one
 	"configMapKeyRef": {"ConfigMap", "name"},
 	"configMapRef":    {"ConfigMap", "name"},
@@ -116,7 +118,7 @@ func references(value any) (all []reference) {
 	case map[string]any:
 		for _, field := range keysOf(v) {
 			inner, _ := v[field].(map[string]any)
-			at, ok := referring[field]
+			at, ok := configFields[field]
 			if field == "secret" { // a volume says secretName, a source of a projected one name
 				at, ok = reference{"Secret", "name"}, true
 				if _, volume := inner["secretName"]; volume {
@@ -132,9 +134,9 @@ func references(value any) (all []reference) {
 	return all
 }
 
-// over is an object as it is applied over the live one: it records the version of the pods that it replaces. The recorded runs of a
+// appliedOver is an object as it is applied over the live one: it records the version of the pods that it replaces. The recorded runs of a
 // Job stay, and so does the version in its template, which cannot change. The object itself is not changed.
-func (d declared) over(live *unstructured.Unstructured) (declared, error) {
+func (d declared) appliedOver(live *unstructured.Unstructured) (declared, error) {
 	if live == nil {
 		return d, nil
 	}
@@ -144,8 +146,8 @@ func (d declared) over(live *unstructured.Unstructured) (declared, error) {
 		note = annotation(AnnotationEarlier, earlierOf(live, templateStamp(d.Unstructured)))
 	case idOf(d.Unstructured).kind == kindJob:
 		note = annotation(AnnotationRuns, live.GetAnnotations()[AnnotationRuns])
-		if templateSays(d.Unstructured, AnnotationVersion) == "" {
-			template = annotation(AnnotationVersion, templateSays(live, AnnotationVersion))
+		if templateAnnotation(d.Unstructured, AnnotationVersion) == "" {
+			template = annotation(AnnotationVersion, templateAnnotation(live, AnnotationVersion))
 		}
 	}
 	if len(note)+len(template) == 0 {
@@ -170,11 +172,11 @@ const (
 	stampField    = templateField + "metadata.annotations[" + AnnotationTemplate + "]"
 )
 
-// beginAnew is the message for a workload in whose template only the stamp changes.
-const beginAnew = "its pods are replaced: their configuration changes"
+// podsReplacedMessage is the message for a workload in whose template only the stamp changes.
+const podsReplacedMessage = "its pods are replaced: their configuration changes"
 
-// forConfig reports whether an object changes only so that its pods get other configuration.
-func (t *trial) forConfig() bool {
+// onlyConfigChanges reports whether an object changes only so that its pods get other configuration.
+func (t *trial) onlyConfigChanges() bool {
 	stamps, others := 0, 0
 	for _, f := range t.fields {
 		switch {
@@ -192,9 +194,9 @@ const maxEarlier = 8
 
 // earlierOf is the record of earlier templates for an object whose new stamp is given: "STAMP VERSION, …", newest first.
 func earlierOf(live *unstructured.Unstructured, stamp string) string {
-	pairs := listed(live, AnnotationEarlier)
-	if was := templateStamp(live); was != stamp && was != "" && versionIn(live) != "" {
-		pairs = append([]string{was, versionIn(live)}, pairs...)
+	pairs := annotationList(live, AnnotationEarlier)
+	if previous := templateStamp(live); previous != stamp && previous != "" && versionIn(live) != "" {
+		pairs = append([]string{previous, versionIn(live)}, pairs...)
 	}
 	var kept []string
 	seen := map[string]bool{stamp: true}
@@ -207,14 +209,14 @@ func earlierOf(live *unstructured.Unstructured, stamp string) string {
 	return strings.Join(kept, ", ")
 }
 
-// naming maps stamps to versions; the version of another stamp is unknown.
-type naming map[string]string
+// versionsByStamp maps stamps to versions; the version of another stamp is unknown.
+type versionsByStamp map[string]string
 
-// namesOf are the versions of the pods of a workload: from its own record, and, if the watch has not shown that yet, from the
+// versionsByStampOf are the versions of the pods of a workload: from its own record, and, if the watch has not shown that yet, from the
 // declaration of a version.
-func namesOf(live *unstructured.Unstructured, d declared, version string) naming {
-	names := naming{templateStamp(d.Unstructured): version}
-	for pair := range slices.Chunk(listed(live, AnnotationEarlier), 2) {
+func versionsByStampOf(live *unstructured.Unstructured, d declared, version string) versionsByStamp {
+	names := versionsByStamp{templateStamp(d.Unstructured): version}
+	for pair := range slices.Chunk(annotationList(live, AnnotationEarlier), 2) {
 		if len(pair) == 2 {
 			names[pair[0]] = pair[1]
 		}

@@ -19,38 +19,38 @@ import (
 type outcome int
 
 const (
-	tooEarly  outcome = iota // its kind or its namespace does not exist yet, and is among the objects
-	created                  // it does not exist
-	changed                  // it exists and differs
-	unchanged                // it exists as declared
-	recreated                // it cannot be changed in place, and may be recreated
-	untried                  // the server cannot do the dry run: a webhook does not support it
-	guarded                  // a webhook of the instance refuses it; this apply may repair that webhook first
-	refused                  // err is the reason
+	prerequisiteMissing outcome = iota // its kind or its namespace does not exist yet, and is among the objects
+	created                            // it does not exist
+	changed                            // it exists and differs
+	unchanged                          // it exists as declared
+	recreated                          // it cannot be changed in place, and may be recreated
+	dryRunUnsupported                  // the server cannot do the dry run: a webhook does not support it
+	webhookBlocked                     // a webhook of the instance refuses it; this apply may repair that webhook first
+	refused                            // err is the reason
 )
 
 // trial is an object and the result of the dry run of its apply.
 type trial struct {
 	declared
-	at       resource
-	live     *unstructured.Unstructured // the live object, nil if there is none; not to be changed
-	force    bool                       // all conflicts were examined and may be overwritten
-	outcome  outcome
-	fields   []runtimes.FieldChange // of outcome changed
-	taken    []conflict             // fields that are reverted or taken over
-	standing []string               // fields that stay with other owners: the object is refused
-	adoption *adoption              // nil: none
-	fails    bool                   // it is a failed Job that is to run again
-	hook     string                 // the moment and name of a hook that is to run
-	runs     int                    // of a Job that is created
-	foreign  []foreign              // fields that others added
-	applied  *unstructured.Unstructured
-	err      error
+	resource  resource
+	live      *unstructured.Unstructured // the live object, nil if there is none; not to be changed
+	force     bool                       // all conflicts were examined and may be overwritten
+	outcome   outcome
+	fields    []runtimes.FieldChange // of outcome changed
+	takenOver []conflict             // fields that are reverted or taken over
+	conflicts []string               // fields that stay with other owners: the object is refused
+	adoption  *adoption              // nil: none
+	rerun     bool                   // it is a failed Job that is to run again
+	hook      string                 // the moment and name of a hook that is to run
+	runs      int                    // of a Job that is created
+	foreign   []foreign              // fields that others added
+	applied   *unstructured.Unstructured
+	err       error
 
-	origin  declared // as it was declared, for another trial
-	guard   string   // of outcome guarded: the webhook, whether it answered, and its message
-	denied  bool
-	refusal error
+	origin          declared // as it was declared, for another trial
+	webhook         string   // of outcome guarded: the webhook, whether it answered, and its message
+	webhookAnswered bool
+	refusal         error
 }
 
 func (t *trial) refuse(err error) *trial {
@@ -73,7 +73,7 @@ func (a *apply) tryAll(ctx context.Context, objects []declared) []*trial {
 		})
 	}
 	all.Wait()
-	a.unmendable(ctx, trials)
+	a.refuseUnrepairable(ctx, trials)
 	return trials
 }
 
@@ -81,34 +81,34 @@ func (a *apply) tryAll(ctx context.Context, objects []declared) []*trial {
 func (a *apply) try(ctx context.Context, d declared) *trial {
 	t := &trial{declared: d, origin: d}
 	var err error
-	t.at, err = a.cluster.resource(ctx, d.GroupVersionKind())
+	t.resource, err = a.cluster.resource(ctx, d.GroupVersionKind())
 	if meta.IsNoMatchError(err) && defines(a.objects, d) {
 		return t
 	}
 	if err != nil {
 		return t.refuse(explain(ctx, "apply "+idOf(d.Unstructured).String(), err))
 	}
-	if err := a.allowed(t); err != nil {
+	if err := a.checkAllowed(t); err != nil {
 		return t.refuse(err)
 	}
-	if t.live, err = a.present(ctx, t); err != nil {
+	if t.live, err = a.findLive(ctx, t); err != nil {
 		return t.refuse(err)
 	}
 	if t.live == nil {
 		t.outcome = created
 	}
-	dry, err := a.sendOver(ctx, t, d)
-	if err != nil && t.live == nil && a.bringsNamespace(d, err) {
-		t.outcome = tooEarly
+	dry, err := a.dryRunOver(ctx, t, d)
+	if err != nil && t.live == nil && a.createsNamespaceOf(d, err) {
+		t.outcome = prerequisiteMissing
 		return t
 	}
-	return a.guarded(ctx, a.judge(ctx, t, d, dry, err))
+	return a.markWebhookBlocked(ctx, a.judge(ctx, t, d, dry, err))
 }
 
 // judge evaluates the first dry run of a declaration. It tries again if the dry run used an outdated live object, or if the object
 // needs another kind of apply.
 func (a *apply) judge(ctx context.Context, t *trial, d declared, dry *unstructured.Unstructured, err error) *trial {
-	a.conclude(t, dry, err)
+	a.classify(t, dry, err)
 	workload := isWorkload(d.Unstructured)
 	if dry != nil && t.live != nil && t.live.GetResourceVersion() != dry.GetResourceVersion() {
 		// The server compared with a newer object than the watch showed: another writer changed it a moment ago.
@@ -116,60 +116,60 @@ func (a *apply) judge(ctx context.Context, t *trial, d declared, dry *unstructur
 			return t.refuse(err)
 		}
 		if workload {
-			dry, err = a.sendOver(ctx, t, d)
+			dry, err = a.dryRunOver(ctx, t, d)
 		}
-		a.conclude(t, dry, err)
+		a.classify(t, dry, err)
 	}
-	if a.takesReplicas(ctx, t) {
-		dry, err = a.sendOver(ctx, t, d)
-		a.conclude(t, dry, err)
+	if a.overridesScaler(ctx, t) {
+		dry, err = a.dryRunOver(ctx, t, d)
+		a.classify(t, dry, err)
 	}
-	if t.fails = a.again(t); t.fails {
+	if t.rerun = a.mustRerun(t); t.rerun {
 		t.outcome, t.fields = recreated, nil
 	}
 	if t.outcome == recreated || t.outcome == created {
 		t.declared = d // as an object that does not exist
-		if err := a.begins(t); err != nil {
+		if err := a.recordRun(t); err != nil {
 			return t.refuse(runtimes.Permanent(err))
 		}
 	}
-	return a.adopts(ctx, t, dry)
+	return a.planAdoption(ctx, t, dry)
 }
 
-// sendOver tries an object over the live one.
-func (a *apply) sendOver(ctx context.Context, t *trial, d declared) (dry *unstructured.Unstructured, err error) {
-	d.scaler, d.unscaled = t.scaler, t.unscaled
-	t.force, t.taken, t.standing = false, nil, nil
-	if t.declared, err = d.over(t.live); err != nil {
+// dryRunOver tries an object over the live one.
+func (a *apply) dryRunOver(ctx context.Context, t *trial, d declared) (dry *unstructured.Unstructured, err error) {
+	d.scaler, d.scalerGone = t.scaler, t.scalerGone
+	t.force, t.takenOver, t.conflicts = false, nil, nil
+	if t.declared, err = d.appliedOver(t.live); err != nil {
 		return nil, runtimes.Permanent(err)
 	}
-	if err := a.noteTaken(t); err != nil {
+	if err := a.recordTakenFrom(t); err != nil {
 		return nil, runtimes.Permanent(err)
 	}
-	if a.scaled(ctx, t); t.live != nil {
-		if err := a.leaveTheirs(ctx, t); err != nil {
+	if a.findClusterScaler(ctx, t); t.live != nil {
+		if err := a.omitOthersFields(ctx, t); err != nil {
 			return nil, err
 		}
 	}
 	return a.send(ctx, t, true)
 }
 
-func (a *apply) conclude(t *trial, dry *unstructured.Unstructured, err error) {
+func (a *apply) classify(t *trial, dry *unstructured.Unstructured, err error) {
 	t.adoption = nil
 	switch {
-	case isImmutable(err) && t.live != nil && recreates(t.Unstructured):
+	case isImmutable(err) && t.live != nil && mayRecreate(t.Unstructured):
 		t.outcome = recreated
 	case noDryRun(err):
-		t.outcome = untried
+		t.outcome = dryRunUnsupported
 	case err != nil:
 		t.refuse(err)
 	case t.live == nil:
 		t.outcome = created
 	default:
-		t.outcome, t.fields = changed, compare(t.live, dry, t.theirsIn(t.live)...)
-		if t.foreign = foreignIn(dry, t.declared); a.clears {
+		t.outcome, t.fields = changed, compare(t.live, dry, t.omittedPaths(t.live)...)
+		if t.foreign = foreignIn(dry, t.declared); a.clearForeign {
 			for _, f := range t.foreign {
-				t.fields = append(t.fields, runtimes.FieldChange{Path: f.at.String(), Old: encoded(f.at.get(dry.Object))})
+				t.fields = append(t.fields, runtimes.FieldChange{Path: f.path.String(), Old: jsonText(f.path.get(dry.Object))})
 			}
 		}
 		if len(t.fields) == 0 {
@@ -178,13 +178,13 @@ func (a *apply) conclude(t *trial, dry *unstructured.Unstructured, err error) {
 	}
 }
 
-// bringsNamespace reports whether an object was refused because its namespace is missing, and that namespace is among the objects or
+// createsNamespaceOf reports whether an object was refused because its namespace is missing, and that namespace is among the objects or
 // this apply creates it.
-func (a *apply) bringsNamespace(d declared, err error) bool {
+func (a *apply) createsNamespaceOf(d declared, err error) bool {
 	if !apierrors.IsNotFound(err) {
 		return false
 	}
-	if a.makes && d.GetNamespace() == a.home {
+	if a.createNS && d.GetNamespace() == a.namespace {
 		return true
 	}
 	return slices.ContainsFunc(a.objects, func(o declared) bool { // a namespace that is a hook comes too late
@@ -194,14 +194,14 @@ func (a *apply) bringsNamespace(d declared, err error) bool {
 
 // noDryRun reports whether a webhook has side effects, so that the server refuses every dry run that would call it.
 func noDryRun(err error) bool {
-	return apierrors.IsBadRequest(err) && said("does not support dry run")(err)
+	return apierrors.IsBadRequest(err) && containsAny("does not support dry run")(err)
 }
 
 // send applies an object, or does a dry run. It overwrites fields of others only if it may overwrite all of them: see ownership.go.
 func (a *apply) send(ctx context.Context, t *trial, dry bool) (*unstructured.Unstructured, error) {
 	applied, err := a.patch(ctx, t, dry)
 	if !t.force && isFieldConflict(err) {
-		if err = a.settle(ctx, t, err); err != nil {
+		if err = a.resolveConflicts(ctx, t, err); err != nil {
 			return nil, err
 		}
 		t.force = true
@@ -218,7 +218,7 @@ func (a *apply) patch(ctx context.Context, t *trial, dry bool) (*unstructured.Un
 	if dry {
 		options.DryRun = []string{metav1.DryRunAll}
 	}
-	return a.clients.at(t.at, t.GetNamespace()).Patch(ctx, t.GetName(), types.ApplyPatchType, t.text, options)
+	return a.clients.resourceClient(t.resource, t.GetNamespace()).Patch(ctx, t.GetName(), types.ApplyPatchType, t.text, options)
 }
 
 // isFieldConflict reports whether an apply was refused because others own some fields.
@@ -226,52 +226,52 @@ func isFieldConflict(err error) bool {
 	return apierrors.IsConflict(err) && apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict)
 }
 
-// settle decides whether the apply may take the fields that others own. The error lists those that it may not take.
-func (a *apply) settle(ctx context.Context, t *trial, err error) error {
-	live, getErr := a.clients.at(t.at, t.GetNamespace()).Get(ctx, t.GetName(), metav1.GetOptions{})
+// resolveConflicts decides whether the apply may take the fields that others own. The error lists those that it may not take.
+func (a *apply) resolveConflicts(ctx context.Context, t *trial, err error) error {
+	live, getErr := a.clients.resourceClient(t.resource, t.GetNamespace()).Get(ctx, t.GetName(), metav1.GetOptions{})
 	if getErr != nil {
 		return explain(ctx, "read the owners of the fields of "+idOf(t.Unstructured).String(), getErr)
 	}
-	if err := a.mayTake(ctx, t, live); err != nil {
+	if err := a.checkOwnership(ctx, t, live); err != nil {
 		return err // another writer created it a moment ago
 	}
-	t.taken, t.standing = nil, nil
+	t.takenOver, t.conflicts = nil, nil
 	var fields []string
 	for _, c := range conflictsOf(err, live.GetManagedFields()) {
 		switch {
-		case a.yields(t, live, c):
-		case c.byHand() || a.consents(t, live) || t.unscaled && c.scales():
-			t.taken = append(t.taken, c)
+		case a.mayYield(t, live, c):
+		case c.isManualEdit() || a.hasNewConsent(t, live) || t.scalerGone && c.isByScaler():
+			t.takenOver = append(t.takenOver, c)
 		default:
-			t.standing, fields = append(t.standing, c.String()), append(fields, c.at)
+			t.conflicts, fields = append(t.conflicts, c.String()), append(fields, c.at)
 		}
 	}
-	if len(t.standing) == 0 {
-		if t.declared, err = t.yield(live); err != nil {
+	if len(t.conflicts) == 0 {
+		if t.declared, err = t.withoutOthersFields(live); err != nil {
 			return runtimes.Permanent(err)
 		}
 		return nil
 	}
 	return runtimes.Permanent(&problem{
-		doing: "apply " + idOf(t.Unstructured).String(), why: strings.Join(t.standing, ", "), err: err,
-		hint: a.hintOfConflict(t, fields),
+		action: "apply " + idOf(t.Unstructured).String(), reason: strings.Join(t.conflicts, ", "), err: err,
+		hint: a.conflictHint(t, fields),
 	})
 }
 
 // Plan implements runtimes.Planner by the server's dry run. The result lists refused objects too. An error means that no dry run was
 // possible at all.
-func (r *Runtime) Plan(ctx context.Context, in runtimes.Instance) ([]runtimes.Change, error) {
-	a, err := r.begin(ctx, in)
+func (r *Runtime) Plan(ctx context.Context, in runtimes.Request) ([]runtimes.Change, error) {
+	a, err := r.newApply(ctx, in)
 	if err != nil {
 		return nil, err
 	}
 	var changes []runtimes.Change
 	trials := a.tryAll(ctx, a.objects)
-	parent, _, err := a.parent(ctx)
+	parent, _, err := a.findInventory(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := a.deliver(ctx); err != nil {
+	if err := a.loadDelivery(ctx); err != nil {
 		return nil, err
 	}
 	for _, t := range append(trials, a.tryHooks(ctx)...) {
@@ -284,13 +284,13 @@ func (r *Runtime) Plan(ctx context.Context, in runtimes.Instance) ([]runtimes.Ch
 			changes = append(changes, t.change())
 		}
 	}
-	left, _, err := a.leftovers(ctx, a.known(parent))
+	left, _, err := a.leftovers(ctx, a.recordedExtent(parent))
 	if err != nil {
 		return nil, err
 	}
 	for _, l := range left {
 		change := runtimes.Change{Action: runtimes.ActionOrphan, Type: l.GetKind(), Name: l.GetName(), Namespace: l.GetNamespace()}
-		switch why := a.spared(l.Unstructured); {
+		switch why := a.pruneKeepReason(l.Unstructured); {
 		case a.prune && why == "":
 			change.Action = runtimes.ActionPrune
 		case a.prune:
@@ -303,18 +303,18 @@ func (r *Runtime) Plan(ctx context.Context, in runtimes.Instance) ([]runtimes.Ch
 
 // change is the trial in the form of a plan.
 func (t *trial) change() runtimes.Change {
-	c := runtimes.Change{Type: t.GetKind(), Name: t.GetName(), Namespace: t.GetNamespace(), Fields: t.fields, Conflicts: t.standing}
-	if t.forConfig() {
-		c.Message = beginAnew
+	c := runtimes.Change{Type: t.GetKind(), Name: t.GetName(), Namespace: t.GetNamespace(), Fields: t.fields, Conflicts: t.conflicts}
+	if t.onlyConfigChanges() {
+		c.Message = podsReplacedMessage
 	}
 	if t.adoption != nil {
 		c.Message = t.adoption.String()
 	}
-	if t.fails {
+	if t.rerun {
 		c.Message = "it failed, and is run again"
 	}
 	switch t.outcome {
-	case tooEarly, created:
+	case prerequisiteMissing, created:
 		c.Action = runtimes.ActionCreate
 	case recreated:
 		c.Action = runtimes.ActionRecreate
@@ -323,12 +323,12 @@ func (t *trial) change() runtimes.Change {
 		if len(c.Conflicts) == 0 {
 			c.Message = t.err.Error()
 		}
-	case guarded:
-		c.Action, c.Message = runtimes.ActionUpdate, "the webhook "+t.guard+" of this service refuses it; it is applied after the rest of its wave has repaired the webhook"
+	case webhookBlocked:
+		c.Action, c.Message = runtimes.ActionUpdate, "the webhook "+t.webhook+" of this service refuses it; it is applied after the rest of its wave has repaired the webhook"
 		if t.live == nil {
 			c.Action = runtimes.ActionCreate
 		}
-	case untried:
+	case dryRunUnsupported:
 		c.Action, c.Message = runtimes.ActionUpdate, "a webhook does not support dry runs, so the changes are unknown"
 		if t.live == nil {
 			c.Action = runtimes.ActionCreate

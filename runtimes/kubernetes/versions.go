@@ -51,7 +51,7 @@ func ownVersion(o *unstructured.Unstructured) []entities.ObjectVersion {
 
 // deploymentVersions reads a Deployment's versions from its ReplicaSets: each that has pods, and the newest one, or the one that the
 // controller has yet to create. So two are active during a rollout, and one after it.
-func deploymentVersions(o *unstructured.Unstructured, sets []*unstructured.Unstructured, names naming) []entities.ObjectVersion {
+func deploymentVersions(o *unstructured.Unstructured, sets []*unstructured.Unstructured, names versionsByStamp) []entities.ObjectVersion {
 	desired := number(o, 1, "spec", "replicas")
 	newest := newestOf(sets)
 	if newest == nil { // the controller has not seen it yet
@@ -60,10 +60,10 @@ func deploymentVersions(o *unstructured.Unstructured, sets []*unstructured.Unstr
 	all := tally{}
 	for _, set := range sets {
 		if pods := number(set, 0, "status", "replicas"); pods > 0 {
-			all.add(names[madeStamp(set)], pods, number(set, 0, "status", "availableReplicas"), number(set, 0, "spec", "replicas"))
+			all.add(names[podStamp(set)], pods, number(set, 0, "status", "availableReplicas"), number(set, 0, "spec", "replicas"))
 		}
 	}
-	stamp := madeStamp(newest)
+	stamp := podStamp(newest)
 	if number(o, 0, "status", "observedGeneration") < number(o, 0, "metadata", "generation") {
 		stamp = templateStamp(o)
 	}
@@ -89,7 +89,7 @@ func newestOf(sets []*unstructured.Unstructured) (newest *unstructured.Unstructu
 }
 
 // podVersions reads a workload's versions from its pods. Pods that terminate or have ended do not count.
-func podVersions(o *unstructured.Unstructured, pods []*unstructured.Unstructured, names naming) []entities.ObjectVersion {
+func podVersions(o *unstructured.Unstructured, pods []*unstructured.Unstructured, names versionsByStamp) []entities.ObjectVersion {
 	desired := number(o, 1, "spec", "replicas")
 	if o.GetKind() == "DaemonSet" {
 		desired = number(o, 0, "status", "desiredNumberScheduled")
@@ -103,7 +103,7 @@ func podVersions(o *unstructured.Unstructured, pods []*unstructured.Unstructured
 		if conditionOf(pod, "Ready").is("True") {
 			available = 1
 		}
-		all.add(names[madeStamp(pod)], 1, available, 0)
+		all.add(names[podStamp(pod)], 1, available, 0)
 	}
 	return all.versions(names[templateStamp(o)], desired)
 }

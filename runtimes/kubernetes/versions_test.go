@@ -101,7 +101,7 @@ status: {observedGeneration: 1}
 		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			require.Equal(t, row.want, deploymentVersions(row.of, row.sets, namesOf(row.of, declared{Unstructured: row.of}, "v2")))
+			require.Equal(t, row.want, deploymentVersions(row.of, row.sets, versionsByStampOf(row.of, declared{Unstructured: row.of}, "v2")))
 		})
 	}
 }
@@ -127,10 +127,10 @@ func TestPodVersions(t *testing.T) {
 }
 
 func versionsOfPods(o *unstructured.Unstructured, pods []*unstructured.Unstructured) []entities.ObjectVersion {
-	return podVersions(o, pods, namesOf(o, declared{Unstructured: o}, "v2"))
+	return podVersions(o, pods, versionsByStampOf(o, declared{Unstructured: o}, "v2"))
 }
 
-func TestTroubleOfPods(t *testing.T) {
+func TestWorstPodFailure(t *testing.T) {
 	began := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
 	pod := func(name, reason, more, ready string) *unstructured.Unstructured {
 		return object(t, fmt.Sprintf(`
@@ -172,21 +172,21 @@ status: {phase: Pending, conditions: [{type: PodScheduled, status: "False", reas
 		{"a failing pod has precedence over a waiting one", []*unstructured.Unstructured{unschedulable, pod("a", "ErrImagePull", "", "")}, time.Minute, "ErrImagePull a: back-off", false},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			found := troubleOf(row.pods, time.Time{}, began.Add(row.after), 2*time.Minute)
+			found := worstPodFailure(row.pods, time.Time{}, began.Add(row.after), 2*time.Minute)
 			require.Equal(t, row.message, found.message)
 			require.Equal(t, row.failed, found.failed)
 		})
 	}
 	stays := []*unstructured.Unstructured{pod("a", "CrashLoopBackOff", crashed, "")}
-	require.False(t, troubleOf(stays, began.Add(time.Hour), began.Add(time.Hour+time.Minute), 2*time.Minute).failed, "a later apply restarts the deadline")
-	require.True(t, troubleOf(stays, began.Add(time.Hour), began.Add(time.Hour+3*time.Minute), 2*time.Minute).failed)
+	require.False(t, worstPodFailure(stays, began.Add(time.Hour), began.Add(time.Hour+time.Minute), 2*time.Minute).failed, "a later apply restarts the deadline")
+	require.True(t, worstPodFailure(stays, began.Add(time.Hour), began.Add(time.Hour+3*time.Minute), 2*time.Minute).failed)
 }
 
-func TestPodsOfOtherVersionsShowNothing(t *testing.T) {
+func TestPodsOfOtherVersionsAreIgnored(t *testing.T) {
 	old := object(t, "{apiVersion: v1, kind: Pod, metadata: {name: a, annotations: {converge/template: v1}}}")
 	target := object(t, "{apiVersion: v1, kind: Pod, metadata: {name: b, annotations: {converge/template: v2}}}")
 	by := object(t, "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {template: {metadata: {annotations: {converge/template: v2}}}}}")
-	require.Equal(t, []*unstructured.Unstructured{target}, ofTemplate([]*unstructured.Unstructured{old, target}, by))
+	require.Equal(t, []*unstructured.Unstructured{target}, ofCurrentTemplate([]*unstructured.Unstructured{old, target}, by))
 }
 
 func TestAFailedPullIsReportedWithoutItsSteps(t *testing.T) {

@@ -41,13 +41,13 @@ type view struct {
 	stop      context.CancelFunc
 	ended     <-chan struct{} // closed by stop
 
-	mu     sync.Mutex
-	asked  time.Time // time of the last read
-	listed bool
+	mu       sync.Mutex
+	lastRead time.Time // time of the last read
+	listed   bool
 	// The error of the last list and of the last watch; nil on success.
 	listErr, watchErr error
 	reported          bool          // a caller got the error
-	gone              bool          // the kind is no longer served; the next caller starts a new view
+	kindGone          bool          // the kind is no longer served; the next caller starts a new view
 	failedAt          time.Time     // the time when gone was set
 	changed           chan struct{} // closed and replaced when one of the above changes
 }
@@ -55,10 +55,10 @@ type view struct {
 var errEnded = errors.New("the watch was ended")
 
 const (
-	// anewAfter is how long the cache answers for a kind that is not served, before the next request to the server.
-	anewAfter = 2 * time.Second
-	// unwantedAfter is how long an unread view is kept: no service uses its namespace or kind any more.
-	unwantedAfter = time.Hour
+	// goneRetryInterval is how long the cache answers for a kind that is not served, before the next request to the server.
+	goneRetryInterval = 2 * time.Second
+	// unreadTimeout is how long an unread view is kept: no service uses its namespace or kind any more.
+	unreadTimeout = time.Hour
 )
 
 // view starts a watch of a resource if there is none, and waits for its first list. The error is a *entities.ReadingError, also if
@@ -66,12 +66,12 @@ const (
 func (c *cluster) view(ctx context.Context, r resource, namespace string) (*view, error) {
 	if !r.namespaced {
 		namespace = ""
-	} else if wide, err := c.wide(ctx, r); err != nil {
+	} else if wide, err := c.watchesAllNamespaces(ctx, r); err != nil {
 		return nil, readingError("check the permission to list "+r.GroupResource().String(), err)
 	} else if wide {
 		namespace = ""
 	}
-	v, err := c.begin(viewKey{r.GroupVersionResource, namespace}, r)
+	v, err := c.getOrStartView(viewKey{r.GroupVersionResource, namespace}, r)
 	if err == nil {
 		err = v.await(ctx)
 	}
@@ -79,17 +79,17 @@ func (c *cluster) view(ctx context.Context, r resource, namespace string) (*view
 		return c.view(ctx, r, namespace) // another view replaced it: its scope changed
 	}
 	if err != nil {
-		err = readingError("list "+what(r, namespace), err)
+		err = readingError("list "+viewName(r, namespace), err)
 		if hasCode(err, runtimes.CodeForbidden) {
-			c.narrow(r)
+			c.recheckScope(r)
 		}
 		return nil, err
 	}
 	return v, nil
 }
 
-// what returns the name of a view in messages: "deployments.apps in shop".
-func what(r resource, namespace string) string {
+// viewName returns the name of a view in messages: "deployments.apps in shop".
+func viewName(r resource, namespace string) string {
 	switch {
 	case namespace != "":
 		return fmt.Sprintf("%s in %s", r.GroupResource(), namespace)
@@ -99,37 +99,37 @@ func what(r resource, namespace string) string {
 	return r.GroupResource().String()
 }
 
-// begin returns the view of a viewKey. It makes a new one if there is none, or if the kind was gone.
-func (c *cluster) begin(at viewKey, r resource) (v *view, err error) {
+// getOrStartView returns the view of a viewKey. It makes a new one if there is none, or if the kind was gone.
+func (c *cluster) getOrStartView(key viewKey, r resource) (v *view, err error) {
 	c.views.mu.Lock()
-	var unwanted []*view
+	var unread []*view
 	defer func() {
 		c.views.mu.Unlock()
-		c.views.endedOf(unwanted)
+		c.views.hintEnded(unread)
 	}()
 	if c.ctx.Err() != nil {
 		return nil, errClosed
 	}
-	if known := c.views.all[at]; known != nil && !known.over() {
-		return known, nil
+	if current := c.views.all[key]; current != nil && !current.expired() {
+		return current, nil
 	}
-	unwanted = c.views.tidy()
+	unread = c.views.stopUnread()
 	ctx, stop := context.WithCancel(c.ctx)
-	v = &view{resource: r, namespace: at.namespace, asked: time.Now(), stop: stop, ended: ctx.Done(), changed: make(chan struct{})}
-	v.store = newStore(c.views.hints.notify, v.whole(c.views))
+	v = &view{resource: r, namespace: key.namespace, lastRead: time.Now(), stop: stop, ended: ctx.Done(), changed: make(chan struct{})}
+	v.store = newStore(c.views.hints.notify, v.onListed(c.views))
 	if c.views.all == nil {
 		c.views.all = map[viewKey]*view{}
 	}
-	c.views.all[at] = v
-	go c.follow(ctx, v)
+	c.views.all[key] = v
+	go c.runReflector(ctx, v)
 	return v, nil
 }
 
-// tidy removes unread views and returns them; the lock is held.
-func (v *views) tidy() (ended []*view) {
+// stopUnread removes unread views and returns them; the lock is held.
+func (v *views) stopUnread() (ended []*view) {
 	for at, known := range v.all {
 		known.mu.Lock()
-		unwanted := time.Since(known.asked) > unwantedAfter
+		unwanted := time.Since(known.lastRead) > unreadTimeout
 		known.mu.Unlock()
 		if unwanted {
 			known.stop()
@@ -140,19 +140,19 @@ func (v *views) tidy() (ended []*view) {
 	return ended
 }
 
-// endedOf sends a hint for every instance in the ended views: their objects are no longer watched. A caller that still wants to know
+// hintEnded sends a hint for every instance in the ended views: their objects are no longer watched. A caller that still wants to know
 // of changes reads, and reading starts new views.
-func (v *views) endedOf(ended []*view) {
+func (v *views) hintEnded(ended []*view) {
 	for _, one := range ended {
 		one.hintAll(v)
 	}
 }
 
-// over reports whether a view ended because its kind is not served, and long enough ago.
-func (v *view) over() bool {
+// expired reports whether a view ended because its kind is not served, and long enough ago.
+func (v *view) expired() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.gone && time.Since(v.failedAt) > anewAfter
+	return v.kindGone && time.Since(v.failedAt) > goneRetryInterval
 }
 
 // await waits until the view is complete, or until the error is known.
@@ -164,7 +164,7 @@ func (v *view) await(ctx context.Context) error {
 			err = v.watchErr
 		}
 		v.reported = v.reported || err != nil
-		v.asked = time.Now()
+		v.lastRead = time.Now()
 		v.mu.Unlock()
 		if err != nil || listed {
 			return err
@@ -179,24 +179,24 @@ func (v *view) await(ctx context.Context) error {
 	}
 }
 
-// set changes the state of a view and wakes the waiting callers. It returns whether the view became complete after a caller had got
+// update changes the state of a view and wakes the waiting callers. It returns whether the view became complete after a caller had got
 // an error.
-func (v *view) set(change func()) (mended bool) {
+func (v *view) update(change func()) (recovered bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	change()
 	if v.reported && v.listErr == nil && v.watchErr == nil {
-		v.reported, mended = false, true
+		v.reported, recovered = false, true
 	}
 	close(v.changed)
 	v.changed = make(chan struct{})
-	return mended
+	return recovered
 }
 
-// whole is the callback for a complete list in the store.
-func (v *view) whole(all *views) func() {
+// onListed is the callback for a complete list in the store.
+func (v *view) onListed(all *views) func() {
 	return func() {
-		if v.set(func() { v.listed, v.listErr = true, nil }) { // callers that read the broken view got an error
+		if v.update(func() { v.listed, v.listErr = true, nil }) { // callers that read the broken view got an error
 			v.hintAll(all)
 		}
 	}
@@ -214,12 +214,14 @@ func (v *view) get(namespace, name string) *unstructured.Unstructured {
 	return v.store.get(types.NamespacedName{Namespace: namespace, Name: name})
 }
 
-// of lists the objects of an instance, by namespace and name. They are shared: do not change them.
-func (v *view) of(owner runtimes.Owner) []*unstructured.Unstructured { return v.store.of(owner) }
+// byOwner lists the objects of an instance, by namespace and name. They are shared: do not change them.
+func (v *view) byOwner(owner runtimes.Owner) []*unstructured.Unstructured {
+	return v.store.byOwner(owner)
+}
 
 // controlledBy lists the objects of an instance that a controller made for another object.
 func (v *view) controlledBy(owner runtimes.Owner, o *unstructured.Unstructured) (made []*unstructured.Unstructured) {
-	for _, candidate := range v.of(owner) {
+	for _, candidate := range v.byOwner(owner) {
 		if by := metav1.GetControllerOfNoCopy(candidate); by != nil && by.UID == o.GetUID() {
 			made = append(made, candidate)
 		}
@@ -229,55 +231,55 @@ func (v *view) controlledBy(owner runtimes.Owner, o *unstructured.Unstructured) 
 
 // scope is whether a kind may be listed and watched over all namespaces.
 type scope struct {
-	asking chan struct{} // holds one token during the request
-	wide   bool
-	asked  time.Time // zero: not requested yet, or to be requested again
-	denied time.Time // time of the last forbidden list
+	sem           chan struct{} // holds one token during the request
+	allNamespaces bool
+	checkedAt     time.Time // zero: not requested yet, or to be requested again
+	deniedAt      time.Time // time of the last forbidden list
 }
 
 const (
-	narrowFor  = 5 * time.Minute  // a missing permission is checked again after this time
-	deniedPace = 10 * time.Second // but not for every forbidden list
+	scopeRecheckInterval  = 5 * time.Minute  // a missing permission is checked again after this time
+	deniedRecheckInterval = 10 * time.Second // but not for every forbidden list
 )
 
-// wide reports whether a kind is watched over all namespaces, so that one watch serves all services. It asks the server once per
+// watchesAllNamespaces reports whether a kind is watched over all namespaces, so that one watch serves all services. It asks the server once per
 // kind. While the answer is no, it asks again after some minutes, and after a forbidden list.
-func (c *cluster) wide(ctx context.Context, r resource) (bool, error) {
+func (c *cluster) watchesAllNamespaces(ctx context.Context, r resource) (bool, error) {
 	s := c.views.scope(r.GroupVersionResource)
 	select {
-	case s.asking <- struct{}{}:
-		defer func() { <-s.asking }()
+	case s.sem <- struct{}{}:
+		defer func() { <-s.sem }()
 	case <-ctx.Done():
 		return false, ctx.Err()
 	}
-	if !s.asked.IsZero() && (s.wide || time.Since(s.asked) < narrowFor) {
-		return s.wide, nil
+	if !s.checkedAt.IsZero() && (s.allNamespaces || time.Since(s.checkedAt) < scopeRecheckInterval) {
+		return s.allNamespaces, nil
 	}
 	wide, err := c.allowedEverywhere(ctx, r)
 	if err != nil {
 		return false, err
 	}
-	if wide != s.wide {
-		c.views.end(r.GroupVersionResource) // each instance reads, which starts its new view
+	if wide != s.allNamespaces {
+		c.views.stopKind(r.GroupVersionResource) // each instance reads, which starts its new view
 	}
-	s.wide, s.asked = wide, time.Now()
+	s.allNamespaces, s.checkedAt = wide, time.Now()
 	return wide, nil
 }
 
-// narrow requests a new check of the scope of a kind, after a list was forbidden.
-func (c *cluster) narrow(r resource) {
+// recheckScope requests a new check of the scope of a kind, after a list was forbidden.
+func (c *cluster) recheckScope(r resource) {
 	if !r.namespaced {
 		return
 	}
 	s := c.views.scope(r.GroupVersionResource)
 	select {
-	case s.asking <- struct{}{}:
-		defer func() { <-s.asking }()
+	case s.sem <- struct{}{}:
+		defer func() { <-s.sem }()
 	default:
 		return // a request is under way
 	}
-	if time.Since(s.denied) > deniedPace {
-		s.denied, s.asked = time.Now(), time.Time{}
+	if time.Since(s.deniedAt) > deniedRecheckInterval {
+		s.deniedAt, s.checkedAt = time.Now(), time.Time{}
 	}
 }
 
@@ -288,13 +290,13 @@ func (v *views) scope(kind schema.GroupVersionResource) *scope {
 		v.scopes = map[schema.GroupVersionResource]*scope{}
 	}
 	if v.scopes[kind] == nil {
-		v.scopes[kind] = &scope{asking: make(chan struct{}, 1)}
+		v.scopes[kind] = &scope{sem: make(chan struct{}, 1)}
 	}
 	return v.scopes[kind]
 }
 
-// end stops every view of a kind.
-func (v *views) end(kind schema.GroupVersionResource) {
+// stopKind stops every view of a kind.
+func (v *views) stopKind(kind schema.GroupVersionResource) {
 	var ended []*view
 	v.mu.Lock()
 	for at, known := range v.all {
@@ -305,7 +307,7 @@ func (v *views) end(kind schema.GroupVersionResource) {
 		}
 	}
 	v.mu.Unlock()
-	v.endedOf(ended)
+	v.hintEnded(ended)
 }
 
 // allowedEverywhere asks the server whether this worker may list and watch a kind in all namespaces. If the server refuses the
@@ -319,7 +321,7 @@ func (c *cluster) allowedEverywhere(ctx context.Context, r resource) (bool, erro
 		review := &authorization.SelfSubjectAccessReview{Spec: authorization.SelfSubjectAccessReviewSpec{
 			ResourceAttributes: &authorization.ResourceAttributes{Group: r.Group, Version: r.Version, Resource: r.Resource, Verb: verb},
 		}}
-		answer, err := clients.named.Review(ctx, review)
+		answer, err := clients.typed.Review(ctx, review)
 		switch {
 		case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
 			return false, nil

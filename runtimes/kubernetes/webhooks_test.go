@@ -28,7 +28,7 @@ import (
 )
 
 // hookServer answers reviews as allows says, and returns its address and certificate.
-func (d *desk) hookServer(allows func() bool) (address, authority string) {
+func (d *recordingCluster) hookServer(allows func() bool) (address, authority string) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var review admission.AdmissionReview
 		body, _ := io.ReadAll(r.Body)
@@ -44,7 +44,7 @@ func (d *desk) hookServer(allows func() bool) (address, authority string) {
 }
 
 // hook is the configuration of a webhook over resources of the desk's namespace.
-func (d *desk) hook(address, authority, groups, resources string, annotations ...string) string {
+func (d *recordingCluster) hook(address, authority, groups, resources string, annotations ...string) string {
 	name := "gate." + d.namespace + ".example.com"
 	d.Cleanup(func() {
 		_ = d.admin.typed.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(context.Background(), name, metav1.DeleteOptions{})
@@ -57,7 +57,7 @@ func (d *desk) hook(address, authority, groups, resources string, annotations ..
 }
 
 // untilRefused waits until a webhook is in force over what a dry run makes.
-func (d *desk) untilRefused(dry func() error) {
+func (d *recordingCluster) untilRefused(dry func() error) {
 	d.Helper()
 	d.wait("the webhook to be in force", func() bool {
 		err := dry()
@@ -65,7 +65,7 @@ func (d *desk) untilRefused(dry func() error) {
 	}, func() any { return nil })
 }
 
-func (d *desk) dryConfig() error {
+func (d *recordingCluster) dryConfig() error {
 	_, err := d.admin.typed.CoreV1().ConfigMaps(d.namespace).Create(d.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "probe"}},
 		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	return err
@@ -73,10 +73,10 @@ func (d *desk) dryConfig() error {
 
 // A webhook of the service itself that does not answer, or refuses everything, does not block the version that mends it: what it
 // refuses is applied after the rest of its wave. The inventory, too, where the webhook watches over that.
-func TestAnOwnBrokenWebhookIsMended_H1(t *testing.T) {
+func TestABrokenOwnWebhookIsRepaired_H1(t *testing.T) {
 	for name, refuses := range map[string]bool{"it does not answer": false, "it refuses": true} {
 		t.Run(name, func(t *testing.T) {
-			d := reach(t).desk()
+			d := newTestCluster(t).recording()
 			broken, authority := "https://127.0.0.1:1/", ""
 			if refuses {
 				broken, authority = d.hookServer(func() bool { return false })
@@ -86,16 +86,16 @@ func TestAnOwnBrokenWebhookIsMended_H1(t *testing.T) {
 				authority = wellAuthority
 			}
 			sequence := int64(0)
-			in := func(version, address, authority, value string) runtimes.Instance {
+			in := func(version, address, authority, value string) runtimes.Request {
 				sequence++
-				return fenced(d.instance(version, d.hook(address, authority, "", "configmaps"), configOf("settings", value)), 1, sequence)
+				return withFence(d.instance(version, d.hook(address, authority, "", "configmaps"), configOf("settings", value)), 1, sequence)
 			}
-			d.applied(in("v1", broken, authority, "one"))
+			d.mustApply(in("v1", broken, authority, "one"))
 			d.untilRefused(d.dryConfig)
 
-			d.wrote()
-			text := d.refused(in("v2", broken, authority, "two"), refuses)
-			writes, _ := d.wrote()
+			d.takeWrites()
+			text := d.mustRefuse(in("v2", broken, authority, "two"), refuses)
+			writes, _ := d.takeWrites()
 			require.Empty(t, writes, "no object repairs the webhook")
 			require.Contains(t, text, "the webhook gate."+d.namespace+".example.com is part of this service")
 			require.Contains(t, text, `or set converge/recreate: "true" on its configuration`)
@@ -105,57 +105,57 @@ func TestAnOwnBrokenWebhookIsMended_H1(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, runtimes.ActionUpdate, plan[0].Action)
 			require.Contains(t, plan[0].Message, "of this service refuses it; it is applied after the rest of its wave has repaired the webhook")
-			require.Contains(t, d.applied(mended), "configured ConfigMap/settings (2 fields)")
-			require.Equal(t, "two", inside(d.there("ConfigMap", "settings").Object, "data")["a"])
-			require.Equal(t, mended.Fence, d.stands())
+			require.Contains(t, d.mustApply(mended), "configured ConfigMap/settings (2 fields)")
+			require.Equal(t, "two", nestedMap(d.liveObject("ConfigMap", "settings").Object, "data")["a"])
+			require.Equal(t, mended.Fence, d.recordedFence())
 		})
 	}
 }
 
 // A webhook that stands in the way of its own repair is taken away meanwhile, where its configuration allows that, and is there
 // again afterwards.
-func TestAWebhookInTheWayOfItsOwnRepair_H1(t *testing.T) {
-	d := reach(t).desk()
+func TestAWebhookThatBlocksItsOwnRepair_H1(t *testing.T) {
+	d := newTestCluster(t).recording()
 	address := "https://127.0.0.1:1/"
 	_, authority := d.hookServer(func() bool { return true })
 	server := func(image string) string { return deploymentOf("web:"+image, 1, "") }
 	v1 := d.instance("v1", d.hook(address, authority, "apps", "deployments"), server("1"))
-	d.applied(v1)
+	d.mustApply(v1)
 	d.untilRefused(func() error {
 		_, err := d.admin.typed.AppsV1().Deployments(d.namespace).Patch(t.Context(), "web", types.MergePatchType, []byte(`{"spec": {"replicas": 3}}`),
 			metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
 		return err
 	})
-	text := d.refused(d.instance("v2", d.hook(address, authority, "apps", "deployments"), server("2")), false)
+	text := d.mustRefuse(d.instance("v2", d.hook(address, authority, "apps", "deployments"), server("2")), false)
 	require.Contains(t, text, "is part of this service")
 	open := d.instance("v2", d.hook(address, authority, "apps", "deployments", `converge/recreate: "true"`), server("2"))
-	lines := strings.Join(d.applied(open), "\n")
+	lines := strings.Join(d.mustApply(open), "\n")
 	require.Contains(t, lines, "temporarily removed ValidatingWebhookConfiguration/gate."+d.namespace+".example.com, whose webhook")
 	require.Contains(t, lines, "configured Deployment/web")
 	require.Contains(t, lines, "created ValidatingWebhookConfiguration/gate."+d.namespace)
-	containers, _ := inside(d.there("Deployment", "web").Object, "spec", "template", "spec")["containers"].([]any)
+	containers, _ := nestedMap(d.liveObject("Deployment", "web").Object, "spec", "template", "spec")["containers"].([]any)
 	require.Equal(t, "web:2", containers[0].(map[string]any)["image"])
 }
 
 // The configuration of a webhook that is no longer declared goes before what it refuses, where what is no longer declared goes.
-func TestAWebhookThatIsPrunedBlocksNothing_H1(t *testing.T) {
-	d := reach(t).desk()
+func TestAPrunedWebhookBlocksNothing_H1(t *testing.T) {
+	d := newTestCluster(t).recording()
 	_, authority := d.hookServer(func() bool { return true })
 	hook := d.hook("https://127.0.0.1:1/", authority, "", "configmaps")
-	d.applied(d.instance("v1", hook, configOf("settings", "one")))
+	d.mustApply(d.instance("v1", hook, configOf("settings", "one")))
 	d.untilRefused(d.dryConfig)
 	without := d.instance("v2", configOf("settings", "two"))
-	require.Contains(t, d.refused(without, false), "does not answer: repair or remove it")
-	lines := d.applied(pruning(without))
+	require.Contains(t, d.mustRefuse(without, false), "does not answer: repair or remove it")
+	lines := d.mustApply(withPrune(without))
 	require.Contains(t, lines, "pruned ValidatingWebhookConfiguration/gate."+d.namespace+".example.com")
-	require.Equal(t, "two", inside(d.there("ConfigMap", "settings").Object, "data")["a"])
+	require.Equal(t, "two", nestedMap(d.liveObject("ConfigMap", "settings").Object, "data")["a"])
 }
 
 // The server may call a webhook for a moment after its configuration is gone: what is refused then is tried again.
-func TestAWebhookThatIsStillCalledAfterItWasPrunedBlocksNothing_H1(t *testing.T) {
-	d := reach(t).desk()
+func TestAPrunedWebhookThatIsStillCalledBlocksNothing_H1(t *testing.T) {
+	d := newTestCluster(t).recording()
 	_, authority := d.hookServer(func() bool { return true })
-	d.applied(d.instance("v1", d.hook("https://127.0.0.1:1/", authority, "", "configmaps"), configOf("settings", "one")))
+	d.mustApply(d.instance("v1", d.hook("https://127.0.0.1:1/", authority, "", "configmaps"), configOf("settings", "one")))
 	d.untilRefused(d.dryConfig)
 	configurations, err := d.cluster.resource(t.Context(), webhookKinds[1])
 	require.NoError(t, err)
@@ -166,7 +166,7 @@ func TestAWebhookThatIsStillCalledAfterItWasPrunedBlocksNothing_H1(t *testing.T)
 	var mu sync.Mutex
 	var refusal []byte
 	deleted, again := false, 0
-	d.failing(func(req *http.Request, send func() (*http.Response, error)) (*http.Response, error) {
+	d.injectFault(func(req *http.Request, send func() (*http.Response, error)) (*http.Response, error) {
 		resp, err := send()
 		mu.Lock()
 		defer mu.Unlock()
@@ -187,38 +187,38 @@ func TestAWebhookThatIsStillCalledAfterItWasPrunedBlocksNothing_H1(t *testing.T)
 		}
 		return resp, err
 	})
-	d.applied(pruning(d.instance("v2", configOf("settings", "two"))))
+	d.mustApply(withPrune(d.instance("v2", configOf("settings", "two"))))
 	mu.Lock()
 	defer mu.Unlock()
 	require.Contains(t, string(refusal), "failed calling webhook")
 	require.Equal(t, 2, again)
-	require.Equal(t, "two", inside(d.there("ConfigMap", "settings").Object, "data")["a"])
+	require.Equal(t, "two", nestedMap(d.liveObject("ConfigMap", "settings").Object, "data")["a"])
 }
 
 // A webhook that is not of the service refuses as before.
-func TestAnothersWebhookStillRefuses_H1(t *testing.T) {
-	d := reach(t).desk()
+func TestAForeignWebhookStillRefuses_H1(t *testing.T) {
+	d := newTestCluster(t).recording()
 	d.webhook(false, "")
-	require.Contains(t, d.refused(d.instance("v1", config, deploymentOf("web:1", 1, "")), false), "does not answer: repair or remove it")
-	writes, _ := d.wrote()
+	require.Contains(t, d.mustRefuse(d.instance("v1", config, deploymentOf("web:1", 1, "")), false), "does not answer: repair or remove it")
+	writes, _ := d.takeWrites()
 	require.Empty(t, writes)
 }
 
 // What an object made stays when it is made again with converge/recreate: orphan, and belongs to the new one.
-func TestRecreateLeavesWhatAnObjectMade_H1(t *testing.T) {
+func TestRecreateKeepsDependents_H1(t *testing.T) {
 	set := func(service, recreate string) string {
 		return `{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: db, annotations: {converge/recreate: ` + recreate + `}}, spec: {serviceName: ` + service + `, replicas: 2,
 		  selector: {matchLabels: {app: db}}, template: {metadata: {labels: {app: db}}, spec: {containers: [{name: c, image: "db:1"}]}}}}`
 	}
 	for recreate, stay := range map[string]bool{"orphan": true, `"true"`: false} {
 		t.Run(recreate, func(t *testing.T) {
-			d := reach(t).desk()
+			d := newTestCluster(t).recording()
 			v1, v2 := d.instance("v1", set("one", recreate)), d.instance("v2", set("two", recreate))
-			d.applied(v1)
+			d.mustApply(v1)
 			d.until(v1, "v1", settled("v1"))
 			before := d.podsOfSet()
 			require.Len(t, before, 2)
-			require.Equal(t, []string{"recreated StatefulSet/db"}, d.applied(v2))
+			require.Equal(t, []string{"recreated StatefulSet/db"}, d.mustApply(v2))
 			d.until(v2, "v2", settled("v2"))
 			if stay {
 				require.Equal(t, before, d.podsOfSet())
@@ -234,7 +234,7 @@ func TestRecreateLeavesWhatAnObjectMade_H1(t *testing.T) {
 }
 
 // podsOfSet are the pods of the StatefulSet, by name.
-func (d *desk) podsOfSet() map[string]types.UID {
+func (d *recordingCluster) podsOfSet() map[string]types.UID {
 	d.Helper()
 	pods, err := d.admin.typed.CoreV1().Pods(d.namespace).List(d.Context(), metav1.ListOptions{LabelSelector: "app=db"})
 	require.NoError(d, err)
@@ -246,7 +246,7 @@ func (d *desk) podsOfSet() map[string]types.UID {
 }
 
 // owned waits until the pods belong to the StatefulSet that is there.
-func (d *desk) owned(set *appsv1.StatefulSet) {
+func (d *recordingCluster) owned(set *appsv1.StatefulSet) {
 	d.Helper()
 	d.wait("its pods to be its own", func() bool {
 		pods, err := d.admin.typed.CoreV1().Pods(d.namespace).List(d.Context(), metav1.ListOptions{LabelSelector: "app=db"})

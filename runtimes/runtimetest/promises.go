@@ -10,7 +10,7 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-func nothingThere(r *run) {
+func nothingActive(r *run) {
 	for _, o := range r.observe("staging", "") {
 		for _, v := range o.Versions {
 			if v.Active {
@@ -21,18 +21,18 @@ func nothingThere(r *run) {
 }
 
 func appliedIsStable(r *run) {
-	objects := r.move("staging", "v1")
+	objects := r.applyAndWait("staging", "v1")
 	kept, omitted := runtimes.Bound(objects)
 	if omitted > 0 || digest(kept) != digest(objects) {
 		r.Errorf("does not fit into a reading: %+v", objects)
 	}
 }
 
-func againChangesNothing(r *run) {
+func repeatedApplyChangesNothing(r *run) {
 	if r.Changes == nil {
 		r.Skip("changes cannot be counted here")
 	}
-	r.move("staging", "v1")
+	r.applyAndWait("staging", "v1")
 	before := r.Changes("staging")
 	r.apply("staging", "v1")
 	if objects := r.observe("staging", "v1"); !stable(objects, "v1") {
@@ -44,47 +44,47 @@ func againChangesNothing(r *run) {
 }
 
 func newReplacesOld(r *run) {
-	r.move("staging", "v1")
-	r.move("staging", "v2") // which has exactly one active version in every object
+	r.applyAndWait("staging", "v1")
+	r.applyAndWait("staging", "v2") // which has exactly one active version in every object
 	if stable(r.observe("staging", "v2"), "v1") {
 		r.Error("stable at v1 as well")
 	}
 }
 
-func oldComesBack(r *run) {
+func oldCanReturn(r *run) {
 	for _, version := range []string{"v1", "v2", "v1"} {
-		r.move("staging", version)
+		r.applyAndWait("staging", version)
 	}
 }
 
-func channelsApart(r *run) {
-	r.move("staging", "v1")
+func channelsIsolated(r *run) {
+	r.applyAndWait("staging", "v1")
 	if stable(r.observe("production", ""), "v1") {
 		r.Error("production runs a version that was applied only to staging")
 	}
-	r.move("production", "v2")
+	r.applyAndWait("production", "v2")
 	if objects := r.observe("staging", "v1"); !stable(objects, "v1") {
 		r.Errorf("staging changed: %+v", objects)
 	}
 }
 
-func instancesApart(r *run) {
+func instancesIsolated(r *run) {
 	if !r.Fleet {
 		r.Skip("a channel has one instance here")
 	}
-	r.move("staging/eu", "v1")
+	r.applyAndWait("staging/eu", "v1")
 	for _, other := range []string{"staging/us", "staging"} {
 		if stable(r.observe(other, ""), "v1") {
 			r.Errorf("%s runs a version that was applied only to staging/eu", other)
 		}
 	}
-	r.move("staging/us", "v2")
-	r.settle("staging/eu", "v1")
+	r.applyAndWait("staging/us", "v2")
+	r.waitStable("staging/eu", "v1")
 }
 
-// readingsAgree: an idle service costs no history only if the relevant parts of its readings are equal.
-func readingsAgree(r *run) {
-	first := r.move("staging", "v1")
+// readingsEqual: an idle service costs no history only if the relevant parts of its readings are equal.
+func readingsEqual(r *run) {
+	first := r.applyAndWait("staging", "v1")
 	for range 3 {
 		if got := r.observe("staging", "v1"); digest(got) != digest(first) {
 			r.Errorf("%+v, was %+v", got, first)
@@ -92,12 +92,12 @@ func readingsAgree(r *run) {
 	}
 }
 
-// readingsTogether: no reading differs from the one before or after: others may leave objects on a shared runtime.
-func readingsTogether(r *run) {
-	before := digest(r.move("staging", "v1"))
+// concurrentReadings: no reading differs from the one before or after: others may leave objects on a shared runtime.
+func concurrentReadings(r *run) {
+	before := digest(r.applyAndWait("staging", "v1"))
 	var seen [8][]entities.Object
-	together(len(seen), func(n int) {
-		objects, err := r.Observe(r.ctx, r.at("staging", "v1"))
+	runConcurrently(len(seen), func(n int) {
+		objects, err := r.Observe(r.ctx, r.request("staging", "v1"))
 		if err != nil {
 			r.Errorf("%v", err)
 		}
@@ -111,19 +111,19 @@ func readingsTogether(r *run) {
 	}
 }
 
-func appliesTogether(r *run) {
-	together(3, func(i int) {
+func concurrentApplies(r *run) {
+	runConcurrently(3, func(i int) {
 		channel := fmt.Sprintf("prod-%d", i)
-		if _, err := r.Apply(r.ctx, r.at(channel, "v1")); err != nil {
+		if _, err := r.Apply(r.ctx, r.request(channel, "v1")); err != nil {
 			r.Errorf("%s: %v", channel, err)
 		}
 	})
 	for i := range 3 {
-		r.settle(fmt.Sprintf("prod-%d", i), "v1")
+		r.waitStable(fmt.Sprintf("prod-%d", i), "v1")
 	}
 }
 
-func together(n int, do func(int)) {
+func runConcurrently(n int, do func(int)) {
 	var all sync.WaitGroup
 	for i := range n {
 		all.Go(func() { do(i) })
@@ -135,14 +135,14 @@ func failedApply(r *run) {
 	if r.FailApply == nil {
 		r.Skip("applies cannot be made to fail here")
 	}
-	r.move("staging", "v1")
+	r.applyAndWait("staging", "v1")
 	r.FailApply(false)
-	_, err := r.Apply(r.ctx, r.at("staging", "v2"))
+	_, err := r.Apply(r.ctx, r.request("staging", "v2"))
 	if err == nil || runtimes.IsPermanent(err) {
 		r.Errorf("error %v; expected one that can be retried", err)
 	}
-	r.settle("staging", "v1")
-	r.move("staging", "v2")
+	r.waitStable("staging", "v1")
+	r.applyAndWait("staging", "v2")
 }
 
 func permanentFailure(r *run) {
@@ -150,7 +150,7 @@ func permanentFailure(r *run) {
 		r.Skip("applies cannot be made to fail here")
 	}
 	r.FailApply(true)
-	if _, err := r.Apply(r.ctx, r.at("staging", "v1")); err == nil || !runtimes.IsPermanent(err) {
+	if _, err := r.Apply(r.ctx, r.request("staging", "v1")); err == nil || !runtimes.IsPermanent(err) {
 		r.Errorf("error %v; expected a permanent one", err)
 	}
 	if stable(r.observe("staging", ""), "v1") {
@@ -162,9 +162,9 @@ func failedReading(r *run) {
 	if r.FailReading == nil {
 		r.Skip("readings cannot be made to fail here")
 	}
-	r.move("staging", "v1")
+	r.applyAndWait("staging", "v1")
 	r.FailReading()
-	objects, err := r.Observe(r.ctx, r.at("staging", "v1"))
+	objects, err := r.Observe(r.ctx, r.request("staging", "v1"))
 	if err == nil || len(objects) > 0 {
 		r.Errorf("%+v, %v; expected an error and nothing else", objects, err)
 	}
@@ -172,12 +172,12 @@ func failedReading(r *run) {
 	if errors.As(err, &reading) && (reading.Code == "" || reading.Message == "") {
 		r.Errorf("reading error without code or message: %+v", reading)
 	}
-	r.settle("staging", "v1")
+	r.waitStable("staging", "v1")
 }
 
 func cancelledApply(r *run) {
 	r.cancelled(func(ctx context.Context) error {
-		_, err := r.Apply(ctx, r.at("staging", "v1"))
+		_, err := r.Apply(ctx, r.request("staging", "v1"))
 		if runtimes.IsPermanent(err) {
 			r.Errorf("%v is permanent; an interrupted apply must be retryable", err)
 		}
@@ -187,7 +187,7 @@ func cancelledApply(r *run) {
 
 func cancelledReading(r *run) {
 	r.cancelled(func(ctx context.Context) error {
-		_, err := r.Observe(ctx, r.at("staging", "v1"))
+		_, err := r.Observe(ctx, r.request("staging", "v1"))
 		return err
 	})
 }
@@ -211,16 +211,16 @@ func (r *run) cancelled(call func(context.Context) error) {
 	}
 }
 
-func endedBefore(r *run) {
+func endedContext(r *run) {
 	ctx, cancel := context.WithCancel(r.ctx)
 	cancel()
-	if _, err := r.Apply(ctx, r.at("staging", "v1")); err == nil {
+	if _, err := r.Apply(ctx, r.request("staging", "v1")); err == nil {
 		r.Error("applied")
 	}
-	if _, err := r.Observe(ctx, r.at("staging", "")); err == nil {
+	if _, err := r.Observe(ctx, r.request("staging", "")); err == nil {
 		r.Error("observed")
 	}
-	if remover, ok := r.Runtime.(runtimes.Remover); ok && remover.Remove(ctx, r.at("staging", "v1")) == nil {
+	if remover, ok := r.Runtime.(runtimes.Remover); ok && remover.Remove(ctx, r.request("staging", "v1")) == nil {
 		r.Error("removed")
 	}
 	if stable(r.observe("staging", ""), "v1") {
@@ -240,22 +240,22 @@ func (r *run) remover() runtimes.Remover {
 
 func (r *run) remove(version string) {
 	r.Helper()
-	if err := r.remover().Remove(r.ctx, r.at("staging", version)); err != nil {
+	if err := r.remover().Remove(r.ctx, r.request("staging", version)); err != nil {
 		r.Fatalf("remove %s: %v", version, err)
 	}
 }
 
 func removedIsGone(r *run) {
 	r.remover()
-	r.move("staging", "v1")
+	r.applyAndWait("staging", "v1")
 	r.remove("v1")
-	r.empty("staging")
+	r.waitEmpty("staging")
 	r.remove("v1")
-	r.empty("staging")
+	r.waitEmpty("staging")
 }
 
-// empty observes until no version is active: a watch may lag behind for a moment.
-func (r *run) empty(channel string) {
+// waitEmpty observes until no version is active: a watch may lag behind for a moment.
+func (r *run) waitEmpty(channel string) {
 	r.Helper()
 	for active := true; active; {
 		active = false
@@ -273,13 +273,13 @@ func (r *run) empty(channel string) {
 func removedNothing(r *run) {
 	r.remove("v1")
 	r.remove("")
-	nothingThere(r)
+	nothingActive(r)
 }
 
-func removedApart(r *run) {
+func removalIsolated(r *run) {
 	r.remover()
 	for _, channel := range []string{"staging", "production"} {
-		r.move(channel, "v1")
+		r.applyAndWait(channel, "v1")
 	}
 	r.remove("v1")
 	if objects := r.observe("production", "v1"); !stable(objects, "v1") {
@@ -287,17 +287,17 @@ func removedApart(r *run) {
 	}
 }
 
-func removedComesBack(r *run) {
+func removedCanReturn(r *run) {
 	r.remover()
-	r.move("staging", "v1")
+	r.applyAndWait("staging", "v1")
 	r.remove("v1")
-	r.move("staging", "v1")
+	r.applyAndWait("staging", "v1")
 }
 
 func cancelledRemoval(r *run) {
 	remover := r.remover()
 	r.cancelled(func(ctx context.Context) error {
-		err := remover.Remove(ctx, r.at("staging", "v1"))
+		err := remover.Remove(ctx, r.request("staging", "v1"))
 		if runtimes.IsPermanent(err) {
 			r.Errorf("%v is permanent; an interrupted removal must be retryable", err)
 		}

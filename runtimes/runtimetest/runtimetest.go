@@ -18,8 +18,8 @@ import (
 type Harness struct {
 	// New makes a runtime on which nothing runs. It is called once per test.
 	New func(t *testing.T) Subject
-	// Patience is the timeout of every wait; default 30 s.
-	Patience time.Duration
+	// Timeout is the timeout of every wait; default 30 s.
+	Timeout time.Duration
 }
 
 // Subject is one runtime, with the hooks that tests need to control it. A nil hook skips the tests that need it.
@@ -41,12 +41,12 @@ type Subject struct {
 
 // Run checks every promise, each in its own subtest.
 func Run(t *testing.T, h Harness) {
-	if h.Patience == 0 {
-		h.Patience = time.Minute
+	if h.Timeout == 0 {
+		h.Timeout = time.Minute
 	}
 	for _, promise := range promises {
 		t.Run(promise.name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), h.Patience)
+			ctx, cancel := context.WithTimeout(t.Context(), h.Timeout)
 			defer cancel()
 			promise.check(&run{T: t, Subject: h.New(t), ctx: ctx})
 		})
@@ -57,16 +57,16 @@ var promises = []struct {
 	name  string
 	check func(*run)
 }{
-	{"no version is active before the first apply", nothingThere},
+	{"no version is active before the first apply", nothingActive},
 	{"an applied version becomes the active one, and stable", appliedIsStable},
-	{"a repeated apply changes nothing", againChangesNothing},
+	{"a repeated apply changes nothing", repeatedApplyChangesNothing},
 	{"a new version leaves exactly one active", newReplacesOld},
-	{"an old version can be applied again", oldComesBack},
-	{"channels do not affect each other", channelsApart},
-	{"instances of a channel do not affect each other", instancesApart},
-	{"readings without changes are equal", readingsAgree},
-	{"readings may run at the same time", readingsTogether},
-	{"applies to different instances may run at the same time", appliesTogether},
+	{"an old version can be applied again", oldCanReturn},
+	{"channels do not affect each other", channelsIsolated},
+	{"instances of a channel do not affect each other", instancesIsolated},
+	{"readings without changes are equal", readingsEqual},
+	{"readings may run at the same time", concurrentReadings},
+	{"applies to different instances may run at the same time", concurrentApplies},
 	{"a failed apply changes nothing, and can be repeated", failedApply},
 	{"a permanent failure is marked as permanent", permanentFailure},
 	{"a failed reading returns only an error", failedReading},
@@ -74,10 +74,10 @@ var promises = []struct {
 	{"a reading returns when its context ends", cancelledReading},
 	{"a removal is complete, and repeating it is no error", removedIsGone},
 	{"removing without an apply is no error", removedNothing},
-	{"a removal affects no other channel", removedApart},
-	{"a removed version can be applied again", removedComesBack},
+	{"a removal affects no other channel", removalIsolated},
+	{"a removed version can be applied again", removedCanReturn},
 	{"a removal returns when its context ends", cancelledRemoval},
-	{"nothing starts with an ended context", endedBefore},
+	{"nothing starts with an ended context", endedContext},
 }
 
 // run is the check of one promise.
@@ -87,13 +87,13 @@ type run struct {
 	ctx context.Context
 }
 
-// at is an instance ("staging", "staging/eu") at a version; no version is the state before the first apply.
-func (r *run) at(instance, version string) runtimes.Instance {
+// request is an instance ("staging", "staging/eu") at a version; no version is the state before the first apply.
+func (r *run) request(instance, version string) runtimes.Request {
 	id := entities.Only(instance)
 	if channel, name, fleet := strings.Cut(instance, "/"); fleet {
 		id = entities.InstanceID{Channel: channel, Name: name}
 	}
-	in := runtimes.Instance{Owner: runtimes.Owner{Application: "demo", Service: "web", ID: id}, ServiceID: "id-1"}
+	in := runtimes.Request{Owner: runtimes.Owner{Application: "demo", Service: "web", ID: id}, ServiceID: "id-1"}
 	if version == "" {
 		return in
 	}
@@ -107,43 +107,43 @@ func (r *run) at(instance, version string) runtimes.Instance {
 
 func (r *run) apply(instance, version string) {
 	r.Helper()
-	if _, err := r.Apply(r.ctx, r.at(instance, version)); err != nil {
+	if _, err := r.Apply(r.ctx, r.request(instance, version)); err != nil {
 		r.Fatalf("apply %s to %s: %v", version, instance, err)
 	}
 }
 
 func (r *run) observe(instance, version string) []entities.Object {
 	r.Helper()
-	objects, err := r.Observe(r.ctx, r.at(instance, version))
+	objects, err := r.Observe(r.ctx, r.request(instance, version))
 	if err != nil {
 		r.Fatalf("observe %s: %v", instance, err)
 	}
 	return objects
 }
 
-// settle observes until the instance is stable at the version, as C5 defines it.
-func (r *run) settle(instance, version string) []entities.Object {
+// waitStable observes until the instance is stable at the version, as C5 defines it.
+func (r *run) waitStable(instance, version string) []entities.Object {
 	r.Helper()
-	again := time.NewTicker(5 * time.Millisecond)
-	defer again.Stop()
+	ticker := time.NewTicker(5 * time.Millisecond)
+	defer ticker.Stop()
 	for {
 		objects := r.observe(instance, version)
 		if stable(objects, version) {
 			return objects
 		}
 		select {
-		case <-again.C:
+		case <-ticker.C:
 		case <-r.ctx.Done():
 			r.Fatalf("%s is not stable at %s: %+v", instance, version, objects)
 		}
 	}
 }
 
-// move applies, and observes until the change shows.
-func (r *run) move(instance, version string) []entities.Object {
+// applyAndWait applies, and observes until the change shows.
+func (r *run) applyAndWait(instance, version string) []entities.Object {
 	r.Helper()
 	r.apply(instance, version)
-	return r.settle(instance, version)
+	return r.waitStable(instance, version)
 }
 
 func stable(objects []entities.Object, version string) bool {

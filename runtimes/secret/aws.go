@@ -30,8 +30,8 @@ func (m *SecretsManager) Fetch(ctx context.Context, v entities.Value) ([]byte, e
 		return nil, fmt.Errorf("cannot be requested: %w", err)
 	}
 	region := v.Region
-	if named, err := arn.Parse(v.AWSSecret); err == nil && region == "" {
-		region = named.Region
+	if parsed, err := arn.Parse(v.AWSSecret); err == nil && region == "" {
+		region = parsed.Region
 	}
 	out, err := client.GetSecretValue(ctx, &secretsmanager.GetSecretValueInput{SecretId: aws.String(v.AWSSecret), VersionStage: stageOf(v)}, func(o *secretsmanager.Options) {
 		if region != "" {

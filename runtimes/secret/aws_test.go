@@ -44,9 +44,9 @@ func moto(t *testing.T) {
 // A secret of AWS Secrets Manager is read by name and stage.
 func TestSecretsManager_G5(t *testing.T) {
 	moto(t)
-	all, err := secret.ParseElsewhere("aws:*")
+	all, err := secret.ParseExternal("aws:*")
 	require.NoError(t, err)
-	w := &secret.Worker{Elsewhere: all, AWS: &secret.SecretsManager{}}
+	w := &secret.Worker{External: all, AWS: &secret.SecretsManager{}}
 	for want, ref := range map[string]entities.Value{
 		"hunter2":                {AWSSecret: "shop/db", Key: "password"},
 		"hunter1":                {AWSSecret: "shop/db", Key: "password", VersionStage: "AWSPREVIOUS"},
@@ -61,7 +61,7 @@ func TestSecretsManager_G5(t *testing.T) {
 }
 
 // What AWS answers, right or wrong, is told without what the secret is, and the region that a reference names is asked.
-func TestSecretsManagerAnswers_G5(t *testing.T) {
+func TestSecretsManagerErrors_G5(t *testing.T) {
 	asked := make(chan string, 10)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked <- r.Header.Get("Authorization")

@@ -7,26 +7,26 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// In is a source for an application in a release channel: it has only the values that were captured for the same application and
+// ForChannel is a source for an application in a release channel: it has only the values that were captured for the same application and
 // channel.
-func In(from Source, application, channel string) Source {
-	return inChannel{from, application, channel}
+func ForChannel(source Source, application, channel string) Source {
+	return inChannel{source, application, channel}
 }
 
 type inChannel struct {
-	from                 Source
+	source               Source
 	application, channel string
 }
 
 // Resolve implements Source.
 func (i inChannel) Resolve(ctx context.Context, v entities.Value) (string, error) {
 	if v.Captured == "" {
-		if i.from == nil {
+		if i.source == nil {
 			return Environment{}.Resolve(ctx, v)
 		}
-		return i.from.Resolve(ctx, v)
+		return i.source.Resolve(ctx, v)
 	}
-	worker, _ := i.from.(*Worker)
+	worker, _ := i.source.(*Worker)
 	if worker == nil || worker.Captured == nil {
 		return "", fmt.Errorf("%s, but this worker has no captured values", v.Reference())
 	}

@@ -23,16 +23,16 @@ type Source interface {
 }
 
 // Resolve reads the value of a reference from a source; without a source it is an error.
-func Resolve(ctx context.Context, from Source, what string, v entities.Value) (string, error) {
+func Resolve(ctx context.Context, source Source, name string, v entities.Value) (string, error) {
 	if !v.IsSecret() {
 		return v.Literal, nil
 	}
-	if from == nil {
-		from = Environment{}
+	if source == nil {
+		source = Environment{}
 	}
-	text, err := from.Resolve(ctx, v)
+	text, err := source.Resolve(ctx, v)
 	if err != nil {
-		return "", fmt.Errorf("%s cannot be resolved from %w", what, err)
+		return "", fmt.Errorf("%s cannot be resolved from %w", name, err)
 	}
 	return text, nil
 }
@@ -46,8 +46,8 @@ type Environment struct {
 
 var patternRE = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*\*?|\*)$`)
 
-// own are the variables that a worker and its tools read themselves: a wider pattern does not match them.
-var own = []string{"TEMPORAL_*", "CONVERGE_*", "AWS_*", "AZURE_*", "GOOGLE_*", "GCP_*", "KUBECONFIG", "SOPS_*", "VAULT_*"}
+// workerVariables are the variables that a worker and its tools read themselves: a wider pattern does not match them.
+var workerVariables = []string{"TEMPORAL_*", "CONVERGE_*", "AWS_*", "AZURE_*", "GOOGLE_*", "GCP_*", "KUBECONFIG", "SOPS_*", "VAULT_*"}
 
 // ParseAllowed reads a list in the form of flags and CONVERGE_ALLOW_ENV: names, and prefixes with * at the end, separated by commas.
 func ParseAllowed(list ...string) ([]string, error) {
@@ -94,8 +94,8 @@ func allows(pattern, name string) bool {
 	if !entities.MatchesName(pattern, name) {
 		return false
 	}
-	for _, ours := range own {
-		if entities.MatchesName(ours, name) && !entities.MatchesName(ours, strings.TrimSuffix(pattern, "*")) {
+	for _, reserved := range workerVariables {
+		if entities.MatchesName(reserved, name) && !entities.MatchesName(reserved, strings.TrimSuffix(pattern, "*")) {
 			return false
 		}
 	}

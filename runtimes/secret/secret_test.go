@@ -11,7 +11,7 @@ import (
 
 // Nothing of the worker's environment is to be had that whoever started it did not name, and a pattern that is wide does
 // not mean the worker's own credentials.
-func TestOnlyWhatIsAllowedIsRead_G5(t *testing.T) {
+func TestOnlyAllowedVariablesAreRead_G5(t *testing.T) {
 	env := func(name string) (string, bool) { return "hunter2", name != "UNSET" }
 	for _, row := range []struct{ allowed, name, wrong string }{
 		{"", "DB_PASSWORD", "does not allow; to allow it, start the worker with --allow-env DB_PASSWORD"},

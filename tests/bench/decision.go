@@ -178,7 +178,7 @@ func (s shape) spec(service string) *entities.Spec {
 // settled is a service that has converged at v1 everywhere.
 func settled(service string, s shape) *state.State {
 	of := state.New("bench", service)
-	of.TakeSpec(s.spec(service), "spec", dawn)
+	of.ApplySpec(s.spec(service), "spec", dawn)
 	open(of, "v1", dawn)
 	obey(of)
 	return of
@@ -202,7 +202,7 @@ func guard(s *state.State) *state.State {
 // play takes a release through all channels of a service, and counts the turns.
 func play(s shape) int {
 	of := state.New("bench", "web")
-	of.TakeSpec(s.spec("web"), "spec", dawn)
+	of.ApplySpec(s.spec("web"), "spec", dawn)
 	open(of, "v1", dawn)
 	return obey(of)
 }
@@ -221,7 +221,7 @@ func obey(s *state.State) int {
 	now, turns := dawn, 0
 	var running []state.ApplyOp
 	for _, id := range s.Spec.IDs() {
-		s.Observed(id, "", entities.Reading{At: now}, true, now)
+		s.RecordReading(id, "", entities.Reading{At: now}, true, now)
 	}
 	for {
 		now, turns = now.Add(time.Second), turns+1
@@ -232,7 +232,7 @@ func obey(s *state.State) int {
 		op := running[0]
 		running = running[1:]
 		s.ApplyEnded(op.Instance, op.Target, "", false, now)
-		s.Observed(op.Instance, op.Target.FullVersion, entities.Reading{At: now, Objects: []entities.Object{{
+		s.RecordReading(op.Instance, op.Target.FullVersion, entities.Reading{At: now, Objects: []entities.Object{{
 			Name: s.Service, Type: "fake", Status: entities.ObjectSucceeded,
 			Versions: []entities.ObjectVersion{{Version: op.Target.FullVersion, Active: true, Replicas: 1, AvailableReplicas: 1, TargetReplicas: 1}},
 		}}}, true, now)

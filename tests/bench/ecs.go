@@ -103,7 +103,7 @@ func (l *ecsLab) close() {
 }
 
 // ecsInstance is a service at a version, for its nth target.
-func ecsInstance(name, version string, n int64) runtimes.Instance {
+func ecsInstance(name, version string, n int64) runtimes.Request {
 	documents := []any{
 		map[string]any{"family": name, "containerDefinitions": []any{map[string]any{"name": "web", "image": "shop/web:" + version, "memory": 128}}},
 		map[string]any{"serviceName": name, "desiredCount": 1},
@@ -114,7 +114,7 @@ func ecsInstance(name, version string, n int64) runtimes.Instance {
 		payload.ECS.Objects = append(payload.ECS.Objects, data)
 	}
 	owner := runtimes.Owner{Application: "bench", Service: name, ID: entities.Only("prod")}
-	return runtimes.Instance{
+	return runtimes.Request{
 		Owner: owner, ServiceID: "bench/" + name, FullVersion: version, Payload: payload, Key: owner.Key() + "/" + version,
 		Fence: &runtimes.Fence{Epoch: 1, Sequence: n},
 	}

@@ -162,7 +162,7 @@ func (g *gated) release(ctx context.Context, w *world, service, version string) 
 		}
 		sent = time.Now()
 		return sent, c.SignalWorkflow(ctx, id, "", protocol.Approve, protocol.ApprovalRequest{
-			Act: protocol.Act{By: "bench"}, Version: version, Topic: channel(1),
+			RequestMeta: protocol.RequestMeta{By: "bench"}, Version: version, Topic: channel(1),
 		})
 	})
 }

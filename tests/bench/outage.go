@@ -100,7 +100,7 @@ type outage struct {
 	clusters   *kubernetes.Clusters
 	runtime    *kubernetes.Runtime
 	way        *passage
-	all        []runtimes.Instance
+	all        []runtimes.Request
 
 	listed, now, most atomic.Int64
 }
@@ -156,7 +156,7 @@ func (o *outage) populate(ctx context.Context, admin clientset.Interface) error 
 		ObjectMeta: metav1.ObjectMeta{Name: outageUser}, Subjects: []rbacv1.Subject{{Kind: "User", APIGroup: rbacv1.GroupName, Name: outageUser}},
 		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: outageUser},
 	}
-	o.all = make([]runtimes.Instance, o.namespaces)
+	o.all = make([]runtimes.Request, o.namespaces)
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(actors)
 	for n := range o.all {
@@ -179,9 +179,9 @@ func (o *outage) populate(ctx context.Context, admin clientset.Interface) error 
 	return g.Wait()
 }
 
-func outageInstance(namespace string) runtimes.Instance {
+func outageInstance(namespace string) runtimes.Request {
 	object := func(text string) json.RawMessage { return json.RawMessage(text) }
-	return runtimes.Instance{
+	return runtimes.Request{
 		Owner: runtimes.Owner{Application: "outage", Service: namespace, ID: entities.Only("prod")}, FullVersion: "v1",
 		Payload: &entities.Payload{
 			Application: "outage", Service: namespace, Channel: "prod", Address: map[string]string{"namespace": namespace},

@@ -15,7 +15,7 @@ import (
 // signalRelease is the one client call that both sides of every comparison begin with.
 func signalRelease(ctx context.Context, c client.Client, id, version string) (sent time.Time, err error) {
 	sent = time.Now()
-	return sent, c.SignalWorkflow(ctx, id, "", protocol.Release, protocol.ReleaseRequest{Act: protocol.Act{By: "bench"}, Version: version})
+	return sent, c.SignalWorkflow(ctx, id, "", protocol.Release, protocol.ReleaseRequest{RequestMeta: protocol.RequestMeta{By: "bench"}, Version: version})
 }
 
 // updateRelease releases as `converge release` does.
@@ -23,7 +23,7 @@ func updateRelease(ctx context.Context, c client.Client, id, version string) (se
 	sent = time.Now()
 	handle, err := c.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
 		WorkflowID: id, UpdateName: protocol.Release, WaitForStage: client.WorkflowUpdateStageCompleted,
-		Args: []any{protocol.ReleaseRequest{Act: protocol.Act{By: "bench"}, Version: version}},
+		Args: []any{protocol.ReleaseRequest{RequestMeta: protocol.RequestMeta{By: "bench"}, Version: version}},
 	})
 	if err == nil {
 		err = handle.Get(ctx, nil)

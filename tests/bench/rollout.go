@@ -172,6 +172,6 @@ func (w *world) fleetAt(ctx context.Context, a application, version string) erro
 			return false, nil
 		}
 		f := s.Channels[0].Fleet
-		return s.Channels[0].Status == "CONVERGED" && f.At == a.instances && f.Version == version, nil
+		return s.Channels[0].Status == "CONVERGED" && f.AtVersion == a.instances && f.Version == version, nil
 	})
 }

@@ -187,10 +187,10 @@ func (r resting) report(b *bench, what string, goal *report.Value) {
 // actions reports those of an hour.
 func (s *scaled) actions(b *bench, r resting) {
 	// In a short window the server repeats hardly any observation: what it does in its own time is added.
-	hourly := float64(r.taken)/r.window.Hours() + float64(s.services)/protocol.SafetyInterval.Hours()
+	hourly := float64(r.taken)/r.window.Hours() + float64(s.services)/protocol.ServerPollInterval.Hours()
 	b.Add(report.Line{
 		Row: b.row, What: "actions an hour", Measured: report.Of(hourly, "actions"),
-		Spread: fmt.Sprintf("%d in the window; with the server's own observations, every %s (worked out)", r.taken, short(protocol.SafetyInterval)),
+		Spread: fmt.Sprintf("%d in the window; with the server's own observations, every %s (worked out)", r.taken, short(protocol.ServerPollInterval)),
 		Goal:   report.Ref(report.Of(goalActions*float64(s.services)/manyServices, "actions")),
 	})
 	if len(r.actions) > 0 {

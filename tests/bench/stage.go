@@ -40,7 +40,7 @@ func (s *stage) watch(service, channel string) *calls {
 	return c
 }
 
-func (s *stage) watched(in runtimes.Instance) *calls {
+func (s *stage) watched(in runtimes.Request) *calls {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.calls[in.Service+"/"+in.ID.Channel]
@@ -111,7 +111,7 @@ func (s *stage) readingsSoFar() int {
 }
 
 // Apply implements runtimes.Runtime.
-func (s *stage) Apply(ctx context.Context, in runtimes.Instance) (runtimes.Output, error) {
+func (s *stage) Apply(ctx context.Context, in runtimes.Request) (runtimes.Output, error) {
 	now := time.Now()
 	if c := s.watched(in); c != nil {
 		offer(c.began, now)
@@ -123,7 +123,7 @@ func (s *stage) Apply(ctx context.Context, in runtimes.Instance) (runtimes.Outpu
 }
 
 // Observe implements runtimes.Runtime.
-func (s *stage) Observe(ctx context.Context, in runtimes.Instance) ([]entities.Object, error) {
+func (s *stage) Observe(ctx context.Context, in runtimes.Request) ([]entities.Object, error) {
 	s.mu.Lock()
 	s.readings++
 	s.mu.Unlock()

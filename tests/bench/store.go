@@ -145,7 +145,7 @@ func (w *world) collected(ctx context.Context) error {
 	}
 	defer s.Close() // nothing is being written any more
 	for n := range 2 {
-		_, err := collect.Collect{Client: w.client, Namespace: client.DefaultNamespace, Store: s, Collection: store.Collection{
+		_, err := collect.Collector{Client: w.client, Namespace: client.DefaultNamespace, Store: s, Collection: store.Collection{
 			By: "bench", Now: time.Now().Add(time.Duration(n+1) * year), Grace: 24 * time.Hour, Keep: 90 * 24 * time.Hour,
 		}}.Run(ctx)
 		if err != nil {

@@ -147,7 +147,7 @@ func (w *world) attack(ctx context.Context, a attack, last *record.Act) (answere
 	switch {
 	case a.start:
 		_, err = w.client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: a.id, TaskQueue: protocol.TaskQueue, WorkflowExecutionErrorWhenAlreadyStarted: true},
-			protocol.ServiceWorkflow, protocol.ServiceInput{Application: application, Service: "evil", Carried: protocol.Carried{StateVersion: 1, State: json.RawMessage(`{}`)}})
+			protocol.ServiceWorkflow, protocol.ServiceInput{Application: application, Service: "evil", CarriedState: protocol.CarriedState{StateVersion: 1, State: json.RawMessage(`{}`)}})
 		return "", err
 	case a.replay && last == nil:
 		return "", nil

@@ -215,7 +215,7 @@ func watchPlan(ctx context.Context, s *store.Store, of protocol.PlanRef, done *a
 			return seen, nil
 		}
 		if err := pause(ctx, 10*time.Millisecond); err != nil || now.Sub(moved) > 2*patience {
-			return seen, fmt.Errorf("it does not end, and nothing became of it for %s: %s %s %v", now.Sub(moved), r.Nodes, r.Trouble, r.Notes)
+			return seen, fmt.Errorf("it does not end, and nothing became of it for %s: %s %s %v", now.Sub(moved), r.Nodes, r.StepError, r.Notes)
 		}
 	}
 }

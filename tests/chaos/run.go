@@ -31,7 +31,7 @@ func run(ctx context.Context, p plan, dir string, talk io.Writer) (*record.Recor
 	}
 	defer w.stop()
 	r := &record.Record{
-		Seed: p.seed, Releases: p.size.releases, History: map[string][]entities.AuditLine{},
+		Seed: p.seed, Releases: p.size.releases, History: map[string][]entities.AuditEntry{},
 		Rest: map[string][]record.Rest{}, RestAt: map[string]int64{}, Final: map[string][]record.Rest{}, Last: map[string]string{},
 	}
 	people := newPeople(w)
@@ -199,7 +199,7 @@ func collect(ctx context.Context, w *world, r *record.Record) error {
 	for _, service := range w.services {
 		var history struct {
 			Lines []struct {
-				entities.AuditLine
+				entities.AuditEntry
 				Of string // what is wider, whose line it is
 			}
 		}
@@ -208,7 +208,7 @@ func collect(ctx context.Context, w *world, r *record.Record) error {
 		}
 		for _, l := range history.Lines {
 			if l.Of == "" {
-				r.History[service] = append(r.History[service], l.AuditLine)
+				r.History[service] = append(r.History[service], l.AuditEntry)
 			}
 		}
 	}

@@ -265,8 +265,8 @@ func (w *world) lastLine(ctx context.Context, service string) (int64, error) {
 	if err := w.query(ctx, service, protocol.QueryHistory, &tail); err != nil {
 		return 0, err
 	}
-	if n := len(tail.Lines); n > 0 {
-		return tail.Lines[n-1].N, nil
+	if n := len(tail.Entries); n > 0 {
+		return tail.Entries[n-1].N, nil
 	}
 	return tail.Stored, nil
 }

@@ -41,7 +41,7 @@ func All() []Contract {
 
 func states() []Contract {
 	var out []Contract
-	for workflow, form := range workflows.Forms() {
+	for workflow, form := range workflows.StateFormats() {
 		out = append(out, Contract{Name: "state of " + workflow, Number: form.Number, Form: form.State, Of: workflow})
 	}
 	return out
@@ -98,7 +98,7 @@ func answers() []Contract {
 		{"Service query status", 1, false, protocol.Status{}, protocol.QueryStatus},
 		{"Service query explain", 1, false, protocol.Explanation{}, protocol.QueryExplain},
 		{"Service query history", 1, false, protocol.HistoryAnswer{}, protocol.QueryHistory},
-		{"Service query placed", 1, false, protocol.Placed{}, protocol.QueryPlaced},
+		{"Service query placed", 1, false, protocol.Placement{}, protocol.QueryPlaced},
 		{"Service query configured", 1, false, protocol.Configured{}, protocol.QueryConfigured},
 		{"Service question deployed", 1, false, protocol.DeployedQuestion{}, protocol.QueryDeployed},
 		{"Service query deployed", 1, false, protocol.Deployed{}, protocol.QueryDeployed},
@@ -152,11 +152,11 @@ func activities() []Contract {
 		{protocol.ActivityDecide, protocol.DecideRequest{}, protocol.DecideAnswer{}},
 		{protocol.ActivityReserve, protocol.ReserveRequest{}, protocol.ReserveAnswer{}},
 		{protocol.ActivityOutcome, protocol.OutcomeRequest{}, protocol.OutcomeAnswer{}},
-		{protocol.ActivityPlanBegin, protocol.PlanInput{}, protocol.PlanBegun{}},
+		{protocol.ActivityPlanBegin, protocol.PlanInput{}, protocol.PlanStart{}},
 		{protocol.ActivityPlanKeep, protocol.PlanKeepRequest{}, nil},
-		{protocol.ActivityPlanFollow, protocol.PlanRef{}, protocol.PlanFollowed{}},
+		{protocol.ActivityPlanFollow, protocol.PlanRef{}, protocol.PlanFollowAnswer{}},
 		{protocol.ActivityPlanCommands, protocol.PlanCommandsRequest{}, protocol.PlanCommands{}},
-		{protocol.ActivityPlanRun, protocol.PlanRunRequest{}, protocol.PlanRan{}},
+		{protocol.ActivityPlanRun, protocol.PlanRunRequest{}, protocol.PlanRunAnswer{}},
 	} {
 		out = append(out, Contract{"request to activity " + a.name, 1, false, a.request, a.name})
 		if a.answer != nil {
@@ -185,7 +185,7 @@ func records() []Contract {
 		{"record of a runtime's owner", 1, false, store.RuntimeOwner{}, "ClaimRuntime"},
 		{"record of a log entry", 1, false, store.LogEntry{}, "PutLog"},
 		{"record of a log entry, by key", 1, false, store.LogEntry{}, "PutLogKey"},
-		{"record of audit lines", 1, false, entities.AuditLine{}, "AppendAudit"},
+		{"record of audit lines", 1, false, entities.AuditEntry{}, "AppendAudit"},
 		{"record of a pause", 1, false, protocol.ScopePause{}, "PutPause"},
 		{"record of a pause that has ended", 1, false, protocol.PauseEnded{}, "PutPauseEnded"},
 		{"record of a checkpoint", 1, false, protocol.Checkpoint{}, "PutCheckpoint"},
@@ -202,8 +202,8 @@ func records() []Contract {
 		{"record of what was accepted elsewhere", 1, false, protocol.MissedMessages{}, "MissedRecord"},
 		{"record of a directory", 1, false, store.Directory{}, "PutDirectory"},
 		{"record of a worker that lives", 1, false, store.Presence{}, "PutPresence"},
-		{"record of a worker that reads what is steady", 1, false, store.Beat{}, "PutBeat"},
-		{"record of what is known of an instance", 1, false, protocol.Watched{}, "PutWatched"},
+		{"record of a worker that reads what is steady", 1, false, store.Heartbeat{}, "PutHeartbeat"},
+		{"record of what is known of an instance", 1, false, protocol.WatchedInstance{}, "PutWatched"},
 		{"record of how far a plan is", 1, false, protocol.PlanRecord{}, "PutPlan"},
 		{"record of whom a plan lets enter", 1, false, store.PlanGrant{}, "GrantPlan"},
 		{"record of a plan that runs", 1, false, protocol.PlanRef{}, "RunPlan"},

@@ -30,7 +30,7 @@ var shared = stage.New(map[entities.RuntimeKind]activities.Factory{entities.Runt
 func TestMain(m *testing.M) { os.Exit(shared.Main(m)) }
 
 var accounts = &ecsruntime.Accounts{
-	Every: 150 * time.Millisecond, Patience: 2 * time.Second,
+	PollInterval: 150 * time.Millisecond, ThrottleTimeout: 2 * time.Second,
 	Configure: func(o *ecs.Options) {
 		o.HTTPClient = ecsfake.HTTPClient()
 		o.Credentials = aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {

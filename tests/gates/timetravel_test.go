@@ -93,6 +93,6 @@ custom: {apply: {command: [apply]}, fetch: {command: [fetch], mode: structured}}
 	}
 	return planned, func(look entities.Evaluation, at time.Time) entities.CheckReading {
 		definition := definitions[look.Definition]
-		return checks.Evaluate(t.Context(), checks.Sources{}, checks.Asked{Definition: definition, Evaluation: look, Now: at})
+		return checks.Evaluate(t.Context(), checks.Sources{}, checks.Request{Definition: definition, Evaluation: look, Now: at})
 	}
 }

@@ -81,7 +81,7 @@ func TestKubernetesFlagsBesideAVersion_A22_B5_D24(t *testing.T) {
 	dark := entities.ValuesName("flags", map[string]any{"flagSet": "dark"}, nil)
 	from := requestsOf(w.cluster.Kubeconfig).writes()
 	require.NoError(t, w.Update(w.ID("web"), protocol.Release, protocol.ReleaseRequest{
-		Act: protocol.Act{By: "test"}, Aspect: "flags", Parameters: map[string]any{"flagSet": "dark"},
+		RequestMeta: protocol.RequestMeta{By: "test"}, Aspect: "flags", Parameters: map[string]any{"flagSet": "dark"},
 	}, &protocol.ReleaseAnswer{}))
 	all("CONVERGED", "v1-"+dark, "v1 dark")
 	require.Equal(t, namespaces[:1], w.deployedTo(namespaces, from)[:1], "the first step")
@@ -92,7 +92,7 @@ func TestKubernetesFlagsBesideAVersion_A22_B5_D24(t *testing.T) {
 	all("CONVERGED", "v2-"+dark, "v2 dark")
 	bright := entities.ValuesName("flags", map[string]any{"flagSet": "bright"}, nil)
 	require.NoError(t, w.Update(w.ID("web"), protocol.Release, protocol.ReleaseRequest{
-		Act: protocol.Act{By: "test"}, Aspect: "flags", Parameters: map[string]any{"flagSet": "bright"},
+		RequestMeta: protocol.RequestMeta{By: "test"}, Aspect: "flags", Parameters: map[string]any{"flagSet": "bright"},
 	}, &protocol.ReleaseAnswer{}))
 	all("CONVERGED", "v2-"+bright, "v2 bright")
 	w.Act("web", protocol.Rollback, `{"version":"v2","by":"alice"}`)
@@ -107,11 +107,11 @@ func TestKubernetesDrainAndTurnUp_A16_D23(t *testing.T) {
 	w.Await("web", "production CONVERGED v1")
 	runtime := fmt.Sprintf("%s-%02d", w.App, 2)
 	_, err := w.Client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: protocol.RuntimeID(runtime), TaskQueue: protocol.TaskQueue},
-		protocol.RuntimeWorkflow, protocol.RuntimeInput{Runtime: runtime, Beginning: protocol.Beginning{Adopt: true}})
+		protocol.RuntimeWorkflow, protocol.RuntimeInput{Runtime: runtime, StartMode: protocol.StartMode{Adopt: true}})
 	require.NoError(t, err)
 	act := func(verb string) {
 		t.Helper()
-		require.NoError(t, w.Update(protocol.RuntimeID(runtime), verb, protocol.DrainRequest{Act: protocol.Act{By: "carol", Reason: "new nodes"}}, &protocol.Answer{}))
+		require.NoError(t, w.Update(protocol.RuntimeID(runtime), verb, protocol.DrainRequest{RequestMeta: protocol.RequestMeta{By: "carol", Reason: "new nodes"}}, &protocol.Answer{}))
 	}
 	act(protocol.Drain)
 	gone := runtime + " is drained by carol: new nodes: removed until: converge turnup " + runtime
@@ -124,14 +124,14 @@ func TestKubernetesDrainAndTurnUp_A16_D23(t *testing.T) {
 
 	w.Release("web", "v2")
 	w.AwaitThat("web", "v2 elsewhere", func(s protocol.Status) bool {
-		return s.Channels[0].Status == "CONVERGED" && s.Channels[0].Fleet.Version == "v2" && s.Channels[0].Fleet.At == 1
+		return s.Channels[0].Status == "CONVERGED" && s.Channels[0].Fleet.Version == "v2" && s.Channels[0].Fleet.AtVersion == 1
 	})
 	require.Equal(t, "registry.shop.dev/web:v2 plain", w.runs(namespaces[0]))
 	require.Empty(t, w.runs(namespaces[1]), "nobody repairs what was removed")
 
 	act(protocol.TurnUp)
 	w.AwaitThat("web", "v2 everywhere", func(s protocol.Status) bool {
-		return s.Channels[0].Status == "CONVERGED" && s.Channels[0].Fleet.At == 2
+		return s.Channels[0].Status == "CONVERGED" && s.Channels[0].Fleet.AtVersion == 2
 	})
 	require.Equal(t, "registry.shop.dev/web:v2 plain", w.runs(namespaces[1]))
 }

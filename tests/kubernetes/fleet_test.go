@@ -75,7 +75,7 @@ func TestKubernetesFleetInSteps_D24_D25_D27(t *testing.T) {
 	all := func(version string) {
 		t.Helper()
 		w.AwaitThat("web", "all at "+version, func(s protocol.Status) bool {
-			return stage.Channels(s) == "production CONVERGED "+version && s.Channels[0].Fleet.At == many
+			return stage.Channels(s) == "production CONVERGED "+version && s.Channels[0].Fleet.AtVersion == many
 		})
 	}
 	w.Release("web", "v1")

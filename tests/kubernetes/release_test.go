@@ -63,7 +63,7 @@ func TestKubernetesRollingUpdate_A3_A8_B9(t *testing.T) {
 	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
 
 	require.NoError(t, w.Update(w.ID("web"), protocol.Release, protocol.ReleaseRequest{
-		Act: protocol.Act{By: "test"}, Version: "v2", ChannelParameters: map[string]map[string]any{"staging": {"ready": "5s"}},
+		RequestMeta: protocol.RequestMeta{By: "test"}, Version: "v2", ChannelParameters: map[string]map[string]any{"staging": {"ready": "5s"}},
 	}, &protocol.ReleaseAnswer{}))
 	s := w.AwaitThat("web", "two versions in staging", func(s protocol.Status) bool {
 		return len(active(objectOf(s, "staging", "Deployment/web"))) == 2

@@ -57,7 +57,7 @@ func TestCommandGetsASecretOfTheCluster_G5(t *testing.T) {
 	}
 	put("db", "hunter-one")
 	put("admin", "hunter-admin")
-	allowed, err := secret.ParseElsewhere("kubernetes:" + c.Name + "/" + namespace + "/db")
+	allowed, err := secret.ParseExternal("kubernetes:" + c.Name + "/" + namespace + "/db")
 	require.NoError(t, err)
 	w := shared.Unserved(t, embedded.Options{})
 	stop := w.StartWorkerAs(worker.Options{AllowSecret: allowed})

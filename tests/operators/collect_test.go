@@ -62,7 +62,7 @@ func TestCollectedUnderALivingService_F11(t *testing.T) {
 	later := time.Duration(0)
 	run := func(namespace string) error {
 		later += 24 * 365 * time.Hour
-		_, err := collect.Collect{Client: w.Client, Namespace: namespace, Store: s, Collection: store.Collection{
+		_, err := collect.Collector{Client: w.Client, Namespace: namespace, Store: s, Collection: store.Collection{
 			By: "a test", Now: time.Now().Add(later), Grace: time.Hour, Keep: time.Hour,
 		}}.Run(t.Context())
 		return err

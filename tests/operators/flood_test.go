@@ -31,10 +31,10 @@ func fleetOf(n int) string {
 func flood(w *stage.World, service string) {
 	w.T.Helper()
 	_, err := w.Client.ExecuteWorkflow(w.T.Context(), client.StartWorkflowOptions{ID: w.ID(service), TaskQueue: "nobody"},
-		protocol.ServiceWorkflow, protocol.ServiceInput{Application: w.App, Service: service, Beginning: protocol.Beginning{Adopt: true}})
+		protocol.ServiceWorkflow, protocol.ServiceInput{Application: w.App, Service: service, StartMode: protocol.StartMode{Adopt: true}})
 	require.NoError(w.T, err)
 	for err == nil {
-		err = w.Client.SignalWorkflow(w.T.Context(), w.ID(service), "", protocol.Refresh, protocol.Act{By: "flood"})
+		err = w.Client.SignalWorkflow(w.T.Context(), w.ID(service), "", protocol.Refresh, protocol.RequestMeta{By: "flood"})
 	}
 	require.ErrorContains(w.T, err, "exceeded workflow execution limit for signal events")
 }
@@ -57,7 +57,7 @@ func TestFloodedServiceHoldsUpNoOther_F1_F5(t *testing.T) {
 
 	var answer protocol.Answer
 	began := time.Now()
-	require.NoError(t, w.Update(protocol.ApplicationID(w.App), protocol.Pause, protocol.Act{By: "alice"}, &answer))
+	require.NoError(t, w.Update(protocol.ApplicationID(w.App), protocol.Pause, protocol.RequestMeta{By: "alice"}, &answer))
 	w.Await("web-19", "staging PAUSED v1, production PAUSED v1")
 	w.Await("web-00", "staging PAUSED, production PAUSED")
 	t.Logf("paused after %s", time.Since(began))
@@ -101,9 +101,9 @@ func TestManyPlacesAreGrantedInSmallNumbers_C10(t *testing.T) {
 	id := protocol.RuntimeID("many")
 	const leases = 500
 	for n := range leases {
-		lease := entities.LeaseRequest{ID: fmt.Sprint(n), Holder: fmt.Sprintf("service/none/%d", n), What: "x", Limit: leases, Timeout: time.Hour}
+		lease := entities.LeaseRequest{ID: fmt.Sprint(n), Holder: fmt.Sprintf("service/none/%d", n), Description: "x", Limit: leases, Timeout: time.Hour}
 		_, err := w.Client.SignalWithStartWorkflow(t.Context(), id, protocol.SignalLease, lease,
-			client.StartWorkflowOptions{TaskQueue: protocol.TaskQueue}, protocol.RuntimeWorkflow, protocol.RuntimeInput{Runtime: "many", Beginning: protocol.Beginning{Adopt: true}})
+			client.StartWorkflowOptions{TaskQueue: protocol.TaskQueue}, protocol.RuntimeWorkflow, protocol.RuntimeInput{Runtime: "many", StartMode: protocol.StartMode{Adopt: true}})
 		require.NoError(t, err)
 	}
 	w.StartWorker()

@@ -71,7 +71,7 @@ func TestInstallationMoves_F4(t *testing.T) {
 	w.Await("web", "staging CONVERGED v2, production CONVERGED v2") // by carol's approval
 	require.Empty(t, w.Fake.Overlaps())
 	for _, service := range []string{"web", "api"} {
-		require.Equal(t, map[string]int{"web": 2, "api": 1}[service], w.Fake.At(w.App, service, "staging").Moves(), service)
+		require.Equal(t, map[string]int{"web": 2, "api": 1}[service], w.Fake.At(w.App, service, "staging").Changes(), service)
 	}
 	var status protocol.ApplicationStatus
 	query(w, protocol.ApplicationID(w.App), &status)
@@ -174,7 +174,7 @@ func TestRestoreOfTheStore_F4(t *testing.T) {
 	w.Release("web", "v2")
 	w.Await("web", "staging CONVERGED v2, production CONVERGED v2")
 	production := w.Fake.At(w.App, "web", "production")
-	moves := production.Moves()
+	moves := production.Changes()
 	w.Lose()
 	since := time.Now()
 	said, err := run(bin, w, "admin", "import", "--restore", "--store", w.Store, archive)
@@ -184,7 +184,7 @@ func TestRestoreOfTheStore_F4(t *testing.T) {
 	w.Release("web", "v3")
 	w.Await("web", "staging CONVERGED v3, production CONVERGED v3")
 	t.Logf("released again after %s", time.Since(since).Round(100*time.Millisecond))
-	require.Equal(t, moves+1, production.Moves(), "nothing was taken back on the way")
+	require.Equal(t, moves+1, production.Changes(), "nothing was taken back on the way")
 }
 
 // The store is lost, and there is no backup: no worker takes it for a new one, and when one is told to go on, it is the same installation,
@@ -201,7 +201,7 @@ func TestLostStoreWithoutABackup_F4(t *testing.T) {
 	require.ErrorContains(t, err, "whose store "+w.Store+" has lost its data: nothing was started")
 	require.ErrorContains(t, err, "converge worker --take-over, converge apply for each application, and converge release of what runs")
 	production := w.Fake.At(w.App, "web", "production")
-	moves := production.Moves()
+	moves := production.Changes()
 
 	w.StartWorkerAs(worker.Options{TakeOver: true})
 	after, err := opened(w).Installation(t.Context())
@@ -214,7 +214,7 @@ func TestLostStoreWithoutABackup_F4(t *testing.T) {
 	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
 	w.Release("web", "v2")
 	w.Await("web", "staging CONVERGED v2, production CONVERGED v2")
-	require.Equal(t, moves+1, production.Moves(), "nothing was taken back on the way")
+	require.Equal(t, moves+1, production.Changes(), "nothing was taken back on the way")
 }
 
 // A namespace goes with one store: a worker that is given another one, or one that is empty since it was lost, starts
@@ -280,7 +280,7 @@ func TestRestoreWhereNothingRuns_F4(t *testing.T) {
 		require.NoError(t, w.Client.TerminateWorkflow(t.Context(), id, "", "lost"))
 	}
 	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) { // the server's list is a little late
-		n, err := w.Client.CountWorkflow(t.Context(), &workflowservice.CountWorkflowExecutionsRequest{Namespace: embedded.Namespace, Query: protocol.Living})
+		n, err := w.Client.CountWorkflow(t.Context(), &workflowservice.CountWorkflowExecutionsRequest{Namespace: embedded.Namespace, Query: protocol.RunningQuery})
 		return err == nil && n.Count == 0, fmt.Sprint(n, err)
 	})
 	w.Store = t.TempDir()

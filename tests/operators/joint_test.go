@@ -41,7 +41,7 @@ func proposed(w *stage.World) {
 	require.NoError(w.T, os.MkdirAll(filepath.Join(w.Store, "versions", w.App), 0o700))
 	require.NoError(w.T, os.WriteFile(filepath.Join(w.Store, "versions", w.App, "api"), nil, 0o600))
 	require.NoError(w.T, w.Client.SignalWorkflow(w.T.Context(), protocol.ApplicationID(w.App), "", protocol.Release, protocol.JointRequest{
-		Act: protocol.Act{By: "alice"}, ID: "autumn", Services: map[string]protocol.ServiceVersion{"web": {Version: "v2"}, "api": {Version: "v2"}},
+		RequestMeta: protocol.RequestMeta{By: "alice"}, ID: "autumn", Services: map[string]protocol.ServiceVersion{"web": {Version: "v2"}, "api": {Version: "v2"}},
 	}))
 	w.AwaitThat("web", "a promise", func(s protocol.Status) bool { return strings.Contains(journal(s), "release autumn: v2 promised") })
 	require.Empty(w.T, w.Status("web").Releases)

@@ -67,7 +67,7 @@ func TestEndedApplicationIsManagedAgain(t *testing.T) {
 	w.RunWeb()
 	id := protocol.ApplicationID(w.App)
 	var answer protocol.Answer
-	require.NoError(t, w.Update(id, protocol.Pause, protocol.Act{By: "alice", Reason: "drill"}, &answer))
+	require.NoError(t, w.Update(id, protocol.Pause, protocol.RequestMeta{By: "alice", Reason: "drill"}, &answer))
 	w.Await("web", "staging PAUSED v1, production PAUSED v1")
 	run, since := runOf(w, id), time.Now()
 	require.NoError(t, w.Client.TerminateWorkflow(t.Context(), id, "", "cleaning up"))
@@ -76,7 +76,7 @@ func TestEndedApplicationIsManagedAgain(t *testing.T) {
 	query(w, id, &status)
 	require.EqualValues(t, 1, status.Newest)
 	require.Equal(t, "alice", status.Pause.By)
-	require.NoError(t, w.Update(id, protocol.Resume, protocol.Act{By: "alice"}, &answer))
+	require.NoError(t, w.Update(id, protocol.Resume, protocol.RequestMeta{By: "alice"}, &answer))
 	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
 }
 

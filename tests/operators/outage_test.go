@@ -196,7 +196,7 @@ func pausesInOrder(w *stage.World) int {
 	lines, err := kept.Audit(w.T.Context(), w.App, "web")
 	require.NoError(w.T, err)
 	next := 0
-	for _, line := range append(lines[:answer.Stored], answer.Lines...) {
+	for _, line := range append(lines[:answer.Stored], answer.Entries...) {
 		if line.Kind == entities.EventPause && line.Reason == strconv.Itoa(next) {
 			next += 2 // between them are the ends, which have no reason
 		}

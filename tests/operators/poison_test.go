@@ -65,7 +65,7 @@ func newer(w *stage.World, service string) {
 	w.T.Helper()
 	w.Signal(service, protocol.Refresh, `{"by":"alice"}`) // it gets a task
 	input, err := converter.GetDefaultDataConverter().ToPayloads(protocol.ServiceInput{
-		Application: w.App, Service: service, Carried: protocol.Carried{StateVersion: protocol.Version + 1, State: json.RawMessage(`{}`)},
+		Application: w.App, Service: service, CarriedState: protocol.CarriedState{StateVersion: protocol.Version + 1, State: json.RawMessage(`{}`)},
 	})
 	require.NoError(w.T, err)
 	d, err := w.Client.DescribeWorkflowExecution(w.T.Context(), w.ID(service), "")

@@ -168,7 +168,7 @@ func TestSignalsOfAResetAreCarriedOutOnce_F1(t *testing.T) {
 					w.Signal("web", protocol.Pause, drill)
 				}
 				w.StartWorker()
-				var lines []entities.AuditLine
+				var lines []entities.AuditEntry
 				temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {
 					lines = trailOf(w, "web")
 					return countOf(lines, "drill") == 2, fmt.Sprint(lines)

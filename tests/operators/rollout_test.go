@@ -61,7 +61,7 @@ func TestWorkersKilledBetweenSteps_D24_F2(t *testing.T) {
 	}
 	all := func(version string) func(s protocol.Status) bool {
 		return func(s protocol.Status) bool {
-			return len(s.Channels) == 1 && s.Channels[0].Fleet != nil && s.Channels[0].Fleet.At == 6 && s.Channels[0].Status == "CONVERGED" && s.Channels[0].Fleet.Version == version
+			return len(s.Channels) == 1 && s.Channels[0].Fleet != nil && s.Channels[0].Fleet.AtVersion == 6 && s.Channels[0].Status == "CONVERGED" && s.Channels[0].Fleet.Version == version
 		}
 	}
 	says := func(text string) {

@@ -55,7 +55,7 @@ func TestRulesOfTheInstallation_F4(t *testing.T) {
 	}
 	everything, rt := protocol.InstallationID(), protocol.RuntimeID(runtime)
 	_, err := w.Client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: rt, TaskQueue: protocol.TaskQueue}, protocol.RuntimeWorkflow,
-		protocol.RuntimeInput{Runtime: runtime, Beginning: protocol.Beginning{Adopt: true}})
+		protocol.RuntimeInput{Runtime: runtime, StartMode: protocol.StartMode{Adopt: true}})
 	require.NoError(t, err)
 	require.NoError(t, ask(rt, protocol.Pause, "mallory", ""), "nothing is restricted yet")
 	require.NoError(t, ask(rt, protocol.Resume, "mallory", ""))

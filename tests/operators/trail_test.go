@@ -64,7 +64,7 @@ func storesLines(did []string) bool {
 
 // trailOf is what `converge history` shows of a service: the lines in the store, then those that only the workflow has. Of
 // an application only the store has any.
-func trailOf(w *stage.World, service string) []entities.AuditLine {
+func trailOf(w *stage.World, service string) []entities.AuditEntry {
 	w.T.Helper()
 	kept, err := store.Open(w.T.Context(), w.Store)
 	require.NoError(w.T, err)
@@ -76,7 +76,7 @@ func trailOf(w *stage.World, service string) []entities.AuditLine {
 	}
 	lines, err := kept.Audit(w.T.Context(), w.App, service)
 	require.NoError(w.T, err)
-	for _, l := range newest.Lines {
+	for _, l := range newest.Entries {
 		if l.N > newest.Stored && (len(lines) == 0 || l.N > lines[len(lines)-1].N) {
 			lines = append(lines, l)
 		}
@@ -85,7 +85,7 @@ func trailOf(w *stage.World, service string) []entities.AuditLine {
 }
 
 // everyNumberOnce requires that lines are counted from one on without a gap, and that each number stands for one of them.
-func everyNumberOnce(w *stage.World, lines []entities.AuditLine) {
+func everyNumberOnce(w *stage.World, lines []entities.AuditEntry) {
 	w.T.Helper()
 	var all strings.Builder
 	for _, l := range lines {
@@ -96,7 +96,7 @@ func everyNumberOnce(w *stage.World, lines []entities.AuditLine) {
 	}
 }
 
-func countOf(lines []entities.AuditLine, reason string) (n int) {
+func countOf(lines []entities.AuditEntry, reason string) (n int) {
 	for _, l := range lines {
 		if l.Reason == reason {
 			n++

@@ -158,7 +158,7 @@ func TestUnmanagedApplicationStaysDown(t *testing.T) {
 
 	awaitLook(w, protocol.ApplicationID(w.App))
 	_, err = w.Client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: w.ID("web"), TaskQueue: protocol.TaskQueue}, protocol.ServiceWorkflow,
-		protocol.ServiceInput{Application: w.App, Service: "web", Beginning: protocol.Beginning{Adopt: true}})
+		protocol.ServiceInput{Application: w.App, Service: "web", StartMode: protocol.StartMode{Adopt: true}})
 	require.NoError(t, err)
 	awaitEnded(w, w.ID("web"))
 	require.Regexp(t, `^UNMANAGED: unmanaged by .+: drill; since .+ UTC; until: converge manage .+$`, shown(w, "web"))

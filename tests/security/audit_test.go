@@ -132,7 +132,7 @@ func rechain(t *testing.T, w *stage.World) {
 		require.NoError(t, err)
 		var out strings.Builder
 		for line := range strings.Lines(string(raw)) {
-			var l entities.AuditLine
+			var l entities.AuditEntry
 			require.NoError(t, json.Unmarshal([]byte(line), &l))
 			if l.Prev != "" {
 				l.Prev = prev
@@ -375,7 +375,7 @@ func TestLinesThatNoCheckpointKnewAreNamed_G7(t *testing.T) {
 		Head  string `json:"auditHead"`
 	}
 	require.NoError(t, c.State.Unpack(&last))
-	require.NoError(t, at.AppendAudit(t.Context(), w.App, "web", []entities.AuditLine{{
+	require.NoError(t, at.AppendAudit(t.Context(), w.App, "web", []entities.AuditEntry{{
 		N: last.Lines + 1, Prev: last.Head, At: c.At, Kind: entities.EventApproval, Who: &entities.Who{Name: "alice", Proven: true}, Text: "approved go-live",
 	}}))
 	require.NoError(t, w.Client.TerminateWorkflow(t.Context(), w.ID("web"), "", "as an operator does"))

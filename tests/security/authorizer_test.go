@@ -92,7 +92,7 @@ func TestAuthorizerLetsPeopleAct_G1(t *testing.T) {
 	start := func(change func(*client.StartWorkflowOptions), of, kind string) error {
 		o := client.StartWorkflowOptions{ID: of, TaskQueue: protocol.TaskQueue, WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING}
 		change(&o)
-		_, err := people.ExecuteWorkflow(ctx, o, kind, protocol.RuntimeInput{Runtime: "eu", Beginning: protocol.Beginning{Adopt: true}})
+		_, err := people.ExecuteWorkflow(ctx, o, kind, protocol.RuntimeInput{Runtime: "eu", StartMode: protocol.StartMode{Adopt: true}})
 		return err
 	}
 	asItIs := func(*client.StartWorkflowOptions) {}

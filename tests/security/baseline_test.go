@@ -43,7 +43,7 @@ func sets(t *testing.T, w *stage.World, text, by, token string) error {
 	rules, err := compile.Rules(os.DirFS(dir), "rules.yaml")
 	require.NoError(t, err)
 	return w.Update(protocol.InstallationID(), protocol.Configure,
-		protocol.ConfigureRequest{Act: protocol.Act{By: by, Token: token}, Rules: rules}, &protocol.Answer{})
+		protocol.ConfigureRequest{RequestMeta: protocol.RequestMeta{By: by, Token: token}, Rules: rules}, &protocol.Answer{})
 }
 
 // gates are those that a channel of a service has, as its status says it.
@@ -144,7 +144,7 @@ func forges(t *testing.T, w *stage.World) protocol.PublishRequest {
 			Application: w.App, Service: service, Channel: "production", ID: "baseline/freeze", Kind: entities.CheckAlways, Always: &entities.AlwaysCheck{Verdict: entities.Pass},
 		})
 		require.NoError(t, err)
-		spec.Baseline = &entities.Baselined{Rules: 7, Bypass: []string{"mallory"}}
+		spec.Baseline = &entities.AppliedBaseline{Rules: 7, Bypass: []string{"mallory"}}
 		for n := range spec.Channels {
 			spec.Channels[n].Conditions = append(spec.Channels[n].Conditions,
 				entities.Condition{ID: "approval/baseline/go-live", Kind: entities.ManualApproval, Topic: "baseline/go-live", MinApprovers: 1, Approvers: []string{"mallory"}},
@@ -159,7 +159,7 @@ func forges(t *testing.T, w *stage.World) protocol.PublishRequest {
 	digest, err := s.PutManifest(t.Context(), forged)
 	require.NoError(t, err)
 	return protocol.PublishRequest{
-		Act: protocol.Act{By: "mallory"}, Hash: newest.Hash, Manifest: digest, Services: len(forged), Store: w.Store, Origin: newest.Origin,
+		RequestMeta: protocol.RequestMeta{By: "mallory"}, Hash: newest.Hash, Manifest: digest, Services: len(forged), Store: w.Store, Origin: newest.Origin,
 	}
 }
 
@@ -210,7 +210,7 @@ func TestPublicationBeyondTheBaselineIsRefused_G1(t *testing.T) {
 		defer s.Close() // only read
 		record, err := s.Number(t.Context(), w.App, 1)
 		require.NoError(t, err)
-		request := protocol.PublishRequest{Act: protocol.Act{By: "mallory"}, Hash: known[0].Hash, Manifest: record.Manifest, Store: w.Store, Origin: record.Origin}
+		request := protocol.PublishRequest{RequestMeta: protocol.RequestMeta{By: "mallory"}, Hash: known[0].Hash, Manifest: record.Manifest, Store: w.Store, Origin: record.Origin}
 		require.ErrorContains(t, w.Update(protocol.ApplicationID(w.App), protocol.Publish, request, &protocol.PublishAnswer{}), why)
 		require.NoError(t, w.Client.SignalWorkflow(t.Context(), protocol.ApplicationID(w.App), "", protocol.Publish, request))
 	}
@@ -248,7 +248,7 @@ authorization:
 	require.NoError(t, err)
 	defer s.Close() // only read
 	hash, manifest := compiledInto(t, w, s)
-	forged := protocol.PublishRequest{Act: protocol.Act{By: "alice@shop.dev"}, Hash: hash, Manifest: manifest, Store: w.Store}
+	forged := protocol.PublishRequest{RequestMeta: protocol.RequestMeta{By: "alice@shop.dev"}, Hash: hash, Manifest: manifest, Store: w.Store}
 	require.ErrorContains(t, w.Update(id, protocol.Publish, forged, &protocol.PublishAnswer{}), "needs proof")
 	require.NoError(t, w.Client.SignalWorkflow(t.Context(), id, "", protocol.Publish, forged))
 	forged.Token = issuer.TokenOf(t, "bob@shop.dev")
@@ -259,9 +259,9 @@ authorization:
 	})
 	other := protocol.ApplicationID(w.App + "-other")
 	_, err = w.Client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: other, TaskQueue: protocol.TaskQueue},
-		protocol.ApplicationWorkflow, protocol.ApplicationInput{Application: w.App + "-other", Beginning: protocol.Beginning{Adopt: true}})
+		protocol.ApplicationWorkflow, protocol.ApplicationInput{Application: w.App + "-other", StartMode: protocol.StartMode{Adopt: true}})
 	require.NoError(t, err)
-	forged.Act = protocol.Act{Token: issuer.TokenOf(t, "alice@shop.dev")}
+	forged.RequestMeta = protocol.RequestMeta{Token: issuer.TokenOf(t, "alice@shop.dev")}
 	require.ErrorContains(t, w.Update(other, protocol.Publish, forged, &protocol.PublishAnswer{}), "alice@shop.dev may not publish; allowed: nobody")
 	numbers, err := s.ListNumbers(t.Context(), w.App)
 	require.NoError(t, err)
@@ -271,12 +271,12 @@ authorization:
 	var trail protocol.HistoryAnswer
 	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {
 		lines, err := s.Audit(context.WithoutCancel(t.Context()), w.App, "")
-		trail.Lines = lines
+		trail.Entries = lines
 		return err == nil && len(lines) > 0, fmt.Sprint(lines, err)
 	})
-	require.Contains(t, trail.Lines[0].Text, "a new application under rules 1")
-	require.Equal(t, "alice@shop.dev", trail.Lines[0].Who.Name)
-	require.True(t, trail.Lines[0].Who.Proven)
+	require.Contains(t, trail.Entries[0].Text, "a new application under rules 1")
+	require.Equal(t, "alice@shop.dev", trail.Entries[0].Who.Name)
+	require.True(t, trail.Entries[0].Who.Proven)
 	publishes(w, ", {manualApproval: {}}") // by whoever its own rules let
 }
 

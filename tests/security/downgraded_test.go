@@ -30,7 +30,7 @@ func TestStartPausesNothing_G1(t *testing.T) {
 	w := shared.OwnServer(t, 0)
 	w.RunWeb()
 	replacedBy(t, w, protocol.InstallationID(), protocol.InstallationWorkflow, protocol.InstallationInput{
-		ID: "x", Beginning: protocol.Beginning{Adopt: true}, Pause: &entities.Pause{By: "alice", At: time.Now().Add(1000 * time.Hour)},
+		ID: "x", StartMode: protocol.StartMode{Adopt: true}, Pause: &entities.Pause{By: "alice", At: time.Now().Add(1000 * time.Hour)},
 	})
 	var s protocol.InstallationStatus
 	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {

@@ -204,7 +204,7 @@ func TestOnlyALibraryIsPublished_G1(t *testing.T) {
 		{"org", "abc", `"content" is "abc"; expected the SHA-256 of the stored content`},
 		{"Org", none, `"name" is "Org"; expected the name of a library`},
 	} {
-		request := protocol.LibraryRequest{Act: protocol.Act{By: "mallory"}, LibraryName: protocol.LibraryName{Name: refused.name, Version: 1, Digest: refused.digest}}
+		request := protocol.LibraryRequest{RequestMeta: protocol.RequestMeta{By: "mallory"}, LibraryName: protocol.LibraryName{Name: refused.name, Version: 1, Digest: refused.digest}}
 		require.ErrorContains(t, w.Update(protocol.InstallationID(), protocol.PublishLibrary, request, &protocol.Answer{}), refused.why)
 		require.NoError(t, w.Client.SignalWorkflow(t.Context(), protocol.InstallationID(), "", protocol.PublishLibrary, request))
 		temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {
@@ -240,7 +240,7 @@ authorization:
 	s := opened(w)
 	c, problems := config.ParseLibrary(config.LibraryContent{Files: map[string]string{"converge.yaml": strings.ReplaceAll(org, "APP", w.App)}}, "")
 	require.Empty(t, problems)
-	signalled, err := json.Marshal(protocol.LibraryRequest{Act: protocol.Act{By: "alice@shop.dev"}, LibraryName: protocol.LibraryName{Name: "org", Version: 1, Digest: c.Content.Digest()}})
+	signalled, err := json.Marshal(protocol.LibraryRequest{RequestMeta: protocol.RequestMeta{By: "alice@shop.dev"}, LibraryName: protocol.LibraryName{Name: "org", Version: 1, Digest: c.Content.Digest()}})
 	require.NoError(t, err)
 	require.NoError(t, w.Client.SignalWorkflow(t.Context(), protocol.InstallationID(), "", protocol.PublishLibrary, raw(string(signalled))))
 	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {

@@ -78,8 +78,8 @@ func TestAnotherRuntimeIsAConfigRelease_G2(t *testing.T) {
 		return stage.Channels(s) == "production CONVERGED v1-i2"
 	})
 	require.Equal(t, w.App+"-b", s.Channels[0].Runtime)
-	require.Len(t, s.Channels[0].Left, 1)
-	require.Equal(t, "v1 was left on "+w.App+"-a: orphaned; it stays there", s.Channels[0].Left[0].Text)
+	require.Len(t, s.Channels[0].PreviousPlacements, 1)
+	require.Equal(t, "v1 was left on "+w.App+"-a: orphaned; it stays there", s.Channels[0].PreviousPlacements[0].Text)
 	require.Equal(t, 2, production.Applies())
 	require.Contains(t, trail(t, w), "target v1 → v1-i2 on "+w.App+"-b instead of "+w.App+"-a")
 }
@@ -96,7 +96,7 @@ func trail(t *testing.T, w *stage.World) (texts []string) {
 	require.NoError(t, answer.Get(&kept))
 	lines, err := at.Audit(t.Context(), w.App, "web")
 	require.NoError(t, err)
-	for _, l := range append(lines, kept.Lines...) {
+	for _, l := range append(lines, kept.Entries...) {
 		texts = append(texts, l.Text)
 	}
 	return texts

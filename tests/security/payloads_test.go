@@ -142,7 +142,7 @@ func TestPayloadsAreEncrypted_G5(t *testing.T) {
 	w.Write(stage.TwoChannels + stage.Web)
 	w.Publish()
 	w.Fake.At(w.App, "web", "staging").FailApplies(1, canary+" failed")
-	request := protocol.ReleaseRequest{Act: protocol.Act{By: "test", Reason: canary}, Version: "v1", Parameters: map[string]any{"greeting": canary}}
+	request := protocol.ReleaseRequest{RequestMeta: protocol.RequestMeta{By: "test", Reason: canary}, Version: "v1", Parameters: map[string]any{"greeting": canary}}
 	require.NoError(t, w.Update(w.ID("web"), protocol.Release, request, new(protocol.ReleaseAnswer)))
 	w.Await("web", converged)
 	w.Signal("web", protocol.Pause, `{"by":"alice","channel":"staging","reason":"`+canary+`"}`)
@@ -229,11 +229,11 @@ func TestEncryptionIsSwitchedOnUnderARunningService_G5(t *testing.T) {
 
 	w.StartWorkerAs(worker.Options{Payloads: keyed(t, "", next, old)})
 	forger := connected(t, w, keyed(t, "true", newKey(t)))
-	require.NoError(t, forger.SignalWorkflow(t.Context(), w.ID("web"), "", protocol.Pause, protocol.ManageRequest{Act: protocol.Act{By: "mallory"}}))
+	require.NoError(t, forger.SignalWorkflow(t.Context(), w.ID("web"), "", protocol.Pause, protocol.ManageRequest{RequestMeta: protocol.RequestMeta{By: "mallory"}}))
 	s := w.AwaitThat("web", "a refusal", func(s protocol.Status) bool { return len(s.Refused) > 0 })
 	require.Contains(t, s.Refused[0].Reason, "pause")
 	handle, err := forger.UpdateWorkflow(t.Context(), client.UpdateWorkflowOptions{
-		WorkflowID: w.ID("web"), UpdateName: protocol.Pause, WaitForStage: client.WorkflowUpdateStageCompleted, Args: []any{protocol.ManageRequest{Act: protocol.Act{By: "mallory"}}},
+		WorkflowID: w.ID("web"), UpdateName: protocol.Pause, WaitForStage: client.WorkflowUpdateStageCompleted, Args: []any{protocol.ManageRequest{RequestMeta: protocol.RequestMeta{By: "mallory"}}},
 	})
 	if err == nil {
 		err = handle.Get(t.Context(), nil)
@@ -242,7 +242,7 @@ func TestEncryptionIsSwitchedOnUnderARunningService_G5(t *testing.T) {
 	w.Release("web", "v7")
 	w.Await("web", strings.ReplaceAll(converged, "v1", "v7"))
 	again := keyed(t, "", next, old)
-	again.Know(nil)
+	again.SetKnown(nil)
 	require.NoError(t, replays(t, again, w.History(w.ID("web"))))
 }
 

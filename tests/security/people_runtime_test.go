@@ -26,10 +26,10 @@ func TestVerbsOfRuntimesTakeProof(t *testing.T) {
 		Grants:   []entities.Grant{{Verbs: []string{"*"}, To: []string{"alice@shop.dev"}}},
 	}
 	installation := protocol.InstallationID()
-	require.NoError(t, w.Update(installation, protocol.Configure, protocol.ConfigureRequest{Act: protocol.Act{By: "root"}, Rules: rules}, &protocol.Answer{}))
+	require.NoError(t, w.Update(installation, protocol.Configure, protocol.ConfigureRequest{RequestMeta: protocol.RequestMeta{By: "root"}, Rules: rules}, &protocol.Answer{}))
 	runtime := protocol.RuntimeID("eu")
 	_, err := w.Client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: runtime, TaskQueue: protocol.TaskQueue},
-		protocol.RuntimeWorkflow, protocol.RuntimeInput{Runtime: "eu", Beginning: protocol.Beginning{Adopt: true}})
+		protocol.RuntimeWorkflow, protocol.RuntimeInput{Runtime: "eu", StartMode: protocol.StartMode{Adopt: true}})
 	require.NoError(t, err)
 
 	alice := issuer.TokenOf(t, "alice@shop.dev")

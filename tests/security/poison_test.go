@@ -132,7 +132,7 @@ func TestPoisonIsRefusedByEveryWorkflow_G1_G6(t *testing.T) {
 	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
 	runtime := protocol.RuntimeID("eu")
 	_, err := w.Client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: runtime, TaskQueue: protocol.TaskQueue},
-		protocol.RuntimeWorkflow, protocol.RuntimeInput{Runtime: "eu", Beginning: protocol.Beginning{Adopt: true}})
+		protocol.RuntimeWorkflow, protocol.RuntimeInput{Runtime: "eu", StartMode: protocol.StartMode{Adopt: true}})
 	require.NoError(t, err)
 	for _, id := range []string{w.ID("web"), protocol.ApplicationID(w.App), runtime, protocol.InstallationID()} {
 		for _, p := range poison(protocol.Pause) {
@@ -270,7 +270,7 @@ func TestFloodOfJunkLosesNothing_G1_F6(t *testing.T) {
 	next := 0
 	var answer protocol.HistoryAnswer
 	require.NoError(t, json.Unmarshal([]byte(said), &answer))
-	for _, line := range answer.Lines {
+	for _, line := range answer.Entries {
 		if line.Kind == entities.EventPause && line.Reason == fmt.Sprint(next) {
 			next += 10 // between them are the ends, which have no reason
 		}

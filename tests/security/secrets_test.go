@@ -43,7 +43,7 @@ func TestWorkersCredentialsAreNotToBeHad_G5(t *testing.T) {
 	w.Write(strings.ReplaceAll(leaking, "LEAK", leak))
 	w.Publish()
 
-	request := protocol.ReleaseRequest{Act: protocol.Act{By: "mallory"}, Version: "v1", Parameters: map[string]any{"token": map[string]any{"workerEnv": "PATH"}}}
+	request := protocol.ReleaseRequest{RequestMeta: protocol.RequestMeta{By: "mallory"}, Version: "v1", Parameters: map[string]any{"token": map[string]any{"workerEnv": "PATH"}}}
 	err := w.Update(w.ID("web"), protocol.Release, request, new(protocol.ReleaseAnswer))
 	require.ErrorContains(t, err, "parameter token of web is set in the configuration only")
 	w.Signal("web", protocol.Release, `{"by":"mallory","version":"v2","channelParameters":{"production":{"token":{"workerEnv":"PATH"}}}}`)

@@ -291,7 +291,7 @@ func publishUnaware(w *stage.World) protocol.PublishRequest {
 	_, err = at.PutManifest(ctx, manifest)
 	require.NoError(w.T, err)
 	return protocol.PublishRequest{
-		Act: protocol.Act{By: "mallory"}, Hash: compiled.Incarnation.Hash(), Manifest: manifest.Digest(), Services: len(specs),
+		RequestMeta: protocol.RequestMeta{By: "mallory"}, Hash: compiled.Incarnation.Hash(), Manifest: manifest.Digest(), Services: len(specs),
 		Store: w.Store, Origin: origin.Of(ctx, w.Dir),
 	}
 }

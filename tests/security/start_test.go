@@ -27,29 +27,29 @@ func TestForgedStartBringsNoState_G1(t *testing.T) {
 	const waits = "staging CONVERGED v1, production WAITING_MANUAL_APPROVAL"
 	w.Await("web", waits)
 	id := w.ID("web")
-	carried := protocol.Carried{StateVersion: 1, State: withoutApproval(t, w, id)}
+	carried := protocol.CarriedState{StateVersion: 1, State: withoutApproval(t, w, id)}
 	w.StopWorker()
 	require.NoError(t, w.Client.TerminateWorkflow(t.Context(), id, "", "an operator's test"))
 
 	const scheduled = "by a schedule"
 	starts := map[string]func() (string, client.StartWorkflowOptions, protocol.ServiceInput){
 		"state": func() (string, client.StartWorkflowOptions, protocol.ServiceInput) {
-			return id, client.StartWorkflowOptions{}, protocol.ServiceInput{Service: "web", Carried: carried}
+			return id, client.StartWorkflowOptions{}, protocol.ServiceInput{Service: "web", CarriedState: carried}
 		},
 		"state beside a checkpoint, tried again": func() (string, client.StartWorkflowOptions, protocol.ServiceInput) {
 			again := &temporal.RetryPolicy{InitialInterval: time.Millisecond}
 			return w.ID("api"), client.StartWorkflowOptions{RetryPolicy: again}, protocol.ServiceInput{
-				Service: "api", Carried: carried, Beginning: protocol.Beginning{Adopt: true},
+				Service: "api", CarriedState: carried, StartMode: protocol.StartMode{Adopt: true},
 			}
 		},
 		"under another id": func() (string, client.StartWorkflowOptions, protocol.ServiceInput) {
 			return "service/" + w.App + "/other", client.StartWorkflowOptions{}, protocol.ServiceInput{
-				Service: "web", Beginning: protocol.Beginning{Adopt: true},
+				Service: "web", StartMode: protocol.StartMode{Adopt: true},
 			}
 		},
 		scheduled: func() (string, client.StartWorkflowOptions, protocol.ServiceInput) {
 			return w.ID("later"), client.StartWorkflowOptions{CronSchedule: "@every 1s"}, protocol.ServiceInput{
-				Service: "later", Beginning: protocol.Beginning{Adopt: true},
+				Service: "later", StartMode: protocol.StartMode{Adopt: true},
 			}
 		},
 		"that knows nothing": func() (string, client.StartWorkflowOptions, protocol.ServiceInput) {

@@ -59,7 +59,7 @@ func doctor(t *testing.T, arguments ...string) (found map[string][]deployment.Fi
 		found[f.Code] = append(found[f.Code], f)
 	}
 	require.Equal(t, len(found) > 0, code == 2, "exit code %d", code)
-	return found, strings.Join(report.Looked, "; ")
+	return found, strings.Join(report.Examined, "; ")
 }
 
 func codes(found map[string][]deployment.Finding) (all []string) {

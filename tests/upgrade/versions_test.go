@@ -34,7 +34,7 @@ type world struct {
 
 func newWorld(t *testing.T, services int) *world {
 	t.Helper()
-	w := &world{World: shared.Unserved(t, embedded.Options{DrainedWithin: 2 * time.Second, PollsEnd: 5 * time.Second})}
+	w := &world{World: shared.Unserved(t, embedded.Options{DrainageInterval: 2 * time.Second, PollExpiration: 5 * time.Second})}
 	yaml := stage.TwoChannels
 	for n := range services {
 		name := fmt.Sprintf("web%d", n)
@@ -62,7 +62,7 @@ func (w *world) everywhere(version string, services ...string) {
 // serve starts a worker of a build that becomes the current one.
 func (w *world) serve(build string) (stop func()) {
 	w.T.Helper()
-	return w.StartWorkerAs(worker.Options{Deployment: worker.Deployment{Name: deploymentName, Build: build, SetCurrent: true, PollLasts: pollLasts}})
+	return w.StartWorkerAs(worker.Options{Deployment: worker.Deployment{Name: deploymentName, Build: build, SetCurrent: true, PollTimeout: pollLasts}})
 }
 
 // versioning is what the server says of where a workflow runs.
@@ -123,8 +123,8 @@ func (w *world) drained(build string) {
 // examine is what `converge doctor` finds.
 func (w *world) examine() (found []string) {
 	w.T.Helper()
-	report := deployment.Namespace{Client: w.Client, Name: embedded.Namespace, PollLasts: pollLasts}.Examine(w.T.Context())
-	require.NotEmpty(w.T, report.Looked)
+	report := deployment.Namespace{Client: w.Client, Name: embedded.Namespace, PollTimeout: pollLasts}.Examine(w.T.Context())
+	require.NotEmpty(w.T, report.Examined)
 	for _, f := range report.Findings {
 		require.NotEmpty(w.T, f.Next)
 		found = append(found, f.Code+" "+f.What+": "+f.Why)

@@ -40,45 +40,45 @@ const (
 
 // Report lists the examined items, as text, and the findings, in order.
 type Report struct {
-	Looked   []string  `json:"looked"`
+	Examined []string  `json:"looked"`
 	Findings []Finding `json:"findings"`
 }
 
-// Saw adds an examined item.
-func (r *Report) Saw(format string, args ...any) {
-	r.Looked = append(r.Looked, fmt.Sprintf(format, args...))
+// AddExamined adds an examined item.
+func (r *Report) AddExamined(format string, args ...any) {
+	r.Examined = append(r.Examined, fmt.Sprintf(format, args...))
 }
 
-// Found adds a finding.
-func (r *Report) Found(code, what, why, next string) {
+// AddFinding adds a finding.
+func (r *Report) AddFinding(code, what, why, next string) {
 	r.Findings = append(r.Findings, Finding{code, what, why, next})
 }
 
-// failed adds that something could not be examined, unless err is nil.
-func (r *Report) failed(what string, err error) {
+// addFailure adds that something could not be examined, unless err is nil.
+func (r *Report) addFailure(what string, err error) {
 	if err != nil {
-		r.Found(NotExamined, what, err.Error(), "fix that, and run this again")
+		r.AddFinding(NotExamined, what, err.Error(), "fix that, and run this again")
 	}
 }
 
 // Examine examines a namespace, its workers and their versions, their workflows, and the systems that they can reach. A failed examination
 // is a finding too, and does not stop the others.
 func (n Namespace) Examine(ctx context.Context) Report {
-	r := Report{Looked: []string{}, Findings: []Finding{}}
+	r := Report{Examined: []string{}, Findings: []Finding{}}
 	if !n.examineNamespace(ctx, &r) {
 		return r
 	}
-	serving, polled, err := n.serving(ctx, &r)
-	r.failed("workers of the task queue", err)
+	serving, polled, err := n.countServing(ctx, &r)
+	r.addFailure("workers of the task queue", err)
 	names, err := n.Deployments(ctx)
-	r.failed("worker deployments", err)
+	r.addFailure("worker deployments", err)
 	for _, name := range slices.Sorted(slices.Values(names)) {
-		r.failed("worker deployment "+name, n.examineDeployment(ctx, name, polled, &r))
+		r.addFailure("worker deployment "+name, n.examineDeployment(ctx, name, polled, &r))
 	}
-	r.failed("workflows that fail", n.examineFailing(ctx, &r))
-	r.failed("workflows that were ended", n.examineEnded(ctx, &r))
+	r.addFailure("workflows that fail", n.examineFailing(ctx, &r))
+	r.addFailure("workflows that were ended", n.examineEnded(ctx, &r))
 	if serving > 0 {
-		r.failed("statuses of services", n.examineRuntimes(ctx, &r))
+		r.addFailure("statuses of services", n.examineRuntimes(ctx, &r))
 	}
 	return r
 }
@@ -89,16 +89,16 @@ func (n Namespace) examineNamespace(ctx context.Context, r *Report) bool {
 	switch {
 	case err == nil:
 	case errors.As(err, new(*serviceerror.NamespaceNotFound)):
-		r.Found(NoNamespace, "namespace "+n.Name, "the server has none of that name", "use another with --namespace, or: temporal operator namespace create --namespace "+n.Name)
+		r.AddFinding(NoNamespace, "namespace "+n.Name, "the server has none of that name", "use another with --namespace, or: temporal operator namespace create --namespace "+n.Name)
 		return false
 	case errors.As(err, new(*serviceerror.Unavailable)), errors.Is(err, context.DeadlineExceeded), errors.As(err, new(*serviceerror.DeadlineExceeded)):
-		r.Found(NoConnection, "the Temporal server", err.Error(), "check the server, and the network between it and here")
+		r.AddFinding(NoConnection, "the Temporal server", err.Error(), "check the server, and the network between it and here")
 		return false
 	default: // a caller without that permission may have others
-		r.Found(NoConnection, "namespace "+n.Name, err.Error(), "check the API key or the certificate of this connection, and their permissions")
+		r.AddFinding(NoConnection, "namespace "+n.Name, err.Error(), "check the API key or the certificate of this connection, and their permissions")
 	}
-	r.Saw("namespace %s", n.Name)
-	r.failed("search attributes", n.examineAttributes(ctx, r))
+	r.AddExamined("namespace %s", n.Name)
+	r.addFailure("search attributes", n.examineAttributes(ctx, r))
 	return true
 }
 
@@ -106,7 +106,7 @@ func (n Namespace) examineAttributes(ctx context.Context, r *Report) error {
 	if len(n.Attributes) == 0 {
 		return nil
 	}
-	have, err := n.Client.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: n.Name})
+	existing, err := n.Client.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: n.Name})
 	if err != nil {
 		return err
 	}
@@ -116,44 +116,44 @@ func (n Namespace) examineAttributes(ctx context.Context, r *Report) error {
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		if _, there := have.GetCustomAttributes()[name]; !there {
-			r.Found(NoSearchAttribute, name, "the namespace "+n.Name+" has none of that name",
+		if _, present := existing.GetCustomAttributes()[name]; !present {
+			r.AddFinding(NoSearchAttribute, name, "the namespace "+n.Name+" has none of that name",
 				fmt.Sprintf("a worker with that permission adds it when it starts; else: temporal operator search-attribute create --namespace %s --name %s --type %s", n.Name, name, n.Attributes[name]))
 		}
 	}
-	r.Saw("search attributes: %d", len(names))
+	r.AddExamined("search attributes: %d", len(names))
 	return nil
 }
 
-// serving is how many versions of workers serve the common queue.
-func (n Namespace) serving(ctx context.Context, r *Report) (serving int, polled map[Version]time.Time, err error) {
+// countServing is how many versions of workers serve the common queue.
+func (n Namespace) countServing(ctx context.Context, r *Report) (serving int, polled map[Version]time.Time, err error) {
 	polled, err = n.Polled(ctx)
 	if err != nil {
 		return 0, nil, err
 	}
 	for _, at := range polled {
-		if time.Since(at) < n.pollLasts() {
+		if time.Since(at) < n.pollTimeout() {
 			serving++
 		}
 	}
-	r.Saw("workers of the task queue: %d versions", serving)
+	r.AddExamined("workers of the task queue: %d versions", serving)
 	if serving == 0 {
-		r.Found(NoWorkers, "namespace "+n.Name, "no worker has polled for "+n.pollLasts().String(), "start one: converge worker")
+		r.AddFinding(NoWorkers, "namespace "+n.Name, "no worker has polled for "+n.pollTimeout().String(), "start one: converge worker")
 	}
 	return serving, polled, nil
 }
 
 func (n Namespace) examineDeployment(ctx context.Context, name string, polled map[Version]time.Time, r *Report) error {
-	info, there, err := n.Deployment(ctx, name)
-	if err != nil || !there {
+	info, exists, err := n.Deployment(ctx, name)
+	if err != nil || !exists {
 		return err
 	}
 	current := info.RoutingConfig.CurrentVersion
 	for _, summary := range info.VersionSummaries {
 		v := summary.Version
-		served := time.Since(polled[v]) < n.pollLasts()
+		served := time.Since(polled[v]) < n.pollTimeout()
 		if current == nil && served {
-			r.Found(NoCurrentVersion, Text(v), "its workers get no new workflows", setCurrentCommand(v))
+			r.AddFinding(NoCurrentVersion, Text(v), "its workers get no new workflows", setCurrentCommand(v))
 		}
 		if current != nil && v == *current && served {
 			continue
@@ -182,35 +182,35 @@ func (n Namespace) examinePinned(ctx context.Context, v Version, served bool, r 
 			return err
 		}
 		if to := OverriddenTo(info); to != (Version{}) {
-			r.Found(PinnedByOperator, e.Execution.WorkflowId, "pinned to "+Text(to)+", independent of the current version",
+			r.AddFinding(PinnedByOperator, e.Execution.WorkflowId, "pinned to "+Text(to)+", independent of the current version",
 				"temporal workflow update-options --workflow-id "+e.Execution.WorkflowId+" --versioning-override-behavior unspecified")
 		}
 	}
-	r.Saw("%s: %d workflows", Text(v), pinned)
+	r.AddExamined("%s: %d workflows", Text(v), pinned)
 	if pinned > 0 && !served {
-		r.Found(VersionWithoutWorkers, Text(v), fmt.Sprintf("%d workflows are pinned to it, and no worker serves it", pinned),
+		r.AddFinding(VersionWithoutWorkers, Text(v), fmt.Sprintf("%d workflows are pinned to it, and no worker serves it", pinned),
 			"start its workers, or those of another version with --set-current, which take over within two minutes all that are not pinned by a person")
 	}
 	return nil
 }
 
-// mostNamed is the limit on named workflows per kind.
-const mostNamed = 20
+// maxNamed is the limit on named workflows per kind.
+const maxNamed = 20
 
 func (n Namespace) examineFailing(ctx context.Context, r *Report) error {
 	failing := 0
-	for e, err := range n.list(ctx, ours+" AND TemporalReportedProblems IS NOT NULL") {
+	for e, err := range n.list(ctx, longLived+" AND TemporalReportedProblems IS NOT NULL") {
 		if err != nil {
 			return err
 		}
-		if failing++; failing <= mostNamed {
+		if failing++; failing <= maxNamed {
 			why := "its workflow task fails repeatedly"
-			if f, failed, err := n.Failed(ctx, e.Execution.WorkflowId, e.Execution.RunId); err == nil && failed {
+			if f, failed, err := n.LastFailure(ctx, e.Execution.WorkflowId, e.Execution.RunId); err == nil && failed {
 				why += ", " + f.Text()
 			}
-			r.Found(FailingWorkflow, e.Execution.WorkflowId, why, "read the worker's log; it continues where it was once a worker of another version can complete the task")
+			r.AddFinding(FailingWorkflow, e.Execution.WorkflowId, why, "read the worker's log; it continues where it was once a worker of another version can complete the task")
 		}
 	}
-	r.Saw("workflows that fail repeatedly: %d", failing)
+	r.AddExamined("workflows that fail repeatedly: %d", failing)
 	return nil
 }

@@ -24,16 +24,16 @@ import (
 // This file examines the workflows of services: which of them were terminated, and which runtimes they cannot read.
 
 const (
-	// mostAsked is how many services are queried at most.
-	mostAsked = 100
-	// answerBy is the timeout of one query: a workflow that no worker can take does not answer.
-	answerBy = 3 * time.Second
+	// maxQueried is how many services are queried at most.
+	maxQueried = 100
+	// queryTimeout is the timeout of one query: a workflow that no worker can take does not answer.
+	queryTimeout = 3 * time.Second
 )
 
 // examineEnded lists the workflows whose last run was terminated, except unmanaged ones.
 func (n Namespace) examineEnded(ctx context.Context, r *Report) error {
 	seen, ended := map[string]bool{}, 0
-	for e, err := range n.list(ctx, protocol.LivingOnes+" AND ExecutionStatus IN ('Terminated','Failed','TimedOut','Canceled')") {
+	for e, err := range n.list(ctx, protocol.LongLivedQuery+" AND ExecutionStatus IN ('Terminated','Failed','TimedOut','Canceled')") {
 		if err != nil {
 			return err
 		}
@@ -41,27 +41,27 @@ func (n Namespace) examineEnded(ctx context.Context, r *Report) error {
 		if seen[id] {
 			continue
 		}
-		if seen[id] = true; len(seen) > mostAsked {
+		if seen[id] = true; len(seen) > maxQueried {
 			break
 		}
-		how, err := n.ended(ctx, id)
+		how, err := n.endedHow(ctx, id)
 		if err != nil {
 			return err
 		}
 		if how == "" {
 			continue
 		}
-		if ended++; ended <= mostNamed {
-			r.Found(EndedWorkflow, id, "its workflow was "+how+", and was not started again",
+		if ended++; ended <= maxNamed {
+			r.AddFinding(EndedWorkflow, id, "its workflow was "+how+", and was not started again",
 				"a worker restarts it within a minute, or later if it was ended several times; the worker's log has the reason")
 		}
 	}
-	r.Saw("workflows that were ended and do not run: %d", ended)
+	r.AddExamined("workflows that were ended and do not run: %d", ended)
 	return nil
 }
 
-// ended is how the last run of a workflow ended; empty if it runs, completed, or is unmanaged.
-func (n Namespace) ended(ctx context.Context, id string) (how string, err error) {
+// endedHow is how the last run of a workflow ended; empty if it runs, completed, or is unmanaged.
+func (n Namespace) endedHow(ctx context.Context, id string) (how string, err error) {
 	d, err := n.Client.DescribeWorkflowExecution(ctx, id, "")
 	if errors.As(err, new(*serviceerror.NotFound)) {
 		return "", nil // removed by retention
@@ -88,63 +88,63 @@ func (n Namespace) ended(ctx context.Context, id string) (how string, err error)
 	return strings.ToLower(info.GetStatus().String()), nil
 }
 
-// unread describes a runtime that services cannot read.
-type unread struct {
-	instances int
-	first     string // the first one, with the reason
-	service   string // its service
+// unreadableRuntime describes a runtime that services cannot read.
+type unreadableRuntime struct {
+	instances   int
+	firstReason string // the first one, with the reason
+	service     string // its service
 }
 
 // examineRuntimes queries unhealthy services for the runtimes that they cannot read.
 func (n Namespace) examineRuntimes(ctx context.Context, r *Report) error {
-	statuses, err := n.unwell(ctx)
+	statuses, err := n.unhealthyServices(ctx)
 	if err != nil {
 		return err
 	}
-	found := map[string]unread{}
+	found := map[string]unreadableRuntime{}
 	for _, s := range statuses {
-		for runtime, of := range unreadBy(s) {
+		for runtime, of := range unreadableByRuntime(s) {
 			all := found[runtime]
 			if all.instances == 0 {
-				all.first, all.service = of.first, of.service
+				all.firstReason, all.service = of.firstReason, of.service
 			}
 			all.instances += of.instances
 			found[runtime] = all
 		}
 	}
 	for _, runtime := range entities.SortedKeys(found) {
-		if err := n.sayUnread(ctx, runtime, found[runtime], r); err != nil {
+		if err := n.reportUnreadable(ctx, runtime, found[runtime], r); err != nil {
 			return err
 		}
 	}
-	r.Saw("services that are unhealthy or waiting: %d were queried, and they cannot read %d runtimes", len(statuses), len(found))
+	r.AddExamined("services that are unhealthy or waiting: %d were queried, and they cannot read %d runtimes", len(statuses), len(found))
 	return nil
 }
 
-func (n Namespace) sayUnread(ctx context.Context, runtime string, of unread, r *Report) error {
+func (n Namespace) reportUnreadable(ctx context.Context, runtime string, of unreadableRuntime, r *Report) error {
 	queue := protocol.RuntimeTaskQueue(runtime)
-	if strings.Contains(of.first, queue) {
-		served, err := n.served(ctx, queue)
+	if strings.Contains(of.firstReason, queue) {
+		served, err := n.isPolled(ctx, queue)
 		if err != nil {
 			return err
 		}
 		if !served {
-			r.Found(QueueWithoutWorkers, queue, fmt.Sprintf("no worker polls it, and %d instances wait for it", of.instances), "start one that can reach the runtime: converge worker --runtime "+runtime)
+			r.AddFinding(QueueWithoutWorkers, queue, fmt.Sprintf("no worker polls it, and %d instances wait for it", of.instances), "start one that can reach the runtime: converge worker --runtime "+runtime)
 			return nil
 		}
 	}
-	r.Found(UnreadableRuntime, "runtime "+runtime, fmt.Sprintf("%d instances cannot be read: %s", of.instances, of.first),
+	r.AddFinding(UnreadableRuntime, "runtime "+runtime, fmt.Sprintf("%d instances cannot be read: %s", of.instances, of.firstReason),
 		"fix the cause, or the connection and the permissions of the worker; it is read again automatically, and at once after: converge refresh "+of.service)
 	return nil
 }
 
-// unreadBy lists what one service cannot read, by runtime.
-func unreadBy(s protocol.Status) map[string]unread {
-	found := map[string]unread{}
+// unreadableByRuntime lists what one service cannot read, by runtime.
+func unreadableByRuntime(s protocol.Status) map[string]unreadableRuntime {
+	found := map[string]unreadableRuntime{}
 	add := func(runtime, where, why string) {
 		of := found[runtime]
 		if of.instances == 0 {
-			of.first, of.service = where+": "+why, s.Application+"/"+s.Service
+			of.firstReason, of.service = where+": "+why, s.Application+"/"+s.Service
 		}
 		of.instances++
 		found[runtime] = of
@@ -163,32 +163,32 @@ func unreadBy(s protocol.Status) map[string]unread {
 	return found
 }
 
-// unwell returns the statuses of services that may have an unreadable channel; a service that does not answer is omitted.
-func (n Namespace) unwell(ctx context.Context) (all []protocol.Status, err error) {
-	var asked []*workflowpb.WorkflowExecutionInfo
-	likely, others := hiding()
+// unhealthyServices returns the statuses of services that may have an unreadable channel; a service that does not answer is omitted.
+func (n Namespace) unhealthyServices(ctx context.Context) (all []protocol.Status, err error) {
+	var services []*workflowpb.WorkflowExecutionInfo
+	likely, others := statusesToQuery()
 	for _, statuses := range [][]string{likely, others} {
 		for e, err := range n.list(ctx, "WorkflowType='"+protocol.ServiceWorkflow+"' AND ExecutionStatus='Running' AND TemporalReportedProblems IS NULL AND "+
 			protocol.AttrStatus+" IN ('"+strings.Join(statuses, "','")+"')") {
 			if err != nil {
 				return nil, err
 			}
-			if len(asked) == mostAsked {
+			if len(services) == maxQueried {
 				break
 			}
-			asked = append(asked, e)
+			services = append(services, e)
 		}
 	}
-	answers := make([]protocol.Status, len(asked))
+	answers := make([]protocol.Status, len(services))
 	slots := make(chan struct{}, 8)
 	var answering sync.WaitGroup
-	for i, e := range asked {
+	for i, e := range services {
 		answering.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			ctx, cancel := context.WithTimeout(ctx, answerBy)
+			ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 			defer cancel()
-			_ = protocol.Whole(func(q protocol.InParts) (raw json.RawMessage, err error) { // a missing answer is ignored
+			_ = protocol.QueryWhole(func(q protocol.PartsQuery) (raw json.RawMessage, err error) { // a missing answer is ignored
 				value, err := n.Client.QueryWorkflow(ctx, e.Execution.WorkflowId, "", protocol.QueryStatus, q)
 				if err == nil {
 					err = value.Get(&raw)
@@ -201,13 +201,13 @@ func (n Namespace) unwell(ctx context.Context) (all []protocol.Status, err error
 	return slices.DeleteFunc(answers, func(s protocol.Status) bool { return s.Service == "" }), nil
 }
 
-// hiding returns the statuses of a service that may have an unreadable channel: likely are UNKNOWN and those with a higher severity. Others
+// statusesToQuery returns the statuses of a service that may have an unreadable channel: likely are UNKNOWN and those with a higher severity. Others
 // may hide one, because the status of such a channel can be another one that comes first, or is more severe.
-func hiding() (likely, others []string) {
-	least, unknown := math.MaxInt, entities.StatusUnknown.Row().Severity
+func statusesToQuery() (likely, others []string) {
+	minSeverity, unknown := math.MaxInt, entities.StatusUnknown.Row().Severity
 	for _, row := range entities.StatusTable() {
 		if row.Status != entities.StatusDeleted && row.Status != entities.StatusOrphaned {
-			least = min(least, row.Severity)
+			minSeverity = min(minSeverity, row.Severity)
 		}
 		if row.Status == entities.StatusUnknown {
 			break
@@ -217,15 +217,15 @@ func hiding() (likely, others []string) {
 		switch {
 		case row.Severity >= unknown:
 			likely = append(likely, string(row.Status))
-		case row.Severity >= least:
+		case row.Severity >= minSeverity:
 			others = append(others, string(row.Status))
 		}
 	}
 	return likely, others
 }
 
-// served reports whether a worker polled a queue for activities recently.
-func (n Namespace) served(ctx context.Context, queue string) (bool, error) {
+// isPolled reports whether a worker polled a queue for activities recently.
+func (n Namespace) isPolled(ctx context.Context, queue string) (bool, error) {
 	d, err := n.Client.WorkflowService().DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
 		Namespace: n.Name, TaskQueueType: enumspb.TASK_QUEUE_TYPE_ACTIVITY,
 		TaskQueue: &taskqueuepb.TaskQueue{Name: queue, Kind: enumspb.TASK_QUEUE_KIND_NORMAL},
@@ -234,6 +234,6 @@ func (n Namespace) served(ctx context.Context, queue string) (bool, error) {
 		return false, err
 	}
 	return slices.ContainsFunc(d.GetPollers(), func(p *taskqueuepb.PollerInfo) bool {
-		return time.Since(p.GetLastAccessTime().AsTime()) < n.pollLasts()
+		return time.Since(p.GetLastAccessTime().AsTime()) < n.pollTimeout()
 	}), nil
 }

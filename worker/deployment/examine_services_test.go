@@ -10,7 +10,7 @@ import (
 )
 
 // What cannot be read is found whatever else is said of a channel: the pause of everything hides no outage.
-func TestUnreadableBeneathOtherStatuses_F10(t *testing.T) {
+func TestUnreadableRuntimeIsFoundUnderAnyStatus_F10(t *testing.T) {
 	t.Parallel()
 	down := &protocol.Unread{Code: "unreachable", Message: "connection refused"}
 	s := protocol.Status{Application: "shop", Service: "web", Channels: []protocol.ChannelStatus{
@@ -21,12 +21,12 @@ func TestUnreadableBeneathOtherStatuses_F10(t *testing.T) {
 			{Name: "eu-2", Runtime: "eu-2", Status: string(entities.StatusFailed), Reason: "exit status 1"},
 		}},
 	}}
-	require.Equal(t, map[string]unread{
+	require.Equal(t, map[string]unreadableRuntime{
 		"eks":  {1, "shop/web prod: unreachable: connection refused", "shop/web"},
 		"eu-1": {1, "shop/web fleet/eu-1: unreachable: connection refused", "shop/web"},
-	}, unreadBy(s))
+	}, unreadableByRuntime(s))
 
-	likely, others := hiding()
+	likely, others := statusesToQuery()
 	require.Contains(t, likely, string(entities.StatusUnknown), "queried first")
 	require.NotContains(t, likely, string(entities.StatusPaused))
 	asked := append(likely, others...)

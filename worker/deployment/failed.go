@@ -10,8 +10,8 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 )
 
-// called is the prefix of a worker's identity, before its version and host.
-func called() string { return "converge-worker " }
+// identityPrefix is the prefix of a worker's identity, before its version and host.
+func identityPrefix() string { return "converge-worker " }
 
 // Identity is the identity of a worker of a version on the server.
 func Identity(version string) string {
@@ -19,7 +19,7 @@ func Identity(version string) string {
 	if err != nil {
 		host = "unknown"
 	}
-	return fmt.Sprintf("%s%s %d@%s", called(), strings.ReplaceAll(version, " ", "-"), os.Getpid(), host)
+	return fmt.Sprintf("%s%s %d@%s", identityPrefix(), strings.ReplaceAll(version, " ", "-"), os.Getpid(), host)
 }
 
 // Failure describes a failed workflow task of a run that no worker has completed since.
@@ -28,7 +28,7 @@ type Failure struct{ Worker, Message string }
 // Text describes the failure.
 func (f Failure) Text() string {
 	text := "stuck by a bug in the worker " + f.Worker
-	if rest, ours := strings.CutPrefix(f.Worker, called()); ours {
+	if rest, ours := strings.CutPrefix(f.Worker, identityPrefix()); ours {
 		version, where, _ := strings.Cut(rest, " ")
 		text = fmt.Sprintf("stuck by a bug in version %s (%s)", version, where)
 	}
@@ -45,8 +45,8 @@ const (
 	longestMessage = 300
 )
 
-// Failed is the last failure of a workflow's task if none was completed since; an empty run means the newest.
-func (n Namespace) Failed(ctx context.Context, id, run string) (f Failure, failed bool, err error) {
+// LastFailure is the last failure of a workflow's task if none was completed since; an empty run means the newest.
+func (n Namespace) LastFailure(ctx context.Context, id, run string) (f Failure, failed bool, err error) {
 	page, err := n.Client.WorkflowService().GetWorkflowExecutionHistoryReverse(ctx, &workflowservice.GetWorkflowExecutionHistoryReverseRequest{
 		Namespace: n.Name, Execution: &commonpb.WorkflowExecution{WorkflowId: id, RunId: run}, MaximumPageSize: lastEvents,
 	})

@@ -7,7 +7,7 @@ import (
 )
 
 // What a worker calls itself says of which version it was that a workflow is stuck at.
-func TestStuckByAVersion_F10(t *testing.T) {
+func TestFailureNamesTheWorkerVersion_F10(t *testing.T) {
 	t.Parallel()
 	require.Regexp(t, `^converge-worker v1\.5\.0 \d+@.+$`, Identity("v1.5.0"))
 	require.Regexp(t, `^stuck by a bug in version v1\.5\.0 \(\d+@.+\): index out of range$`, Failure{Identity("v1.5.0"), "index out of range"}.Text())

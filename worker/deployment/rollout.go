@@ -31,13 +31,13 @@ type Rollout struct {
 	Wave int
 	Log  *slog.Logger
 
-	looked map[string]time.Time  // by run id: when it was woken or examined last
-	unseen map[Version]time.Time // since when the server knows no worker of the version
+	checkedAt     map[string]time.Time  // by run id: when it was woken or examined last
+	noPollerSince map[Version]time.Time // since when the server knows no worker of the version
 }
 
 // Run runs until ctx ends.
 func (r *Rollout) Run(ctx context.Context) {
-	r.looked, r.unseen = map[string]time.Time{}, map[Version]time.Time{}
+	r.checkedAt, r.noPollerSince = map[string]time.Time{}, map[Version]time.Time{}
 	for r.SetCurrent && ctx.Err() == nil {
 		done, err := r.setCurrent(ctx)
 		if err != nil {
@@ -72,16 +72,16 @@ func pause(ctx context.Context, d time.Duration) bool {
 // workers does not mean a rollback.
 func (r *Rollout) setCurrent(ctx context.Context) (done bool, err error) {
 	deployment := r.Client.WorkerDeploymentClient().GetHandle(r.Version.DeploymentName)
-	about, err := deployment.DescribeVersion(ctx, client.WorkerDeploymentDescribeVersionOptions{BuildID: r.Version.BuildID})
-	var unknown *serviceerror.NotFound
+	described, err := deployment.DescribeVersion(ctx, client.WorkerDeploymentDescribeVersionOptions{BuildID: r.Version.BuildID})
+	var notFound *serviceerror.NotFound
 	switch {
-	case errors.As(err, &unknown):
+	case errors.As(err, &notFound):
 		return false, nil // the first poll registers it
 	case err != nil:
 		return false, err
-	case !about.Info.CurrentSinceTime.IsZero():
+	case !described.Info.CurrentSinceTime.IsZero():
 		return true, nil
-	case about.Info.DrainageInfo != nil:
+	case described.Info.DrainageInfo != nil:
 		r.Log.Warn("this version was replaced before and does not become current automatically", "version", Text(r.Version),
 			"to go back", setCurrentCommand(r.Version))
 		return true, nil
@@ -94,9 +94,9 @@ func (r *Rollout) setCurrent(ctx context.Context) (done bool, err error) {
 
 // round wakes a wave, and takes over workflows of abandoned versions. more means that another round should follow soon.
 func (r *Rollout) round(ctx context.Context) (more bool, err error) {
-	info, there, err := r.Deployment(ctx, r.Version.DeploymentName)
-	if err != nil || !there {
-		return !there, err
+	info, exists, err := r.Deployment(ctx, r.Version.DeploymentName)
+	if err != nil || !exists {
+		return !exists, err
 	}
 	if current := info.RoutingConfig.CurrentVersion; current == nil || *current != r.Version {
 		return false, nil
@@ -111,47 +111,47 @@ func (r *Rollout) round(ctx context.Context) (more bool, err error) {
 		if drained || v == r.Version || info.RoutingConfig.RampingVersion != nil && v == *info.RoutingConfig.RampingVersion {
 			continue
 		}
-		left, err := r.moveFrom(ctx, v, r.abandoned(v, polled[v]))
+		hasMore, err := r.moveFrom(ctx, v, r.isAbandoned(v, polled[v]))
 		if err != nil {
 			return false, err
 		}
-		more = more || left
+		more = more || hasMore
 	}
 	return more, nil
 }
 
-// abandoned reports that no worker has polled for the version for more than a minute. If the server knows no poller, the time counts from
+// isAbandoned reports that no worker has polled for the version for more than a minute. If the server knows no poller, the time counts from
 // when that was first seen: the server may have restarted.
-func (r *Rollout) abandoned(v Version, polled time.Time) bool {
+func (r *Rollout) isAbandoned(v Version, polled time.Time) bool {
 	if !polled.IsZero() {
-		delete(r.unseen, v)
-		return time.Since(polled) >= r.pollLasts()
+		delete(r.noPollerSince, v)
+		return time.Since(polled) >= r.pollTimeout()
 	}
-	if r.unseen[v].IsZero() {
-		r.unseen[v] = time.Now()
+	if r.noPollerSince[v].IsZero() {
+		r.noPollerSince[v] = time.Now()
 	}
-	return time.Since(r.unseen[v]) >= r.pollLasts()
+	return time.Since(r.noPollerSince[v]) >= r.pollTimeout()
 }
 
 // A woken workflow moves once it is at rest, and is examined again rarely; soon if its workers may be gone.
 const (
-	again = time.Minute
-	soon  = 15 * time.Second
+	recheckDelay = time.Minute
+	recheckSoon  = 15 * time.Second
 )
 
 // moveFrom moves a wave of the workflows that are pinned to a version, and reports whether there may be more. Workflows with operations in
 // flight move later without help.
 func (r *Rollout) moveFrom(ctx context.Context, v Version, abandoned bool) (more bool, err error) {
-	gap := again
+	gap := recheckDelay
 	if abandoned {
-		gap = soon
+		gap = recheckSoon
 	}
 	var wave []*workflowpb.WorkflowExecutionInfo
 	for e, err := range r.Pinned(ctx, v) {
 		if err != nil {
 			return false, err
 		}
-		if time.Since(r.looked[e.Execution.RunId]) < gap {
+		if time.Since(r.checkedAt[e.Execution.RunId]) < gap {
 			continue
 		}
 		if wave = append(wave, e); len(wave) == r.Wave {
@@ -161,8 +161,8 @@ func (r *Rollout) moveFrom(ctx context.Context, v Version, abandoned bool) (more
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(8)
 	for _, e := range wave {
-		r.looked[e.Execution.RunId] = time.Now()
-		group.Go(func() error { return gone(r.move(ctx, e.Execution, v, abandoned)) })
+		r.checkedAt[e.Execution.RunId] = time.Now()
+		group.Go(func() error { return ignoreNotFound(r.move(ctx, e.Execution, v, abandoned)) })
 	}
 	return len(wave) == r.Wave, group.Wait()
 }
@@ -181,15 +181,15 @@ func (r *Rollout) move(ctx context.Context, e *commonpb.WorkflowExecution, from 
 		return nil
 	case task == nil:
 		return r.Client.SignalWorkflow(ctx, e.WorkflowId, e.RunId, protocol.SignalWake, protocol.Wake{Version: Text(r.Version)})
-	case abandoned && r.unanswered(task, time.Now()):
+	case abandoned && r.isUnanswered(task, time.Now()):
 		return r.takeOver(ctx, e, from)
 	}
 	return nil // it has a task, so it will see the new version
 }
 
-// unanswered reports that a task has waited longer than live workers would let it wait.
-func (n Namespace) unanswered(task *workflowpb.PendingWorkflowTaskInfo, now time.Time) bool {
-	return task.State == enumspb.PENDING_WORKFLOW_TASK_STATE_SCHEDULED && now.Sub(task.ScheduledTime.AsTime()) >= n.pollLasts()
+// isUnanswered reports that a task has waited longer than live workers would let it wait.
+func (n Namespace) isUnanswered(task *workflowpb.PendingWorkflowTaskInfo, now time.Time) bool {
+	return task.State == enumspb.PENDING_WORKFLOW_TASK_STATE_SCHEDULED && now.Sub(task.ScheduledTime.AsTime()) >= n.pollTimeout()
 }
 
 // takeOver moves a workflow in the middle of its run. Its history allows that, as it does when workers are replaced in place. The override
@@ -208,10 +208,10 @@ func (r *Rollout) takeOver(ctx context.Context, e *commonpb.WorkflowExecution, f
 	return nil
 }
 
-// gone drops the error if the run has ended: its next run is on this version already.
-func gone(err error) error {
-	var over *serviceerror.NotFound
-	if errors.As(err, &over) {
+// ignoreNotFound drops the error if the run has ended: its next run is on this version already.
+func ignoreNotFound(err error) error {
+	var notFound *serviceerror.NotFound
+	if errors.As(err, &notFound) {
 		return nil
 	}
 	return err

@@ -12,27 +12,27 @@ import (
 
 // A worker that has much to do polls seldom, and its workflows are not taken from it: in the first demonstration of a
 // thousand services on a starved machine fifty were, in the middle of their runs.
-func TestBusyVersionIsNotTakenFrom(t *testing.T) {
+func TestBusyVersionIsNotTakenOver(t *testing.T) {
 	now := time.Date(2026, 11, 21, 3, 15, 0, 0, time.UTC)
 	var n Namespace
 	task := func(state enumspb.PendingWorkflowTaskState, waits time.Duration) *workflowpb.PendingWorkflowTaskInfo {
 		return &workflowpb.PendingWorkflowTaskInfo{State: state, ScheduledTime: timestamppb.New(now.Add(-waits))}
 	}
-	require.True(t, n.unanswered(task(enumspb.PENDING_WORKFLOW_TASK_STATE_SCHEDULED, n.pollLasts()), now))
-	require.False(t, n.unanswered(task(enumspb.PENDING_WORKFLOW_TASK_STATE_SCHEDULED, time.Minute), now), "it has not waited long enough")
-	require.False(t, n.unanswered(task(enumspb.PENDING_WORKFLOW_TASK_STATE_STARTED, time.Hour), now), "a worker has it")
+	require.True(t, n.isUnanswered(task(enumspb.PENDING_WORKFLOW_TASK_STATE_SCHEDULED, n.pollTimeout()), now))
+	require.False(t, n.isUnanswered(task(enumspb.PENDING_WORKFLOW_TASK_STATE_SCHEDULED, time.Minute), now), "it has not waited long enough")
+	require.False(t, n.isUnanswered(task(enumspb.PENDING_WORKFLOW_TASK_STATE_STARTED, time.Hour), now), "a worker has it")
 }
 
 // A version is abandoned when nobody was seen for a minute and more; where the server remembers nobody, since then.
 func TestAbandoned(t *testing.T) {
-	r := Rollout{unseen: map[Version]time.Time{}}
-	lasts := r.pollLasts()
+	r := Rollout{noPollerSince: map[Version]time.Time{}}
+	lasts := r.pollTimeout()
 	v := Version{DeploymentName: "converge", BuildID: "one"}
-	require.False(t, r.abandoned(v, time.Now()))
-	require.True(t, r.abandoned(v, time.Now().Add(-lasts)))
-	require.False(t, r.abandoned(v, time.Time{}), "the server may have restarted")
-	r.unseen[v] = time.Now().Add(-lasts)
-	require.True(t, r.abandoned(v, time.Time{}))
-	require.False(t, r.abandoned(v, time.Now()))
-	require.Empty(t, r.unseen)
+	require.False(t, r.isAbandoned(v, time.Now()))
+	require.True(t, r.isAbandoned(v, time.Now().Add(-lasts)))
+	require.False(t, r.isAbandoned(v, time.Time{}), "the server may have restarted")
+	r.noPollerSince[v] = time.Now().Add(-lasts)
+	require.True(t, r.isAbandoned(v, time.Time{}))
+	require.False(t, r.isAbandoned(v, time.Now()))
+	require.Empty(t, r.noPollerSince)
 }

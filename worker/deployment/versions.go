@@ -36,20 +36,20 @@ func Text(v Version) string { return v.DeploymentName + ":" + v.BuildID }
 type Namespace struct {
 	Client client.Client
 	Name   string
-	// PollLasts is how long a worker that waits for work may be silent; 0 means 75 seconds, since a poll without work ends after a
+	// PollTimeout is how long a worker that waits for work may be silent; 0 means 75 seconds, since a poll without work ends after a
 	// minute unless a server is configured to end it sooner. The server remembers stopped workers for longer.
-	PollLasts time.Duration
+	PollTimeout time.Duration
 	// Attributes are the search attributes that the namespace needs. If nil, they are not examined.
 	Attributes map[string]enumspb.IndexedValueType
 }
 
-func (n Namespace) pollLasts() time.Duration { return cmp.Or(n.PollLasts, 75*time.Second) }
+func (n Namespace) pollTimeout() time.Duration { return cmp.Or(n.PollTimeout, 75*time.Second) }
 
 // Deployment returns the builds of a deployment, and which one is current. A deployment exists once a worker of it has polled.
-func (n Namespace) Deployment(ctx context.Context, name string) (info client.WorkerDeploymentInfo, there bool, err error) {
+func (n Namespace) Deployment(ctx context.Context, name string) (info client.WorkerDeploymentInfo, exists bool, err error) {
 	d, err := n.Client.WorkerDeploymentClient().GetHandle(name).Describe(ctx, client.WorkerDeploymentDescribeOptions{})
-	var none *serviceerror.NotFound
-	if errors.As(err, &none) {
+	var notFound *serviceerror.NotFound
+	if errors.As(err, &notFound) {
 		return info, false, nil
 	}
 	return d.Info, err == nil, err
@@ -97,12 +97,12 @@ func (n Namespace) Polled(ctx context.Context) (map[Version]time.Time, error) {
 	return polled, nil
 }
 
-// ours selects the workflows that outlive deployments.
-const ours = protocol.Living
+// longLived selects the workflows that outlive deployments.
+const longLived = protocol.RunningQuery
 
 // Pinned are the running workflows that are pinned to a version.
 func (n Namespace) Pinned(ctx context.Context, v Version) iter.Seq2[*workflowpb.WorkflowExecutionInfo, error] {
-	return n.list(ctx, fmt.Sprintf("%s AND TemporalWorkflowVersioningBehavior='Pinned' AND TemporalWorkerDeploymentVersion='%s'", ours, escape(Text(v))))
+	return n.list(ctx, fmt.Sprintf("%s AND TemporalWorkflowVersioningBehavior='Pinned' AND TemporalWorkerDeploymentVersion='%s'", longLived, escape(Text(v))))
 }
 
 // list yields the workflows that a query finds, up to the first error.
@@ -132,8 +132,8 @@ func escape(text string) string { return strings.ReplaceAll(text, "'", `\'`) }
 // versioning is the pinning of a running workflow; nil if the run has ended.
 func (n Namespace) versioning(ctx context.Context, e *workflowpb.WorkflowExecutionInfo) (*workflowpb.WorkflowExecutionVersioningInfo, error) {
 	d, err := n.Client.DescribeWorkflowExecution(ctx, e.Execution.WorkflowId, e.Execution.RunId)
-	var gone *serviceerror.NotFound
-	if errors.As(err, &gone) {
+	var notFound *serviceerror.NotFound
+	if errors.As(err, &notFound) {
 		return nil, nil
 	}
 	if err != nil || d.WorkflowExecutionInfo.Status != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {

@@ -23,9 +23,9 @@ const (
 	MaxBlob  = 512 << 10
 )
 
-// putAway is how long a completed task stays in its queue. Each time a task is added, the server scans all tasks in the queue. With its
+// taskAckInterval is how long a completed task stays in its queue. Each time a task is added, the server scans all tasks in the queue. With its
 // default of half a minute, that is a tenth of its work while it starts 45 workflows a second.
-const putAway = 2 * time.Second
+const taskAckInterval = 2 * time.Second
 
 // serverConfig is a cluster of one host with one shard, since SQLite writes one transaction at a time anyway.
 func (p ports) serverConfig(db *database) (*config.Config, map[primitives.ServiceName]static.Hosts) {
@@ -82,8 +82,8 @@ func newSettings() *settings {
 	// The defaults of 20 polls a second per shard are meant for thousands of shards; with one they add up to 50 ms to each hop.
 	s.set(dynamicconfig.TransferProcessorMaxPollRPS.Key(), 1000)
 	s.set(dynamicconfig.TimerProcessorMaxPollRPS.Key(), 1000)
-	s.set(dynamicconfig.TransferProcessorUpdateAckInterval.Key(), putAway)
-	s.set(dynamicconfig.VisibilityProcessorUpdateAckInterval.Key(), putAway)
+	s.set(dynamicconfig.TransferProcessorUpdateAckInterval.Key(), taskAckInterval)
+	s.set(dynamicconfig.VisibilityProcessorUpdateAckInterval.Key(), taskAckInterval)
 	// Limits that protect a shared database and a shared frontend: here there is one user.
 	s.set(dynamicconfig.FrontendPersistenceMaxQPS.Key(), 10000)
 	s.set(dynamicconfig.HistoryPersistenceMaxQPS.Key(), 45000)

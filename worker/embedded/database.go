@@ -103,7 +103,7 @@ func openDatabase(file string, attributes map[string]enumspb.IndexedValueType) (
 		return nil, err
 	}
 	db := &database{sql: fileConfig(path), lock: lock, path: path}
-	if err = created(path); err == nil {
+	if err = createFile(path); err == nil {
 		err = db.prepare(path, attributes)
 	}
 	if err != nil {
@@ -112,9 +112,9 @@ func openDatabase(file string, attributes map[string]enumspb.IndexedValueType) (
 	return db, nil
 }
 
-// created creates a missing file before SQLite does, because SQLite would leave the permissions to the umask. SQLite gives the same
+// createFile creates a missing file before SQLite does, because SQLite would leave the permissions to the umask. SQLite gives the same
 // permissions to the files that it creates next to it.
-func created(path string) error {
+func createFile(path string) error {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return fmt.Errorf("cannot be created: %w", err)
@@ -249,8 +249,8 @@ func checkLog(path string) error {
 		"restore the log, or, to continue from the earlier state, remove %s", path, path+openSuffix)
 }
 
-// opened marks that the server writes to the log from now on.
-func (d *database) opened() error {
+// markOpen marks that the server writes to the log from now on.
+func (d *database) markOpen() error {
 	if d.lock == nil {
 		return nil
 	}

@@ -47,11 +47,11 @@ type Options struct {
 	ContinueAsNewAfter int
 	// SignalsPerRun is the number of signals that a run accepts; 0 is the server's default of 10,000. Tests use it to flood workflows.
 	SignalsPerRun int
-	// DrainedWithin is how soon the server detects that a version of workers has no workflows left; 0 is its default of some minutes.
-	DrainedWithin time.Duration
-	// PollsEnd is how soon the server answers a poll without work; 0 is its default of a minute. Tests use it to detect that workers are
+	// DrainageInterval is how soon the server detects that a version of workers has no workflows left; 0 is its default of some minutes.
+	DrainageInterval time.Duration
+	// PollExpiration is how soon the server answers a poll without work; 0 is its default of a minute. Tests use it to detect that workers are
 	// gone.
-	PollsEnd time.Duration
+	PollExpiration time.Duration
 	// Authorizer and ClaimMapper define who may call which API; nil means everyone may call everything. The server's internal calls have no
 	// token.
 	Authorizer  authorization.Authorizer
@@ -119,12 +119,12 @@ func start(ctx context.Context, o Options) (*Server, error) {
 	if o.SignalsPerRun > 0 {
 		dynamic.set(dynamicconfig.MaximumSignalsPerExecution.Key(), o.SignalsPerRun)
 	}
-	if o.DrainedWithin > 0 {
-		dynamic.set(dynamicconfig.VersionDrainageStatusVisibilityGracePeriod.Key(), o.DrainedWithin)
-		dynamic.set(dynamicconfig.VersionDrainageStatusRefreshInterval.Key(), o.DrainedWithin)
+	if o.DrainageInterval > 0 {
+		dynamic.set(dynamicconfig.VersionDrainageStatusVisibilityGracePeriod.Key(), o.DrainageInterval)
+		dynamic.set(dynamicconfig.VersionDrainageStatusRefreshInterval.Key(), o.DrainageInterval)
 	}
-	if o.PollsEnd > 0 {
-		dynamic.set(dynamicconfig.MatchingLongPollExpirationInterval.Key(), o.PollsEnd)
+	if o.PollExpiration > 0 {
+		dynamic.set(dynamicconfig.MatchingLongPollExpirationInterval.Key(), o.PollExpiration)
 	}
 	if o.tune != nil {
 		o.tune(dynamic)
@@ -132,9 +132,9 @@ func start(ctx context.Context, o Options) (*Server, error) {
 	if err := s.launch(ctx, o, dynamic); err != nil {
 		return nil, err
 	}
-	err = s.becomeReady(ctx)
+	err = s.awaitReady(ctx)
 	if err == nil {
-		err = db.opened()
+		err = db.markOpen()
 	}
 	if err != nil {
 		if stopErr := s.Stop(); stopErr != nil {
@@ -192,7 +192,7 @@ func (s *Server) startServices(o Options, dynamic *settings) error {
 	return server.Start()
 }
 
-func (s *Server) becomeReady(ctx context.Context) error {
+func (s *Server) awaitReady(ctx context.Context) error {
 	if err := awaitFrontend(ctx, s.Address()); err != nil {
 		return err
 	}

@@ -34,7 +34,7 @@ const (
 
 func TestMain(m *testing.M) {
 	if mode, file, ok := strings.Cut(os.Getenv(helperEnv), "="); ok {
-		if err := help(mode, file); err != nil {
+		if err := runHelper(mode, file); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -43,8 +43,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// help writes one line when it is ready and ends when its input does.
-func help(mode, file string) error {
+// runHelper writes one line when it is ready and ends when its input does.
+func runHelper(mode, file string) error {
 	ready := "locked"
 	if mode == "lock" {
 		lock, err := lockDatabase(file)
@@ -67,10 +67,10 @@ func help(mode, file string) error {
 
 type helper struct {
 	*exec.Cmd
-	line   string // what it said when it was ready
-	stdin  io.Closer
-	stdout *bufio.Reader
-	stderr *strings.Builder
+	address string // what it said when it was ready
+	stdin   io.Closer
+	stdout  *bufio.Reader
+	stderr  *strings.Builder
 }
 
 func startHelper(t *testing.T, mode, file string) *helper {
@@ -85,9 +85,9 @@ func startHelper(t *testing.T, mode, file string) *helper {
 	h.stdin, h.stdout = stdin, bufio.NewReader(stdout)
 	require.NoError(t, h.Start())
 	t.Cleanup(func() { _ = h.Process.Kill() })
-	line, err := h.stdout.ReadString('\n')
+	output, err := h.stdout.ReadString('\n')
 	require.NoError(t, err, h.stderr)
-	h.line = strings.TrimSpace(line)
+	h.address = strings.TrimSpace(output)
 	return h
 }
 
@@ -250,7 +250,7 @@ func TestKilledProcessLosesNothing(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), DBName())
 	h := startHelper(t, "serve", file)
-	run, err := dial(t, h.line).ExecuteWorkflow(deadline(t), client.StartWorkflowOptions{ID: "kept", TaskQueue: queue}, chain, 1, "")
+	run, err := dial(t, h.address).ExecuteWorkflow(deadline(t), client.StartWorkflowOptions{ID: "kept", TaskQueue: queue}, chain, 1, "")
 	require.NoError(t, err)
 	require.NoError(t, h.Process.Kill())
 	_ = h.Wait()
@@ -263,7 +263,7 @@ func TestKilledProcessLosesNothing(t *testing.T) {
 func TestWritesNothingToTheTerminal(t *testing.T) {
 	t.Parallel()
 	h := startHelper(t, "serve", filepath.Join(t.TempDir(), DBName()))
-	c := dial(t, h.line)
+	c := dial(t, h.address)
 	startWorker(t, c)
 	runChain(t, c, "quiet", 1, "")
 	require.NoError(t, h.stdin.Close(), "makes it stop its server")
@@ -307,17 +307,17 @@ func TestPollRatesAreInEffect(t *testing.T) {
 }
 
 // What the server has done is put away soon, so its queues are short: with the stock settings it stays for half a minute.
-func TestWhatIsDoneIsPutAwaySoon(t *testing.T) {
-	ours := doneIn(t, Options{})
-	stock := doneIn(t, Options{tune: func(s *settings) {
+func TestCompletedTasksAreRemovedSoon(t *testing.T) {
+	tuned := pendingTasks(t, Options{})
+	stock := pendingTasks(t, Options{tune: func(s *settings) {
 		for key := range s.values {
 			if strings.HasSuffix(strings.ToLower(key.String()), "updateackinterval") {
 				delete(s.values, key)
 			}
 		}
 	}})
-	require.NoError(t, until(deadline(t), "completed tasks are removed", func() error {
-		if left := ours(); left > 0 {
+	require.NoError(t, waitUntil(deadline(t), "completed tasks are removed", func() error {
+		if left := tuned(); left > 0 {
 			return fmt.Errorf("%d tasks are left", left)
 		}
 		return nil
@@ -325,8 +325,8 @@ func TestWhatIsDoneIsPutAwaySoon(t *testing.T) {
 	require.Positive(t, stock())
 }
 
-// doneIn has a server do something, and counts what it keeps of that in its queues.
-func doneIn(t *testing.T, o Options) (left func() int) {
+// pendingTasks has a server do something, and counts what it keeps of that in its queues.
+func pendingTasks(t *testing.T, o Options) (left func() int) {
 	t.Helper()
 	o.DBFile = filepath.Join(t.TempDir(), DBName())
 	c := dial(t, startServer(t, o).Address())
@@ -341,7 +341,7 @@ func doneIn(t *testing.T, o Options) (left func() int) {
 	}
 }
 
-func TestCancelledStartLeavesNothingLocked(t *testing.T) {
+func TestCancelledStartReleasesTheFile(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), DBName())
 	ctx, cancel := context.WithCancel(context.Background())
@@ -349,7 +349,7 @@ func TestCancelledStartLeavesNothingLocked(t *testing.T) {
 	_, err := Start(ctx, Options{DBFile: file})
 	require.ErrorIs(t, err, context.Canceled)
 
-	require.NoError(t, until(deadline(t), "the abandoned start releases the file", func() error {
+	require.NoError(t, waitUntil(deadline(t), "the abandoned start releases the file", func() error {
 		lock, err := lockDatabase(file)
 		if err != nil {
 			return err

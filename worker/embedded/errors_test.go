@@ -33,7 +33,7 @@ func TestTakenPorts(t *testing.T) {
 	require.ErrorContains(t, err, "the Temporal server cannot listen on 127.0.0.1:99999: ")
 }
 
-func TestFailedStartLetsTheFileGo(t *testing.T) {
+func TestFailedStartReleasesTheFile(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), DBName())
 	_, err := Start(deadline(t), Options{DBFile: file, Port: 99999})
@@ -61,7 +61,7 @@ func TestFatalErrorOfTheServerFailsTheStart(t *testing.T) {
 	require.ErrorContains(t, err, "address already in use")
 }
 
-func TestDatabaseFilesThatAreRefused(t *testing.T) {
+func TestInvalidDatabaseFilesAreRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
@@ -74,8 +74,8 @@ func TestDatabaseFilesThatAreRefused(t *testing.T) {
 		{"a directory", dir, " is a directory; name a file in it"},
 		{"text", write("notes.txt", "Dear diary, it rained again."), " is not a SQLite database; choose another file with --db"},
 		{"a few bytes", write("short.db", "SQL"), " is not a SQLite database; choose another file with --db"},
-		{"of another program", foreign(t, path("foreign.db")), " is not one of the embedded Temporal server; choose another file with --db"},
-		{"of an older server", older(t, path("older.db")), " has schema v0.9-00000000, this Temporal server has " + schemaVersion() + " and migrates no SQLite file; start afresh with " + path(DBName())},
+		{"of another program", newForeignDatabase(t, path("foreign.db")), " is not one of the embedded Temporal server; choose another file with --db"},
+		{"of an older server", newOlderDatabase(t, path("older.db")), " has schema v0.9-00000000, this Temporal server has " + schemaVersion() + " and migrates no SQLite file; start afresh with " + path(DBName())},
 		{"locked by another process", path("locked.db"), fmt.Sprintf(" is in use by process %d; stop that one, or choose another file with --db", locked.Process.Pid)},
 		{"below a file", filepath.Join(path("notes.txt"), "x.db"), ": its directory cannot be created: mkdir " + path("notes.txt") + ": not a directory"},
 	} {
@@ -95,8 +95,8 @@ func TestDamagedDatabase(t *testing.T) {
 	require.ErrorContains(t, err, "file is not a database", "the message of SQLite")
 }
 
-// foreign makes a database that the server did not make, in SQLite's ordinary journal mode.
-func foreign(t *testing.T, file string) string {
+// newForeignDatabase makes a database that the server did not make, in SQLite's ordinary journal mode.
+func newForeignDatabase(t *testing.T, file string) string {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+file)
 	require.NoError(t, err)
@@ -106,7 +106,7 @@ func foreign(t *testing.T, file string) string {
 	return file
 }
 
-func older(t *testing.T, file string) string {
+func newOlderDatabase(t *testing.T, file string) string {
 	t.Helper()
 	db := &database{sql: fileConfig(file)}
 	require.NoError(t, db.setUpSchema())
@@ -116,9 +116,9 @@ func older(t *testing.T, file string) string {
 	return file
 }
 
-func TestForeignDatabaseIsLeftAsItIs(t *testing.T) {
+func TestForeignDatabaseIsNotChanged(t *testing.T) {
 	t.Parallel()
-	file := foreign(t, filepath.Join(t.TempDir(), "songs.db"))
+	file := newForeignDatabase(t, filepath.Join(t.TempDir(), "songs.db"))
 	before, err := os.ReadFile(file)
 	require.NoError(t, err)
 	_, err = Start(deadline(t), Options{DBFile: file})
@@ -149,12 +149,12 @@ func TestUnwritableDirectory(t *testing.T) {
 	require.EqualError(t, <-refused, "database "+file+": its directory cannot be written to: open "+file+".lock: permission denied")
 }
 
-// killed is a database whose server was killed after a workflow had been started.
-func killed(t *testing.T) (file, workflow string) {
+// newKilledDatabase is a database whose server was killed after a workflow had been started.
+func newKilledDatabase(t *testing.T) (file, workflow string) {
 	t.Helper()
 	file = filepath.Join(t.TempDir(), DBName())
 	h := startHelper(t, "serve", file)
-	_, err := dial(t, h.line).ExecuteWorkflow(deadline(t), client.StartWorkflowOptions{ID: "kept", TaskQueue: "nobody"}, "Any")
+	_, err := dial(t, h.address).ExecuteWorkflow(deadline(t), client.StartWorkflowOptions{ID: "kept", TaskQueue: "nobody"}, "Any")
 	require.NoError(t, err)
 	require.NoError(t, h.Process.Kill())
 	_ = h.Wait() // reports the kill
@@ -163,9 +163,9 @@ func killed(t *testing.T) (file, workflow string) {
 
 // A database whose server was killed and whose log is gone is not begun from where it was before. Once somebody says that
 // it may be, it is; and one with its log goes on where it was.
-func TestLostLogDoesNotWalkBack(t *testing.T) {
+func TestDatabaseWithoutItsLogIsRefused(t *testing.T) {
 	t.Parallel()
-	file, id := killed(t)
+	file, id := newKilledDatabase(t)
 	away := filepath.Join(t.TempDir(), "wal")
 	require.NoError(t, os.Rename(file+"-wal", away))
 	_, err := Start(deadline(t), Options{DBFile: file})
@@ -183,9 +183,9 @@ func TestLostLogDoesNotWalkBack(t *testing.T) {
 }
 
 // What happens without the check: the workflow is gone.
-func TestLostLogIsThePast(t *testing.T) {
+func TestDatabaseWithoutItsLogLosesWorkflows(t *testing.T) {
 	t.Parallel()
-	file, id := killed(t)
+	file, id := newKilledDatabase(t)
 	require.NoError(t, os.Remove(file+"-wal"))
 	require.NoError(t, os.Remove(file+".open"))
 	server := startServer(t, Options{DBFile: file})

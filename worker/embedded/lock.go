@@ -26,7 +26,7 @@ func lockDatabase(dbFile string) (*fileLock, error) {
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		err = fmt.Errorf("database %s is in use by %s; stop that one, or choose another file with --db", dbFile, holder(file))
 	} else if err == nil {
-		err = record(file, strconv.Itoa(os.Getpid())+"\n")
+		err = writeContent(file, strconv.Itoa(os.Getpid())+"\n")
 	}
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
@@ -42,7 +42,7 @@ func holder(file *os.File) string {
 	return "another process"
 }
 
-func record(file *os.File, content string) error {
+func writeContent(file *os.File, content string) error {
 	if err := file.Truncate(0); err != nil {
 		return err
 	}

@@ -11,8 +11,8 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// askAgainAfter is the delay between two readiness checks.
-const askAgainAfter = 10 * time.Millisecond
+// readinessInterval is the delay between two readiness checks.
+const readinessInterval = 10 * time.Millisecond
 
 // awaitFrontend waits until the frontend serves.
 func awaitFrontend(ctx context.Context, address string) error {
@@ -23,7 +23,7 @@ func awaitFrontend(ctx context.Context, address string) error {
 	defer conn.Close()
 	health := grpc_health_v1.NewHealthClient(conn)
 	request := &grpc_health_v1.HealthCheckRequest{Service: workflowservice.WorkflowService_ServiceDesc.ServiceName}
-	return until(ctx, "the frontend serves", func() error {
+	return waitUntil(ctx, "the frontend serves", func() error {
 		response, err := health.Check(ctx, request, grpc.WaitForReady(true))
 		if err == nil && response.Status != grpc_health_v1.HealthCheckResponse_SERVING {
 			err = fmt.Errorf("its health is %s", response.Status)
@@ -32,10 +32,10 @@ func awaitFrontend(ctx context.Context, address string) error {
 	})
 }
 
-// until calls ready at short intervals until it returns nil or ctx ends. In the latter case the error names the condition and
+// waitUntil calls ready at short intervals until it returns nil or ctx ends. In the latter case the error names the condition and
 // the last result.
-func until(ctx context.Context, what string, ready func() error) error {
-	ticker := time.NewTicker(askAgainAfter)
+func waitUntil(ctx context.Context, what string, ready func() error) error {
+	ticker := time.NewTicker(readinessInterval)
 	defer ticker.Stop()
 	for {
 		err := ready()

@@ -77,7 +77,7 @@ func (d *timersDB) Close() error {
 
 // RangeSelectFromTimerTasks implements sqlplugin.HistoryTimerTask.
 func (d *timersDB) RangeSelectFromTimerTasks(ctx context.Context, f sqlplugin.TimerTasksRangeFilter) ([]sqlplugin.TimerTasksRow, error) {
-	from, until := inDatabase(f.InclusiveMinVisibilityTimestamp), inDatabase(f.ExclusiveMaxVisibilityTimestamp)
+	from, until := toDatabaseTime(f.InclusiveMinVisibilityTimestamp), toDatabaseTime(f.ExclusiveMaxVisibilityTimestamp)
 	found, err := d.reader.QueryContext(ctx, timersQuery, f.ShardID, from, until, from, f.InclusiveMinTaskID, f.PageSize)
 	if err != nil {
 		return nil, err
@@ -95,8 +95,8 @@ func (d *timersDB) RangeSelectFromTimerTasks(ctx context.Context, f sqlplugin.Ti
 	return rows, found.Err()
 }
 
-// inDatabase is a time in the form that the plugin writes.
-func inDatabase(t time.Time) time.Time {
+// toDatabaseTime is a time in the form that the plugin writes.
+func toDatabaseTime(t time.Time) time.Time {
 	if t.IsZero() {
 		return time.Date(1000, 1, 1, 0, 0, 0, 0, time.UTC)
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // Timers are those that the plugin finds, in its order, and found from where they begin on: the plugin reads all before them too.
-func TestTimersAreFoundByTheirIndex(t *testing.T) {
+func TestTimersAreReadByIndex(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "temporal.db")
 	d, err := openDatabase(path, nil)
 	require.NoError(t, err)

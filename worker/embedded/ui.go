@@ -80,7 +80,7 @@ func (s *Server) serveUI() {
 
 func waitForUI(ctx context.Context, url string) error {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	return until(ctx, "the Web UI answers", func() error {
+	return waitUntil(ctx, "the Web UI answers", func() error {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/healthz", nil)
 		if err != nil {
 			return err

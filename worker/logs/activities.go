@@ -44,13 +44,13 @@ func (i *inbound) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteAc
 	began := time.Now()
 	answer, err := i.Next.ExecuteActivity(ctx, in)
 	if about.Changes {
-		said(i.out.GetLogger(ctx), answer, err, time.Since(began))
+		logResult(i.out.GetLogger(ctx), answer, err, time.Since(began))
 	}
 	return answer, err
 }
 
-// said logs the result of an activity that changes something.
-func said(to log.Logger, answer any, err error, took time.Duration) {
+// logResult logs the result of an activity that changes something.
+func logResult(to log.Logger, answer any, err error, took time.Duration) {
 	failed := ""
 	switch a := answer.(type) {
 	case protocol.ApplyAnswer:

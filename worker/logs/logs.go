@@ -30,8 +30,8 @@ func New(out io.Writer, format, level string) (*slog.Logger, error) {
 // handler adds application and service to records that name a workflow, unless they are present.
 type handler struct {
 	slog.Handler
-	workflow string // from earlier attributes
-	said     bool   // the service is present
+	workflow   string // from earlier attributes
+	hasService bool   // the service is present
 }
 
 // The keys under which a record names a workflow: our key, and that of Temporal's SDK.
@@ -42,38 +42,38 @@ const (
 
 // Handle implements slog.Handler.
 func (h *handler) Handle(ctx context.Context, r slog.Record) error {
-	id, said := h.workflow, h.said
+	id, hasService := h.workflow, h.hasService
 	r.Attrs(func(a slog.Attr) bool {
-		id, said = look(a, id, said)
+		id, hasService = readAttr(a, id, hasService)
 		return true
 	})
-	if application, service, ok := protocol.ParseServiceID(id); ok && !said {
+	if application, service, ok := protocol.ParseServiceID(id); ok && !hasService {
 		r = r.Clone()
 		r.AddAttrs(slog.String("application", application), slog.String("service", service))
 	}
 	return h.Handler.Handle(ctx, r)
 }
 
-func look(a slog.Attr, id string, said bool) (string, bool) {
+func readAttr(a slog.Attr, id string, hasService bool) (string, bool) {
 	switch a.Key {
 	case ourKey, sdkKey:
 		id = a.Value.String()
 	case "service":
-		said = true
+		hasService = true
 	}
-	return id, said
+	return id, hasService
 }
 
 // WithAttrs implements slog.Handler.
 func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	with := &handler{h.Handler.WithAttrs(attrs), h.workflow, h.said}
+	with := &handler{h.Handler.WithAttrs(attrs), h.workflow, h.hasService}
 	for _, a := range attrs {
-		with.workflow, with.said = look(a, with.workflow, with.said)
+		with.workflow, with.hasService = readAttr(a, with.workflow, with.hasService)
 	}
 	return with
 }
 
 // WithGroup implements slog.Handler.
 func (h *handler) WithGroup(name string) slog.Handler {
-	return &handler{h.Handler.WithGroup(name), h.workflow, h.said}
+	return &handler{h.Handler.WithGroup(name), h.workflow, h.hasService}
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // What names a workflow of a service says which service that is, whoever logs it and however it is said; nothing else does.
-func TestLinesNameTheService_F10(t *testing.T) {
+func TestRecordsNameTheService_F10(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	log, err := New(&out, "json", "info")

@@ -33,7 +33,7 @@ func New(version string) (*Monitor, error) {
 	if err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)
 	}
-	meter := metric.NewMeterProvider(metric.WithReader(reader), metric.WithView(seconds, slots)).Meter("converge")
+	meter := metric.NewMeterProvider(metric.WithReader(reader), metric.WithView(durationBuckets, dropNexus)).Meter("converge")
 	m.handler = opentelemetry.NewMetricsHandler(opentelemetry.MetricsHandlerOptions{
 		Meter: meter, UseMonotonicCounters: true,
 		OnError: func(err error) { slog.Warn("not measured", "error", err) },
@@ -52,13 +52,13 @@ func (m *Monitor) Polls() *Polls { return &m.polls }
 // buckets fit both milliseconds, as of a decision, and minutes, as of an apply.
 var buckets = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800}
 
-// seconds makes every duration a histogram with these buckets.
-func seconds(i metric.Instrument) (metric.Stream, bool) {
+// durationBuckets makes every duration a histogram with these buckets.
+func durationBuckets(i metric.Instrument) (metric.Stream, bool) {
 	return metric.Stream{Name: i.Name, Description: i.Description, Unit: i.Unit, Aggregation: metric.AggregationExplicitBucketHistogram{Boundaries: buckets}},
 		i.Kind == metric.InstrumentKindHistogram
 }
 
-// slots drops the gauges of the SDK for worker types that we do not use.
-func slots(i metric.Instrument) (metric.Stream, bool) {
+// dropNexus drops the gauges of the SDK for worker types that we do not use.
+func dropNexus(i metric.Instrument) (metric.Stream, bool) {
 	return metric.Stream{Name: i.Name, Aggregation: metric.AggregationDrop{}}, strings.HasPrefix(i.Name, "temporal_nexus_")
 }

@@ -82,7 +82,7 @@ func TestPolls(t *testing.T) {
 		return text
 	}
 	require.Equal(t, "polling: it does not poll for work yet\n", ready())
-	again := func() { m.ready.at = time.Time{} } // what was found out is told to others for a moment
+	expireCache := func() { m.ready.cachedAt = time.Time{} } // what was found out is told to others for a moment
 	for _, row := range []struct {
 		request any
 		err     error
@@ -95,8 +95,8 @@ func TestPolls(t *testing.T) {
 		{&workflowservice.PollActivityTaskQueueRequest{}, context.Canceled, `key revoked`},
 		{&workflowservice.PollActivityTaskQueueRequest{}, nil, `^polling: ok\n$`},
 	} {
-		require.Equal(t, row.err, m.polls.watch(row.request, func() error { return row.err }))
-		again()
+		require.Equal(t, row.err, m.polls.track(row.request, func() error { return row.err }))
+		expireCache()
 		require.Regexp(t, row.want, ready())
 	}
 }
@@ -105,8 +105,8 @@ func TestPolls(t *testing.T) {
 func TestReady(t *testing.T) {
 	t.Parallel()
 	var m Monitor
-	m.Needs("one", func(context.Context) error { return nil })
-	m.Needs("two", func(context.Context) error { return errors.New("in\ntwo lines") })
+	m.AddCheck("one", func(context.Context) error { return nil })
+	m.AddCheck("two", func(context.Context) error { return errors.New("in\ntwo lines") })
 	text, all := m.Ready(t.Context())
 	require.False(t, all)
 	require.Equal(t, "one: ok\ntwo: in two lines\n", text)

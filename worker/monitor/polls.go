@@ -19,8 +19,8 @@ import (
 // Polls records how a worker's own polls end, by kind. A busy worker polls rarely, so the time of the last poll says nothing; a failure of
 // the last completed poll does. The zero value is ready to use.
 type Polls struct {
-	mu   sync.Mutex
-	last map[string]poll
+	mu         sync.Mutex
+	lastByKind map[string]poll
 }
 
 // poll is how the last poll of a kind ended; err is nil if one has started since.
@@ -32,23 +32,23 @@ type poll struct {
 // DialOption makes a connection report how its polls end.
 func (p *Polls) DialOption() grpc.DialOption {
 	return grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, request, reply any, c *grpc.ClientConn, invoke grpc.UnaryInvoker, o ...grpc.CallOption) error {
-		return p.watch(request, func() error { return invoke(ctx, method, request, reply, c, o...) })
+		return p.track(request, func() error { return invoke(ctx, method, request, reply, c, o...) })
 	})
 }
 
-// watch makes a call, and records how it ends if it is a poll.
-func (p *Polls) watch(request any, call func() error) error {
-	kind := polled(request)
+// track makes a call, and records how it ends if it is a poll.
+func (p *Polls) track(request any, call func() error) error {
+	kind := pollKind(request)
 	if kind == "" {
 		return call()
 	}
-	p.begun(kind)
+	p.recordStart(kind)
 	err := call()
-	p.ended(kind, err)
+	p.recordEnd(kind, err)
 	return err
 }
 
-func polled(request any) string {
+func pollKind(request any) string {
 	switch request.(type) {
 	case *workflowservice.PollWorkflowTaskQueueRequest:
 		return "workflow tasks"
@@ -58,32 +58,32 @@ func polled(request any) string {
 	return ""
 }
 
-func (p *Polls) begun(kind string) {
+func (p *Polls) recordStart(kind string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.last == nil {
-		p.last = map[string]poll{}
+	if p.lastByKind == nil {
+		p.lastByKind = map[string]poll{}
 	}
-	if _, known := p.last[kind]; !known {
-		p.last[kind] = poll{}
+	if _, known := p.lastByKind[kind]; !known {
+		p.lastByKind[kind] = poll{}
 	}
 }
 
-// ended records how a poll ended. A poll that the worker itself cancelled is ignored.
-func (p *Polls) ended(kind string, err error) {
-	if ours(err) {
+// recordEnd records how a poll ended. A poll that the worker itself cancelled is ignored.
+func (p *Polls) recordEnd(kind string, err error) {
+	if isOwnCancellation(err) {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	since := p.last[kind].since
+	since := p.lastByKind[kind].since
 	switch {
 	case err == nil:
 		since = time.Time{}
-	case since.IsZero(), refused(err) != refused(p.last[kind].err):
+	case since.IsZero(), isRefused(err) != isRefused(p.lastByKind[kind].err):
 		since = time.Now()
 	}
-	p.last[kind] = poll{err, since}
+	p.lastByKind[kind] = poll{err, since}
 }
 
 // Refused returns since when all polls of some kind are refused because of the caller, not because of an outage, and the error; nil if none
@@ -91,19 +91,19 @@ func (p *Polls) ended(kind string, err error) {
 func (p *Polls) Refused() (since time.Time, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, last := range p.last {
-		if refused(last.err) && (err == nil || last.since.Before(since)) {
+	for _, last := range p.lastByKind {
+		if isRefused(last.err) && (err == nil || last.since.Before(since)) {
 			since, err = last.since, last.err
 		}
 	}
 	return since, err
 }
 
-func refused(err error) bool {
+func isRefused(err error) bool {
 	return errors.As(err, new(*serviceerror.PermissionDenied)) || status.Code(err) == codes.PermissionDenied || status.Code(err) == codes.Unauthenticated
 }
 
-func ours(err error) bool {
+func isOwnCancellation(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.As(err, new(*serviceerror.Canceled)) || status.Code(err) == codes.Canceled
 }
 
@@ -111,11 +111,11 @@ func ours(err error) bool {
 func (p *Polls) check(context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.last) == 0 {
+	if len(p.lastByKind) == 0 {
 		return errors.New("it does not poll for work yet")
 	}
 	var failing []string
-	for kind, last := range p.last {
+	for kind, last := range p.lastByKind {
 		if last.err != nil {
 			failing = append(failing, fmt.Sprintf("for %s, since %s: %v", kind, last.since.UTC().Format(time.TimeOnly), last.err))
 		}

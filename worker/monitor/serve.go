@@ -16,40 +16,40 @@ import (
 )
 
 const (
-	// checkFor is the timeout of one readiness check. A caller, usually every ten seconds, waits that long for all checks together.
-	checkFor = 3 * time.Second
-	// knownFor is how long a result is cached for other callers.
-	knownFor = 2 * time.Second
+	// readyTimeout is the timeout of one readiness check. A caller, usually every ten seconds, waits that long for all checks together.
+	readyTimeout = 3 * time.Second
+	// readyCacheDuration is how long a result is cached for other callers.
+	readyCacheDuration = 2 * time.Second
 )
 
 // readiness is the named dependencies of a worker, in the order in which they were added.
 type readiness struct {
-	mu     sync.Mutex
-	names  []string
-	checks []func(context.Context) error
-	text   string
-	all    bool
-	at     time.Time
+	mu         sync.Mutex
+	names      []string
+	checks     []func(context.Context) error
+	cachedText string
+	cachedAll  bool
+	cachedAt   time.Time
 }
 
 func (r *readiness) add(name string, check func(context.Context) error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.names, r.checks, r.at = append(r.names, name), append(r.checks, check), time.Time{}
+	r.names, r.checks, r.cachedAt = append(r.names, name), append(r.checks, check), time.Time{}
 }
 
-// Needs adds a check that must pass for the worker to be ready. It must return when its context ends.
-func (m *Monitor) Needs(name string, check func(context.Context) error) { m.ready.add(name, check) }
+// AddCheck adds a check that must pass for the worker to be ready. It must return when its context ends.
+func (m *Monitor) AddCheck(name string, check func(context.Context) error) { m.ready.add(name, check) }
 
 // Ready runs all checks and returns one line per check, and whether all passed.
 func (m *Monitor) Ready(ctx context.Context) (text string, all bool) {
 	r := &m.ready
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.at.IsZero() && time.Since(r.at) < knownFor {
-		return r.text, r.all
+	if !r.cachedAt.IsZero() && time.Since(r.cachedAt) < readyCacheDuration {
+		return r.cachedText, r.cachedAll
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkFor) // other callers wait for the result too
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readyTimeout) // other callers wait for the result too
 	defer cancel()
 	found := make([]error, len(r.checks))
 	var asked sync.WaitGroup
@@ -57,16 +57,16 @@ func (m *Monitor) Ready(ctx context.Context) (text string, all bool) {
 		asked.Go(func() { found[n] = check(ctx) })
 	}
 	asked.Wait()
-	r.text, r.all = "", true
+	r.cachedText, r.cachedAll = "", true
 	for n, err := range found {
 		state := "ok"
 		if err != nil {
-			state, r.all = err.Error(), false
+			state, r.cachedAll = err.Error(), false
 		}
-		r.text += r.names[n] + ": " + strings.Join(strings.Fields(state), " ") + "\n"
+		r.cachedText += r.names[n] + ": " + strings.Join(strings.Fields(state), " ") + "\n"
 	}
-	r.at = time.Now()
-	return r.text, r.all
+	r.cachedAt = time.Now()
+	return r.cachedText, r.cachedAll
 }
 
 // Address is the listen address: HOST:PORT, or a port alone, which means the loopback address.
@@ -95,7 +95,7 @@ func (m *Monitor) Serve(ctx context.Context, address string) (at string, stop fu
 	if err != nil {
 		return "", nil, fmt.Errorf("serve metrics: %w", err)
 	}
-	server := &http.Server{Handler: m.pages(), ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, MaxHeaderBytes: 16 << 10}
+	server := &http.Server{Handler: m.newHandler(), ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, MaxHeaderBytes: 16 << 10}
 	go func() {
 		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 			slog.Error("metrics are no longer served", "error", err)
@@ -104,7 +104,7 @@ func (m *Monitor) Serve(ctx context.Context, address string) (at string, stop fu
 	return l.Addr().String(), func() { _ = server.Close() }, nil // a shutdown does not wait for readers of metrics
 }
 
-func (m *Monitor) pages() http.Handler {
+func (m *Monitor) newHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 10}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok\n") })

@@ -44,8 +44,8 @@ func Of(args []any) Subject {
 		}
 		return s
 	case protocol.ObserveAllRequest:
-		if len(r.Of) > 0 {
-			return Subject{Application: r.Of[0].Application, Service: r.Of[0].Service}
+		if len(r.Requests) > 0 {
+			return Subject{Application: r.Requests[0].Application, Service: r.Requests[0].Service}
 		}
 	case protocol.CheckRequest:
 		return Subject{Application: r.Application, Service: r.Service}

@@ -10,35 +10,35 @@ import (
 	"github.com/converge-engine/converge/worker/subject"
 )
 
-// applies traces the activities of a traced workflow, as Temporal's SDK does.
-type applies struct {
+// activityTracing traces the activities of a traced workflow, as Temporal's SDK does.
+type activityTracing struct {
 	interceptor.WorkerInterceptorBase
 	tracing interceptor.Interceptor
 }
 
 // InterceptActivity implements interceptor.WorkerInterceptor.
-func (a *applies) InterceptActivity(ctx context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
+func (a *activityTracing) InterceptActivity(ctx context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
 	return a.tracing.InterceptActivity(ctx, next)
 }
 
-// described adds the subject of an activity to its span.
-type described struct {
+// spanSubject adds the subject of an activity to its span.
+type spanSubject struct {
 	interceptor.WorkerInterceptorBase
 }
 
 // InterceptActivity implements interceptor.WorkerInterceptor.
-func (*described) InterceptActivity(_ context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
-	i := &describedInbound{}
+func (*spanSubject) InterceptActivity(_ context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
+	i := &spanSubjectInbound{}
 	i.Next = next
 	return i
 }
 
-type describedInbound struct {
+type spanSubjectInbound struct {
 	interceptor.ActivityInboundInterceptorBase
 }
 
 // ExecuteActivity implements interceptor.ActivityInboundInterceptor.
-func (i *describedInbound) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (any, error) {
+func (i *spanSubjectInbound) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (any, error) {
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {
 		for key, value := range tags(subject.Of(in.Args)) {
 			span.SetAttributes(attribute.String(key, value))

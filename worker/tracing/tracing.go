@@ -31,8 +31,8 @@ type Tracing struct {
 	provider *sdktrace.TracerProvider
 }
 
-// lastSpans is how long a process that ends waits for a collector to accept its last spans.
-const lastSpans = 2 * time.Second
+// flushTimeout is how long a process that ends waits for a collector to accept its last spans.
+const flushTimeout = 2 * time.Second
 
 // Start starts tracing under that service name, or that of OTEL_SERVICE_NAME, if OTEL_EXPORTER_OTLP_ENDPOINT or
 // OTEL_EXPORTER_OTLP_TRACES_ENDPOINT name a collector. It returns nil if they do not, or if OTEL_SDK_DISABLED or OTEL_TRACES_EXPORTER=none
@@ -74,7 +74,7 @@ func (t *Tracing) Stop() {
 	if t == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), lastSpans)
+	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
 	defer cancel()
 	if err := t.provider.Shutdown(ctx); err != nil {
 		otel.Handle(err)
@@ -84,8 +84,8 @@ func (t *Tracing) Stop() {
 // header is where Temporal's SDKs, of all languages, write the parent span.
 const header = "_tracer-data"
 
-// tracer makes spans. If follows is set, it makes only child spans.
-func (t *Tracing) tracer(follows bool) (interceptor.Tracer, error) {
+// newTracer makes spans. If follows is set, it makes only child spans.
+func (t *Tracing) newTracer(childrenOnly bool) (interceptor.Tracer, error) {
 	return opentelemetry.NewTracer(opentelemetry.TracerOptions{
 		Tracer:               t.provider.Tracer("github.com/converge-engine/converge"),
 		TextMapPropagator:    propagation.TraceContext{},
@@ -94,7 +94,7 @@ func (t *Tracing) tracer(follows bool) (interceptor.Tracer, error) {
 		DisableSignalTracing: true, DisableQueryTracing: true,
 		AllowInvalidParentSpans: true, // any client that may send an update can write anything into its header
 		SpanStarter: func(ctx context.Context, tracer trace.Tracer, name string, o ...trace.SpanStartOption) trace.Span {
-			if follows && !trace.SpanContextFromContext(ctx).IsValid() {
+			if childrenOnly && !trace.SpanContextFromContext(ctx).IsValid() {
 				return noop.Span{}
 			}
 			_, span := tracer.Start(ctx, name, o...)
@@ -105,7 +105,7 @@ func (t *Tracing) tracer(follows bool) (interceptor.Tracer, error) {
 
 // Client is for the connection of a client: each update starts a trace.
 func (t *Tracing) Client() (interceptor.ClientInterceptor, error) {
-	tracer, err := t.tracer(false)
+	tracer, err := t.newTracer(false)
 	if err != nil {
 		return nil, err
 	}
@@ -117,11 +117,11 @@ type clientOnly struct{ interceptor.ClientInterceptor }
 
 // Worker is for a worker, outside all other interceptors.
 func (t *Tracing) Worker() ([]interceptor.WorkerInterceptor, error) {
-	tracer, err := t.tracer(true)
+	tracer, err := t.newTracer(true)
 	if err != nil {
 		return nil, err
 	}
 	return []interceptor.WorkerInterceptor{
-		&decisions{tracer: tracer}, &applies{tracing: interceptor.NewTracingInterceptor(tracer)}, &described{},
+		&updateTracing{tracer: tracer}, &activityTracing{tracing: interceptor.NewTracingInterceptor(tracer)}, &spanSubject{},
 	}, nil
 }

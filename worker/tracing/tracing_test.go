@@ -49,12 +49,12 @@ func TestOverHTTP(t *testing.T) {
 	t.Setenv("OTEL_SERVICE_NAME", "releases")
 	traced, err := Start(t.Context(), "converge", func(n string) string { return env[n] })
 	require.NoError(t, err)
-	tracer, err := traced.tracer(false)
+	tracer, err := traced.newTracer(false)
 	require.NoError(t, err)
 	begun, err := tracer.StartSpan(&interceptor.TracerStartSpanOptions{Operation: "UpdateWorkflow", Name: "release"})
 	require.NoError(t, err)
 	begun.Finish(&interceptor.TracerFinishSpanOptions{})
-	follows, err := traced.tracer(true)
+	follows, err := traced.newTracer(true)
 	require.NoError(t, err)
 	alone, err := follows.StartSpan(&interceptor.TracerStartSpanOptions{Operation: "RunActivity", Name: "Observe"})
 	require.NoError(t, err)
@@ -70,30 +70,30 @@ func TestOverHTTP(t *testing.T) {
 func TestCauses(t *testing.T) {
 	t.Parallel()
 	type ref struct{ n int }
-	c := &causes{of: map[string]interceptor.TracerSpanRef{}}
+	c := &causes{byVersion: map[string]interceptor.TracerSpanRef{}}
 	release := func(version string, span interceptor.TracerSpanRef) {
-		c.note(&interceptor.UpdateInput{Name: "release", Args: []any{raw(`{"version":"` + version + `"}`)}}, span)
+		c.record(&interceptor.UpdateInput{Name: "release", Args: []any{raw(`{"version":"` + version + `"}`)}}, span)
 	}
-	require.Nil(t, c.because("v1"))
+	require.Nil(t, c.causeOf("v1"))
 	release("v1", ref{1})
 	release("v2", ref{2})
-	require.Equal(t, ref{1}, c.because("v1"))
-	require.Equal(t, ref{1}, c.because("v1-i7"), "of another configuration")
-	require.Equal(t, ref{2}, c.because("v0"))
-	c.note(&interceptor.UpdateInput{Name: "approve", Args: []any{raw(`{"version":"v1"}`)}}, ref{3})
-	require.Equal(t, ref{1}, c.because("v1"))
-	require.Equal(t, ref{3}, c.because("v0"))
+	require.Equal(t, ref{1}, c.causeOf("v1"))
+	require.Equal(t, ref{1}, c.causeOf("v1-i7"), "of another configuration")
+	require.Equal(t, ref{2}, c.causeOf("v0"))
+	c.record(&interceptor.UpdateInput{Name: "approve", Args: []any{raw(`{"version":"v1"}`)}}, ref{3})
+	require.Equal(t, ref{1}, c.causeOf("v1"))
+	require.Equal(t, ref{3}, c.causeOf("v0"))
 	release("v1", nil)
-	require.Nil(t, c.because("v1"))
-	require.Equal(t, ref{2}, c.because("v2"))
-	for n := range 3 * mostCauses {
+	require.Nil(t, c.causeOf("v1"))
+	require.Equal(t, ref{2}, c.causeOf("v2"))
+	for n := range 3 * maxCauses {
 		release(string(rune('a'+n)), ref{n})
 	}
-	require.Len(t, c.of, mostCauses)
-	require.Len(t, c.order, mostCauses)
+	require.Len(t, c.byVersion, maxCauses)
+	require.Len(t, c.order, maxCauses)
 	release("", ref{9})
-	c.note(&interceptor.UpdateInput{Name: "release", Args: []any{raw(`{`)}}, ref{9})
-	require.Len(t, c.order, mostCauses)
+	c.record(&interceptor.UpdateInput{Name: "release", Args: []any{raw(`{`)}}, ref{9})
+	require.Len(t, c.order, maxCauses)
 }
 
 func raw(text string) json.RawMessage { return json.RawMessage(text) }

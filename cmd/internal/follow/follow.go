@@ -22,58 +22,58 @@ import (
 
 // The poll intervals: short after a change, and growing while nothing changes.
 const (
-	soon = 400 * time.Millisecond
-	late = 2 * time.Second
+	minInterval = 400 * time.Millisecond
+	maxInterval = 2 * time.Second
 )
 
 // The maximum number of services that one poll queries: moving or changed services take turns. Steady ones are queried one after the
 // other, in case they changed in a way that the list does not show.
 const (
-	movingAtOnce = 20
-	restingOnce  = 3
+	maxUnsettledPerPoll = 20
+	settledPerPoll      = 3
 )
 
-// Services are the last known states of the services of an application.
-type Services struct {
+// Poller are the last known states of the services of an application.
+type Poller struct {
 	client      client.Client
 	application string
 	keys        []string // in display order
-	seen        map[string]*service
-	next        int // next steady service to query
-	wait        time.Duration
+	byKey       map[string]*service
+	nextSettled int // next steady service to query
+	interval    time.Duration
 }
 
 // service is the known state of one service.
 type service struct {
-	row    string // its list entry at the last query
-	listed string // its current list entry
-	status protocol.Status
-	known  bool
-	turn   int
+	queriedRow string // its list entry at the last query
+	listedRow  string // its current list entry
+	status     protocol.Status
+	known      bool
+	queries    int
 }
 
 // New returns Services without any service.
-func New(c client.Client) *Services { return &Services{client: c, seen: map[string]*service{}} }
+func New(c client.Client) *Poller { return &Poller{client: c, byKey: map[string]*service{}} }
 
-// Of sets the services to follow by their workflow names, in display order. The next poll is soon.
-func (f *Services) Of(application string, keys []string) {
+// SetServices sets the services to follow by their workflow names, in display order. The next poll is soon.
+func (f *Poller) SetServices(application string, keys []string) {
 	if application != f.application {
-		f.seen = map[string]*service{}
+		f.byKey = map[string]*service{}
 	}
-	f.application, f.keys, f.wait = application, keys, 0
-	for key := range f.seen {
+	f.application, f.keys, f.interval = application, keys, 0
+	for key := range f.byKey {
 		if !slices.Contains(keys, key) {
-			delete(f.seen, key)
+			delete(f.byKey, key)
 		}
 	}
 }
 
-// Wait returns the time until the next poll.
-func (f *Services) Wait() time.Duration { return max(f.wait, soon) }
+// Interval returns the time until the next poll.
+func (f *Poller) Interval() time.Duration { return max(f.interval, minInterval) }
 
-// Look polls once, and returns the services that it queried, because they may have changed. All services are known once each was
+// Poll polls once, and returns the services that it queried, because they may have changed. All services are known once each was
 // queried.
-func (f *Services) Look(ctx context.Context) (asked []protocol.Status, err error) {
+func (f *Poller) Poll(ctx context.Context) (polled []protocol.Status, err error) {
 	if len(f.keys) == 0 {
 		return nil, nil
 	}
@@ -82,26 +82,26 @@ func (f *Services) Look(ctx context.Context) (asked []protocol.Status, err error
 	}
 	changed := false
 	for _, key := range f.due() {
-		before, known := f.seen[key].status, f.seen[key].known
-		s, err := f.ask(ctx, key)
+		before, known := f.byKey[key].status, f.byKey[key].known
+		s, err := f.query(ctx, key)
 		if err != nil {
-			return asked, err
+			return polled, err
 		}
-		asked = append(asked, s)
+		polled = append(polled, s)
 		changed = changed || !known || differs(before, s)
 	}
-	f.wait = min(max(f.wait, soon)*5/4, late)
+	f.interval = min(max(f.interval, minInterval)*5/4, maxInterval)
 	if changed {
-		f.wait = soon
+		f.interval = minInterval
 	}
-	return asked, nil
+	return polled, nil
 }
 
-// All returns the last known state of all services, if all are known.
-func (f *Services) All() (all []protocol.Status, known bool) {
+// Statuses returns the last known state of all services, if all are known.
+func (f *Poller) Statuses() (all []protocol.Status, known bool) {
 	for _, key := range f.keys {
-		s := f.seen[key]
-		if s == nil || !s.known || s.row != s.listed {
+		s := f.byKey[key]
+		if s == nil || !s.known || s.queriedRow != s.listedRow {
 			return nil, false
 		}
 		all = append(all, s.status)
@@ -110,7 +110,7 @@ func (f *Services) All() (all []protocol.Status, known bool) {
 }
 
 // list reads Temporal's list of all services: its attributes change when something happens.
-func (f *Services) list(ctx context.Context) error {
+func (f *Poller) list(ctx context.Context) error {
 	request := &workflowservice.ListWorkflowExecutionsRequest{PageSize: 1000, Query: fmt.Sprintf(
 		"WorkflowType = '%s' AND %s = '%s' AND ExecutionStatus = 'Running'", protocol.ServiceWorkflow, protocol.AttrApplication, f.application)}
 	prefix := protocol.ServiceID(f.application, "")
@@ -124,10 +124,10 @@ func (f *Services) list(ctx context.Context) error {
 			if !slices.Contains(f.keys, key) {
 				continue
 			}
-			if f.seen[key] == nil {
-				f.seen[key] = &service{}
+			if f.byKey[key] == nil {
+				f.byKey[key] = &service{}
 			}
-			f.seen[key].listed = row(e.GetExecution().GetRunId(), e.GetSearchAttributes().GetIndexedFields())
+			f.byKey[key].listedRow = row(e.GetExecution().GetRunId(), e.GetSearchAttributes().GetIndexedFields())
 		}
 		if request.NextPageToken = page.GetNextPageToken(); len(request.NextPageToken) == 0 {
 			return nil
@@ -136,30 +136,30 @@ func (f *Services) list(ctx context.Context) error {
 }
 
 // due returns the services to query now.
-func (f *Services) due() []string {
-	var moving, resting []string
+func (f *Poller) due() []string {
+	var unsettled, settled []string
 	for _, key := range f.keys {
-		switch s := f.seen[key]; {
+		switch s := f.byKey[key]; {
 		case s == nil: // not listed yet
-		case !s.known || s.row != s.listed || Moves(s.status):
-			moving = append(moving, key)
+		case !s.known || s.queriedRow != s.listedRow || Unsettled(s.status):
+			unsettled = append(unsettled, key)
 		default:
-			resting = append(resting, key)
+			settled = append(settled, key)
 		}
 	}
-	slices.SortStableFunc(moving, func(a, b string) int { return f.seen[a].turn - f.seen[b].turn })
-	moving = moving[:min(len(moving), movingAtOnce)]
-	for n := range min(restingOnce, len(resting)) {
-		moving = append(moving, resting[(f.next+n)%len(resting)])
+	slices.SortStableFunc(unsettled, func(a, b string) int { return f.byKey[a].queries - f.byKey[b].queries })
+	unsettled = unsettled[:min(len(unsettled), maxUnsettledPerPoll)]
+	for n := range min(settledPerPoll, len(settled)) {
+		unsettled = append(unsettled, settled[(f.nextSettled+n)%len(settled)])
 	}
-	f.next += restingOnce
-	return moving
+	f.nextSettled += settledPerPoll
+	return unsettled
 }
 
-func (f *Services) ask(ctx context.Context, key string) (s protocol.Status, err error) {
+func (f *Poller) query(ctx context.Context, key string) (s protocol.Status, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	err = protocol.Whole(func(q protocol.InParts) (raw json.RawMessage, err error) {
+	err = protocol.QueryWhole(func(q protocol.PartsQuery) (raw json.RawMessage, err error) {
 		value, err := f.client.QueryWorkflow(ctx, protocol.ServiceID(f.application, key), "", protocol.QueryStatus, q)
 		if err == nil {
 			err = value.Get(&raw)
@@ -169,16 +169,16 @@ func (f *Services) ask(ctx context.Context, key string) (s protocol.Status, err 
 	if err != nil {
 		return s, err
 	}
-	of := f.seen[key]
-	of.row, of.status, of.known = of.listed, s, true
-	of.turn++
+	entry := f.byKey[key]
+	entry.queriedRow, entry.status, entry.known = entry.listedRow, s, true
+	entry.queries++
 	return s, nil
 }
 
-// Moves reports whether a service changes without a person.
-func Moves(s protocol.Status) bool {
+// Unsettled reports whether a service changes without a person.
+func Unsettled(s protocol.Status) bool {
 	return len(s.Channels) == 0 || slices.ContainsFunc(s.Channels, func(c protocol.ChannelStatus) bool {
-		return entities.Status(c.Status).Row().Exit == entities.ExitGoesOn
+		return entities.Status(c.Status).Row().Exit == entities.ExitWaiting
 	})
 }
 

@@ -75,19 +75,19 @@ func (s *server) requests() (all int, of map[string]int) {
 }
 
 // set sets the status of a service and the number of its journal lines. Tell says whether the list shows the change.
-func (s *server) set(id string, status entities.Status, lines int64, tell bool) {
+func (s *server) set(id string, status entities.Status, lines int64, list bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.services[id] = &protocol.Status{
 		Service: id, Status: string(status), Channels: []protocol.ChannelStatus{{Name: "prod", Status: string(status)}},
-		Journal: []entities.JournalLine{{N: lines}},
+		Journal: []entities.JournalEntry{{N: lines}},
 	}
-	if tell {
+	if list {
 		s.listed[id] = string(status) + fmt.Sprint(lines)
 	}
 }
 
-func follows(t *testing.T, n int) (*server, *Services, []string) {
+func startPoller(t *testing.T, n int) (*server, *Poller, []string) {
 	t.Helper()
 	s := &server{services: map[string]*protocol.Status{}, listed: map[string]string{}, queries: map[string]int{}}
 	keys := make([]string, n)
@@ -105,12 +105,12 @@ func follows(t *testing.T, n int) (*server, *Services, []string) {
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	f := New(c)
-	f.Of("shop", keys)
-	for looks := 0; ; looks++ {
-		require.Less(t, looks, 2+n/movingAtOnce)
-		_, err := f.Look(t.Context())
+	f.SetServices("shop", keys)
+	for polls := 0; ; polls++ {
+		require.Less(t, polls, 2+n/maxUnsettledPerPoll)
+		_, err := f.Poll(t.Context())
 		require.NoError(t, err)
-		if all, known := f.All(); known {
+		if all, known := f.Statuses(); known {
 			require.Len(t, all, n)
 			break
 		}
@@ -119,61 +119,61 @@ func follows(t *testing.T, n int) (*server, *Services, []string) {
 }
 
 // Steady services cause a bounded number of requests per minute, regardless of their number, and polls become less frequent.
-func TestServicesAtRestCostABoundedNumberOfRequests(t *testing.T) {
-	const looks = 100
-	perLook := map[int]int{}
+func TestSettledServicesCostABoundedNumberOfRequests(t *testing.T) {
+	const polls = 100
+	perPoll := map[int]int{}
 	for _, n := range []int{10, 300} {
-		s, f, _ := follows(t, n)
+		s, f, _ := startPoller(t, n)
 		s.requests()
-		for range looks {
-			_, err := f.Look(t.Context())
+		for range polls {
+			_, err := f.Poll(t.Context())
 			require.NoError(t, err)
 		}
 		all, _ := s.requests()
-		perLook[n] = all / looks
-		require.Equal(t, late, f.Wait())
+		perPoll[n] = all / polls
+		require.Equal(t, maxInterval, f.Interval())
 	}
-	require.Equal(t, perLook[10], perLook[300])
-	require.LessOrEqual(t, perLook[300]*int(time.Minute/late), 120, "requests a minute")
+	require.Equal(t, perPoll[10], perPoll[300])
+	require.LessOrEqual(t, perPoll[300]*int(time.Minute/maxInterval), 120, "requests a minute")
 }
 
 // A service that changed is queried at the next poll, and at each poll while it moves.
-func TestWhatChangesIsAskedAtOnce(t *testing.T) {
-	s, f, keys := follows(t, 300)
+func TestChangedServicesAreQueriedAtOnce(t *testing.T) {
+	s, f, keys := startPoller(t, 300)
 	for range 20 {
-		_, err := f.Look(t.Context())
+		_, err := f.Poll(t.Context())
 		require.NoError(t, err)
 	}
 	s.requests()
 	id := protocol.ServiceID("shop", keys[123])
 	s.set(id, entities.StatusConverging, 2, true)
 	for range 5 {
-		_, err := f.Look(t.Context())
+		_, err := f.Poll(t.Context())
 		require.NoError(t, err)
-		_, known := f.All()
+		_, known := f.Statuses()
 		require.True(t, known)
 	}
 	_, of := s.requests()
 	require.Equal(t, 5, of[id], "while it is not settled")
 	s.set(id, entities.StatusConverged, 3, true)
-	asked, err := f.Look(t.Context())
+	polled, err := f.Poll(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, string(entities.StatusConverged), asked[0].Status)
-	require.Equal(t, soon, f.Wait())
+	require.Equal(t, string(entities.StatusConverged), polled[0].Status)
+	require.Equal(t, minInterval, f.Interval())
 }
 
 // A change that the list does not show is detected a little later: steady services are queried in turn.
-func TestWhatIsNotListedIsSeenLater(t *testing.T) {
+func TestUnlistedChangesAreFoundLater(t *testing.T) {
 	const n = 30
-	s, f, keys := follows(t, n)
+	s, f, keys := startPoller(t, n)
 	s.set(protocol.ServiceID("shop", keys[7]), entities.StatusConverged, 9, false)
-	seen := false
-	for range n/restingOnce + 1 {
-		asked, err := f.Look(t.Context())
+	found := false
+	for range n/settledPerPoll + 1 {
+		polled, err := f.Poll(t.Context())
 		require.NoError(t, err)
-		for _, status := range asked {
-			seen = seen || newest(status) == 9
+		for _, status := range polled {
+			found = found || newest(status) == 9
 		}
 	}
-	require.True(t, seen)
+	require.True(t, found)
 }

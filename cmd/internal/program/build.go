@@ -175,29 +175,29 @@ func (o *buildOutput) messages() string {
 type progress struct {
 	out      io.Writer
 	terminal bool
-	patience time.Duration
+	delay    time.Duration
 }
 
 // start returns the function to call when the build has ended.
 func (p progress) start(message string, count func() counts) (stop func(done bool)) {
-	ended, said := make(chan bool), make(chan struct{})
+	ended, reported := make(chan bool), make(chan struct{})
 	go func() {
-		defer close(said)
+		defer close(reported)
 		p.report(message, count, ended)
 	}()
 	return func(done bool) {
 		ended <- done
-		<-said
+		<-reported
 	}
 }
 
 func (p progress) report(message string, count func() counts, ended <-chan bool) {
 	began := time.Now()
-	if p.patience > 0 {
+	if p.delay > 0 {
 		select {
 		case <-ended:
 			return
-		case <-time.After(p.patience):
+		case <-time.After(p.delay):
 		}
 	}
 	fmt.Fprintln(p.out, message)

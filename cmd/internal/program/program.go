@@ -80,7 +80,7 @@ func (p Program) launcher(stderr io.Writer) *launcher {
 		lookPath:   exec.LookPath,
 		version:    versionOf,
 		replace:    syscall.Exec,
-		progress:   progress{out: stderr, terminal: isTerminal(stderr), patience: 2 * time.Second},
+		progress:   progress{out: stderr, terminal: isTerminal(stderr), delay: 2 * time.Second},
 	}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		l.own = info.Main.Version

@@ -16,25 +16,25 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// stage is a file system with the files of a test case, and a launcher that sees only those.
-type stage struct {
-	t    *testing.T
-	dir  string
-	said strings.Builder
-	ran  []string // path and arguments of the program that would have replaced this one
+// fixture is a file system with the files of a test case, and a launcher that sees only those.
+type fixture struct {
+	t      *testing.T
+	dir    string
+	stderr strings.Builder
+	ran    []string // path and arguments of the program that would have replaced this one
 	*launcher
 }
 
-func newStage(t *testing.T) *stage {
-	s := &stage{t: t, dir: t.TempDir()}
-	place := func(name string) func() (string, error) {
+func newFixture(t *testing.T) *fixture {
+	s := &fixture{t: t, dir: t.TempDir()}
+	under := func(name string) func() (string, error) {
 		return func() (string, error) { return filepath.Join(s.dir, name), nil }
 	}
 	s.launcher = &launcher{
 		Program:    Dev,
-		executable: place("bin/converge"),
-		workDir:    place("work"),
-		cacheDir:   place("cache"),
+		executable: under("bin/converge"),
+		workDir:    under("work"),
+		cacheDir:   under("cache"),
 		lookPath: func(name string) (string, error) {
 			path := filepath.Join(s.dir, "path", name)
 			if _, err := os.Stat(path); err != nil {
@@ -49,32 +49,32 @@ func newStage(t *testing.T) *stage {
 			return errors.New("replaced")
 		},
 		own:      "v1.0.0",
-		progress: progress{out: &s.said, patience: time.Hour},
+		progress: progress{out: &s.stderr, delay: time.Hour},
 	}
 	return s
 }
 
-func (s *stage) relative(path string) string {
+func (s *fixture) relative(path string) string {
 	relative, err := filepath.Rel(s.dir, path)
 	require.NoError(s.t, err)
 	return relative
 }
 
-func (s *stage) write(name, content string, mode os.FileMode) {
+func (s *fixture) write(name, content string, mode os.FileMode) {
 	path := filepath.Join(s.dir, name)
 	require.NoError(s.t, os.MkdirAll(filepath.Dir(path), 0o755))
 	require.NoError(s.t, os.WriteFile(path, []byte(content), mode))
 }
 
-func (s *stage) program(name string) { s.write(name, "", 0o755) }
+func (s *fixture) program(name string) { s.write(name, "", 0o755) }
 
 // goCommand puts a go command on the PATH that runs these lines of shell instead of a build.
-func (s *stage) goCommand(lines ...string) {
+func (s *fixture) goCommand(lines ...string) {
 	programtest.Write(s.t, filepath.Join(s.dir, "path/go"), "#!/bin/sh\nset -e\n"+strings.Join(lines, "\n")+"\n")
 }
 
 // checkoutAt makes a checkout, with the working directory deep inside it.
-func (s *stage) checkoutAt(name string) {
+func (s *fixture) checkoutAt(name string) {
 	s.write(name+"/go.mod", "// Converge.\nmodule "+module+" // import\n\ngo 1.26\n", 0o644)
 	s.write(name+"/"+Dev.mainPackage()+"/main.go", "package main", 0o644)
 	s.write(name+"/tools/go.mod", "module "+module+"/tools\n", 0o644)
@@ -82,55 +82,55 @@ func (s *stage) checkoutAt(name string) {
 	s.source = filepath.Join(s.dir, name)
 }
 
-func (s *stage) run(args ...string) error { return s.exec(context.Background(), args) }
+func (s *fixture) run(args ...string) error { return s.exec(context.Background(), args) }
 
-func TestWhereItIsFound(t *testing.T) {
+func TestProgramLookup(t *testing.T) {
 	t.Parallel()
 	cached := "cache/converge/" + Dev.Name + "-"
 	for _, row := range []struct {
 		name string
-		set  func(*stage)
+		set  func(*fixture)
 		ran  string
 	}{
-		{"next to this executable, first of all", func(s *stage) {
+		{"next to this executable, first of all", func(s *fixture) {
 			s.program("bin/" + Dev.Name)
 			s.program("path/" + Dev.Name)
 			s.checkoutAt("src")
 			s.goCommand("exit 1")
 		}, "bin/" + Dev.Name},
-		{"next to the target of the executable's link", func(s *stage) {
+		{"next to the target of the executable's link", func(s *fixture) {
 			s.program("opt/converge")
 			s.program("opt/" + Dev.Name)
 			require.NoError(s.t, os.Mkdir(filepath.Join(s.dir, "bin"), 0o755))
 			require.NoError(s.t, os.Symlink("../opt/converge", filepath.Join(s.dir, "bin/converge")))
 		}, "opt/" + Dev.Name},
-		{"not next to it if it is not executable", func(s *stage) {
+		{"not next to it if it is not executable", func(s *fixture) {
 			s.write("bin/"+Dev.Name, "", 0o644)
 			s.program("path/" + Dev.Name)
 		}, "path/" + Dev.Name},
-		{"built from the checkout, before what is installed", func(s *stage) {
+		{"built from the checkout, before what is installed", func(s *fixture) {
 			s.checkoutAt("src")
 			s.goCommand()
 			s.program("path/" + Dev.Name)
 		}, cached},
-		{"on the path", func(s *stage) { s.program("path/" + Dev.Name) }, "path/" + Dev.Name},
-		{"on the path if there is no go command to build the checkout", func(s *stage) {
+		{"on the path", func(s *fixture) { s.program("path/" + Dev.Name) }, "path/" + Dev.Name},
+		{"on the path if there is no go command to build the checkout", func(s *fixture) {
 			s.checkoutAt("src")
 			s.program("path/" + Dev.Name)
 		}, "path/" + Dev.Name},
-		{"on the path when this program was compiled from another checkout", func(s *stage) {
+		{"on the path when this program was compiled from another checkout", func(s *fixture) {
 			s.checkoutAt("forged")
 			s.source = filepath.Join(s.dir, "src")
 			s.goCommand("exit 1")
 			s.program("path/" + Dev.Name)
 		}, "path/" + Dev.Name},
-		{"on the path if the source of this program is unknown", func(s *stage) {
+		{"on the path if the source of this program is unknown", func(s *fixture) {
 			s.checkoutAt("forged")
 			s.source = ""
 			s.goCommand("exit 1")
 			s.program("path/" + Dev.Name)
 		}, "path/" + Dev.Name},
-		{"on the path if the enclosing module is another one", func(s *stage) {
+		{"on the path if the enclosing module is another one", func(s *fixture) {
 			s.write("work/go.mod", "module example.com/shop\n", 0o644)
 			s.goCommand("exit 1")
 			s.program("path/" + Dev.Name)
@@ -138,21 +138,21 @@ func TestWhereItIsFound(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			s := newStage(t)
+			s := newFixture(t)
 			row.set(s)
 			require.ErrorContains(t, s.run("examples/hello", "--port", "7233"), "replaced")
 			require.Len(t, s.ran, 4)
 			require.True(t, strings.HasPrefix(s.ran[0], row.ran), s.ran[0])
 			require.Equal(t, []string{"examples/hello", "--port", "7233"}, s.ran[1:])
-			require.Empty(t, s.said.String())
+			require.Empty(t, s.stderr.String())
 		})
 	}
 }
 
 // A forged checkout inside the real one is ignored.
-func TestForgedCheckoutInsideTheRealOne(t *testing.T) {
+func TestForgedCheckoutInsideTheSource(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newFixture(t)
 	s.checkoutAt("src/examples/forged")
 	workDir := s.workDir
 	s.checkoutAt("src")
@@ -169,7 +169,7 @@ func TestSourceRoot(t *testing.T) {
 
 func TestNotFound(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newFixture(t)
 	require.EqualError(t, s.run(), "find converge-dev: it is neither next to this program nor on the PATH; install it with\n"+
 		"\tgo install github.com/converge-engine/converge/cmd/converge-dev@latest")
 
@@ -186,15 +186,15 @@ func TestVersions(t *testing.T) {
 		{"(devel)", "v1.0.0", ""},
 		{"v1.0.0", "(devel)", ""},
 	} {
-		s := newStage(t)
+		s := newFixture(t)
 		s.program("bin/" + Dev.Name)
 		s.own = row.own
 		s.version = func(string) (string, error) { return row.found, nil }
 		require.ErrorContains(t, s.run(), "replaced")
-		require.Equal(t, row.said, strings.ReplaceAll(s.said.String(), s.dir, "DIR"))
+		require.Equal(t, row.said, strings.ReplaceAll(s.stderr.String(), s.dir, "DIR"))
 	}
 
-	s := newStage(t)
+	s := newFixture(t)
 	s.program("bin/" + Dev.Name)
 	s.version = func(string) (string, error) { return "", errors.New("not a program of Converge") }
 	require.EqualError(t, s.run(), "find converge-dev: "+filepath.Join(s.dir, "bin", Dev.Name)+": not a program of Converge")
@@ -213,7 +213,7 @@ func TestVersionOfForeignProgram(t *testing.T) {
 
 func TestBuildCommand(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newFixture(t)
 	s.checkoutAt("src")
 	s.goCommand(`echo "$PWD $@ GOTMPDIR=$GOTMPDIR" > ../call`)
 	require.ErrorContains(t, s.run(), "replaced")
@@ -231,7 +231,7 @@ func TestBuildCommand(t *testing.T) {
 
 func TestFailedBuild(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newFixture(t)
 	s.checkoutAt("src")
 	s.goCommand(
 		"echo go.temporal.io/server/temporal >&2",
@@ -246,7 +246,7 @@ func TestFailedBuild(t *testing.T) {
 
 func TestCancelledBuild(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newFixture(t)
 	s.checkoutAt("src")
 	s.goCommand("trap 'kill $!; exit 1' INT", "sleep 60 &", "echo started > ../started", "wait")
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -273,7 +273,7 @@ func TestProgress(t *testing.T) {
 		exit     string
 		said     string
 	}{
-		{"a quick build prints nothing", progress{patience: time.Hour}, false, "0", ""},
+		{"a quick build prints nothing", progress{delay: time.Hour}, false, "0", ""},
 		{"the first build", progress{}, false, "0", "building converge-dev, which " + Dev.about + "\n  built in 0s\n"},
 		{"a later build", progress{}, true, "0", "building converge-dev again, because its source changed\n  built in 0s\n"},
 		{"on a terminal", progress{terminal: true}, true, "0", "building converge-dev again, because its source changed\n\r\x1b[K  built in 0s\n"},
@@ -281,8 +281,8 @@ func TestProgress(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			s := newStage(t)
-			row.progress.out = &s.said
+			s := newFixture(t)
+			row.progress.out = &s.stderr
 			s.progress = row.progress
 			s.checkoutAt("src")
 			s.goCommand(`touch "$7"`)
@@ -290,15 +290,15 @@ func TestProgress(t *testing.T) {
 			if !row.there {
 				require.NoError(t, os.Remove(filepath.Join(s.dir, s.ran[0])))
 			}
-			s.said.Reset()
+			s.stderr.Reset()
 			s.goCommand("exit " + row.exit)
 			_ = s.run()
-			require.Equal(t, row.said, s.said.String())
+			require.Equal(t, row.said, s.stderr.String())
 		})
 	}
 }
 
-func TestProgressWhileItLasts(t *testing.T) {
+func TestProgressLine(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
 	progress{out: &out, terminal: true}.line("1m20s, 214 packages compiled")

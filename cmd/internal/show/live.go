@@ -33,7 +33,7 @@ func (l *Live) Frame(text string) error {
 	width, height := l.size()
 	lines = fit(lines, width, height)
 	var b strings.Builder
-	if up := rows(l.drawn, width); up > 0 {
+	if up := terminalRows(l.drawn, width); up > 0 {
 		fmt.Fprintf(&b, "\x1b[%dA\r", up)
 	}
 	for _, line := range lines {
@@ -52,8 +52,8 @@ func (l *Live) size() (width, height int) {
 	return l.screen.Size()
 }
 
-// rows returns the current number of rows of some lines: a terminal that became narrower has wrapped them.
-func rows(lines []string, width int) int {
+// terminalRows returns the current number of rows of some lines: a terminal that became narrower has wrapped them.
+func terminalRows(lines []string, width int) int {
 	n := 0
 	for _, line := range lines {
 		n++

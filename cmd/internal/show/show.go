@@ -101,8 +101,8 @@ func visible(t Table) Table {
 	return t
 }
 
-// Laid writes the output of String, Paint and Sign unchanged.
-func (s Screen) Laid(text string) error {
+// WriteText writes the output of String, Paint and Sign unchanged.
+func (s Screen) WriteText(text string) error {
 	_, err := io.WriteString(s.Out, text)
 	return err
 }
@@ -226,7 +226,7 @@ func (s Screen) Paint(status string) string {
 		colour = "32"
 	case entities.ExitFailed:
 		colour = "31"
-	case entities.ExitPerson:
+	case entities.ExitNeedsPerson:
 		colour = "33"
 	}
 	return coloured(colour, status)

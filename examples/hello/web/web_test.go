@@ -99,10 +99,10 @@ func (p *place) payload(payload *entities.Payload) {
 	}}
 }
 
-func (p *place) at(version string) runtimes.Instance {
+func (p *place) at(version string) runtimes.Request {
 	payload := &entities.Payload{Channel: "staging"}
 	p.payload(payload)
-	return runtimes.Instance{
+	return runtimes.Request{
 		Owner: runtimes.Owner{Application: "hello", Service: "web", ID: entities.Only("staging")}, ServiceID: "id-1", FullVersion: version, Payload: payload,
 	}
 }

@@ -146,9 +146,9 @@ func refine(definitions jsonschema.Definitions) {
 	definitions["Rollout"].Not = &jsonschema.Schema{Required: []string{"steps", "command"}}
 	definitions["Service"].Not = &jsonschema.Schema{Required: []string{"version", "initialVersion"}}
 	for _, name := range []string{"Precondition", "ProtectionStage", "RolloutStep"} {
-		definitions[name].OneOf = oneEach(definitions[name], nil)
+		definitions[name].OneOf = requireOneOf(definitions[name], nil)
 	}
-	kinds := oneEach(definitions["Protection"], []string{"apiVersion", "kind", "name", "description", "parameters"})
+	kinds := requireOneOf(definitions["Protection"], []string{"apiVersion", "kind", "name", "description", "parameters"})
 	definitions["Protection"].OneOf = kinds
 	definitions["ProtectionUse"].OneOf = append(append([]*jsonschema.Schema{}, kinds...), &jsonschema.Schema{Required: []string{"ref"}})
 	for _, name := range []string{"ExtensionUse", "CommandUse", "StepUse", "FirstStepUse", "ReconcilerUse", "SyncUse"} {
@@ -163,11 +163,11 @@ func refine(definitions jsonschema.Definitions) {
 	definitions["Runtime"].OneOf = []*jsonschema.Schema{{Required: []string{"custom"}}, {Required: []string{"kubernetes"}}, {Required: []string{"ecs"}}}
 }
 
-// oneEach requires exactly one of the properties, except the given ones.
-func oneEach(s *jsonschema.Schema, but []string) []*jsonschema.Schema {
+// requireOneOf requires exactly one of the properties, except the given ones.
+func requireOneOf(s *jsonschema.Schema, except []string) []*jsonschema.Schema {
 	var all []*jsonschema.Schema
 	for p := s.Properties.Oldest(); p != nil; p = p.Next() {
-		if !slices.Contains(but, p.Key) {
+		if !slices.Contains(except, p.Key) {
 			all = append(all, &jsonschema.Schema{Required: []string{p.Key}})
 		}
 	}

@@ -119,8 +119,8 @@ func (r *Ring) Seal(name string, plain []byte) []byte {
 	return k.aead.Seal(append(out, nonce...), nonce, plain, []byte(header+k.id+"\n"+name))
 }
 
-// Newest reports whether bytes are sealed with the newest key.
-func (r *Ring) Newest(sealed []byte) bool {
+// SealedWithNewest reports whether bytes are sealed with the newest key.
+func (r *Ring) SealedWithNewest(sealed []byte) bool {
 	return r != nil && bytes.HasPrefix(sealed, []byte(header+r.keys[0].id+"\n"))
 }
 

@@ -19,7 +19,7 @@ func newKey() string {
 	return base64.StdEncoding.EncodeToString(secret)
 }
 
-func TestSealedIsReadByWhoHasTheKeyOnly_G5(t *testing.T) {
+func TestSealedContentRequiresItsKey_G5(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "keys")
 	older, newer := newKey(), newKey()
 	t.Setenv("NEWER", newer)
@@ -41,9 +41,9 @@ func TestSealedIsReadByWhoHasTheKeyOnly_G5(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, plain, opened)
 	}
-	require.True(t, before.Newest(sealed))
-	require.False(t, rotated.Newest(sealed))
-	require.True(t, withdrawn.Newest(rotated.Seal("x", plain)))
+	require.True(t, before.SealedWithNewest(sealed))
+	require.False(t, rotated.SealedWithNewest(sealed))
+	require.True(t, withdrawn.SealedWithNewest(rotated.Seal("x", plain)))
 
 	_, err = before.Open("bundles/b", sealed)
 	require.ErrorIs(t, err, seal.ErrBroken, "under another name")
@@ -64,7 +64,7 @@ func TestSealedIsReadByWhoHasTheKeyOnly_G5(t *testing.T) {
 	require.ErrorIs(t, err, seal.ErrNoKey)
 }
 
-func TestKeysThatAreNone(t *testing.T) {
+func TestInvalidKeys(t *testing.T) {
 	t.Setenv("SHORT", "aGVsbG8=")
 	t.Setenv("NO_BASE64", "hunter2 hunter2")
 	t.Setenv("COMMENT", "# nothing")

@@ -58,17 +58,17 @@ type Decoder struct {
 // means that the expanded document exceeds the limit; that is then its only problem.
 func (d *Decoder) Decode(node *yaml.Node, into any) bool {
 	d.Value("", node, into)
-	return d.bounded(node)
+	return d.checkLimit(node)
 }
 
 // DecodeAny is Decode for a document of any structure.
 func (d *Decoder) DecodeAny(node *yaml.Node) (any, bool) {
 	v := d.Any("", node)
-	return v, d.bounded(node)
+	return v, d.checkLimit(node)
 }
 
-func (d *Decoder) bounded(node *yaml.Node) bool {
-	if !d.full() {
+func (d *Decoder) checkLimit(node *yaml.Node) bool {
+	if !d.limitReached() {
 		return true
 	}
 	d.Problems = nil
@@ -76,7 +76,7 @@ func (d *Decoder) bounded(node *yaml.Node) bool {
 	return false
 }
 
-func (d *Decoder) full() bool { return d.values >= d.limit() }
+func (d *Decoder) limitReached() bool { return d.values >= d.limit() }
 
 func (d *Decoder) limit() int {
 	if d.Limit > 0 {
@@ -112,12 +112,12 @@ func (d *Decoder) Problem(path string, fault Fault) Problem {
 		return from.Problem(path, fault)
 	}
 	at := d.At(path)
-	return Problem{d.File, at.Line, at.Column, d.Shown(path), fault}
+	return Problem{d.File, at.Line, at.Column, d.DisplayPath(path), fault}
 }
 
 // Fail adds a problem at a node.
 func (d *Decoder) Fail(path string, node *yaml.Node, fault Fault) {
-	d.Problems = append(d.Problems, Problem{d.File, max(node.Line, 1), max(node.Column, 1), d.Shown(path), fault})
+	d.Problems = append(d.Problems, Problem{d.File, max(node.Line, 1), max(node.Column, 1), d.DisplayPath(path), fault})
 }
 
 // Value decodes node into the pointer into.
@@ -145,7 +145,7 @@ func (d *Decoder) enter(path string, node *yaml.Node) (*yaml.Node, bool) {
 	}
 	d.at[path] = Position{max(node.Line, 1), max(node.Column, 1)}
 	d.values++
-	return node, !d.full()
+	return node, !d.limitReached()
 }
 
 func (d *Decoder) fill(path string, node *yaml.Node, to reflect.Value) {
@@ -170,7 +170,7 @@ func (d *Decoder) list(path string, node *yaml.Node, to reflect.Value) {
 		return
 	}
 	for i, item := range node.Content {
-		if d.full() {
+		if d.limitReached() {
 			return
 		}
 		one := reflect.New(to.Type().Elem())

@@ -29,8 +29,8 @@ func (d *Decoder) origin(path string) (*Decoder, string) {
 	return d, path
 }
 
-// Place returns the position of the value at path for messages: shop.converge.yaml:12.
-func (d *Decoder) Place(path string) string {
+// Location returns the position of the value at path for messages: shop.converge.yaml:12.
+func (d *Decoder) Location(path string) string {
 	from, path := d.origin(path)
 	return fmt.Sprintf("%s:%d", from.File, from.At(path).Line)
 }

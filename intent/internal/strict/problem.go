@@ -18,8 +18,8 @@ type Fault struct {
 	Suggestion string `json:"suggestion,omitempty"`
 }
 
-// Unless returns the Fault of an invalid text, which replaces %q in the message; nil if it is valid.
-func Unless(right bool, code, message, text, expected string) *Fault {
+// FaultUnless returns the Fault of an invalid text, which replaces %q in the message; nil if it is valid.
+func FaultUnless(right bool, code, message, text, expected string) *Fault {
 	if right {
 		return nil
 	}
@@ -108,8 +108,8 @@ func Nearest(given string, names []string) string {
 		}
 	}
 	for _, name := range names {
-		const enough = 3 // letters
-		if best == "" && min(len(name), len(given)) >= enough && (strings.HasPrefix(name, given) || strings.HasPrefix(given, name)) {
+		const maxDistance = 3 // letters
+		if best == "" && min(len(name), len(given)) >= maxDistance && (strings.HasPrefix(name, given) || strings.HasPrefix(given, name)) {
 			best = name
 		}
 	}
@@ -162,11 +162,11 @@ func Clip(text string) string {
 
 // Map applies a function to each item.
 func Map[T, U any](all []T, of func(T) U) []U {
-	var made []U
+	var result []U
 	for _, item := range all {
-		made = append(made, of(item))
+		result = append(result, of(item))
 	}
-	return made
+	return result
 }
 
 // Keys returns a map's sorted keys.

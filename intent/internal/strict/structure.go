@@ -13,7 +13,7 @@ import (
 // field is one field of a struct in the format.
 type field struct {
 	name     string
-	also     string // alternative name
+	alias    string // alternative name
 	required bool
 	index    []int
 	kind     reflect.Type
@@ -48,14 +48,14 @@ func (d *Decoder) structure(path string, node *yaml.Node, to reflect.Value) {
 	known := fields(to.Type())
 	given := map[string]bool{}
 	for _, p := range d.pairs(path, node) {
-		at := slices.IndexFunc(known, func(f field) bool { return f.name == p.name || f.also != "" && f.also == p.name })
+		at := slices.IndexFunc(known, func(f field) bool { return f.name == p.name || f.alias != "" && f.alias == p.name })
 		if at < 0 {
 			d.unknownField(path, p, known)
 			continue
 		}
 		f := known[at]
 		if given[f.name] {
-			d.Fail(Key(path, p.name), p.key, Fault{Code: "one-of", Message: fmt.Sprintf("%q and %q are both given", f.name, f.also), Expected: "one of them"})
+			d.Fail(Key(path, p.name), p.key, Fault{Code: "one-of", Message: fmt.Sprintf("%q and %q are both given", f.name, f.alias), Expected: "one of them"})
 			continue
 		}
 		given[f.name] = true
@@ -91,7 +91,7 @@ type pair struct {
 // pairs lists a mapping's entries in order. Entries of merge keys (`<<`) come last, and only if the mapping does not have the key. A
 // duplicate key is a problem, and its first value counts.
 func (d *Decoder) pairs(path string, node *yaml.Node) []pair {
-	if d.inside(&d.merging, path, node, "this mapping merges itself") {
+	if d.rejectCycle(&d.merging, path, node, "this mapping merges itself") {
 		return nil
 	}
 	defer delete(d.merging, node)
@@ -126,7 +126,7 @@ func (d *Decoder) pairs(path string, node *yaml.Node) []pair {
 // merged lists the entries of a merge key: of a mapping, or of a list of mappings, of which the earlier takes precedence.
 func (d *Decoder) merged(path string, value *yaml.Node) []pair {
 	value = resolve(value)
-	if d.values += len(value.Content); d.full() {
+	if d.values += len(value.Content); d.limitReached() {
 		return nil
 	}
 	switch value.Kind {
@@ -177,7 +177,7 @@ func (d *Decoder) Any(path string, node *yaml.Node) any {
 }
 
 func (d *Decoder) anyMapping(path string, node *yaml.Node) any {
-	if d.inside(&d.within, path, node, "this value contains itself") {
+	if d.rejectCycle(&d.within, path, node, "this value contains itself") {
 		return nil
 	}
 	defer delete(d.within, node)
@@ -189,13 +189,13 @@ func (d *Decoder) anyMapping(path string, node *yaml.Node) any {
 }
 
 func (d *Decoder) anyList(path string, node *yaml.Node) any {
-	if d.inside(&d.within, path, node, "this value contains itself") {
+	if d.rejectCycle(&d.within, path, node, "this value contains itself") {
 		return nil
 	}
 	defer delete(d.within, node)
 	all := make([]any, 0, len(node.Content))
 	for i, item := range node.Content {
-		if d.full() {
+		if d.limitReached() {
 			break
 		}
 		all = append(all, d.Any(Index(path, i), item))
@@ -203,8 +203,8 @@ func (d *Decoder) anyList(path string, node *yaml.Node) any {
 	return all
 }
 
-// inside records that a node is being decoded, and rejects a node that contains itself.
-func (d *Decoder) inside(of *map[*yaml.Node]bool, path string, node *yaml.Node, refusal string) bool {
+// rejectCycle records that a node is being decoded, and rejects a node that contains itself.
+func (d *Decoder) rejectCycle(of *map[*yaml.Node]bool, path string, node *yaml.Node, refusal string) bool {
 	if (*of)[node] {
 		d.Fail(path, node, Fault{Code: "alias-cycle", Message: refusal})
 		return true
@@ -243,8 +243,8 @@ func plainScalar(node *yaml.Node) (any, bool) {
 	return Scalar(node)
 }
 
-// Shown returns a path in the form for problems: with the subject of the document as a prefix, if it has one.
-func (d *Decoder) Shown(path string) string {
+// DisplayPath returns a path in the form for problems: with the subject of the document as a prefix, if it has one.
+func (d *Decoder) DisplayPath(path string) string {
 	if d.Subject == "" || path == "" {
 		return d.Subject + path
 	}

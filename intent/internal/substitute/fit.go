@@ -62,8 +62,8 @@ func fits(v any, kind entities.ParamType) (any, bool) {
 // FitText is FitLiteral that also parses numbers and booleans from text.
 func FitText(v any, kind entities.ParamType) (any, *strict.Fault) {
 	if text, ok := v.(string); ok {
-		if read, ok := readText(text, kind); ok {
-			return read, nil
+		if value, ok := readText(text, kind); ok {
+			return value, nil
 		}
 	}
 	return FitLiteral(v, kind)
@@ -84,24 +84,24 @@ func readText(text string, kind entities.ParamType) (any, bool) {
 }
 
 // FitResult converts the result of a substitution to a parameter's type.
-func FitResult(result Value, kind entities.ParamType) (Value, *Trouble) {
+func FitResult(result Value, kind entities.ParamType) (Value, *ScopedFault) {
 	widened := result.Kind == kind || result.Kind == entities.ParamInt && kind == entities.ParamFloat
 	switch {
 	case result.Kind == entities.ParamSecret || kind == entities.ParamSecret:
-		return Value{}, &Trouble{Fault: strict.Fault{
+		return Value{}, &ScopedFault{Fault: strict.Fault{
 			Code: "wrong-type", Message: "a secret cannot be substituted, and cannot be part of another parameter",
 			Expected: "{workerEnv: NAME} here, or the secret alone in the value of an environment variable",
 		}}
 	case result.symbolic && (widened || kind == entities.ParamString || KindText[result.Kind] == ""):
 		return Value{V: result.V, Kind: kind, symbolic: true}, nil
 	case result.symbolic:
-		return Value{}, &Trouble{Fault: strict.Fault{Code: "wrong-type", Message: "the release gives " + KindText[result.Kind], Expected: DescribeKind(kind, nil)}}
+		return Value{}, &ScopedFault{Fault: strict.Fault{Code: "wrong-type", Message: "the release gives " + KindText[result.Kind], Expected: DescribeKind(kind, nil)}}
 	case kind == entities.ParamString:
 		return Value{V: AsText(result.V), Kind: kind}, nil
 	}
 	fit, fault := FitText(result.V, kind)
 	if fault != nil {
-		return Value{}, &Trouble{Fault: *fault, InChannel: true}
+		return Value{}, &ScopedFault{Fault: *fault, InChannel: true}
 	}
 	return Value{V: fit, Kind: kind}, nil
 }

@@ -24,9 +24,9 @@ type Value struct {
 	symbolic bool
 }
 
-// Trouble is a Fault during substitution. InChannel: other channels may not have it. Param is the parameter whose value has the fault;
+// ScopedFault is a Fault during substitution. InChannel: other channels may not have it. Param is the parameter whose value has the fault;
 // "": the text itself has it.
-type Trouble struct {
+type ScopedFault struct {
 	strict.Fault
 	InChannel bool
 	Param     string
@@ -40,7 +40,7 @@ type Scope struct {
 	Labels, Constants             map[string]string
 	Addons                        map[string]entities.Addon
 	Runtime                       string // and its labels; empty: the text is not for one runtime,
-	Unplaced                      bool   // or the runtime is unknown, and references to it stay open
+	AnyRuntime                    bool   // or the runtime is unknown, and references to it stay open
 	RuntimeLabels                 map[string]string
 	Instance                      string // its name in a fleet; empty: there is none
 	Types                         map[string]entities.ParamType
@@ -67,10 +67,10 @@ const CodeNotFixed = "parameter-not-fixed"
 var Pattern = regexp.MustCompile(`\$\{\{(.*?)\}\}`)
 
 // Expand substitutes a text. A single substitution keeps its type; in other text it becomes text.
-func (s *Scope) Expand(text string) (Value, *Trouble) {
+func (s *Scope) Expand(text string) (Value, *ScopedFault) {
 	found := Pattern.FindAllStringSubmatchIndex(text, -1)
 	if strings.Count(text, "${{") != len(found) {
-		return Value{}, &Trouble{Fault: strict.Fault{Code: "bad-substitution", Message: `a "${{" has no matching "}}"`, Expected: "${{ name }}"}}
+		return Value{}, &ScopedFault{Fault: strict.Fault{Code: "bad-substitution", Message: `a "${{" has no matching "}}"`, Expected: "${{ name }}"}}
 	}
 	if len(found) == 1 && found[0][0] == 0 && found[0][1] == len(text) {
 		return s.Lookup(strings.TrimSpace(text[found[0][2]:found[0][3]]))
@@ -81,7 +81,7 @@ func (s *Scope) Expand(text string) (Value, *Trouble) {
 		name := strings.TrimSpace(text[f[2]:f[3]])
 		part, t := s.Lookup(name)
 		if t == nil && part.Kind == entities.ParamSecret {
-			t = &Trouble{Fault: strict.Fault{
+			t = &ScopedFault{Fault: strict.Fault{
 				Code: "secret-in-text", Message: fmt.Sprintf("the secret %q is part of a text", name),
 				Expected: "the secret alone in the value of an environment variable",
 			}}
@@ -99,17 +99,17 @@ func (s *Scope) Expand(text string) (Value, *Trouble) {
 var substitutionName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_./-]*$`)
 
 // Lookup returns the value of a name.
-func (s *Scope) Lookup(name string) (Value, *Trouble) {
+func (s *Scope) Lookup(name string) (Value, *ScopedFault) {
 	group, key, dotted := strings.Cut(name, ".")
-	look := s.group(group)
+	lookup := s.group(group)
 	switch {
 	case !substitutionName.MatchString(name):
-		return Value{}, &Trouble{Fault: strict.Fault{
+		return Value{}, &ScopedFault{Fault: strict.Fault{
 			Code: "bad-substitution", Message: fmt.Sprintf("invalid name %q", strict.Clip(name)),
 			Expected: "a dotted name alone, such as params.image; there are no functions",
 		}}
-	case dotted && look != nil:
-		return look(name, key)
+	case dotted && lookup != nil:
+		return lookup(name, key)
 	case s.isReported(name):
 		return s.reported(name, group, key)
 	case s.isOfRuntime(name):
@@ -119,28 +119,28 @@ func (s *Scope) Lookup(name string) (Value, *Trouble) {
 		return Value{V: text, Kind: entities.ParamString, symbolic: s.isOfRelease(name)}, nil
 	}
 	names := s.names()
-	return Value{}, &Trouble{Fault: strict.Fault{
+	return Value{}, &ScopedFault{Fault: strict.Fault{
 		Code: "unknown-name", Message: fmt.Sprintf("%q is not available here", name),
 		Expected: strict.OneOf(names), Suggestion: s.nearest(name),
 	}}
 }
 
 // group returns the lookup function for names with a prefix and a dot; nil: the prefix is not available here.
-func (s *Scope) group(word string) func(name, key string) (Value, *Trouble) {
+func (s *Scope) group(prefix string) func(name, key string) (Value, *ScopedFault) {
 	switch {
-	case word == "params" && !s.AddressOnly:
-		return func(_, key string) (Value, *Trouble) { return s.Param(key) }
-	case word == "constants":
-		return func(name, key string) (Value, *Trouble) {
+	case prefix == "params" && !s.AddressOnly:
+		return func(_, key string) (Value, *ScopedFault) { return s.Param(key) }
+	case prefix == "constants":
+		return func(name, key string) (Value, *ScopedFault) {
 			return s.entry(s.Constants, fmt.Sprintf("there is no constant %q", key), name, key)
 		}
-	case word == "labels":
-		return func(name, key string) (Value, *Trouble) {
+	case prefix == "labels":
+		return func(name, key string) (Value, *ScopedFault) {
 			return s.entry(s.Labels, fmt.Sprintf("there is no label %q", key), name, key)
 		}
-	case word == "captured" && s.NotCaptured != nil:
+	case prefix == "captured" && s.NotCaptured != nil:
 		return s.captured
-	case word == "addons" && s.Addons != nil && !s.AddressOnly:
+	case prefix == "addons" && s.Addons != nil && !s.AddressOnly:
 		return s.addon
 	}
 	return nil
@@ -152,12 +152,12 @@ func (s *Scope) isOfRelease(name string) bool {
 }
 
 // captured leaves a reference to a captured secret open, because it is known only after CALLBACK has run.
-func (s *Scope) captured(name, key string) (Value, *Trouble) {
+func (s *Scope) captured(name, key string) (Value, *ScopedFault) {
 	service, secret, _ := strings.Cut(key, ".")
 	if fault := s.NotCaptured(service, secret); fault != nil {
-		return Value{}, &Trouble{InChannel: true, Fault: *fault}
+		return Value{}, &ScopedFault{InChannel: true, Fault: *fault}
 	}
-	return openName(name), nil
+	return unresolved(name), nil
 }
 
 // isReported reports whether a name refers to an output of extensions, if outputs are available here.
@@ -166,30 +166,30 @@ func (s *Scope) isReported(name string) bool {
 }
 
 // reported returns an output of extensions, or leaves the name open if they have not run yet.
-func (s *Scope) reported(name, group, key string) (Value, *Trouble) {
+func (s *Scope) reported(name, group, key string) (Value, *ScopedFault) {
 	text, fault := s.Reported(group, key)
 	switch {
 	case fault != nil:
-		return Value{}, &Trouble{InChannel: true, Fault: *fault}
+		return Value{}, &ScopedFault{InChannel: true, Fault: *fault}
 	case text == "":
-		return openName(name), nil
+		return unresolved(name), nil
 	}
 	return Value{V: text, Kind: entities.ParamString}, nil
 }
 
-// openName leaves a name open.
-func openName(name string) Value {
+// unresolved leaves a name open.
+func unresolved(name string) Value {
 	return Value{V: "${{ " + name + " }}", Kind: entities.ParamString, symbolic: true}
 }
 
 func (s *Scope) isOfRuntime(name string) bool {
-	return name == "runtime" && s.Unplaced || strings.HasPrefix(name, runtimeLabels) && (s.Unplaced || s.Runtime != "")
+	return name == "runtime" && s.AnyRuntime || strings.HasPrefix(name, runtimeLabels) && (s.AnyRuntime || s.Runtime != "")
 }
 
 // ofRuntime returns the value of a name of the runtime.
-func (s *Scope) ofRuntime(name string) (Value, *Trouble) {
-	if s.Unplaced {
-		return openName(name), nil
+func (s *Scope) ofRuntime(name string) (Value, *ScopedFault) {
+	if s.AnyRuntime {
+		return unresolved(name), nil
 	}
 	key := strings.TrimPrefix(name, runtimeLabels)
 	return s.entry(s.RuntimeLabels, fmt.Sprintf("runtime %q has no label %q", s.Runtime, key), name, key)
@@ -198,8 +198,8 @@ func (s *Scope) ofRuntime(name string) (Value, *Trouble) {
 // runtimeLabels is the prefix of the labels of a runtime.
 const runtimeLabels = "runtime.labels."
 
-// Place returns the display name of the text's target: the channel, or the instance in a fleet.
-func (s *Scope) Place() string {
+// DisplayName returns the display name of the text's target: the channel, or the instance in a fleet.
+func (s *Scope) DisplayName() string {
 	if s.Instance == "" {
 		return s.Channel
 	}
@@ -261,10 +261,10 @@ func (s *Scope) nearest(name string) string {
 	return strict.Nearest(name, all)
 }
 
-func (s *Scope) entry(from map[string]string, missing, name, key string) (Value, *Trouble) {
+func (s *Scope) entry(from map[string]string, missing, name, key string) (Value, *ScopedFault) {
 	text, ok := from[key]
 	if !ok {
-		return Value{}, &Trouble{InChannel: true, Fault: strict.Fault{
+		return Value{}, &ScopedFault{InChannel: true, Fault: strict.Fault{
 			Code: "unknown-name", Message: missing,
 			Expected: strict.OneOf(strict.Keys(from)), Suggestion: s.nearest(name),
 		}}
@@ -279,19 +279,19 @@ func (s *Scope) entry(from map[string]string, missing, name, key string) (Value,
 }
 
 // addon returns the value of a field of an addon. Names of nested fields follow each other.
-func (s *Scope) addon(name, key string) (Value, *Trouble) {
-	which, rest, _ := strings.Cut(key, ".")
-	addon, ok := s.Addons[which]
+func (s *Scope) addon(name, key string) (Value, *ScopedFault) {
+	addonName, rest, _ := strings.Cut(key, ".")
+	addon, ok := s.Addons[addonName]
 	if !ok {
-		return Value{}, &Trouble{Fault: strict.Unknown("unknown-name", fmt.Sprintf("service %q has no addon %q", s.Service, which), which, strict.Keys(s.Addons))}
+		return Value{}, &ScopedFault{Fault: strict.Unknown("unknown-name", fmt.Sprintf("service %q has no addon %q", s.Service, addonName), addonName, strict.Keys(s.Addons))}
 	}
 	var v any = addon.Value
-	for at := "addons." + which; rest != ""; {
+	for at := "addons." + addonName; rest != ""; {
 		var field string
 		field, rest, _ = strings.Cut(rest, ".")
 		fields, _ := v.(map[string]any)
 		if v, ok = fields[field]; !ok {
-			return Value{}, &Trouble{Fault: strict.Unknown("unknown-name", fmt.Sprintf("there is no %q in %s of service %q", field, at, s.Service), field, strict.Keys(fields))}
+			return Value{}, &ScopedFault{Fault: strict.Unknown("unknown-name", fmt.Sprintf("there is no %q in %s of service %q", field, at, s.Service), field, strict.Keys(fields))}
 		}
 		at += "." + field
 	}
@@ -300,22 +300,22 @@ func (s *Scope) addon(name, key string) (Value, *Trouble) {
 			return Value{V: fit, Kind: kind}, nil
 		}
 	}
-	return Value{}, &Trouble{Fault: strict.Fault{
+	return Value{}, &ScopedFault{Fault: strict.Fault{
 		Code: "wrong-type", Message: fmt.Sprintf("%s of service %q is %s", name, s.Service, Describe(v)), Expected: "the name of a field of it that is text, a number, true or false",
 	}}
 }
 
 // Param returns a parameter's value with its substitutions applied.
-func (s *Scope) Param(name string) (Value, *Trouble) {
+func (s *Scope) Param(name string) (Value, *ScopedFault) {
 	kind, ok := s.Types[name]
 	if !ok {
-		return Value{}, &Trouble{Fault: strict.Unknown("unknown-parameter", fmt.Sprintf("%s has no parameter %q", cmp.Or(s.Owner, "the service"), name), name, strict.Keys(s.Types))}
+		return Value{}, &ScopedFault{Fault: strict.Unknown("unknown-parameter", fmt.Sprintf("%s has no parameter %q", cmp.Or(s.Owner, "the service"), name), name, strict.Keys(s.Types))}
 	}
 	if done, ok := s.Params[name]; ok {
 		return done, nil
 	}
 	if i := slices.Index(s.Pending, name); i >= 0 {
-		return Value{}, &Trouble{Param: slices.Min(s.Pending[i:]), Fault: strict.Fault{
+		return Value{}, &ScopedFault{Param: slices.Min(s.Pending[i:]), Fault: strict.Fault{
 			Code: "cycle", Message: "parameters refer to each other: " + strings.Join(append(slices.Clone(s.Pending[i:]), name), " → "),
 		}}
 	}
@@ -335,7 +335,7 @@ func (s *Scope) Param(name string) (Value, *Trouble) {
 	return result, nil
 }
 
-func (s *Scope) evaluate(name string, kind entities.ParamType) (Value, *Trouble) {
+func (s *Scope) evaluate(name string, kind entities.ParamType) (Value, *ScopedFault) {
 	if v, ok := s.Given[name]; ok {
 		return Value{V: v, Kind: kind}, nil
 	}
@@ -344,13 +344,13 @@ func (s *Scope) evaluate(name string, kind entities.ParamType) (Value, *Trouble)
 	}
 	v, ok := s.Declared[name]
 	if !ok && s.Fixing {
-		return Value{}, &Trouble{InChannel: true, Fault: strict.Fault{
+		return Value{}, &ScopedFault{InChannel: true, Fault: strict.Fault{
 			Code: CodeNotFixed, Message: fmt.Sprintf("parameter %q shapes the chart and has no value", name),
 			Expected: "a default, or a value in perReleaseChannel",
 		}}
 	}
 	if !ok && s.Version != "" {
-		return Value{}, &Trouble{InChannel: true, Fault: strict.Fault{
+		return Value{}, &ScopedFault{InChannel: true, Fault: strict.Fault{
 			Code: "missing-parameter", Message: fmt.Sprintf("parameter %q has no value", name),
 			Expected: "a value from the release",
 		}}
@@ -362,7 +362,7 @@ func (s *Scope) evaluate(name string, kind entities.ParamType) (Value, *Trouble)
 	if !isText || !config.HasSubstitution(text) {
 		fit, fault := FitLiteral(v, kind)
 		if fault != nil {
-			return Value{}, &Trouble{Fault: *fault}
+			return Value{}, &ScopedFault{Fault: *fault}
 		}
 		return Value{V: fit, Kind: kind}, nil
 	}
@@ -374,7 +374,7 @@ func (s *Scope) evaluate(name string, kind entities.ParamType) (Value, *Trouble)
 }
 
 // Env renders the value of an environment variable, the only field that may be a secret.
-func (s *Scope) Env(v entities.Value) (entities.Value, *Trouble) {
+func (s *Scope) Env(v entities.Value) (entities.Value, *ScopedFault) {
 	if v.IsSecret() || !config.HasSubstitution(v.Literal) {
 		return v, nil
 	}
@@ -389,7 +389,7 @@ func (s *Scope) Env(v entities.Value) (entities.Value, *Trouble) {
 }
 
 // Text renders a text that is not a secret.
-func (s *Scope) Text(text string) (string, *Trouble) {
+func (s *Scope) Text(text string) (string, *ScopedFault) {
 	if !config.HasSubstitution(text) {
 		return text, nil
 	}

@@ -31,9 +31,9 @@ type Client struct {
 
 // New makes a client from a configuration. Requests go through the client spoken; nil: through a client that the configuration
 // describes.
-func New(config *rest.Config, spoken *http.Client) (c *Client, err error) {
-	if spoken == nil {
-		if spoken, err = rest.HTTPClientFor(config); err != nil {
+func New(config *rest.Config, httpClient *http.Client) (c *Client, err error) {
+	if httpClient == nil {
+		if httpClient, err = rest.HTTPClientFor(config); err != nil {
 			return nil, err
 		}
 	}
@@ -49,7 +49,7 @@ func New(config *rest.Config, spoken *http.Client) (c *Client, err error) {
 		if own.UserAgent == "" {
 			own.UserAgent = rest.DefaultKubernetesUserAgent()
 		}
-		return rest.RESTClientForConfigAndClient(&own, spoken)
+		return rest.RESTClientForConfigAndClient(&own, httpClient)
 	}
 	c = &Client{parameters: runtime.NewParameterCodec(scheme)}
 	if c.Core, err = group(corev1.SchemeGroupVersion, "/api"); err != nil {

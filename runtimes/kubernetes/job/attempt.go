@@ -19,38 +19,38 @@ import (
 
 // attempt is one call of Run.
 type attempt struct {
-	client  *api.Client
-	request Request
-	name    string
-	digest  string
-	waiter  string    // identifies this attempt to others that wait for the same Job
-	until   time.Time // when the wait ends: the timeout, or the caller's deadline if that is earlier
-	last    string    // the last output of the command, for an error
-	ended   bool      // the container has ended
+	client      *api.Client
+	request     Request
+	name        string
+	digest      string
+	waiter      string    // identifies this attempt to others that wait for the same Job
+	deadline    time.Time // when the wait ends: the timeout, or the caller's deadline if that is earlier
+	lastMessage string    // the last output of the command, for an error
+	ended       bool      // the container has ended
 }
 
 func newAttempt(ctx context.Context, client *api.Client, r Request) *attempt {
-	until := time.Now().Add(r.Timeout)
-	if given, ok := ctx.Deadline(); ok && given.Before(until) {
-		until = given
+	deadline := time.Now().Add(r.Timeout)
+	if ctxDeadline, ok := ctx.Deadline(); ok && ctxDeadline.Before(deadline) {
+		deadline = ctxDeadline
 	}
-	return &attempt{client: client, request: r, name: name(r.Prefix, r.One), digest: r.digest(), waiter: rand.Text(), until: until}
+	return &attempt{client: client, request: r, name: jobName(r.Prefix, r.One), digest: r.digest(), waiter: rand.Text(), deadline: deadline}
 }
 
 func (a *attempt) run(ctx context.Context) (res Result, err error) {
 	job, attached, err := a.begin(ctx)
 	if job != nil {
 		defer func() {
-			left := a.remove(ctx, job)
-			if left != nil && err == nil && a.request.One != "" { // otherwise the next attempt would use this result
-				err = fmt.Errorf("the command exited %d, but its Job %s/%s could not be removed: %w", res.ExitCode, job.Namespace, job.Name, left)
+			removeErr := a.remove(ctx, job)
+			if removeErr != nil && err == nil && a.request.One != "" { // otherwise the next attempt would use this result
+				err = fmt.Errorf("the command exited %d, but its Job %s/%s could not be removed: %w", res.ExitCode, job.Namespace, job.Name, removeErr)
 			}
 		}()
 	}
 	if err != nil {
 		return Result{}, err
 	}
-	runtimes.ProgressOf(ctx).At("Job " + job.Namespace + "/" + job.Name)
+	runtimes.ProgressOf(ctx).SetLocation("Job " + job.Namespace + "/" + job.Name)
 	res, err = a.await(ctx, job)
 	res.Job, res.Attached = job.Namespace+"/"+job.Name, attached
 	return res, err
@@ -63,78 +63,78 @@ func (a *attempt) begin(ctx context.Context) (job *batchv1.Job, attached bool, e
 		job, err = a.jobs().Create(ctx, a.job(), metav1.CreateOptions{})
 		switch {
 		case err == nil:
-			job, err = a.complete(ctx, job)
+			job, err = a.createDependents(ctx, job)
 			return job, false, err
 		case ctx.Err() != nil:
-			return a.perhapsMade(), false, ctx.Err()
+			return a.findCreated(), false, ctx.Err()
 		case !apierrors.IsAlreadyExists(err):
-			return nil, false, a.refused(err)
+			return nil, false, a.explain(err)
 		}
-		there, err := a.jobs().Get(ctx, a.name, metav1.GetOptions{})
+		existing, err := a.jobs().Get(ctx, a.name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			continue
 		}
 		if err != nil {
-			return nil, false, a.refused(err)
+			return nil, false, a.explain(err)
 		}
-		if there.Labels[LabelJob] != a.request.Purpose {
-			return nil, false, failure(ReasonRefused, "Job %s/%s exists, but is not a Job of Converge: it has no label %s=%s", there.Namespace, there.Name, LabelJob, a.request.Purpose)
+		if existing.Labels[LabelJob] != a.request.Purpose {
+			return nil, false, failure(ReasonRefused, "Job %s/%s exists, but is not a Job of Converge: it has no label %s=%s", existing.Namespace, existing.Name, LabelJob, a.request.Purpose)
 		}
-		if a.same(there) {
-			claimed, err := a.claim(ctx, there)
+		if a.matches(existing) {
+			claimed, err := a.claim(ctx, existing)
 			if err == nil {
 				return claimed, true, nil
 			}
 			if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-				return nil, false, a.refused(err)
+				return nil, false, a.explain(err)
 			}
 			continue // it has just changed: read again
 		}
-		if err := a.clear(ctx, there); err != nil && !apierrors.IsConflict(err) {
+		if err := a.removeAndWait(ctx, existing); err != nil && !apierrors.IsConflict(err) {
 			return nil, false, err
 		}
 	}
 }
 
-// same reports whether a found Job is for this same unit of work, so that its result can be used. A Job that is still suspended (the
+// matches reports whether a found Job is for this same unit of work, so that its result can be used. A Job that is still suspended (the
 // worker that created it was lost) is not: objects that it needs may be missing.
-func (a *attempt) same(there *batchv1.Job) bool {
-	return there.DeletionTimestamp == nil && (there.Spec.Suspend == nil || !*there.Spec.Suspend) &&
-		there.Annotations[annotationKey] == a.request.Key && there.Annotations[annotationDigest] == a.digest
+func (a *attempt) matches(existing *batchv1.Job) bool {
+	return existing.DeletionTimestamp == nil && (existing.Spec.Suspend == nil || !*existing.Spec.Suspend) &&
+		existing.Annotations[annotationKey] == a.request.Key && existing.Annotations[annotationDigest] == a.digest
 }
 
 // claim makes this attempt the one that removes the Job. An earlier waiter, which may only have lost its connection for a while,
 // then leaves the Job alone. A change in between is a conflict.
-func (a *attempt) claim(ctx context.Context, there *batchv1.Job) (*batchv1.Job, error) {
-	mine := fmt.Appendf(nil, `{"metadata":{"uid":%q,"resourceVersion":%q,"annotations":{%q:%q}}}`, there.UID, there.ResourceVersion, annotationWaiter, a.waiter)
-	return a.jobs().Patch(ctx, there.Name, types.MergePatchType, mine, metav1.PatchOptions{})
+func (a *attempt) claim(ctx context.Context, existing *batchv1.Job) (*batchv1.Job, error) {
+	patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"resourceVersion":%q,"annotations":{%q:%q}}}`, existing.UID, existing.ResourceVersion, annotationWaiter, a.waiter)
+	return a.jobs().Patch(ctx, existing.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 }
 
-// complete creates the objects that the Job needs, owned by it, and starts it.
-func (a *attempt) complete(ctx context.Context, job *batchv1.Job) (*batchv1.Job, error) {
-	if !a.request.needs() {
+// createDependents creates the objects that the Job needs, owned by it, and starts it.
+func (a *attempt) createDependents(ctx context.Context, job *batchv1.Job) (*batchv1.Job, error) {
+	if !a.request.needsObjects() {
 		return job, nil
 	}
 	if len(a.request.Secrets) > 0 {
 		if _, err := a.client.Secrets(job.Namespace).Create(ctx, a.secret(job), metav1.CreateOptions{}); err != nil {
-			return job, a.refused(err)
+			return job, a.explain(err)
 		}
 	}
 	if len(a.request.Files) > 0 {
 		if _, err := a.client.ConfigMaps(job.Namespace).Create(ctx, a.files(job), metav1.CreateOptions{}); err != nil {
-			return job, a.refused(err)
+			return job, a.explain(err)
 		}
 	}
-	begin := fmt.Appendf(nil, `{"metadata":{"uid":%q},"spec":{"suspend":false}}`, job.UID)
-	begun, err := a.jobs().Patch(ctx, job.Name, types.MergePatchType, begin, metav1.PatchOptions{})
+	patch := fmt.Appendf(nil, `{"metadata":{"uid":%q},"spec":{"suspend":false}}`, job.UID)
+	begun, err := a.jobs().Patch(ctx, job.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	if err != nil {
-		return job, a.refused(err)
+		return job, a.explain(err)
 	}
 	return begun, nil
 }
 
-// perhapsMade finds out whether a create request without an answer created a Job.
-func (a *attempt) perhapsMade() *batchv1.Job {
+// findCreated finds out whether a create request without an answer created a Job.
+func (a *attempt) findCreated() *batchv1.Job {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanup)
 	defer cancel()
 	job, err := a.jobs().Get(ctx, a.name, metav1.GetOptions{})
@@ -144,8 +144,8 @@ func (a *attempt) perhapsMade() *batchv1.Job {
 	return job
 }
 
-// refused classifies the server's error. An invalid object is permanent.
-func (a *attempt) refused(err error) error {
+// explain classifies the server's error. An invalid object is permanent.
+func (a *attempt) explain(err error) error {
 	switch {
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
 		return runtimes.Permanent(failure(ReasonRefused, "the server refuses the Job: %v", err))
@@ -157,21 +157,21 @@ func (a *attempt) refused(err error) error {
 
 // await waits for the end of the Job and returns its result.
 func (a *attempt) await(ctx context.Context, job *batchv1.Job) (Result, error) {
-	f, err := follow(ctx, a.client, job)
+	f, err := newFollower(ctx, a.client, job)
 	if err != nil {
-		return Result{}, a.refused(err)
+		return Result{}, a.explain(err)
 	}
 	defer f.end()
 	var v verdict
-	err = f.until(ctx, func() (bool, time.Time) {
-		v = evaluate(f.seen(job), time.Now())
-		return v.ended != nil || v.err != nil, v.again
+	err = f.waitUntil(ctx, func() (bool, time.Time) {
+		v = evaluate(f.observed(job), time.Now())
+		return v.ended != nil || v.err != nil, v.recheckAt
 	})
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return a.lastOutput(f.seen(job)), err
+		return a.lastOutput(f.observed(job)), err
 	case err != nil:
-		return Result{}, a.refused(err)
+		return Result{}, a.explain(err)
 	case v.err != nil:
 		return Result{}, v.err
 	}
@@ -185,17 +185,17 @@ func (a *attempt) remove(ctx context.Context, job *batchv1.Job) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanup)
 	defer cancel()
 	for {
-		there, err := a.jobs().Get(ctx, job.Name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) || err == nil && (there.UID != job.UID || there.Annotations[annotationWaiter] != a.waiter) {
+		live, err := a.jobs().Get(ctx, job.Name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) || err == nil && (live.UID != job.UID || live.Annotations[annotationWaiter] != a.waiter) {
 			return nil // it is gone, or another attempt owns it now
 		}
 		if err != nil {
 			return err
 		}
 		if a.ended {
-			err = a.delete(ctx, there, metav1.DeletePropagationBackground)
+			err = a.delete(ctx, live, metav1.DeletePropagationBackground)
 		} else {
-			err = a.clear(ctx, there)
+			err = a.removeAndWait(ctx, live)
 		}
 		if !apierrors.IsConflict(err) {
 			return err
@@ -203,18 +203,18 @@ func (a *attempt) remove(ctx context.Context, job *batchv1.Job) error {
 	}
 }
 
-// clear removes a Job and waits until the Job and its pod are gone.
-func (a *attempt) clear(ctx context.Context, job *batchv1.Job) error {
-	f, err := follow(ctx, a.client, job)
+// removeAndWait removes a Job and waits until the Job and its pod are gone.
+func (a *attempt) removeAndWait(ctx context.Context, job *batchv1.Job) error {
+	f, err := newFollower(ctx, a.client, job)
 	if err != nil {
-		return a.refused(err)
+		return a.explain(err)
 	}
 	defer f.end()
 	if err := a.delete(ctx, job, metav1.DeletePropagationForeground); err != nil {
 		return err
 	}
-	if err := f.until(ctx, func() (bool, time.Time) {
-		s := f.seen(job)
+	if err := f.waitUntil(ctx, func() (bool, time.Time) {
+		s := f.observed(job)
 		return s.job == nil && len(s.pods) == 0, time.Time{}
 	}); err != nil {
 		return fmt.Errorf("wait until Job %s/%s is gone: %w", job.Namespace, job.Name, err)
@@ -224,9 +224,9 @@ func (a *attempt) clear(ctx context.Context, job *batchv1.Job) error {
 
 // delete deletes a Job as it was read. If there is another Job of its name it deletes nothing; if another attempt has claimed the
 // Job since, that is a conflict.
-func (a *attempt) delete(ctx context.Context, job *batchv1.Job, how metav1.DeletionPropagation) error {
+func (a *attempt) delete(ctx context.Context, job *batchv1.Job, policy metav1.DeletionPropagation) error {
 	err := a.jobs().Delete(ctx, job.Name, metav1.DeleteOptions{
-		PropagationPolicy: &how, Preconditions: &metav1.Preconditions{UID: &job.UID, ResourceVersion: &job.ResourceVersion},
+		PropagationPolicy: &policy, Preconditions: &metav1.Preconditions{UID: &job.UID, ResourceVersion: &job.ResourceVersion},
 	})
 	if apierrors.IsNotFound(err) {
 		return nil

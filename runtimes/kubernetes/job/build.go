@@ -24,9 +24,9 @@ import (
 )
 
 const (
-	container  = "command"
-	volume     = "files"
-	largestMap = 1000 << 10 // bytes of files, a little below the limit of a ConfigMap
+	container    = "command"
+	volume       = "files"
+	maxFilesSize = 1000 << 10 // bytes of files, a little below the limit of a ConfigMap
 )
 
 // check refuses a request that every server would reject.
@@ -42,16 +42,16 @@ func (r Request) check() error {
 	switch {
 	case r.Namespace == "" || r.Image == "" || len(r.Command) == 0:
 		return runtimes.Permanent(fmt.Errorf("a job needs a namespace, an image and a command"))
-	case size > largestMap:
-		return runtimes.Permanent(fmt.Errorf("the files have %d KiB; expected at most %d, which is what a ConfigMap holds", size>>10, largestMap>>10))
+	case size > maxFilesSize:
+		return runtimes.Permanent(fmt.Errorf("the files have %d KiB; expected at most %d, which is what a ConfigMap holds", size>>10, maxFilesSize>>10))
 	case r.Timeout <= 0:
 		return runtimes.Permanent(fmt.Errorf("a job needs a timeout"))
 	}
 	return nil
 }
 
-// needs reports whether other objects must exist before the pod starts.
-func (r Request) needs() bool { return len(r.Secrets)+len(r.Files) > 0 }
+// needsObjects reports whether other objects must exist before the pod starts.
+func (r Request) needsObjects() bool { return len(r.Secrets)+len(r.Files) > 0 }
 
 // job is the Job of an attempt. If it needs a Secret or a ConfigMap, it is created suspended. The Job owns them from their creation,
 // so no object is ever left without an owner.
@@ -70,7 +70,7 @@ func (a *attempt) job() *batchv1.Job {
 		ObjectMeta: metav1.ObjectMeta{Name: a.name, Namespace: r.Namespace, Labels: labels, Annotations: annotations},
 		Spec: batchv1.JobSpec{
 			BackoffLimit: new(int32), ActiveDeadlineSeconds: &seconds, TTLSecondsAfterFinished: new(int32(keepFinished / time.Second)),
-			PodReplacementPolicy: &never, Suspend: new(r.needs()),
+			PodReplacementPolicy: &never, Suspend: new(r.needsObjects()),
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: r.Annotations},
 				Spec:       a.pod(),
@@ -107,7 +107,7 @@ func (a *attempt) command() []string {
 	var argv []string
 	if r.Wrapper != "" {
 		margin := min(3*time.Second, r.Timeout/10)
-		argv = []string{r.Wrapper, "exec", "--deadline", a.until.Add(-margin).UTC().Format(time.RFC3339Nano)}
+		argv = []string{r.Wrapper, "exec", "--deadline", a.deadline.Add(-margin).UTC().Format(time.RFC3339Nano)}
 		if r.Limit > 0 {
 			argv = append(argv, "--limit", strconv.Itoa(r.Limit))
 		}
@@ -117,7 +117,7 @@ func (a *attempt) command() []string {
 		argv = append(argv, "--")
 	}
 	for _, arg := range r.Command {
-		argv = append(argv, verbatim(arg))
+		argv = append(argv, escapeExpansions(arg))
 	}
 	return argv
 }
@@ -127,7 +127,7 @@ func (a *attempt) env() []corev1.EnvVar {
 	var env []corev1.EnvVar
 	for _, name := range slices.Sorted(maps.Keys(r.Env)) {
 		if _, secret := r.Secrets[name]; !secret {
-			env = append(env, corev1.EnvVar{Name: name, Value: verbatim(r.Env[name])})
+			env = append(env, corev1.EnvVar{Name: name, Value: escapeExpansions(r.Env[name])})
 		}
 	}
 	if len(r.Files) > 0 && r.FilesVariable != "" {
@@ -147,12 +147,12 @@ func (a *attempt) secret(owner *batchv1.Job) *corev1.Secret {
 	for i, name := range slices.Sorted(maps.Keys(a.request.Secrets)) {
 		data[key(i)] = []byte(a.request.Secrets[name])
 	}
-	return &corev1.Secret{ObjectMeta: a.owned(owner), Data: data, Immutable: new(true)}
+	return &corev1.Secret{ObjectMeta: a.ownedMeta(owner), Data: data, Immutable: new(true)}
 }
 
 // files holds the contents of Request.Files; a key cannot contain the slashes of a path.
 func (a *attempt) files(owner *batchv1.Job) *corev1.ConfigMap {
-	m := &corev1.ConfigMap{ObjectMeta: a.owned(owner), Data: map[string]string{}, BinaryData: map[string][]byte{}, Immutable: new(true)}
+	m := &corev1.ConfigMap{ObjectMeta: a.ownedMeta(owner), Data: map[string]string{}, BinaryData: map[string][]byte{}, Immutable: new(true)}
 	for i, name := range slices.Sorted(maps.Keys(a.request.Files)) {
 		if content := a.request.Files[name]; utf8.ValidString(content) {
 			m.Data[key(i)] = content
@@ -171,7 +171,7 @@ func (a *attempt) items() []corev1.KeyToPath {
 	return items
 }
 
-func (a *attempt) owned(owner *batchv1.Job) metav1.ObjectMeta {
+func (a *attempt) ownedMeta(owner *batchv1.Job) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Name: a.name, Namespace: a.request.Namespace, Labels: owner.Labels,
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(owner, batchv1.SchemeGroupVersion.WithKind("Job"))},
@@ -180,24 +180,24 @@ func (a *attempt) owned(owner *batchv1.Job) metav1.ObjectMeta {
 
 func key(i int) string { return fmt.Sprintf("value-%d", i) }
 
-// verbatim prevents Kubernetes from expanding $(NAME), and from replacing $$ with $, in a command or a variable: it doubles each run
+// escapeExpansions prevents Kubernetes from expanding $(NAME), and from replacing $$ with $, in a command or a variable: it doubles each run
 // of $ that Kubernetes would change.
-func verbatim(text string) string {
-	return touched.ReplaceAllStringFunc(text, func(found string) string {
+func escapeExpansions(text string) string {
+	return expansionRE.ReplaceAllStringFunc(text, func(found string) string {
 		return strings.TrimSuffix(found, "(") + found
 	})
 }
 
-var touched = regexp.MustCompile(`\$\$+|\$\(`)
+var expansionRE = regexp.MustCompile(`\$\$+|\$\(`)
 
-// longestPrefix leaves space for the suffix: a Job's name is a label value of its pods, at most 63 characters.
-const longestPrefix = 45
+// maxPrefixLength leaves space for the suffix: a Job's name is a label value of its pods, at most 63 characters.
+const maxPrefixLength = 45
 
-// name returns the name of a Job: always the same for One, otherwise a new one.
-func name(prefix, one string) string {
+// jobName returns the name of a Job: always the same for One, otherwise a new one.
+func jobName(prefix, exclusiveKey string) string {
 	suffix := strings.ToLower(rand.Text()[:10])
-	if one != "" {
-		sum := sha256.Sum256([]byte(one))
+	if exclusiveKey != "" {
+		sum := sha256.Sum256([]byte(exclusiveKey))
 		suffix = hex.EncodeToString(sum[:6])
 	}
 	return label(prefix) + "-" + suffix
@@ -214,12 +214,12 @@ func label(text string) string {
 			b.WriteByte('-')
 		}
 	}
-	made := b.String()
-	made = strings.Trim(made[:min(len(made), longestPrefix)], "-")
-	if made == "" || made[0] >= '0' && made[0] <= '9' {
-		return strings.TrimSuffix("converge-"+made, "-")
+	trimmed := b.String()
+	trimmed = strings.Trim(trimmed[:min(len(trimmed), maxPrefixLength)], "-")
+	if trimmed == "" || trimmed[0] >= '0' && trimmed[0] <= '9' {
+		return strings.TrimSuffix("converge-"+trimmed, "-")
 	}
-	return made
+	return trimmed
 }
 
 // digest distinguishes requests with different Jobs. It omits the values of secrets, since a digest allows guesses.

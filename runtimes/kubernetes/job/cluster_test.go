@@ -29,8 +29,8 @@ import (
 	"github.com/converge-engine/converge/runtimes/kubernetes/job"
 )
 
-// bench is a namespace of a real control plane whose node runs a Job's command as a local process.
-type bench struct {
+// testCluster is a namespace of a real control plane whose node runs a Job's command as a local process.
+type testCluster struct {
 	*testing.T
 	client    clientset.Interface
 	worker    *api.Client // what a worker has
@@ -40,12 +40,12 @@ type bench struct {
 	dir       string // for the commands
 }
 
-func start(t *testing.T) *bench {
+func newTestCluster(t *testing.T) *testCluster {
 	t.Parallel()
 	config, namespace := cluster(t)
 	client, err := clientset.NewForConfig(config)
 	require.NoError(t, err)
-	b := &bench{T: t, client: client, worker: workerClient(t, config), config: config, namespace: namespace, dir: t.TempDir()}
+	b := &testCluster{T: t, client: client, worker: workerClient(t, config), config: config, namespace: namespace, dir: t.TempDir()}
 	b.wrapper = filepath.Join(b.dir, "converge-wrapper")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", b.wrapper, "github.com/converge-engine/converge/cmd/converge-wrapper")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -54,7 +54,7 @@ func start(t *testing.T) *bench {
 	return b
 }
 
-func (b *bench) request(script string) job.Request {
+func (b *testCluster) request(script string) job.Request {
 	return job.Request{
 		Namespace: b.namespace, Purpose: "apply", Prefix: "converge-shop-web", Labels: map[string]string{"team": "shop"},
 		Image: "tool:1", Command: []string{"sh", "-c", script}, Env: map[string]string{"PATH": os.Getenv("PATH"), "DIR": b.dir},
@@ -62,10 +62,12 @@ func (b *bench) request(script string) job.Request {
 	}
 }
 
-func (b *bench) run(r job.Request) (job.Result, error) { return job.Run(b.Context(), b.worker, r) }
+func (b *testCluster) run(r job.Request) (job.Result, error) {
+	return job.Run(b.Context(), b.worker, r)
+}
 
 // jobs lists what is there, without what is being removed.
-func (b *bench) jobs() []batchv1.Job {
+func (b *testCluster) jobs() []batchv1.Job {
 	list, err := b.client.BatchV1().Jobs(b.namespace).List(context.Background(), metav1.ListOptions{})
 	require.NoError(b, err)
 	var all []batchv1.Job
@@ -77,8 +79,8 @@ func (b *bench) jobs() []batchv1.Job {
 	return all
 }
 
-// clean waits until nothing of ours is left.
-func (b *bench) clean() {
+// waitClean waits until nothing of ours is left.
+func (b *testCluster) waitClean() {
 	b.Helper()
 	core := b.client.CoreV1()
 	require.EventuallyWithT(b, func(c *assert.CollectT) {
@@ -96,8 +98,8 @@ func (b *bench) clean() {
 	}, time.Minute, 100*time.Millisecond)
 }
 
-// written waits until a command has written a file, and returns its lines.
-func (b *bench) written(name string) []string {
+// waitWritten waits until a command has written a file, and returns its lines.
+func (b *testCluster) waitWritten(name string) []string {
 	b.Helper()
 	var lines []string
 	require.Eventually(b, func() bool {
@@ -110,7 +112,7 @@ func (b *bench) written(name string) []string {
 
 // The exit code, and both streams apart, though the log merges them.
 func TestExitCodeAndStreams_C8(t *testing.T) {
-	b := start(t)
+	b := newTestCluster(t)
 	res, err := b.run(b.request(`echo out; echo err >&2; echo "$DIR" | wc -l; exit 3`))
 	require.NoError(t, err)
 	require.Equal(t, 3, res.ExitCode)
@@ -119,12 +121,12 @@ func TestExitCodeAndStreams_C8(t *testing.T) {
 	require.False(t, res.Merged || res.Attached || res.TimedOut)
 	require.WithinDuration(t, time.Now(), res.Started, time.Minute)
 	require.Positive(t, res.Duration)
-	b.clean()
+	b.waitClean()
 }
 
 // A whole structured answer comes through, beside a flood on stderr of which the end is kept.
 func TestLargeOutput_C6(t *testing.T) {
-	b := start(t)
+	b := newTestCluster(t)
 	r := b.request(`head -c 262144 /dev/zero | tr '\0' '"'; head -c 3000000 /dev/zero >&2; echo last >&2`)
 	r.Limit = 256 << 10
 	res, err := b.run(r)
@@ -144,7 +146,7 @@ func TestLargeOutput_C6(t *testing.T) {
 
 // An image without the wrapper: the log as it is, and it is said so.
 func TestWithoutWrapper(t *testing.T) {
-	b := start(t)
+	b := newTestCluster(t)
 	r := b.request(`echo out; echo err >&2; exit 4`)
 	r.Wrapper = ""
 	res, err := b.run(r)
@@ -166,35 +168,35 @@ func TestWithoutWrapper(t *testing.T) {
 	_, err = b.run(r)
 	require.ErrorContains(t, err, "image tool:1 cannot start /no/such/wrapper: ")
 	require.True(t, job.IsReason(err, job.ReasonNotFound))
-	b.clean()
+	b.waitClean()
 }
 
 // The wrapper ends a command in time for its document to be read.
 func TestTimeout(t *testing.T) {
-	b := start(t)
+	b := newTestCluster(t)
 	r := b.request("echo waiting >&2; exec sleep 1000")
 	r.Timeout = 6 * time.Second
 	res, err := b.run(r)
 	require.NoError(t, err)
 	require.True(t, res.TimedOut)
 	require.Equal(t, "waiting\n", string(res.Stderr))
-	b.clean()
+	b.waitClean()
 }
 
 // A context that ends leaves no process and no object behind.
 func TestCancelled(t *testing.T) {
-	b := start(t)
+	b := newTestCluster(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	r := b.request(`echo $$ >"$DIR/pid"; exec sleep 1000`)
 	r.Secrets = map[string]string{"TOKEN": "x"}
 	failed := make(chan error, 1)
 	go func() { _, err := job.Run(ctx, b.worker, r); failed <- err }()
-	pid := b.written("pid")[0]
+	pid := b.waitWritten("pid")[0]
 	cancel()
 	require.ErrorIs(t, <-failed, context.Canceled)
 	_, err := os.Stat("/proc/" + pid)
 	require.True(t, os.IsNotExist(err), "the command is still running")
-	b.clean()
+	b.waitClean()
 
 	_, err = job.Run(ctx, b.worker, r)
 	require.ErrorIs(t, err, context.Canceled)
@@ -202,7 +204,7 @@ func TestCancelled(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
-	b := start(t)
+	b := newTestCluster(t)
 	r := b.request("true")
 	r.Image = "tool:nopull"
 	begun := time.Now()
@@ -218,7 +220,7 @@ func TestRefusals(t *testing.T) {
 	require.ErrorContains(t, err, "no pod is admitted: ")
 	require.ErrorContains(t, err, `violates PodSecurity "restricted:latest"`)
 	require.True(t, job.IsReason(err, job.ReasonRefused))
-	b.clean()
+	b.waitClean()
 
 	r = b.request("true")
 	r.Namespace = "no-such-namespace"
@@ -236,7 +238,7 @@ func TestRefusals(t *testing.T) {
 // A value that came from the worker's environment reaches the command, and is in no Job, pod or
 // event; the Secret that carries it goes with the Job.
 func TestSecrets(t *testing.T) {
-	b := start(t)
+	b := newTestCluster(t)
 	const value = "s3cr3t-value"
 	pods, err := b.client.CoreV1().Pods(b.namespace).Watch(t.Context(), metav1.ListOptions{})
 	require.NoError(t, err)
@@ -257,15 +259,15 @@ func TestSecrets(t *testing.T) {
 	res, err := b.run(r)
 	require.NoError(t, err)
 	require.Equal(t, "13", strings.TrimSpace(string(res.Stdout)))
-	require.Equal(t, value, b.written("token")[0])
+	require.Equal(t, value, b.waitWritten("token")[0])
 	objects := <-begun
 	require.Contains(t, objects, "secretKeyRef", "it was seen")
 	require.NotContains(t, objects, value)
-	b.clean()
+	b.waitClean()
 }
 
 func TestFiles(t *testing.T) {
-	b := start(t)
+	b := newTestCluster(t)
 	r := b.request(`cat "$FILES/a.txt" "$FILES/routes/rules.json"`)
 	r.Files, r.FilesVariable = map[string]string{"a.txt": "one\n", "./routes/rules.json": "two\xff\n"}, "FILES"
 	res, err := b.run(r)
@@ -277,20 +279,20 @@ func TestFiles(t *testing.T) {
 		require.ErrorContains(t, err, "is not a path inside its directory")
 		require.True(t, runtimes.IsPermanent(err))
 	}
-	b.clean()
+	b.waitClean()
 }
 
 // A worker dies: whoever applies the same again waits for the Job that runs, and does not start a
 // second one. The dead one, should it only have been cut off, then leaves the Job alone.
 func TestTakeOver(t *testing.T) {
-	b := start(t)
+	b := newTestCluster(t)
 	r := b.request(`echo run >>"$DIR/runs"; while [ ! -e "$DIR/go" ]; do sleep 0.05; done; echo done`)
 	r.One, r.Key = "shop/web in staging", "v1"
 	lost, lose := context.WithCancel(t.Context())
 	first := make(chan error, 1)
 	go func() { _, err := job.Run(lost, b.worker, r); first <- err }()
-	b.written("runs")
-	one := b.claimed("")
+	b.waitWritten("runs")
+	one := b.waitClaimed("")
 	second := make(chan job.Result, 1)
 	go func() {
 		res, err := b.run(r)
@@ -299,7 +301,7 @@ func TestTakeOver(t *testing.T) {
 		}
 		second <- res
 	}()
-	b.claimed(one)
+	b.waitClaimed(one)
 	lose()
 	require.ErrorIs(t, <-first, context.Canceled)
 	require.Len(t, b.jobs(), 1, "it is the second one's now")
@@ -307,12 +309,12 @@ func TestTakeOver(t *testing.T) {
 	res := <-second
 	require.True(t, res.Attached)
 	require.Equal(t, "done\n", string(res.Stdout))
-	require.Equal(t, []string{"run"}, b.written("runs"))
-	b.clean()
+	require.Equal(t, []string{"run"}, b.waitWritten("runs"))
+	b.waitClean()
 }
 
-// claimed waits until the Job has a waiter, another than that, and returns it.
-func (b *bench) claimed(other string) (waiter string) {
+// waitClaimed waits until the Job has a waiter, another than that, and returns it.
+func (b *testCluster) waitClaimed(other string) (waiter string) {
 	b.Helper()
 	require.Eventually(b, func() bool {
 		for _, j := range b.jobs() {
@@ -325,9 +327,9 @@ func (b *bench) claimed(other string) (waiter string) {
 
 // abandon leaves a finished Job of a request, as a worker does that dies while it runs: the API
 // server refuses it everything once the command has begun.
-func (b *bench) abandon(r job.Request) {
+func (b *testCluster) abandon(r job.Request) {
 	b.Helper()
-	dying := dying(b)
+	dying := losingClient(b)
 	ctx, end := context.WithCancel(b.Context())
 	failed := make(chan error, 1)
 	go func() { _, err := job.Run(ctx, dying, r); failed <- err }()
@@ -339,8 +341,8 @@ func (b *bench) abandon(r job.Request) {
 	require.ErrorIs(b, <-failed, context.Canceled)
 }
 
-// gone waits until a Job's name is free.
-func (b *bench) gone(name string) {
+// waitGone waits until a Job's name is free.
+func (b *testCluster) waitGone(name string) {
 	b.Helper()
 	require.Eventually(b, func() bool {
 		_, err := b.client.BatchV1().Jobs(b.namespace).Get(b.Context(), name[strings.Index(name, "/")+1:], metav1.GetOptions{})
@@ -350,7 +352,7 @@ func (b *bench) gone(name string) {
 
 // What a lost worker left finished is taken once, by the same unit of work only.
 func TestFinishedResult(t *testing.T) {
-	b := start(t)
+	b := newTestCluster(t)
 	script := `echo run >>"$DIR/runs"; wc -l <"$DIR/runs"`
 	r := b.request(script)
 	r.One, r.Key = "shop/web in staging", "v1"
@@ -377,19 +379,19 @@ func TestFinishedResult(t *testing.T) {
 	res, err = b.run(r)
 	require.NoError(t, err)
 	require.False(t, res.Attached, "the content is another one")
-	b.clean()
+	b.waitClean()
 }
 
 // A lost worker's apply of something else is ended, and gone, before ours begins.
-func TestNeverTwo(t *testing.T) {
-	b := start(t)
+func TestNeverTwoJobsAtOnce(t *testing.T) {
+	b := newTestCluster(t)
 	old := b.request(`echo $$ >"$DIR/pid"; exec sleep 1000`)
 	old.One, old.Key = "shop/web in staging", "v1"
 	lost, lose := context.WithCancel(t.Context())
 	defer lose()
 	failed := make(chan error, 1)
 	go func() { _, err := job.Run(lost, b.worker, old); failed <- err }()
-	pid := b.written("pid")[0]
+	pid := b.waitWritten("pid")[0]
 	r := b.request(`test ! -e /proc/` + pid + ` && echo alone`)
 	r.One, r.Key = old.One, "v2"
 	res, err := b.run(r)
@@ -401,15 +403,15 @@ func TestNeverTwo(t *testing.T) {
 		Suspend:  new(true),
 		Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "x", Image: "x"}}}},
 	}}
-	b.gone(res.Job)
+	b.waitGone(res.Job)
 	_, err = b.client.BatchV1().Jobs(b.namespace).Create(t.Context(), foreign, metav1.CreateOptions{})
 	require.NoError(t, err)
 	_, err = b.run(r)
 	require.ErrorContains(t, err, "exists, but is not a Job of Converge")
 }
 
-// dying is a client whose worker is lost once its Job is made: every later request fails.
-func dying(b *bench) *api.Client {
+// losingClient is a client whose worker is lost once its Job is made: every later request fails.
+func losingClient(b *testCluster) *api.Client {
 	config := rest.CopyConfig(b.config)
 	config.Wrap(func(real http.RoundTripper) http.RoundTripper {
 		var made atomic.Bool

@@ -47,31 +47,31 @@ func TestEvaluate(t *testing.T) {
 	refused := []*corev1.Event{{Reason: "FailedCreate", Message: "pods is forbidden: violates PodSecurity"}}
 	for _, row := range []struct {
 		name   string
-		seen   seen
+		seen   observed
 		at     time.Time
 		reason Reason
 		want   string
 		again  time.Time
 		ended  *corev1.Pod
 	}{
-		{name: "nothing yet", seen: seen{job: &batchv1.Job{}}},
+		{name: "nothing yet", seen: observed{job: &batchv1.Job{}}},
 		{name: "removed", reason: ReasonLost, want: "the Job was removed by another client"},
-		{name: "creating", seen: seen{job: &batchv1.Job{}, pods: []*corev1.Pod{waiting("ContainerCreating", "")}}},
-		{name: "pulls again", seen: seen{job: &batchv1.Job{}, pods: []*corev1.Pod{waiting("ErrImagePull", "timeout")}}},
-		{name: "image", seen: seen{job: &batchv1.Job{}, pods: []*corev1.Pod{waiting("ImagePullBackOff", "not found")}}, reason: ReasonImage, want: "image reg/tool:1 cannot be pulled: ImagePullBackOff: not found"},
-		{name: "configuration", seen: seen{job: &batchv1.Job{}, pods: []*corev1.Pod{waiting("CreateContainerConfigError", "secret missing")}}, reason: ReasonStart, want: "pod pod cannot be started: CreateContainerConfigError: secret missing"},
-		{name: "no node yet", seen: seen{job: &batchv1.Job{}, pods: []*corev1.Pod{homeless}}, again: now.Add(20 * time.Second)},
-		{name: "no node", seen: seen{job: &batchv1.Job{}, pods: []*corev1.Pod{homeless}}, at: now.Add(20 * time.Second), reason: ReasonUnschedulable, want: "pod pod has no node after 30s: 0/3 nodes are available"},
-		{name: "evicted", seen: seen{job: &batchv1.Job{}, pods: []*corev1.Pod{evicted}}, reason: ReasonLost, want: "pod pod failed: Evicted: low on memory"},
-		{name: "refused", seen: seen{job: &batchv1.Job{}, events: refused}, reason: ReasonRefused, want: "no pod is admitted: pods is forbidden: violates PodSecurity"},
-		{name: "refused before, admitted now", seen: seen{job: &batchv1.Job{}, events: refused, pods: []*corev1.Pod{waiting("", "")}}},
-		{name: "deadline", seen: seen{job: jobWith(batchv1.JobFailed, batchv1.JobReasonDeadlineExceeded)}, reason: ReasonTimeout, want: "the Job's own deadline passed: so it is"},
-		{name: "failed without pod", seen: seen{job: jobWith(batchv1.JobFailed, "BackoffLimitExceeded")}, reason: ReasonLost, want: "the Job failed and has no pod: BackoffLimitExceeded: so it is"},
-		{name: "complete without pod", seen: seen{job: jobWith(batchv1.JobComplete, "")}, reason: ReasonLost, want: "the Job has ended, but its pod was removed by another client"},
-		{name: "failed, pod not seen yet", seen: seen{job: endedAt(now, jobWith(batchv1.JobFailed, "BackoffLimitExceeded"))}, again: now.Add(lag)},
-		{name: "complete, end of the pod not seen yet", seen: seen{job: endedAt(now, jobWith(batchv1.JobComplete, "")), pods: []*corev1.Pod{waiting("", "")}}, again: now.Add(lag)},
-		{name: "complete without pod for long", seen: seen{job: endedAt(now, jobWith(batchv1.JobComplete, ""))}, at: now.Add(lag), reason: ReasonLost, want: "the Job has ended, but its pod was removed by another client"},
-		{name: "ended, though the Job failed", seen: seen{job: jobWith(batchv1.JobFailed, "BackoffLimitExceeded"), pods: []*corev1.Pod{done}}, ended: done},
+		{name: "creating", seen: observed{job: &batchv1.Job{}, pods: []*corev1.Pod{waiting("ContainerCreating", "")}}},
+		{name: "pulls again", seen: observed{job: &batchv1.Job{}, pods: []*corev1.Pod{waiting("ErrImagePull", "timeout")}}},
+		{name: "image", seen: observed{job: &batchv1.Job{}, pods: []*corev1.Pod{waiting("ImagePullBackOff", "not found")}}, reason: ReasonImage, want: "image reg/tool:1 cannot be pulled: ImagePullBackOff: not found"},
+		{name: "configuration", seen: observed{job: &batchv1.Job{}, pods: []*corev1.Pod{waiting("CreateContainerConfigError", "secret missing")}}, reason: ReasonStart, want: "pod pod cannot be started: CreateContainerConfigError: secret missing"},
+		{name: "no node yet", seen: observed{job: &batchv1.Job{}, pods: []*corev1.Pod{homeless}}, again: now.Add(20 * time.Second)},
+		{name: "no node", seen: observed{job: &batchv1.Job{}, pods: []*corev1.Pod{homeless}}, at: now.Add(20 * time.Second), reason: ReasonUnschedulable, want: "pod pod has no node after 30s: 0/3 nodes are available"},
+		{name: "evicted", seen: observed{job: &batchv1.Job{}, pods: []*corev1.Pod{evicted}}, reason: ReasonLost, want: "pod pod failed: Evicted: low on memory"},
+		{name: "refused", seen: observed{job: &batchv1.Job{}, events: refused}, reason: ReasonRefused, want: "no pod is admitted: pods is forbidden: violates PodSecurity"},
+		{name: "refused before, admitted now", seen: observed{job: &batchv1.Job{}, events: refused, pods: []*corev1.Pod{waiting("", "")}}},
+		{name: "deadline", seen: observed{job: jobWith(batchv1.JobFailed, batchv1.JobReasonDeadlineExceeded)}, reason: ReasonTimeout, want: "the Job's own deadline passed: so it is"},
+		{name: "failed without pod", seen: observed{job: jobWith(batchv1.JobFailed, "BackoffLimitExceeded")}, reason: ReasonLost, want: "the Job failed and has no pod: BackoffLimitExceeded: so it is"},
+		{name: "complete without pod", seen: observed{job: jobWith(batchv1.JobComplete, "")}, reason: ReasonLost, want: "the Job has ended, but its pod was removed by another client"},
+		{name: "failed, pod not seen yet", seen: observed{job: endedAt(now, jobWith(batchv1.JobFailed, "BackoffLimitExceeded"))}, again: now.Add(podWatchLag)},
+		{name: "complete, end of the pod not seen yet", seen: observed{job: endedAt(now, jobWith(batchv1.JobComplete, "")), pods: []*corev1.Pod{waiting("", "")}}, again: now.Add(podWatchLag)},
+		{name: "complete without pod for long", seen: observed{job: endedAt(now, jobWith(batchv1.JobComplete, ""))}, at: now.Add(podWatchLag), reason: ReasonLost, want: "the Job has ended, but its pod was removed by another client"},
+		{name: "ended, though the Job failed", seen: observed{job: jobWith(batchv1.JobFailed, "BackoffLimitExceeded"), pods: []*corev1.Pod{done}}, ended: done},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			if row.at.IsZero() {
@@ -79,7 +79,7 @@ func TestEvaluate(t *testing.T) {
 			}
 			v := evaluate(row.seen, row.at)
 			require.Equal(t, row.ended, v.ended)
-			require.Equal(t, row.again, v.again)
+			require.Equal(t, row.again, v.recheckAt)
 			if row.want == "" {
 				require.NoError(t, v.err)
 				return
@@ -91,12 +91,12 @@ func TestEvaluate(t *testing.T) {
 }
 
 func TestName(t *testing.T) {
-	require.Equal(t, name("Shop/Web_staging apply", "x"), name("shop-web-staging-apply", "x"))
-	require.NotEqual(t, name("web", "x"), name("web", "y"))
-	require.NotEqual(t, name("web", ""), name("web", ""))
-	require.Regexp(t, `^converge-[0-9a-f]{12}$`, name("", "x"))
+	require.Equal(t, jobName("Shop/Web_staging apply", "x"), jobName("shop-web-staging-apply", "x"))
+	require.NotEqual(t, jobName("web", "x"), jobName("web", "y"))
+	require.NotEqual(t, jobName("web", ""), jobName("web", ""))
+	require.Regexp(t, `^converge-[0-9a-f]{12}$`, jobName("", "x"))
 	rapid.Check(t, func(t *rapid.T) {
-		made := name(rapid.String().Draw(t, "prefix"), rapid.String().Draw(t, "one"))
+		made := jobName(rapid.String().Draw(t, "prefix"), rapid.String().Draw(t, "one"))
 		require.Regexp(t, `^[a-z]([a-z0-9-]*[a-z0-9])?$`, made)
 		require.LessOrEqual(t, len(made), 63)
 		require.NotContains(t, made, "--")
@@ -118,7 +118,7 @@ func TestDigest(t *testing.T) {
 }
 
 // What is asked of nodes stands in the pod, and distinguishes Jobs.
-func TestPodAsksOfNodes_C7(t *testing.T) {
+func TestPodHasResourcesAndNodeSelectors_C7(t *testing.T) {
 	plain := Request{Image: "a", Command: []string{"x"}}
 	r := plain
 	r.NodeSelector, r.Tolerations = map[string]string{"pool": "ci"}, []corev1.Toleration{{Key: "ci", Operator: corev1.TolerationOpExists}}
@@ -136,11 +136,11 @@ func TestVerbatim(t *testing.T) {
 	for text, want := range map[string]string{
 		"plain": "plain", "$HOME ${X} $": "$HOME ${X} $", "$(date)": "$$(date)", "kill $$": "kill $$$$", "$$$(x)": "$$$$$$(x)",
 	} {
-		require.Equal(t, want, verbatim(text))
+		require.Equal(t, want, escapeExpansions(text))
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringMatching(`[$()a]{0,12}`).Draw(t, "text")
-		require.Equal(t, text, expanded(verbatim(text)))
+		require.Equal(t, text, expanded(escapeExpansions(text)))
 	})
 }
 

@@ -25,22 +25,22 @@ type follower struct {
 	all                sync.WaitGroup
 }
 
-// follow starts the watches. The caller must stop them.
-func follow(ctx context.Context, client *api.Client, job *batchv1.Job) (*follower, error) {
+// newFollower starts the watches. The caller must stop them.
+func newFollower(ctx context.Context, client *api.Client, job *batchv1.Job) (*follower, error) {
 	ctx, stop := context.WithCancel(ctx)
 	f := &follower{changed: make(chan struct{}, 1), refused: make(chan error, 1), stop: stop}
 	named := metav1.ListOptions{FieldSelector: "metadata.name=" + job.Name}
 	owned := metav1.ListOptions{LabelSelector: batchv1.ControllerUidLabel + "=" + string(job.UID)}
-	about := metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(job.UID)}
-	informer := func(client rest.Interface, resource string, of runtime.Object, selected metav1.ListOptions) cache.SharedIndexInformer {
+	related := metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(job.UID)}
+	informer := func(client rest.Interface, resource string, objectType runtime.Object, selected metav1.ListOptions) cache.SharedIndexInformer {
 		watch := cache.NewFilteredListWatchFromClient(client, resource, job.Namespace, func(o *metav1.ListOptions) {
 			o.FieldSelector, o.LabelSelector = selected.FieldSelector, selected.LabelSelector
 		})
-		return cache.NewSharedIndexInformer(watch, of, 0, cache.Indexers{})
+		return cache.NewSharedIndexInformer(watch, objectType, 0, cache.Indexers{})
 	}
 	f.jobs = informer(client.Batch, "jobs", &batchv1.Job{}, named)
 	f.pods = informer(client.Core, "pods", &corev1.Pod{}, owned)
-	f.events = informer(client.Core, "events", &corev1.Event{}, about)
+	f.events = informer(client.Core, "events", &corev1.Event{}, related)
 	for _, each := range []cache.SharedIndexInformer{f.jobs, f.pods, f.events} {
 		if err := f.start(ctx, each, each != f.events); err != nil {
 			f.stop()
@@ -61,7 +61,7 @@ func follow(ctx context.Context, client *api.Client, job *batchv1.Job) (*followe
 
 // start runs one informer. Events are optional: without the right to watch them the wait only takes longer. If other objects may not
 // be watched, the follower ends.
-func (f *follower) start(ctx context.Context, informer cache.SharedIndexInformer, needed bool) error {
+func (f *follower) start(ctx context.Context, informer cache.SharedIndexInformer, required bool) error {
 	notify := func(any) {
 		select {
 		case f.changed <- struct{}{}:
@@ -74,7 +74,7 @@ func (f *follower) start(ctx context.Context, informer cache.SharedIndexInformer
 		return err
 	}
 	err := informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
-		if needed && (apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)) {
+		if required && (apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)) {
 			select {
 			case f.refused <- err:
 			default:
@@ -95,10 +95,10 @@ func (f *follower) end() {
 	f.all.Wait()
 }
 
-// seen is the current state of the Job with this identity.
-func (f *follower) seen(job *batchv1.Job) seen {
-	s := seen{pods: held[*corev1.Pod](f.pods), events: held[*corev1.Event](f.events)}
-	for _, j := range held[*batchv1.Job](f.jobs) {
+// observed is the current state of the Job with this identity.
+func (f *follower) observed(job *batchv1.Job) observed {
+	s := observed{pods: listStore[*corev1.Pod](f.pods), events: listStore[*corev1.Event](f.events)}
+	for _, j := range listStore[*batchv1.Job](f.jobs) {
 		if j.UID == job.UID {
 			s.job = j
 		}
@@ -106,8 +106,8 @@ func (f *follower) seen(job *batchv1.Job) seen {
 	return s
 }
 
-func held[T any](by cache.SharedIndexInformer) (all []T) {
-	for _, o := range by.GetStore().List() {
+func listStore[T any](informer cache.SharedIndexInformer) (all []T) {
+	for _, o := range informer.GetStore().List() {
 		if t, ok := o.(T); ok {
 			all = append(all, t)
 		}
@@ -115,20 +115,20 @@ func held[T any](by cache.SharedIndexInformer) (all []T) {
 	return all
 }
 
-// until waits until done returns true. It calls done at every change, and at the time that done returned.
-func (f *follower) until(ctx context.Context, done func() (bool, time.Time)) error {
+// waitUntil waits until done returns true. It calls done at every change, and at the time that done returned.
+func (f *follower) waitUntil(ctx context.Context, done func() (bool, time.Time)) error {
 	for {
 		ok, at := done()
 		if ok {
 			return nil
 		}
-		var later <-chan time.Time
+		var timer <-chan time.Time
 		if !at.IsZero() {
-			later = time.After(time.Until(at))
+			timer = time.After(time.Until(at))
 		}
 		select {
 		case <-f.changed:
-		case <-later:
+		case <-timer:
 		case err := <-f.refused:
 			return err
 		case <-ctx.Done():

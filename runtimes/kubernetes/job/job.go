@@ -142,12 +142,12 @@ func Run(ctx context.Context, client *api.Client, r Request) (Result, error) {
 		return Result{}, err
 	}
 	a := newAttempt(ctx, client, r)
-	bounded, cancel := context.WithDeadline(ctx, a.until)
+	bounded, cancel := context.WithDeadline(ctx, a.deadline)
 	defer cancel()
 	res, err := a.run(bounded)
 	var known *Error
 	if err != nil && bounded.Err() != nil && ctx.Err() == nil && !errors.As(err, &known) {
-		return res, failure(ReasonTimeout, "%s did not finish within %s%s", r.Command[0], r.Timeout, a.last)
+		return res, failure(ReasonTimeout, "%s did not finish within %s%s", r.Command[0], r.Timeout, a.lastMessage)
 	}
 	return res, err
 }

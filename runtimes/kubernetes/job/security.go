@@ -5,26 +5,26 @@ import corev1 "k8s.io/api/core/v1"
 // podSecurity is the security context of the pod: the default seccomp profile of the container runtime, unless the request has
 // another.
 func (r Request) podSecurity() *corev1.PodSecurityContext {
-	may := &corev1.PodSecurityContext{}
+	security := &corev1.PodSecurityContext{}
 	if r.PodSecurity != nil {
-		may = r.PodSecurity.DeepCopy()
+		security = r.PodSecurity.DeepCopy()
 	}
-	if may.SeccompProfile == nil {
-		may.SeccompProfile = &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}
+	if security.SeccompProfile == nil {
+		security.SeccompProfile = &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}
 	}
-	return may
+	return security
 }
 
 // security is the security context of the container: no process gains more rights than its parent, unless the request allows it.
 func (r Request) security() *corev1.SecurityContext {
-	may := &corev1.SecurityContext{}
+	security := &corev1.SecurityContext{}
 	if r.Security != nil {
-		may = r.Security.DeepCopy()
+		security = r.Security.DeepCopy()
 	}
-	if may.AllowPrivilegeEscalation == nil {
-		may.AllowPrivilegeEscalation = new(false)
+	if security.AllowPrivilegeEscalation == nil {
+		security.AllowPrivilegeEscalation = new(false)
 	}
-	return may
+	return security
 }
 
 func (r Request) pullSecrets() (secrets []corev1.LocalObjectReference) {

@@ -12,7 +12,7 @@ import (
 
 // cancellation is that a full version was cancelled in a channel, until a person released or retried it; zero: for good.
 type cancellation struct {
-	by, until entities.AuditLine
+	by, until entities.AuditEntry
 }
 
 // holds tells whether it was in force when a line was written.
@@ -43,7 +43,7 @@ func (r *Record) cancelledIn(service, channel string) []cancellation {
 }
 
 // concerns tells whether a line says that something was cancelled in a channel: "cancelled in staging, production, kept in …".
-func concerns(l entities.AuditLine, channel string) bool {
+func concerns(l entities.AuditEntry, channel string) bool {
 	text, said := strings.CutPrefix(l.Text, "cancelled in ")
 	text, _, _ = strings.Cut(text, ", kept in ")
 	return said && slices.Contains(strings.Split(text, ", "), channel)

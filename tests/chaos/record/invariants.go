@@ -138,7 +138,7 @@ func (r *Record) frozen(a apply, at time.Time) (Fault, bool) {
 
 // decision is a line of history that set a target.
 type decision struct {
-	entities.AuditLine
+	entities.AuditEntry
 	to    string // full version
 	asked bool   // by a rollback, by a pin or its end, or by a person
 }
@@ -148,7 +148,7 @@ func (r *Record) decisions(service, channel string) []decision {
 	return decisionsIn(r.History[service], channel)
 }
 
-func decisionsIn(history []entities.AuditLine, channel string) []decision {
+func decisionsIn(history []entities.AuditEntry, channel string) []decision {
 	var out []decision
 	pinned := false
 	for _, l := range history {

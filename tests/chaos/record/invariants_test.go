@@ -18,12 +18,12 @@ func at(seconds float64) time.Time {
 }
 
 // told is a history line from "who kind channel version text", where - is nothing.
-func told(seconds float64, words string) entities.AuditLine {
+func told(seconds float64, words string) entities.AuditEntry {
 	w := strings.SplitN(words, " ", 5)
 	for i := range w {
 		w[i] = strings.Trim(w[i], "-")
 	}
-	l := entities.AuditLine{At: at(seconds), Kind: w[1], Channel: w[2], Version: w[3], Text: w[4]}
+	l := entities.AuditEntry{At: at(seconds), Kind: w[1], Channel: w[2], Version: w[3], Text: w[4]}
 	if w[0] != "" {
 		l.Who = &entities.Who{Name: w[0]}
 	}
@@ -45,7 +45,7 @@ func act(n int, verb, channel, version, outcome string) Act {
 // good is a short run without a violation: v1 goes everywhere, v2 is rolled back from production, which is pinned meanwhile,
 // v3 is rejected, and v9 is the last.
 func good() *Record {
-	history := []entities.AuditLine{
+	history := []entities.AuditEntry{
 		told(1, "c1 release - v1 release of v1"),
 		told(1, "- target staging v1 target v1"),
 		told(2, "- succeeded staging v1 converged at v1"),
@@ -101,7 +101,7 @@ func good() *Record {
 			{Kind: Kill, Target: "worker-1", PID: 901, Began: at(3), Ended: at(4)},
 			{Kind: Freeze, Target: "worker-2", PID: 900, Began: at(5), Ended: at(15)},
 		},
-		History:      map[string][]entities.AuditLine{"s1": history},
+		History:      map[string][]entities.AuditEntry{"s1": history},
 		Incarnations: map[int64]string{1: "nobody", 2: "c13"},
 		Rest: map[string][]Rest{"s1": {
 			{Staging, "CONVERGED", "v3", "v3", "v3"}, {Production, "ROLLED_BACK", "v1", "v1", "v1"},
@@ -137,14 +137,14 @@ final        ok             2 channels`, strings.Join(lines, "\n"))
 }
 
 // line of the history that has this text, for who plants something.
-func (r *Record) line(text string) *entities.AuditLine {
-	at := slices.IndexFunc(r.History["s1"], func(l entities.AuditLine) bool { return l.Text == text })
+func (r *Record) line(text string) *entities.AuditEntry {
+	at := slices.IndexFunc(r.History["s1"], func(l entities.AuditEntry) bool { return l.Text == text })
 	return &r.History["s1"][at]
 }
 
 // without takes a line out of history, and counts anew.
 func (r *Record) without(text string) {
-	r.History["s1"] = slices.DeleteFunc(r.History["s1"], func(l entities.AuditLine) bool { return l.Text == text })
+	r.History["s1"] = slices.DeleteFunc(r.History["s1"], func(l entities.AuditEntry) bool { return l.Text == text })
 	r.number()
 }
 
@@ -159,8 +159,8 @@ func (r *Record) number() {
 }
 
 // with puts a line behind another one, and counts anew.
-func (r *Record) with(after string, l entities.AuditLine) {
-	at := slices.IndexFunc(r.History["s1"], func(l entities.AuditLine) bool { return l.Text == after })
+func (r *Record) with(after string, l entities.AuditEntry) {
+	at := slices.IndexFunc(r.History["s1"], func(l entities.AuditEntry) bool { return l.Text == after })
 	r.History["s1"] = slices.Insert(r.History["s1"], at+1, l)
 	r.number()
 }
@@ -196,7 +196,7 @@ func TestEachCheckFindsWhatIsPlanted(t *testing.T) {
 			r.Applies = append(r.Applies, applied(25, Staging, "v10", 9)...)
 		}},
 		{"gates", "s1/production: v9 was applied at 10:00:21.000 without an approval", func(r *Record) {
-			at := slices.IndexFunc(r.History["s1"], func(l entities.AuditLine) bool { return l.Who != nil && l.Who.Name == "c21" })
+			at := slices.IndexFunc(r.History["s1"], func(l entities.AuditEntry) bool { return l.Who != nil && l.Who.Name == "c21" })
 			r.History["s1"][at].Text = "rejected production"
 		}},
 		{"gates", "s1/production: v2 was applied at 10:00:05.000 without an approval", func(r *Record) { // it came too late
@@ -363,7 +363,7 @@ func TestReadLeavesOutWhatWasCutOff(t *testing.T) {
 func TestGatesFollowTheRelease_B9(t *testing.T) {
 	r := good()
 	r.Applies = append(r.Applies, applied(31, Production, "v1-i3", 9)...)
-	for _, l := range []entities.AuditLine{
+	for _, l := range []entities.AuditEntry{
 		told(30, "c30 approval - v10-i3 approved production"), told(30, "- succeeded staging v10-i3 converged at v10-i3"),
 		told(30, "- target production v1-i3 target v1 → v1-i3"),
 	} {

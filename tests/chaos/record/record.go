@@ -200,17 +200,17 @@ type Attack struct {
 
 // Record is all that is judged.
 type Record struct {
-	Seed         uint64                          `json:"seed"`
-	Releases     int                             `json:"releases"` // asked for
-	Took         time.Duration                   `json:"took"`
-	Applies      []Line                          `json:"applies"`
-	Acts         []Act                           `json:"acts"`
-	Faults       []Fault                         `json:"faults"`
-	History      map[string][]entities.AuditLine `json:"history"`      // by service, as `converge history` prints it
-	Incarnations map[int64]string                `json:"incarnations"` // by number: who published it
-	Rest         map[string][]Rest               `json:"rest"`         // by service, after all that was asked; none: it did not come to rest
-	RestAt       map[string]int64                `json:"restAt"`       // by service: the last line of history when that was so
-	Unrested     []string                        `json:"unrested"`     // services that did not come to rest
+	Seed         uint64                           `json:"seed"`
+	Releases     int                              `json:"releases"` // asked for
+	Took         time.Duration                    `json:"took"`
+	Applies      []Line                           `json:"applies"`
+	Acts         []Act                            `json:"acts"`
+	Faults       []Fault                          `json:"faults"`
+	History      map[string][]entities.AuditEntry `json:"history"`      // by service, as `converge history` prints it
+	Incarnations map[int64]string                 `json:"incarnations"` // by number: who published it
+	Rest         map[string][]Rest                `json:"rest"`         // by service, after all that was asked; none: it did not come to rest
+	RestAt       map[string]int64                 `json:"restAt"`       // by service: the last line of history when that was so
+	Unrested     []string                         `json:"unrested"`     // services that did not come to rest
 	// Final is what each service is at after a last release, Last, that everybody let through.
 	Final map[string][]Rest `json:"final"`
 	Last  map[string]string `json:"last"`

@@ -13,11 +13,11 @@ import (
 
 // held walks through the history of each service by number: begins and ends name what holds a channel from then on, and
 // every decision while it is held is judged.
-func (r *Record) held(kind string, judge func(service string, by entities.AuditLine, d decision)) (holds int) {
+func (r *Record) held(kind string, judge func(service string, by entities.AuditEntry, d decision)) (holds int) {
 	for _, service := range entities.SortedKeys(r.History) {
 		for _, channel := range []string{Staging, Production} {
 			decisions := r.decisions(service, channel)
-			var by *entities.AuditLine
+			var by *entities.AuditEntry
 			for _, l := range r.History[service] {
 				mine := l.Channel == channel || l.Channel == "" && kind == entities.EventPause
 				if l.Kind == kind && mine {
@@ -36,14 +36,14 @@ func (r *Record) held(kind string, judge func(service string, by entities.AuditL
 }
 
 func checkPaused(r *Record, f *Finding) {
-	f.Compared = r.held(entities.EventPause, func(service string, by entities.AuditLine, d decision) {
+	f.Compared = r.held(entities.EventPause, func(service string, by entities.AuditEntry, d decision) {
 		f.violation("%s/%s was paused by %s at %s, and got the target %s at %s",
 			service, d.Channel, by.Who.Name, clock(by.At), d.to, clock(d.At))
 	})
 }
 
 func checkPinned(r *Record, f *Finding) {
-	f.Compared = r.held(entities.EventPin, func(service string, by entities.AuditLine, d decision) {
+	f.Compared = r.held(entities.EventPin, func(service string, by entities.AuditEntry, d decision) {
 		if d.to != by.Version {
 			f.violation("%s/%s was pinned to %s by %s, and got the target %s at %s",
 				service, d.Channel, by.Version, by.Who.Name, d.to, clock(d.At))
@@ -124,9 +124,9 @@ func unless(so bool, why string) string {
 }
 
 // lastWord is the last decision for a channel that history had when the service was at rest, and how it went.
-func (r *Record) lastWord(service, channel string) (last decision, outcome entities.AuditLine) {
+func (r *Record) lastWord(service, channel string) (last decision, outcome entities.AuditEntry) {
 	history := r.History[service]
-	if at := slices.IndexFunc(history, func(l entities.AuditLine) bool { return l.N > r.RestAt[service] }); at >= 0 {
+	if at := slices.IndexFunc(history, func(l entities.AuditEntry) bool { return l.N > r.RestAt[service] }); at >= 0 {
 		history = history[:at]
 	}
 	for _, d := range decisionsIn(history, channel) {

@@ -68,7 +68,7 @@ func New(factories map[entities.RuntimeKind]activities.Factory) *Stage {
 
 // Main runs the tests and ends what they shared. It returns the exit code.
 func (s *Stage) Main(m *testing.M) int {
-	render.Here()
+	render.InProcess()
 	flag.Parse()
 	chosen := false
 	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })

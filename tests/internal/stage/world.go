@@ -116,7 +116,7 @@ func (w *World) Retire(services ...string) {
 	defer cancel()
 	_, _ = w.Client.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
 		WorkflowID: protocol.ApplicationID(w.App), UpdateName: protocol.Unmanage, WaitForStage: client.WorkflowUpdateStageCompleted,
-		Args: []any{protocol.ManageRequest{Act: protocol.Act{By: "test", Reason: retired}}},
+		Args: []any{protocol.ManageRequest{RequestMeta: protocol.RequestMeta{By: "test", Reason: retired}}},
 	})
 	for _, service := range services {
 		_ = w.Client.TerminateWorkflow(context.Background(), w.ID(service), "", retired) // it may not have begun
@@ -173,7 +173,7 @@ func (w *World) Release(service, version string) protocol.ReleaseAnswer {
 	w.T.Helper()
 	var answer protocol.ReleaseAnswer
 	require.NoError(w.T, w.Update(w.ID(service), protocol.Release,
-		protocol.ReleaseRequest{Act: protocol.Act{By: "test"}, Version: version}, &answer))
+		protocol.ReleaseRequest{RequestMeta: protocol.RequestMeta{By: "test"}, Version: version}, &answer))
 	return answer
 }
 
@@ -201,7 +201,7 @@ func (w *World) Status(service string) protocol.Status {
 
 // Query asks any workflow, in parts where the answer is large.
 func (w *World) Query(id, query string, into any) error {
-	return protocol.Whole(func(q protocol.InParts) (raw json.RawMessage, err error) {
+	return protocol.QueryWhole(func(q protocol.PartsQuery) (raw json.RawMessage, err error) {
 		value, err := w.Client.QueryWorkflow(w.T.Context(), id, "", query, q)
 		if err == nil {
 			err = value.Get(&raw)

@@ -199,7 +199,7 @@ func (p *Player) history(l line) {
 	})
 }
 
-func printed(a entities.AuditLine) string {
+func printed(a entities.AuditEntry) string {
 	who := "converge"
 	if a.Who != nil {
 		who = a.Who.Name
@@ -215,7 +215,7 @@ func printed(a entities.AuditLine) string {
 }
 
 // trail is what the store has, then what the workflow still keeps.
-func (p *Player) trail(service string) ([]entities.AuditLine, error) {
+func (p *Player) trail(service string) ([]entities.AuditEntry, error) {
 	store, err := store.Open(p.T.Context(), p.Store)
 	if err != nil {
 		return nil, err
@@ -225,7 +225,7 @@ func (p *Player) trail(service string) ([]entities.AuditLine, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, line := range p.tail(service).Lines {
+	for _, line := range p.tail(service).Entries {
 		if line.N > int64(len(lines)) {
 			lines = append(lines, line)
 		}

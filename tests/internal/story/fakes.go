@@ -48,7 +48,7 @@ func (p *Player) fakes(l line) {
 		})
 	case verb == "moves":
 		temporaltest.WaitFor(p.T, patience, func() (bool, string) {
-			return instance.Arriving() == rest, p.said("have %q on its way", instance.Arriving())
+			return instance.NextVersion() == rest, p.said("have %q on its way", instance.NextVersion())
 		})
 	case verb == "never":
 		for _, a := range p.Fake.Applies() {
@@ -60,17 +60,17 @@ func (p *Player) fakes(l line) {
 }
 
 // scripts get a number, or fake.Always when the first word is none; the first word; and what follows it.
-var scripts = map[string]func(p *fake.Instance, times int, word, text string){
-	"fails": func(p *fake.Instance, times int, _, text string) { p.FailApplies(times, text) },
-	"ends":  func(p *fake.Instance, times int, _, text string) { p.FailAppliesForGood(times, text) },
-	"break": func(p *fake.Instance, _ int, version, text string) { p.Break(version, text) },
-	"slow": func(p *fake.Instance, times int, _, _ string) {
+var scripts = map[string]func(p *fake.ScriptedInstance, times int, word, text string){
+	"fails": func(p *fake.ScriptedInstance, times int, _, text string) { p.FailApplies(times, text) },
+	"ends":  func(p *fake.ScriptedInstance, times int, _, text string) { p.FailAppliesPermanently(times, text) },
+	"break": func(p *fake.ScriptedInstance, _ int, version, text string) { p.Break(version, text) },
+	"slow": func(p *fake.ScriptedInstance, times int, _, _ string) {
 		if times < 0 {
 			times = 1 << 30
 		}
 		p.SettleAfter(times)
 	},
-	"drift": func(p *fake.Instance, _ int, _, _ string) { p.SetDrifted(true) },
-	"sick":  func(p *fake.Instance, _ int, word, text string) { p.SetSick(word + " " + text) },
-	"blind": func(p *fake.Instance, times int, _, _ string) { p.FailReadings(times, "FETCH_FAILED") },
+	"drift": func(p *fake.ScriptedInstance, _ int, _, _ string) { p.SetDrifted(true) },
+	"sick":  func(p *fake.ScriptedInstance, _ int, word, text string) { p.SetFailed(word + " " + text) },
+	"blind": func(p *fake.ScriptedInstance, times int, _, _ string) { p.FailReadings(times, "FETCH_FAILED") },
 }

@@ -262,8 +262,8 @@ func still(v any) {
 // trailLength is the number of the newest audit line.
 func (p *Player) trailLength(service string) int64 {
 	tail := p.tail(service)
-	if n := len(tail.Lines); n > 0 {
-		return tail.Lines[n-1].N
+	if n := len(tail.Entries); n > 0 {
+		return tail.Entries[n-1].N
 	}
 	return tail.Stored
 }

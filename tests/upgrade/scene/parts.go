@@ -53,7 +53,7 @@ func newSite(ctx context.Context, dir string) (*site, error) {
 			return nil, err
 		}
 	}
-	server, err := embedded.Start(ctx, embedded.Options{SearchAttributes: worker.SearchAttributes(), DrainedWithin: 5 * time.Second})
+	server, err := embedded.Start(ctx, embedded.Options{SearchAttributes: worker.SearchAttributes(), DrainageInterval: 5 * time.Second})
 	if err != nil {
 		return nil, err
 	}

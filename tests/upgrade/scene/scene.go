@@ -257,7 +257,7 @@ func (s *site) begin(ctx context.Context, services int) error {
 
 // release releases a version to the services from one number to another.
 func (s *site) release(ctx context.Context, version string, from, to int) error {
-	payload, err := json.Marshal(protocol.ReleaseRequest{Act: protocol.Act{By: "demo"}, Version: version})
+	payload, err := json.Marshal(protocol.ReleaseRequest{RequestMeta: protocol.RequestMeta{By: "demo"}, Version: version})
 	if err != nil {
 		return err
 	}

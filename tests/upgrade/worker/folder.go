@@ -22,7 +22,7 @@ type folder struct{ dir string }
 const slowApply = 8 * time.Second
 
 // Observe implements runtimes.Runtime.
-func (f folder) Observe(_ context.Context, in runtimes.Instance) ([]entities.Object, error) {
+func (f folder) Observe(_ context.Context, in runtimes.Request) ([]entities.Object, error) {
 	version, err := os.ReadFile(f.file(in))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -37,7 +37,7 @@ func (f folder) Observe(_ context.Context, in runtimes.Instance) ([]entities.Obj
 }
 
 // Apply implements runtimes.Runtime.
-func (f folder) Apply(ctx context.Context, in runtimes.Instance) (runtimes.Output, error) {
+func (f folder) Apply(ctx context.Context, in runtimes.Request) (runtimes.Output, error) {
 	if strings.Contains(in.FullVersion, "slow") {
 		select {
 		case <-ctx.Done():
@@ -53,6 +53,6 @@ func (f folder) Apply(ctx context.Context, in runtimes.Instance) (runtimes.Outpu
 	return runtimes.Output{Command: "write " + in.FullVersion}, errors.Join(err, log.Close(), os.WriteFile(f.file(in), []byte(in.FullVersion), 0o600))
 }
 
-func (f folder) file(in runtimes.Instance) string {
+func (f folder) file(in runtimes.Request) string {
 	return filepath.Join(f.dir, strings.ReplaceAll(in.Owner.Key(), "/", "_"))
 }

@@ -1,0 +1,77 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/testsuite"
+
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent/store"
+)
+
+// Nobody is missed of a batch in which no one was reached, since all of it is told again: a service whose own fault it was would
+// be named twice. Of one in which somebody was, each is missed that was not.
+func TestResultsOfABatch(t *testing.T) {
+	own, outage := error(&store.CorruptError{Key: "specs/1", Reason: "cut off"}), errors.New("no server")
+	services := []string{"a", "b", "c"}
+	r := &broadcast{}
+	require.EqualError(t, r.recordResults(services, []error{own, outage, outage}), "notify b: no server")
+	require.Zero(t, r.unreached)
+	require.Empty(t, r.last)
+
+	require.NoError(t, r.recordResults(services, []error{own, nil, outage}))
+	require.Equal(t, protocol.Unreached{Services: []string{"a", "c"}, Why: "a: " + own.Error()}, r.unreached)
+	require.Equal(t, "c", r.last)
+
+	require.NoError(t, (&broadcast{}).recordResults(services, []error{own, own, own}), "all errors concern single services")
+}
+
+// What many services are told of is told a few at a time: the next when one of these has taken it in. Who does not answer is waited for a few times
+// only, and what cannot be told is not waited for.
+func TestBroadcastWaitsBetweenBatches_I5(t *testing.T) {
+	services := make([]string, 10*sendConcurrency)
+	for n := range services {
+		services[n] = fmt.Sprintf("s%03d", n)
+	}
+	for name, row := range map[string]struct {
+		answers bool
+		waits   int
+	}{"answering": {true, len(services) / sendConcurrency}, "silent": {false, maxUnprocessed}} {
+		t.Run(name, func(t *testing.T) {
+			var mu sync.Mutex
+			sent, waited := 0, 0
+			all := func(ctx context.Context) error {
+				return (&broadcast{
+					send: func(context.Context, string) error {
+						mu.Lock()
+						defer mu.Unlock()
+						sent++
+						return nil
+					},
+					awaitProcessed: func(_ context.Context, service string) error {
+						mu.Lock()
+						defer mu.Unlock()
+						waited++
+						require.Equal(t, waited*sendConcurrency, sent)
+						require.Equal(t, services[sent-1], service)
+						if !row.answers {
+							return context.DeadlineExceeded
+						}
+						return nil
+					},
+				}).run(ctx, services)
+			}
+			env := (&testsuite.WorkflowTestSuite{}).NewTestActivityEnvironment()
+			env.RegisterActivity(all)
+			_, err := env.ExecuteActivity(all)
+			require.NoError(t, err)
+			require.Equal(t, len(services), sent)
+			require.Equal(t, row.waits, waited)
+		})
+	}
+}

@@ -1,0 +1,456 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/runtimes"
+)
+
+// workerPool is a queue of workers and what they look after. Time is that of a bubble (testing/synctest).
+type workerPool struct {
+	t     *testing.T
+	store memoryRecords
+
+	mu      sync.Mutex
+	version map[runtimes.Owner]string
+	read    map[runtimes.Owner]map[string]int // by worker
+	woken   map[runtimes.Owner]int
+}
+
+const testPollInterval = 5 * time.Minute
+
+func newWorkerPool(t *testing.T, instances int) *workerPool {
+	c := &workerPool{t: t, version: map[runtimes.Owner]string{}, woken: map[runtimes.Owner]int{}}
+	for n := range instances {
+		c.version[runtimes.Owner{Application: "shop", Service: fmt.Sprintf("s%d", n), ID: entities.Only("prod")}] = "v1"
+	}
+	c.resetCounts()
+	return c
+}
+
+// resetCounts begins to count anew.
+func (c *workerPool) resetCounts() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.read = map[runtimes.Owner]map[string]int{}
+}
+
+// startWorker begins to serve the queue.
+func (c *workerPool) startWorker() *hints { return c.startWorkerWith(workerHeartbeatInterval) }
+
+// startWorkerWith says of itself so often that it is there.
+func (c *workerPool) startWorkerWith(interval time.Duration, setups ...func(*hints)) *hints {
+	a := &Activities{readingSlots: keyedSemaphore{total: maxReadings, perKey: maxRuntimeReadings}}
+	h := newHints(a)
+	h.records, h.polling.interval = &c.store, interval
+	h.observe = func(_ context.Context, r protocol.ObserveRequest, ref protocol.InstanceRef) entities.Reading {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		owner := ownerOf(r, ref.ID)
+		if c.read[owner] == nil {
+			c.read[owner] = map[string]int{}
+		}
+		c.read[owner][h.polling.peers.me]++
+		return c.reading(owner)
+	}
+	h.wake = func(_ context.Context, owner runtimes.Owner, _ string) error {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.woken[owner]++
+		return nil
+	}
+	for _, setup := range setups {
+		setup(h)
+	}
+	go h.runPolling()
+	synctest.Wait()
+	return h
+}
+
+// unreachable is the version of what cannot be read.
+const unreachable = "unreachable"
+
+func (c *workerPool) reading(owner runtimes.Owner) entities.Reading {
+	if c.version[owner] == unreachable {
+		return entities.Reading{Err: &entities.ReadingError{Code: unreachable}}
+	}
+	return entities.Reading{Objects: []entities.Object{{
+		Name: "web", Type: "Process", Status: entities.ObjectSucceeded, Versions: []entities.ObjectVersion{{Version: c.version[owner], Active: true}},
+	}}}
+}
+
+// twoWorkers are two workers, the first of which observed everything so long ago.
+func twoWorkers(t *testing.T, instances int, wait time.Duration) (c *workerPool, a, b *hints) {
+	t.Helper()
+	c = newWorkerPool(t, instances)
+	a, b = c.startWorker(), c.startWorker()
+	t.Cleanup(a.stop)
+	t.Cleanup(b.stop)
+	c.observeEverything(a)
+	time.Sleep(wait)
+	return c, a, b
+}
+
+// kill ends a worker that says nothing more.
+func kill(h *hints) {
+	h.mu.Lock()
+	h.stopped = true
+	h.mu.Unlock()
+	h.end()
+}
+
+// observe is the workflow's observation of an instance by a worker.
+func (c *workerPool) observe(h *hints, owner runtimes.Owner) {
+	c.mu.Lock()
+	reading := c.reading(owner)
+	c.mu.Unlock()
+	ref := protocol.InstanceRef{ID: owner.ID, FullVersion: "v1", KnownDigest: reading.Digest()}
+	request := protocol.ObserveRequest{Application: owner.Application, Service: owner.Service, Runtime: "vm", Interval: testPollInterval, Steady: true}
+	h.settle(owner, h.begin(owner), &observed{request: request, ref: ref, shape: shapeOf(reading, ref)})
+}
+
+func (c *workerPool) observeEverything(h *hints) {
+	for owner := range c.version {
+		c.observe(h, owner)
+	}
+	synctest.Wait()
+}
+
+func (c *workerPool) setVersion(owner runtimes.Owner, version string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.version[owner] = version
+}
+
+// deleteInstance is as if it had not been there.
+func (c *workerPool) deleteInstance(owner runtimes.Owner) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.version, owner)
+}
+
+func (c *workerPool) first() runtimes.Owner {
+	return runtimes.Owner{Application: "shop", Service: "s0", ID: entities.Only("prod")}
+}
+
+func (c *workerPool) wakeCount(owner runtimes.Owner) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.woken[owner]
+}
+
+// readCounts is how often each worker read since it was counted anew, and how many instances nobody read.
+func (c *workerPool) readCounts() (reads map[string]int, unread int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	reads = map[string]int{}
+	for owner := range c.version {
+		if len(c.read[owner]) == 0 {
+			unread++
+		}
+		for worker, n := range c.read[owner] {
+			reads[worker] += n
+		}
+	}
+	return reads, unread
+}
+
+// requirePolledUntilChange requires that the only worker polls the instance every interval, and wakes its workflow once after a change.
+func (c *workerPool) requirePolledUntilChange(h *hints) {
+	c.t.Helper()
+	time.Sleep(10 * testPollInterval)
+	synctest.Wait()
+	reads, _ := c.readCounts()
+	require.InDelta(c.t, 10, reads[h.polling.peers.me], 1)
+	require.Zero(c.t, c.wakeCount(c.first()))
+	c.setVersion(c.first(), "v0")
+	time.Sleep(testPollInterval + testPollInterval/5)
+	synctest.Wait()
+	require.Equal(c.t, 1, c.wakeCount(c.first()))
+}
+
+// What is steady is read every interval by a worker; nobody is told anything until something is otherwise, and then at once.
+func TestWorkersPollSteadyInstances_F9(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newWorkerPool(t, 1)
+		h := c.startWorker()
+		defer h.stop()
+		c.observeEverything(h)
+		c.requirePolledUntilChange(h)
+		c.observe(h, c.first()) // the workflow
+		time.Sleep(10 * testPollInterval)
+		synctest.Wait()
+		require.Equal(t, 1, c.wakeCount(c.first()))
+	})
+}
+
+// What an apply, or an observation of what moved, read last is read again like what is steady: no observation of that begins after it.
+func TestInstanceIsPolledAfterAChange_F9(t *testing.T) {
+	for name, finish := range map[string]func(*workerPool, *hints){
+		"applied": func(c *workerPool, h *hints) {
+			reading := c.reading(c.first())
+			request := protocol.ApplyRequest{Application: "shop", Service: "s0", Runtime: "vm", SteadyPollInterval: testPollInterval, Instance: protocol.InstanceRef{ID: entities.Only("prod"), FullVersion: "v1"}}
+			h.finishApply(request, h.begin(c.first()), &reading, false)
+		},
+		"followed": func(c *workerPool, h *hints) {
+			ref := protocol.InstanceRef{ID: entities.Only("prod"), FullVersion: "v1"}
+			request := protocol.ObserveRequest{Application: "shop", Service: "s0", Runtime: "vm", Interval: time.Second, SteadyPollInterval: testPollInterval, Instances: []protocol.InstanceRef{ref}}
+			w := &trackedObservation{
+				a: &Activities{hints: h}, request: request, recorded: true, generations: map[entities.InstanceID]int{ref.ID: h.begin(c.first())},
+				last: map[entities.InstanceID]recordedReading{ref.ID: {shapeOf(c.reading(c.first()), ref), c.reading(c.first()).Digest()}},
+			}
+			w.end(true)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newWorkerPool(t, 1)
+				h := c.startWorker()
+				defer h.stop()
+				finish(c, h)
+				c.requirePolledUntilChange(h)
+			})
+		})
+	}
+}
+
+// What is due at about the same time is so in one moment, never too early.
+func TestPollsAreAligned_F9(t *testing.T) {
+	now := time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
+	due := map[time.Time]int{}
+	for n := range 1000 {
+		since, wait := now.Add(time.Duration(n)*time.Millisecond), spread(testPollInterval, fmt.Sprint(n%2))
+		at := since.Add(alignedDelay(since, wait))
+		require.True(t, at.After(since.Add(wait)))
+		require.LessOrEqual(t, at.Sub(since.Add(wait)), pollAlignment)
+		due[at]++
+	}
+	require.LessOrEqual(t, len(due), 2*6)
+}
+
+// Workers of a queue share what is steady, each about half; what they have in common is in the store.
+func TestWorkersSharePolling_F9(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, a, b := twoWorkers(t, 200, 15*time.Minute) // until the other is relied on
+		c.resetCounts()
+		time.Sleep(10 * testPollInterval)
+		synctest.Wait()
+		reads, unread := c.readCounts()
+		require.Zero(t, unread)
+		require.InDelta(t, 2000, reads[a.polling.peers.me]+reads[b.polling.peers.me], 200)
+		require.Greater(t, reads[a.polling.peers.me], 700)
+		require.Greater(t, reads[b.polling.peers.me], 700)
+	})
+}
+
+// However many there are: a worker that looks through its part says meanwhile that it is there, so nobody else takes it for gone.
+func TestLongScanDoesNotLookLikeAnEnd_F9(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const many = 4 * maxMissedHeartbeats * float64(workerHeartbeatInterval/takeOverInterval)
+		c, a, b := twoWorkers(t, int(many), 15*time.Minute)
+		c.resetCounts()
+		time.Sleep(4 * testPollInterval)
+		synctest.Wait()
+		reads, unread := c.readCounts()
+		require.Zero(t, unread)
+		require.InDelta(t, 4*many, reads[a.polling.peers.me]+reads[b.polling.peers.me], many/4)
+	})
+}
+
+// Of a worker that is gone, stopped or killed, another one reads everything within a minute.
+func TestPollingOfAnEndedWorkerIsTakenOver_F9_H9(t *testing.T) {
+	for name, end := range map[string]func(*hints){"stopped": (*hints).stop, "killed": kill} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newWorkerPool(t, 50)
+				a, b := c.startWorker(), c.startWorker()
+				defer a.stop()
+				c.observeEverything(a)
+				time.Sleep(20 * time.Minute)
+				var assigned []runtimes.Owner
+				for owner := range c.version {
+					if b.polling.peers.isMine(owner) {
+						assigned = append(assigned, owner)
+					}
+				}
+				require.NotEmpty(t, assigned)
+				end(b)
+				c.resetCounts()
+				for _, owner := range assigned {
+					c.setVersion(owner, "v0")
+				}
+				time.Sleep(time.Minute + time.Second)
+				synctest.Wait()
+				for _, owner := range assigned {
+					require.NotZero(t, c.wakeCount(owner), owner)
+				}
+				remaining, err := c.store.heartbeats(t.Context())
+				require.NoError(t, err)
+				require.NotContains(t, remaining, b.polling.peers.me)
+			})
+		})
+	}
+}
+
+// What another worker's observation told the workflow is what this one compares with from then on, and not what it remembers.
+func TestStateRecordedByAnotherWorkerIsUsed_F9(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, b := twoWorkers(t, 20, 20*time.Minute)
+		for owner := range c.version { // released; either may observe, and the other still reads its part
+			c.setVersion(owner, "v2")
+			c.observe(b, owner)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		kill(b)
+		for owner := range c.version {
+			require.Zero(t, c.wakeCount(owner), owner)
+			c.setVersion(owner, "v1") // as it was when the first one read it last
+		}
+		time.Sleep(testPollInterval + testPollInterval/5)
+		synctest.Wait()
+		for owner := range c.version {
+			require.NotZero(t, c.wakeCount(owner), owner)
+		}
+	})
+}
+
+// While the store is away each goes on with its part.
+func TestPollingContinuesWithoutTheStore_F9(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, _ := twoWorkers(t, 50, 20*time.Minute)
+		c.store.setError(errors.New("the store is unavailable"))
+		c.resetCounts()
+		time.Sleep(testPollInterval + testPollInterval/5)
+		synctest.Wait()
+		_, unread := c.readCounts()
+		require.Zero(t, unread)
+		c.setVersion(c.first(), "v0")
+		time.Sleep(testPollInterval + testPollInterval/5)
+		c.store.setError(nil)
+		time.Sleep(testPollInterval)
+		synctest.Wait()
+		require.NotZero(t, c.wakeCount(c.first()))
+	})
+}
+
+// What can be read no more is news like any other change, once.
+func TestUnreadableInstanceWakesOnce_F9_C5(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newWorkerPool(t, 1)
+		h := c.startWorker()
+		defer h.stop()
+		c.observeEverything(h)
+		c.setVersion(c.first(), unreachable)
+		time.Sleep(testPollInterval + testPollInterval/5)
+		synctest.Wait()
+		require.Equal(t, 1, c.wakeCount(c.first()))
+	})
+}
+
+// What a worker told that has just begun, or that comes back, is believed like that of any other.
+func TestStateRecordedByANewWorkerIsUsed_F9(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newWorkerPool(t, 20)
+		a := c.startWorker()
+		defer a.stop()
+		c.observeEverything(a)
+		time.Sleep(20 * time.Minute)
+		b := c.startWorkerWith(time.Second)
+		for owner := range c.version {
+			c.setVersion(owner, "v2")
+			c.observe(b, owner)
+		}
+		time.Sleep(5 * time.Second) // the other one has not seen the first of what it said
+		kill(b)
+		synctest.Wait()
+		for owner := range c.version {
+			c.setVersion(owner, "v1") // as it was when the first one read it last
+		}
+		time.Sleep(testPollInterval + testPollInterval/5 + time.Minute)
+		synctest.Wait()
+		for owner := range c.version {
+			require.NotZero(t, c.wakeCount(owner), owner)
+		}
+	})
+}
+
+// What was taken down by one worker, and came back by another, is read again by whichever reads it; what does not come back is forgotten.
+func TestRecreatedInstanceIsPolled_F9_A24(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, a, b := twoWorkers(t, 20, 20*time.Minute)
+		for owner := range c.version {
+			a.forget(t.Context(), owner)
+		}
+		time.Sleep(time.Minute)
+		for owner := range c.version {
+			if owner != c.first() {
+				c.observe(b, owner)
+			}
+		}
+		time.Sleep(30 * time.Minute)
+		c.deleteInstance(c.first())
+		c.resetCounts()
+		time.Sleep(4 * testPollInterval)
+		synctest.Wait()
+		reads, unread := c.readCounts()
+		require.Zero(t, unread)
+		require.NotZero(t, reads[a.polling.peers.me])
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		require.NotContains(t, a.instances, c.first())
+		require.Len(t, a.instances, 19)
+	})
+}
+
+// What could not be written down at first is written down with the next reading.
+func TestFailedRecordIsWrittenLater_F9(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newWorkerPool(t, 1)
+		h := c.startWorker()
+		defer h.stop()
+		c.store.setError(errors.New("the store is unavailable"))
+		c.observeEverything(h)
+		c.store.setError(nil)
+		time.Sleep(testPollInterval + testPollInterval/5)
+		synctest.Wait()
+		owners, err := c.store.owners(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, []runtimes.Owner{c.first()}, owners)
+	})
+}
+
+// A worker that woke a workflow, which found nothing new, reads on as ever: however often that happens.
+func TestUnneededWakesDoNotSlowPolling_F9(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newWorkerPool(t, 1)
+		a := c.startWorker()
+		c.observeEverything(a)
+		time.Sleep(time.Minute)
+		kill(a)
+		b := c.startWorker()
+		defer b.stop()
+		time.Sleep(2 * testPollInterval)
+		for range 10 {
+			c.setVersion(c.first(), unreachable)
+			time.Sleep(testPollInterval + testPollInterval/5)
+			c.setVersion(c.first(), "v1")
+			time.Sleep(testPollInterval + testPollInterval/5)
+		}
+		c.resetCounts()
+		time.Sleep(10 * testPollInterval)
+		synctest.Wait()
+		reads, _ := c.readCounts()
+		require.InDelta(t, 10, reads[b.polling.peers.me], 1)
+	})
+}

@@ -1,0 +1,40 @@
+package decide
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/state"
+)
+
+// The text fits into an answer for any service.
+func TestOutlookIsBounded_I1(t *testing.T) {
+	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	long := strings.Repeat("é", 200)
+	spec := &entities.Spec{Runtimes: map[string]*entities.RuntimeSpec{"edge": {}}}
+	payloads := map[entities.InstanceID]string{}
+	for n := range 100 {
+		c := entities.ChannelSpec{Name: fmt.Sprint(n, long), Instances: []entities.InstanceSpec{{Name: entities.OnlyInstance, Runtime: "edge"}}}
+		for k := range 10 {
+			topic := fmt.Sprint(n, k, long)
+			c.Conditions = append(c.Conditions, entities.Condition{ID: "approval/" + topic, Kind: entities.ManualApproval, Topic: topic})
+		}
+		spec.Channels = append(spec.Channels, c)
+		payloads[c.ID(c.Instances[0])] = "p"
+	}
+	s := state.New("shop", "web")
+	s.ApplySpec(spec, "digest", now)
+	s.OpenRelease(state.NewRelease{Version: "v1", FullVersion: "v1", Payloads: payloads, By: "ci"}, now)
+	text := Outlook(s, "v1", spec.ChannelNames(), now)
+	require.NotEmpty(t, text)
+	require.LessOrEqual(t, len(text), maxOutlook+len("…"))
+	require.True(t, utf8.ValidString(text))
+	require.Equal(t, text, Outlook(s, "v1", spec.ChannelNames(), now))
+	require.Empty(t, Outlook(state.New("shop", "web"), "v1", nil, now))
+}
