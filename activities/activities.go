@@ -22,7 +22,7 @@ import (
 // Factory creates the adapter of one kind of runtime from a definition.
 type Factory func(entities.RuntimeDefinition) (runtimes.Runtime, error)
 
-// Activities are the activities that workflows call by name (entities/protocol). It is safe for concurrent use. New creates it.
+// Activities are the activities that workflows call by name (entities/protocol). They are safe for concurrent use. New creates it.
 type Activities struct {
 	Store     *store.Store
 	Client    client.Client // to notify services of publications and changes
@@ -151,7 +151,7 @@ func (a *Activities) connect(ctx context.Context, name, digest string) (connecti
 }
 
 // instance reads the data that a runtime gets of an instance, including the objects of a bundle. Without a payload digest nothing was
-// ever applied there. With open, references to values that no extension reported stay unchanged.
+// ever applied there. With keepUnresolved, references to values that no extension reported stay unchanged.
 func (a *Activities) instance(ctx context.Context, in runtimes.Request, payload string, keepUnresolved bool) (runtimes.Request, error) {
 	in.Installation = a.Installation
 	if payload == "" {
@@ -229,8 +229,8 @@ func (c connection) observe(ctx context.Context, in runtimes.Request, timeout ti
 	return reading(r.objects, r.err), r.output
 }
 
-// callWithGrace makes the call. It abandons the call if it ignores its deadline and runs longer than the grace after it. During the grace a call
-// that noticed the deadline can still return its reason.
+// callWithGrace makes the call. It abandons the call if it ignores its deadline and runs longer than the grace after it. During the grace a
+// call that noticed the deadline can still return its reason.
 func callWithGrace[T any](ctx context.Context, limit, grace time.Duration, call func(context.Context) T) (out T, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

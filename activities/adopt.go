@@ -157,8 +157,8 @@ func (a *Activities) carriedState(ctx context.Context, c protocol.Checkpoint) (o
 	return out, err
 }
 
-// readMissed reads the messages that closed runs accepted after a position, run by run up to the caller's run, and then, if requested, those
-// of the caller's run. A run whose history is gone yields none.
+// readMissed reads the messages that closed runs accepted after a position, run by run up to the caller's run, and then, if requested,
+// those of the caller's run. A run whose history is gone yields none.
 func (a *Activities) readMissed(ctx context.Context, r protocol.AdoptRequest, c protocol.Checkpoint, from protocol.Cursor) ([]protocol.MissedMessage, protocol.Cursor, error) {
 	if from.Run == beforeMove {
 		return a.readCopiedMissed(ctx, r, c, from)

@@ -11,8 +11,8 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// checkRuntimeAccess checks against the newest declaration of a runtime whether an instance may use it. The declaration may be cached for the time
-// old. The digest that a service knows may be of an older declaration, which allowed more. A permanent error means that the use is not
+// checkRuntimeAccess checks against the newest declaration of a runtime whether an instance may use it. The declaration may be cached for
+// maxAge. The digest that a service knows may be of an older declaration, which allowed more. A permanent error means that the use is not
 // allowed.
 func (a *Activities) checkRuntimeAccess(ctx context.Context, conn connection, in *runtimes.Request, maxAge time.Duration) error {
 	name := conn.definition.Name

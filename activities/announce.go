@@ -38,14 +38,15 @@ type Event struct {
 	Application string              `json:"application"`
 	Service     string              `json:"service,omitempty"`
 	Entry       entities.AuditEntry `json:"line"`
-	// Commits are the newest that the release of the line brings to its channel; none: none are known.
+	// Commits are the newest that the release of the entry brings to its channel; none: none are known.
 	Commits *protocol.ReleaseCommits `json:"commits,omitempty"`
 }
 
 // announcedCommits is the maximum number of commits of a release in a webhook call.
 const announcedCommits = 100
 
-// releaseCommits returns the commits of the release that an audit line is about. If they are not available, the line is announced without them.
+// releaseCommits returns the commits of the release that an audit entry is about. If they are not available, the entry is announced without
+// them.
 func (a *Activities) releaseCommits(ctx context.Context, r protocol.AnnounceRequest) *protocol.ReleaseCommits {
 	if r.Incarnation == 0 || r.Entry.Channel == "" {
 		return nil
@@ -59,7 +60,7 @@ func (a *Activities) releaseCommits(ctx context.Context, r protocol.AnnounceRequ
 	return &b
 }
 
-// Announce sends one audit line to webhooks, to each at least once. It returns an error if some failed, and the server retries. The
+// Announce sends one audit entry to webhooks, to each at least once. It returns an error if some failed, and the server retries. The
 // heartbeat has the webhooks that succeeded, so an unavailable one does not cause duplicates at the others.
 func (a *Activities) Announce(ctx context.Context, r protocol.AnnounceRequest) error {
 	var announced []string
@@ -125,7 +126,7 @@ func (a *Activities) post(ctx context.Context, r protocol.AnnounceRequest, n ent
 	return nil
 }
 
-// eventKey is the same for each announcement of a line. A service that was removed and started again counts from one again, so the key
+// eventKey is the same for each announcement of an entry. A service that was removed and started again counts from one again, so the key
 // includes the time.
 func eventKey(r protocol.AnnounceRequest) string {
 	return fmt.Sprintf("%s/%s/%d@%s", r.Application, r.Service, r.Entry.N, r.Entry.At.UTC().Format(time.RFC3339Nano))
@@ -144,7 +145,7 @@ func eventBody(r protocol.AnnounceRequest, commits *protocol.ReleaseCommits, for
 // chatEscapes escapes formatting characters of a chat. Slack has escapes only for & < >; other characters are replaced by similar ones.
 var chatEscapes = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "*", "∗", "~", "∼", "`", "ˋ")
 
-// chatText formats a line for readers in a chat.
+// chatText formats an entry for readers in a chat.
 func chatText(r protocol.AnnounceRequest) string {
 	subject := r.Application
 	if r.Service != "" {

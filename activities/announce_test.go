@@ -54,12 +54,12 @@ func announcement(hooks ...entities.Notification) protocol.AnnounceRequest {
 		Application: "shop", Service: "web", Notifications: hooks,
 		Entry: entities.AuditEntry{
 			N: 12, At: time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC), Kind: entities.EventRollback, Who: &entities.Who{Name: "alice"},
-			Channel: "prod", Version: "v2", Text: "v2 taken back to v1 in prod", Reason: "error rate 7 % > 5 %",
+			Channel: "prod", Version: "v2", Text: "v2 rolled back to v1 in prod", Reason: "error rate 7 % > 5 %",
 		},
 	}
 }
 
-// A webhook hears which commits a release brings, as far as they are known.
+// A webhook gets the commits of a release, as far as they are known.
 func TestCommitsAreAnnounced_A20(t *testing.T) {
 	h := newHook(t)
 	r := announcement(entities.Notification{Name: "plain", URL: entities.Value{Literal: h.URL}})
@@ -107,10 +107,10 @@ func TestAnnounceToWebhooks(t *testing.T) {
 	require.Equal(t, plain.keys, slack.keys)
 	var message map[string]string
 	require.NoError(t, json.Unmarshal([]byte(slack.bodies[0]), &message))
-	require.Equal(t, map[string]string{"text": "*shop/web* rollback: v2 taken back to v1 in prod — error rate 7 % &gt; 5 % (alice)"}, message)
+	require.Equal(t, map[string]string{"text": "*shop/web* rollback: v2 rolled back to v1 in prod — error rate 7 % &gt; 5 % (alice)"}, message)
 }
 
-// One that is unavailable does not make the others get everything again, and no error says where it is.
+// An unavailable webhook does not cause duplicates at the others, and no error contains its URL.
 func TestAnnounceRetriesOnlyFailedWebhooks(t *testing.T) {
 	first, down, last := newHook(t), newHook(t), newHook(t)
 	down.status = http.StatusBadGateway
@@ -157,7 +157,7 @@ func TestAnnounceErrorsKeepTheURLSecret(t *testing.T) {
 	require.True(t, strings.HasPrefix(redirecting.URL, "http://127.0.0.1"), "no request leaves this machine")
 }
 
-// What somebody wrote is shown in a chat as it was written: it calls nobody, makes no link, and fakes no line.
+// A chat shows the text of users as it was written: without mentions, links and forged entries.
 func TestAnnouncedTextIsEscaped(t *testing.T) {
 	r := announcement()
 	r.Entry.Text, r.Entry.Reason = "v2 <!channel> <http://evil|approve>\n*shop/web* approval: PASS", "`x` ~y~ \u202e"

@@ -95,8 +95,8 @@ func (a *Activities) applyAndObserve(
 // rejected before a claim, a connection or a command.
 const reportOnly = "its channel is report-only: nothing is applied there"
 
-// prepareWrite fetches concurrently, and in parallel to the first heartbeat, everything that is needed before the first write: the payload, the
-// runtime connection, a conflicting claim, and the active pauses. An unused claim is harmless.
+// prepareWrite fetches concurrently, and in parallel to the first heartbeat, everything that is needed before the first write: the payload,
+// the runtime connection, a conflicting claim, and the active pauses. An unused claim is harmless.
 func (a *Activities) prepareWrite(ctx context.Context, owner runtimes.Owner, r protocol.ApplyRequest) (
 	conn connection, in runtimes.Request, conflict *protocol.Claim, reason string, err error,
 ) {
@@ -256,8 +256,8 @@ func (a *Activities) isSameRuntime(ctx context.Context, r protocol.RemoveRequest
 	return err == nil && previous.definition.SamePlace(successor.definition), err
 }
 
-// claimRemoval claims an instance for a removal. The removal of an instance that moved to another runtime uses the claim of its successor, so it
-// is rejected once there is a later claim.
+// claimRemoval claims an instance for a removal. The removal of an instance that moved to another runtime uses the claim of its successor,
+// so it is rejected once there is a later claim.
 func (a *Activities) claimRemoval(ctx context.Context, owner runtimes.Owner, r protocol.RemoveRequest, position *runtimes.Fence) (*protocol.Claim, string, error) {
 	if successor := r.Successor; successor != nil {
 		position = a.fenceOf(successor.Instance, successor.Sequence)

@@ -14,7 +14,7 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// An apply that begins again observes first, and what it then reads counts.
+// An apply that starts again observes first, and uses that reading.
 func TestCurrent_A11(t *testing.T) {
 	reading := entities.Reading{Objects: []entities.Object{{
 		Name: "web", Status: entities.ObjectSucceeded, Versions: []entities.ObjectVersion{{Version: "v2", Active: true}},
@@ -26,7 +26,7 @@ func TestCurrent_A11(t *testing.T) {
 	require.False(t, current(reading, "v2").Stable, "unknown state")
 }
 
-// blockingRuntime is a runtime whose applies end when a test lets them, and that sees how many run at once.
+// blockingRuntime is a runtime whose applies block until a test releases them. It counts concurrent applies.
 type blockingRuntime struct {
 	began      chan string
 	end        chan struct{}
@@ -52,8 +52,8 @@ func (s *blockingRuntime) Apply(_ context.Context, in runtimes.Request) (runtime
 	return runtimes.Output{}, nil
 }
 
-// A worker that the server had given up may be given the same apply again while the first still
-// runs: they must not overlap. Other instances are not delayed.
+// A worker that the server had given up may get the same apply again while the first one still runs. They do not overlap. Other instances
+// are not delayed.
 func TestAppliesOfOneInstanceDoNotOverlap(t *testing.T) {
 	store, err := store.Open(t.Context(), t.TempDir())
 	require.NoError(t, err)

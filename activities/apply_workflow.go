@@ -80,7 +80,8 @@ func (f *userWorkflow) findOrStart(ctx context.Context) error {
 		}
 		last := found.GetWorkflowExecutionInfo()
 		var attempt string
-		_ = converter.GetDefaultDataConverter().FromPayload(last.GetMemo().GetFields()[attemptMemoKey], &attempt) // a workflow that Converge did not start has no memo
+		// A workflow that Converge did not start has no memo.
+		_ = converter.GetDefaultDataConverter().FromPayload(last.GetMemo().GetFields()[attemptMemoKey], &attempt)
 		f.open = last.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
 		switch {
 		case err == nil && attempt == f.request.AttemptID:
@@ -267,7 +268,7 @@ func (f *userWorkflow) end(ctx context.Context, err error) error {
 		cancel()
 	}()
 	_, cancelErr := f.service.RequestCancelWorkflowExecution(ctx, &workflowservice.RequestCancelWorkflowExecutionRequest{
-		Namespace: f.namespace, WorkflowExecution: f.execution, Reason: "the apply was asked to end",
+		Namespace: f.namespace, WorkflowExecution: f.execution, Reason: "the apply was cancelled",
 	})
 	if cancelErr == nil {
 		_, _ = f.follow(ctx) // its result does not matter any more

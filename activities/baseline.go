@@ -26,8 +26,8 @@ func (a *Activities) Baseline(ctx context.Context, r protocol.BaselineRequest) (
 	return protocol.AnnounceAnswer{Unreached: sender.unreached}, err
 }
 
-// resendNotice sends a service the newest notice of its application. It does nothing if there is no notice, or if the notice does not declare
-// the service.
+// resendNotice sends a service the newest notice of its application. It does nothing if there is no notice, or if the notice does not
+// declare the service.
 func (a *Activities) resendNotice(ctx context.Context, id string) error {
 	application, service, ok := protocol.ParseServiceID(id)
 	if !ok {

@@ -29,8 +29,8 @@ const (
 // the end of a worker another one continues from the progress in the heartbeat. Sending twice is harmless.
 type broadcast struct {
 	send func(ctx context.Context, service string) error
-	// heard waits until a service has processed its message. Only then the next services are notified, so that a burst of work does not
-	// delay others for long. Nil: all are notified without waiting.
+	// awaitProcessed waits until a service has processed its message. Only then the next services are notified, so that a burst of work does
+	// not delay others for long. Nil: all are notified without waiting.
 	awaitProcessed func(ctx context.Context, service string) error
 	unprocessed    int // in a row
 

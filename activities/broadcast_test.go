@@ -14,8 +14,8 @@ import (
 	"github.com/converge-engine/converge/intent/store"
 )
 
-// Nobody is missed of a batch in which no one was reached, since all of it is told again: a service whose own fault it was would
-// be named twice. Of one in which somebody was, each is missed that was not.
+// If no service of a batch was reached, none is recorded as unreached, because the whole batch is sent again. Otherwise each unreached
+// service is recorded once.
 func TestResultsOfABatch(t *testing.T) {
 	own, outage := error(&store.CorruptError{Key: "specs/1", Reason: "cut off"}), errors.New("no server")
 	services := []string{"a", "b", "c"}
@@ -31,8 +31,8 @@ func TestResultsOfABatch(t *testing.T) {
 	require.NoError(t, (&broadcast{}).recordResults(services, []error{own, own, own}), "all errors concern single services")
 }
 
-// What many services are told of is told a few at a time: the next when one of these has taken it in. Who does not answer is waited for a few times
-// only, and what cannot be told is not waited for.
+// A broadcast sends to a few services at a time, and continues when one of them has processed its message. It waits for missing answers
+// only a few times, and not for services that cannot be reached.
 func TestBroadcastWaitsBetweenBatches_I5(t *testing.T) {
 	services := make([]string, 10*sendConcurrency)
 	for n := range services {

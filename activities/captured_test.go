@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What a command prints is read as an object or as lines; what is wrong is said without any of it.
+// The output of a command is parsed as an object or as lines. Errors do not contain any of it.
 func TestParseCaptured_E2_G5(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -89,7 +89,7 @@ type checkBackoff struct {
 	Errors int       `json:"errors,omitempty"`
 }
 
-// schedule holds the paces of checks, by key. A check without one is due.
+// schedule holds the backoffs of checks, by key. A check without one is due.
 type schedule struct {
 	spreadKey     string // key to spread intervals, so that services that started together do not query together for ever
 	interruptions int    // consecutive rounds in which news of others interrupted a check
@@ -173,9 +173,9 @@ func (s *schedule) snapshot() map[string]checkBackoff {
 // scheduleTTL is how long a schedule is kept after news, for the next evaluation of the checks of a service.
 const scheduleTTL = 10 * time.Second
 
-// scheduleCache keeps the schedule of a service's checks between news and the next evaluation: when each is due, and how often in a row slow
-// ones were interrupted by news of others. Without it, a check that flips each second would cause a query of all others each second, and
-// a check that takes longer would never complete. It is local to this worker. Another worker evaluates all checks again, which is safe.
+// scheduleCache keeps the schedule of a service's checks between news and the next evaluation: when each is due, and how often in a row
+// slow ones were interrupted by news of others. Without it, a check that flips each second would cause a query of all others each second,
+// and a check that takes longer would never complete. It is local to this worker. Another worker evaluates all checks again, which is safe.
 type scheduleCache struct {
 	mu        sync.Mutex
 	byService map[string]savedSchedule // by workflow id

@@ -14,7 +14,7 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// fakeChecks is a play in virtual time: what each check says, and when it was asked.
+// fakeChecks simulates checks in virtual time: the result of each check, and the times of its evaluations.
 type fakeChecks struct {
 	mu          sync.Mutex
 	results     map[string]func(context.Context) entities.CheckReading
@@ -59,7 +59,7 @@ func evaluationOf(id string, known entities.Verdict, interval time.Duration) ent
 	}
 }
 
-// Every check is evaluated at once and by its own interval; nothing new is no news.
+// Every check is evaluated at once and then at its own interval. An unchanged reading is not news.
 func TestChecksHaveTheirOwnIntervals_A7(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newFakeChecks()
@@ -81,7 +81,7 @@ func TestChecksHaveTheirOwnIntervals_A7(t *testing.T) {
 	})
 }
 
-// Who hangs delays no other's news, and the others go on by their own intervals meanwhile.
+// A hung check does not delay the news of others. The others continue at their own intervals.
 func TestHungCheckDoesNotDelayOthers_A7(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newFakeChecks()
@@ -113,7 +113,7 @@ func TestNewsOfSeveralChecksIsGathered(t *testing.T) {
 	})
 }
 
-// What cannot be evaluated is asked later and later, and at once as before when it can be.
+// A check that cannot be evaluated backs off. It is evaluated at its interval again once it succeeds.
 func TestErrorsBackOff_D16(t *testing.T) {
 	s, e, now := &schedule{}, evaluationOf("q", entities.Error, 30*time.Second), time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 	after := func(reading entities.CheckReading) time.Duration { return s.evaluated(e, reading, now).Sub(now) }
@@ -135,7 +135,7 @@ func TestErrorsBackOff_D16(t *testing.T) {
 	require.InDelta(t, time.Hour.Seconds(), after(broken).Seconds(), 360, "no earlier than its interval")
 }
 
-// What says for itself when it is to be asked again is, however soon or late.
+// A reading that sets the time of its next evaluation is evaluated then.
 func TestRetryTimeOfAReadingIsUsed_D24(t *testing.T) {
 	s, e, now := &schedule{}, evaluationOf("q", entities.Wait, 30*time.Second), time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 	for _, at := range []time.Time{now.Add(time.Second), now.Add(time.Hour)} {
@@ -143,7 +143,7 @@ func TestRetryTimeOfAReadingIsUsed_D24(t *testing.T) {
 	}
 }
 
-// A calendar is not asked again and again over a weekend, but when it opens.
+// A calendar is evaluated when it opens, and not again and again over a weekend.
 func TestCalendarsAreEvaluatedWhenTheyOpen_A20(t *testing.T) {
 	s, now := &schedule{}, time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 	e := evaluationOf("office-hours", entities.Wait, 30*time.Second)
@@ -166,8 +166,8 @@ func TestCheckThatIgnoresItsDeadlineIsAbandoned(t *testing.T) {
 	})
 }
 
-// The first error is news, so are the third in a row and each doubling after, whichever worker evaluates; each says how often
-// in a row, and when it is tried again.
+// The first error is news, and so are the third in a row and each doubling after it, on any worker. Each report has the number of
+// consecutive errors and the time of the next retry.
 func TestConsecutiveErrorsAreReported_D16(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newFakeChecks()
@@ -181,7 +181,7 @@ func TestConsecutiveErrorsAreReported_D16(t *testing.T) {
 				news = append(news, r.Errors)
 				require.Equal(t, s.next(all), r.Retry)
 				all[0].KnownDigest, all[0].Errors = r.Digest(), r.Errors
-				if s = (&schedule{}); tries < 6 { // another worker goes on, which knows no pace
+				if s = (&schedule{}); tries < 6 { // another worker continues, which has no schedule
 					continue
 				}
 				s.backoffs = map[string]checkBackoff{"prod/q": {Next: r.Retry, Errors: r.Errors}}
@@ -192,7 +192,7 @@ func TestConsecutiveErrorsAreReported_D16(t *testing.T) {
 	})
 }
 
-// Between two pieces of news explain knows when the next try is.
+// Between two reports explain shows the time of the next retry.
 func TestNextRetryBetweenReports_D16(t *testing.T) {
 	at := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 	require.Equal(t, at, entities.NextRetry(30*time.Second, 3, at, at.Add(-time.Second)))
@@ -200,7 +200,7 @@ func TestNextRetryBetweenReports_D16(t *testing.T) {
 	require.Equal(t, at.Add(9*time.Minute), entities.NextRetry(30*time.Second, 3, at, at.Add(5*time.Minute)), "after the fifth, five minutes at most")
 }
 
-// A reason that changed is news though the verdict stays, once; the same one never is.
+// A changed reason is news once, even if the verdict is the same.
 func TestChangedReasonIsReportedOnce_A13(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j, began := newFakeChecks(), time.Now()

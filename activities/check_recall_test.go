@@ -10,8 +10,8 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// A check that has news each time keeps no slow one from being evaluated, nor has others asked
-// more often than they say.
+// A check that always has news does not prevent the evaluation of a slow one, and does not cause more evaluations of others than their
+// intervals.
 func TestFlippingCheckDoesNotStarveOthers_A7(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newFakeChecks()
@@ -53,7 +53,7 @@ func TestFlippingCheckDoesNotStarveOthers_A7(t *testing.T) {
 	})
 }
 
-// What is asked now must be what was asked then, and a moment ago: else it is due at once.
+// A saved schedule is used only for the same checks and for a short time. Otherwise a check is due at once.
 func TestSavedScheduleExpires(t *testing.T) {
 	now := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 	e := evaluationOf("q", entities.Pass, time.Minute)

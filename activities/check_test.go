@@ -17,7 +17,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// storeCheck keeps a definition and returns an evaluation by it.
+// storeCheck stores a definition and returns an evaluation of it.
 func (a *Activities) storeCheck(t *testing.T, d entities.CheckDefinition, known entities.Verdict) entities.Evaluation {
 	t.Helper()
 	d.Application, d.Service, d.Channel = "shop", "web", "prod"
@@ -37,8 +37,7 @@ func checkRequest(all ...entities.Evaluation) protocol.CheckRequest {
 	return protocol.CheckRequest{Application: "shop", Service: "web", ServiceID: "shop.web", Checks: all}
 }
 
-// Without news the server is asked for another attempt, which writes no history; with news it
-// completes.
+// Without news the server is asked for another attempt, which writes no history. With news the activity completes.
 func TestCheckCompletesWithNews(t *testing.T) {
 	var status atomic.Int32
 	status.Store(http.StatusOK)
@@ -70,7 +69,7 @@ func TestCheckCompletesWithNews(t *testing.T) {
 	require.Len(t, answer.Readings, 1)
 }
 
-// A preflight answers about every check; what cannot be evaluated is an ERROR.
+// A preflight returns a reading of every check. One that cannot be evaluated is an ERROR.
 func TestPreflightEvaluatesEveryCheck_A10_D16(t *testing.T) {
 	t.Setenv("CHECK_TOKEN", "hunter2hunter2")
 	web := httptest.NewServer(http.NotFoundHandler())

@@ -170,7 +170,8 @@ func (c *Checkpoints) RecordStoreResult(err error) {
 	c.storeFailed = err != nil
 }
 
-// StoreUnavailable implements workflows.StoreHealth. It reports whether the last request of this worker to the store failed, or a write takes too long.
+// StoreUnavailable implements workflows.StoreHealth. It reports whether the last request of this worker to the store failed, or a write
+// takes too long.
 func (c *Checkpoints) StoreUnavailable() bool {
 	now := time.Now()
 	overdue := now.Sub(c.KeptUpTo(now)) > checkpointWriteLimit

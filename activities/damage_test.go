@@ -16,8 +16,8 @@ import (
 	"github.com/converge-engine/converge/tests/intenttest"
 )
 
-// A payload that is damaged or lost is rendered again when it is wanted, since a known version means the same bytes. What
-// a version means cannot be made again: that one is named, and others go on.
+// A damaged or lost payload is rendered again when it is needed, because a known version has the same bytes. The meaning of a version
+// cannot be restored: the error names that version, and others are not affected.
 func TestDamagedPayloadIsRenderedAgain(t *testing.T) {
 	dir, ctx := t.TempDir(), t.Context()
 	open := func() *Activities {
@@ -64,7 +64,7 @@ func TestDamagedPayloadIsRenderedAgain(t *testing.T) {
 	request.Version, request.FullVersion = "r2", "r2"
 	_, err = open().Prepare(ctx, request)
 	require.NoError(t, err)
-	in.FullVersion = "lost-i2" // of a configuration, which nobody can name
+	in.FullVersion = "lost-i2" // of a configuration; no user can name it
 	_, err = open().payload(ctx, in, "0000")
 	require.Regexp(t, `to render it again, release the version again: converge release shop/routes lost$`, err)
 	require.True(t, store.IsNotFound(err))
@@ -73,7 +73,7 @@ func TestDamagedPayloadIsRenderedAgain(t *testing.T) {
 	require.ErrorContains(t, err, "so this is not the first release", "a damaged record still counts as a release")
 }
 
-// A version means what it was rendered to when it was first named, even where a version of Converge would render it otherwise by now.
+// A version keeps the payload of its first rendering, even if a newer Converge would render it differently.
 func TestKnownVersionKeepsItsPayload_B3_D4(t *testing.T) {
 	dir, ctx := t.TempDir(), t.Context()
 	s, err := store.Open(ctx, dir)
@@ -110,7 +110,7 @@ func TestKnownVersionKeepsItsPayload_B3_D4(t *testing.T) {
 	require.Len(t, known.Payloads[id].Digest, 64, "first named for another channel")
 }
 
-// Rules that are damaged are no outage: whoever knew none would let everybody pass meanwhile (F4).
+// Damaged rules differ from an outage: without rules a server would permit everything (F4).
 func TestDamagedRulesDifferFromAnOutage_F4(t *testing.T) {
 	dir, ctx := t.TempDir(), t.Context()
 	s, err := store.Open(ctx, dir)

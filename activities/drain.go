@@ -20,8 +20,8 @@ import (
 // drainInterval is the least time between two checks of the services' progress. If the queries are slow, it is four times their duration.
 const drainInterval = time.Second
 
-// Drain notifies the services whose turn it is to leave a runtime, or to come back. It returns when the turns differ from those in the
-// request. The turns are stored where services read them (InForce, LoadSpec, Adopt). A service with outdated turns is notified again.
+// Drain notifies the services that are permitted to leave a runtime, or to return. It returns when the permits differ from those in the
+// request. The permits are stored where services read them (InForce, LoadSpec, Adopt). A service with an outdated permit is notified again.
 // Drain is idempotent and may be restarted at any time.
 func (a *Activities) Drain(ctx context.Context, r protocol.AnnouncePause) (protocol.DrainAnswer, error) {
 	if r.Runtime == "" || r.Pause == nil || r.Pause.Drain == nil {
@@ -30,7 +30,7 @@ func (a *Activities) Drain(ctx context.Context, r protocol.AnnouncePause) (proto
 	heartbeatCtx, stop := context.WithCancel(ctx)
 	defer stop()
 	go sendHeartbeats(heartbeatCtx, nil)
-	r, err := a.withTurns(ctx, r)
+	r, err := a.withPermits(ctx, r)
 	if err != nil {
 		return protocol.DrainAnswer{}, err
 	}
@@ -51,7 +51,7 @@ func (a *Activities) Drain(ctx context.Context, r protocol.AnnouncePause) (proto
 			a.pauses.reset()
 			stored = now
 		}
-		if err := a.notifyTurns(ctx, r.Scope, &pause, placed); err != nil {
+		if err := a.notifyPermits(ctx, r.Scope, &pause, placed); err != nil {
 			return protocol.DrainAnswer{}, err
 		}
 		if now != before {
@@ -63,8 +63,8 @@ func (a *Activities) Drain(ctx context.Context, r protocol.AnnouncePause) (proto
 	}
 }
 
-// withTurns reads the turns of a drain that were spilled to the store.
-func (a *Activities) withTurns(ctx context.Context, r protocol.AnnouncePause) (protocol.AnnouncePause, error) {
+// withPermits reads the permits of a drain that were spilled to the store.
+func (a *Activities) withPermits(ctx context.Context, r protocol.AnnouncePause) (protocol.AnnouncePause, error) {
 	if r.PermitsDigest == "" || r.Pause == nil || r.Pause.Drain == nil {
 		return r, nil
 	}
@@ -87,8 +87,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// notifyTurns signals the services with outdated turns. A failed signal is repeated later.
-func (a *Activities) notifyTurns(ctx context.Context, scope string, pause *entities.Pause, placed []protocol.Placement) error {
+// notifyPermits signals the services with outdated permits. A failed signal is repeated later.
+func (a *Activities) notifyPermits(ctx context.Context, scope string, pause *entities.Pause, placed []protocol.Placement) error {
 	for n := range placed {
 		s := &placed[n]
 		if s.Err != "" || isUpToDate(s, scope, pause) {
@@ -104,7 +104,7 @@ func (a *Activities) notifyTurns(ctx context.Context, scope string, pause *entit
 	return nil
 }
 
-// isUpToDate reports whether a service has its current turn of a drain, or is not affected by it.
+// isUpToDate reports whether a service has its current permit of a drain, or is not affected by it.
 func isUpToDate(s *protocol.Placement, scope string, pause *entities.Pause) bool {
 	var received *entities.Pause
 	for n := range s.Drains {

@@ -61,8 +61,8 @@ func (e *Eager) add(token string, requested time.Time) {
 	e.requested[token] = requested
 }
 
-// take returns the request time of an attempt that begins now, if it is known and less than a heartbeat interval ago. It also checks the wall clock,
-// which advances while the machine is suspended.
+// take returns the request time of an attempt that begins now, if it is known and less than a heartbeat interval ago. It also checks the
+// wall clock, which advances while the machine is suspended.
 func (e *Eager) take(token []byte) (requested time.Time, ok bool) {
 	if e == nil {
 		return requested, false

@@ -12,8 +12,8 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// An attempt waits for no heartbeat only when it was asked for a moment ago: not when that is unknown, long ago by either
-// clock, or asked a second time.
+// An attempt starts without a heartbeat only if it was requested a moment ago: not if the request time is unknown, long ago by either
+// clock, or was used before.
 func TestOnlyRecentRequestsAreEager_F7(t *testing.T) {
 	answer := func(activity, token string) *workflowservice.RespondWorkflowTaskCompletedResponse {
 		return &workflowservice.RespondWorkflowTaskCompletedResponse{ActivityTasks: []*workflowservice.PollActivityTaskQueueResponse{
@@ -33,7 +33,7 @@ func TestOnlyRecentRequestsAreEager_F7(t *testing.T) {
 	require.False(t, eager(e, "of a poll"))
 	require.False(t, eager(nil, "now"))
 
-	suspended := now.Round(0).Add(-time.Hour) // by the wall's clock alone: the other stood still
+	suspended := now.Round(0).Add(-time.Hour) // by the wall clock alone: the monotonic clock stood still
 	e.record(answer(protocol.ActivityRemove, "before"), suspended)
 	require.False(t, eager(e, "before"))
 	for n := range 5000 {

@@ -32,14 +32,14 @@ func (a *Activities) Extension(ctx context.Context, r protocol.ExtensionRequest)
 	return a.runExtension(ctx, r, commandOptions{reportsValues: true, reported: a.versionFiller(r.Application, r.Service, r.Channel, r.FullVersion)})
 }
 
-// commandOptions is the additional input of a plan's command compared with an extension: a document with secrets, variables, and a function that
-// receives the secrets that it prints.
+// commandOptions is the additional input of a plan's command compared with an extension: a document with secrets, variables, and a function
+// that receives the secrets that it prints.
 type commandOptions struct {
 	document string
 	redact   []string
 	env      map[string]string
 	capture  func(stdout []byte) error
-	// reported has the values that others reported before. reports: this command reports values itself.
+	// reported has the values that others reported before. reportsValues: this command reports values itself.
 	reported      *filler
 	reportsValues bool
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/converge-engine/converge/intent/store"
 )
 
-// extension keeps the definition of a shell script and returns the request to run it.
+// extension stores the definition of a shell script and returns the request to run it.
 func extension(t *testing.T, a *Activities, script string) protocol.ExtensionRequest {
 	t.Helper()
 	dir := t.TempDir()
@@ -67,15 +67,14 @@ PVN_SERVICE_VERSION=v7-i4
 	require.True(t, strings.HasPrefix(answer.Log, "logs/shop/web/prod/extension/migrate/"), answer.Log)
 	require.Empty(t, a.runningApplies)
 
-	// Of a release that was taken back it knows what is there instead.
+	// After a rollback the script gets the version that was restored.
 	r.BackTo, r.Restarts = "v6", 1
 	answer, _, err = run[protocol.ExtensionAnswer](t, a.Extension, r)
 	require.NoError(t, err)
 	require.Contains(t, answer.Tail, "CONVERGE_ROLLED_BACK_TO=v6\n")
 }
 
-// A failed command is an answer: Temporal has nothing to retry, the release's own rules say what
-// is next.
+// A failed command is an answer. Temporal does not retry it; the rules of the release decide what follows.
 func TestExtensionThatFails_A21(t *testing.T) {
 	t.Setenv("EXTENSION_PASSWORD", "hunter2hunter2")
 	a := newActivities(t, &server{})
@@ -103,7 +102,7 @@ func TestExtensionThatFails_A21(t *testing.T) {
 	require.Contains(t, answer.Err, "extension migrate of shop/web in prod: PASSWORD cannot be resolved from the worker's environment variable EXTENSION_PASSWORD")
 }
 
-// What cannot be read is no failure of the extension: the server tries again.
+// An unreadable definition is not a failure of the extension: the server retries.
 func TestExtensionWithoutItsDefinition(t *testing.T) {
 	a := newActivities(t, &server{})
 	_, _, err := run[protocol.ExtensionAnswer](t, a.Extension, protocol.ExtensionRequest{

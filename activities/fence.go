@@ -58,8 +58,8 @@ func (a *Activities) fenceOf(target protocol.InstanceRef, sequence int64) *runti
 	return f
 }
 
-// fencedAnswer returns the answer for an apply that the runtime itself rejected because of a later write. If the later write comes from the
-// place that the installation was moved to, the answer has no sequence, because a higher number would not help here.
+// fencedAnswer returns the answer for an apply that the runtime itself rejected because of a later write. If the later write comes from
+// where the installation was moved to, the answer has no sequence, because a higher number would not help here.
 func fencedAnswer(e *runtimes.FencedError) protocol.ApplyAnswer {
 	by := &protocol.Claim{Epoch: e.By.Epoch, Target: e.By.Target, FullVersion: e.By.FullVersion}
 	if e.By.Epoch == e.Refused.Epoch {

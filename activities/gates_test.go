@@ -32,7 +32,7 @@ import (
 	"github.com/converge-engine/converge/runtimes/secret"
 )
 
-// server is the little of Temporal that these activities use. What is not here panics.
+// server implements the part of Temporal that these activities use. All other methods panic.
 type server struct {
 	client.Client
 
@@ -42,11 +42,11 @@ type server struct {
 	answers    map[string]any // to status queries, by workflow
 	fail       map[string]error
 	pages      int
-	terminated []string // workflows that were ended by somebody, and answer still
-	failList   bool     // workflows cannot be listed
+	terminated []string // terminated workflows, which still answer queries
+	failList   bool     // listing workflows fails
 }
 
-// sent is a signal; start is the workflow type where it may start one.
+// sent is a signal. start is the workflow type if the signal may start a workflow.
 type sent struct {
 	id, name, start string
 	payload         any
@@ -102,7 +102,7 @@ func (e encoded) Get(into any) error {
 	return converter.GetDefaultDataConverter().FromPayloads(e.payloads, into)
 }
 
-// ListWorkflow answers two at a time.
+// ListWorkflow returns two workflows per page.
 func (s *server) ListWorkflow(_ context.Context, r *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
 	if s.failList {
 		return nil, errors.New("the visibility store is unavailable")
@@ -130,7 +130,7 @@ func (s *server) ListWorkflow(_ context.Context, r *workflowservice.ListWorkflow
 	return page, nil
 }
 
-// notified lists whom signals went to, in order.
+// notified lists the workflows that got signals, in order.
 func (s *server) notified() []string {
 	var ids []string
 	for _, m := range s.sent {
@@ -149,8 +149,8 @@ func newActivities(t *testing.T, s *server) *Activities {
 	return a
 }
 
-// run executes an activity as a worker does, with the heartbeat details of an earlier attempt, and
-// returns those of this one.
+// run executes an activity as a worker does, with the heartbeat details of an earlier attempt, and returns the heartbeat details of this
+// one.
 func run[T any](t *testing.T, f, request any, before ...any) (answer T, beats []converter.EncodedValues, err error) {
 	t.Helper()
 	env := (&testsuite.WorkflowTestSuite{}).NewTestActivityEnvironment()
@@ -173,7 +173,7 @@ func run[T any](t *testing.T, f, request any, before ...any) (answer T, beats []
 	return answer, slices.Clone(beats), err
 }
 
-// applicationError is the error that the server would get.
+// applicationError returns the error that the server would get.
 func applicationError(t *testing.T, err error) *temporal.ApplicationError {
 	t.Helper()
 	var app *temporal.ApplicationError
@@ -189,7 +189,7 @@ func requireRefused(t *testing.T, err error, text string) {
 	require.Contains(t, app.Message(), text)
 }
 
-// A lease is asked for with a signal that starts the Runtime workflow where there is none.
+// A lease is requested with a signal that starts the Runtime workflow if there is none.
 func TestLease_C10(t *testing.T) {
 	s := &server{}
 	a := newActivities(t, s)
@@ -235,7 +235,8 @@ func pausedFor(reason string) *entities.Pause {
 	return &entities.Pause{Reason: reason, At: time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)}
 }
 
-// Of an application, those that it declares are notified, those that it declared when the pause began, and those that start later find it.
+// A pause of an application notifies the services that it declares and those that it declared when the pause began. Services that start
+// later read it.
 func TestPauseOfAnApplication_A16(t *testing.T) {
 	s := &server{running: []string{"service/shop/api", "service/shop/web", "service/other/web", "service/shop/gone"}}
 	a := newActivities(t, s)
@@ -286,8 +287,8 @@ func TestPauseOfAnApplication_A16(t *testing.T) {
 	requireRefused(t, err, "expected an application, a runtime or the installation")
 }
 
-// Of a runtime, all that run are notified, whatever the pages they are listed on, but for one that cannot be, which is
-// named; a worker that takes over goes on where the lost one was. Where nobody can be reached it is tried again.
+// A pause of a runtime notifies all running services, on all pages of the list. A service that cannot be notified is listed. The next
+// worker continues after the last progress. If no service can be reached, the activity is retried.
 func TestPauseOfARuntime_A16(t *testing.T) {
 	s := &server{running: []string{"service/b/1", "service/a/1", "service/c/1", "service/d/1", "service/e/1"}}
 	s.fail = map[string]error{"service/c/1": errors.New("the server is unavailable")}
@@ -318,7 +319,7 @@ func TestPauseOfARuntime_A16(t *testing.T) {
 	require.Equal(t, []protocol.ScopePause{request.ScopePause}, pauses)
 }
 
-// What is read of the pauses in force serves many applies, for a few seconds.
+// Active pauses are cached for many applies, for a few seconds.
 func TestActivePausesAreCached_A16(t *testing.T) {
 	a := newActivities(t, &server{})
 	require.NoError(t, a.checkPaused(t.Context(), "shop", "eu"))
@@ -334,7 +335,7 @@ func TestActivePausesAreCached_A16(t *testing.T) {
 	require.NoError(t, a.checkPaused(t.Context(), "shop", "us"))
 }
 
-// A drain holds applies and no removals; of a runtime that is turned up it holds neither, as each service knows when it comes back.
+// A drain blocks applies but not removals. During its restore it blocks neither, because each service waits for its permit to return.
 func TestDrainBlocksAppliesButNotRemovals_A16(t *testing.T) {
 	a := newActivities(t, &server{})
 	drain := func(up bool) {
@@ -353,7 +354,7 @@ func TestDrainBlocksAppliesButNotRemovals_A16(t *testing.T) {
 	require.ErrorContains(t, a.checkRemovalPaused(t.Context(), "shop", "eu"), "runtime/eu is paused by")
 }
 
-// removableRuntime is a runtime that can take down what it runs, or says why not.
+// removableRuntime is a runtime that can remove what it runs, or returns an error.
 type removableRuntime struct {
 	blockingRuntime
 	removed []runtimes.Request
@@ -411,7 +412,7 @@ func TestRemove_A24(t *testing.T) {
 	require.Empty(t, a.runningApplies)
 }
 
-// What another service is at is asked of its workflow.
+// The status of another service is queried from its workflow.
 func TestServiceStatusIsQueried(t *testing.T) {
 	s := &server{answers: map[string]any{
 		"service/shop/api": protocol.Status{Service: "api", Version: "v3"},

@@ -54,7 +54,7 @@ type hints struct {
 	gap          time.Duration
 	unreadyGrace time.Duration
 	deferral     time.Duration
-	acquireSlot  func(who string, now time.Time) (leave func(), away time.Duration) // acquires a slot for a reading
+	acquireSlot  func(key string, now time.Time) (release func(), retryAfter time.Duration) // acquires a slot for a reading
 	polling      polling
 
 	ctx    context.Context //nolint:containedctx // of the worker: hints come from goroutines that have none
@@ -69,7 +69,7 @@ type hints struct {
 
 // trackedInstance is the tracked state of an instance that may get hints.
 type trackedInstance struct {
-	known            *observed    // state that the workflow knows from this worker; nil: none, or the workflow was woken, or is observing or applying
+	known            *observed    // state that the workflow knows from this worker; nil: none, or the workflow was woken, observes or applies
 	generation       int          // number of the last observation or apply that began
 	observing        bool         // the workflow observes or applies; hints that come meanwhile wait for its end
 	removedAt        time.Time    // time of its removal on this worker; zero: not removed, or it exists again
@@ -77,7 +77,7 @@ type trackedInstance struct {
 	running          bool         // a goroutine follows the hints
 	lastNotification notification // last notification of the workflow by this worker
 	unreadySince     time.Time    // since when only its readiness differs from the known state; zero: something else differs, or nothing
-	remoteReads      int          // looks that used the state from another worker, since the last observation here
+	remoteReads      int          // readings that used the state from another worker, since the last observation here
 	afterApply       bool         // known is from an apply, and an observation is about to follow
 	deferred         *time.Timer  // starts following hints, unless the workflow observes first
 	storedRecord     recordState  // state of the record in the store
@@ -147,8 +147,8 @@ func ownerOf(r protocol.ObserveRequest, id entities.InstanceID) runtimes.Owner {
 	return runtimes.Owner{Application: r.Application, Service: r.Service, ID: id}
 }
 
-// begin is called before an observation or an apply, so that no change is missed between its reading and settle. It returns the generation to
-// pass to settle.
+// begin is called before an observation or an apply, so that no change is missed between its reading and settle. It returns the generation
+// to pass to settle.
 func (h *hints) begin(owner runtimes.Owner) (generation int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -226,8 +226,8 @@ func (h *hints) recordNotification(owner runtimes.Owner, of shape) {
 	}
 }
 
-// notifyDelay returns how long to delay news that does not affect a decision, because the workflow has just been notified of the same shape; 0:
-// notify now.
+// notifyDelay returns how long to delay news that does not affect a decision, because the workflow has just been notified of the same
+// shape; 0: notify now.
 func (h *hints) notifyDelay(owner runtimes.Owner, of shape, gap time.Duration) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -330,8 +330,8 @@ func (h *hints) takeHints(i *trackedInstance) (t readState, ok bool) {
 	return t, true
 }
 
-// checkInstance reads an instance and wakes its workflow if the reading differs from the state that the workflow knows. If the reading or the wake
-// fails, it is not done and the hint stays pending. For a steady instance a failed reading is news.
+// checkInstance reads an instance and wakes its workflow if the reading differs from the state that the workflow knows. If the reading or
+// the wake fails, it is not done and the hint stays pending. For a steady instance a failed reading is news.
 func (h *hints) checkInstance(owner runtimes.Owner, i *trackedInstance, runtime string) (done bool) {
 	t, ok := h.takeHints(i)
 	if !ok {

@@ -24,7 +24,7 @@ type records interface {
 	get(context.Context, runtimes.Owner) (*protocol.WatchedInstance, error)
 	remove(context.Context, runtimes.Owner) error
 	owners(context.Context) ([]runtimes.Owner, error)
-	// beat writes the presence record of a worker; heartbeats returns those of all workers of the queue.
+	// putHeartbeat writes the presence record of a worker; heartbeats returns those of all workers of the queue.
 	putHeartbeat(ctx context.Context, worker string, b store.Heartbeat) error
 	heartbeats(context.Context) (map[string]store.Heartbeat, error)
 	removeHeartbeat(ctx context.Context, worker string) error

@@ -22,7 +22,7 @@ const hintPatience = time.Minute
 
 var staging = runtimes.Owner{Application: "shop", Service: "web", ID: entities.Only("staging")}
 
-// fixture is what a watched instance runs, and who was woken because of it.
+// fixture is the state of a watched instance, and the wakes of its service.
 type fixture struct {
 	*hints
 	readings, woken chan runtimes.Owner
@@ -34,13 +34,13 @@ type fixture struct {
 	err     *entities.ReadingError
 }
 
-// memoryRecords is what the store holds of what workflows know.
+// memoryRecords is an in-memory store of the state that workflows know.
 type memoryRecords struct {
 	mu          sync.Mutex
 	records     map[runtimes.Owner]protocol.WatchedInstance
 	heartbeatOf map[string]store.Heartbeat
 	err         error
-	monitors    *memoryRecords // of the common queue, where this is that of a remote runtime
+	monitors    *memoryRecords // records of the common queue, if these are those of a remote runtime
 }
 
 func (k *memoryRecords) monitorHeartbeats(ctx context.Context) (map[string]store.Heartbeat, error) {
@@ -112,7 +112,7 @@ func (k *memoryRecords) setError(err error) {
 	k.err = err
 }
 
-// anotherWorker is a worker beside p, or after it, with the same store and the same cluster. It wakes the same workflows.
+// anotherWorker returns another worker with the same store and the same cluster. It wakes the same workflows.
 func (p *fixture) anotherWorker(t *testing.T) *hints {
 	h := newHints(&Activities{})
 	h.gap, h.deferral, h.records, h.observe, h.wake = p.gap, p.deferral, &p.store, p.observe, p.wake
@@ -157,7 +157,7 @@ func (p *fixture) setVersion(version string, err *entities.ReadingError) {
 
 var ref = protocol.InstanceRef{ID: staging.ID, FullVersion: "v1"}
 
-// observeUnchanged is an observation that found what runs to be as known.
+// observeUnchanged is an observation that found the known state.
 func (p *fixture) observeUnchanged(owner runtimes.Owner) {
 	p.settle(owner, p.begin(owner), p.state())
 }
@@ -177,7 +177,7 @@ func receive(t *testing.T, from chan runtimes.Owner) runtimes.Owner {
 	}
 }
 
-// awaitIdle waits until nobody follows hints any more.
+// awaitIdle waits until no goroutine follows hints.
 func (p *fixture) awaitIdle(t *testing.T) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -207,7 +207,7 @@ func TestHintOfAChangeWakesTheService(t *testing.T) {
 	require.Equal(t, staging, receive(t, p.woken))
 }
 
-// What runs on the way to another version is shown by the next observation, and decides nothing.
+// The progress of a rollout affects no decision. The next observation shows it.
 func TestHintOfProgressDoesNotWake(t *testing.T) {
 	p := newFixture(t)
 	p.setVersion("v2", nil)
@@ -219,7 +219,7 @@ func TestHintOfProgressDoesNotWake(t *testing.T) {
 	require.Empty(t, p.woken)
 }
 
-// What the decision would not see wakes nobody.
+// A change that does not affect a decision wakes no workflow.
 func TestHintWithoutADifferenceDoesNotWake(t *testing.T) {
 	p := newFixture(t)
 	p.observeUnchanged(staging)
@@ -229,7 +229,7 @@ func TestHintWithoutADifferenceDoesNotWake(t *testing.T) {
 	require.Empty(t, p.woken)
 }
 
-// A hint comes once: what could not be read is read again, and wakes nobody until it was.
+// A hint comes once: a failed reading is repeated, and wakes no workflow until it succeeds.
 func TestHintIsRetriedUntilItIsRead(t *testing.T) {
 	p := newFixture(t)
 	p.observeUnchanged(staging)
@@ -261,7 +261,7 @@ func TestHintIsRetriedUntilTheServiceIsWoken(t *testing.T) {
 	require.Empty(t, p.woken)
 }
 
-// A hint about one instance of a channel wakes nobody because of another.
+// A hint about one instance of a channel wakes no workflow because of another instance.
 func TestHintsDistinguishInstancesOfAChannel(t *testing.T) {
 	p := newFixture(t)
 	p.observeUnchanged(staging)
@@ -277,40 +277,40 @@ func TestHintsDistinguishInstancesOfAChannel(t *testing.T) {
 
 func TestHintDuringAnObservationIsNotLost(t *testing.T) {
 	p := newFixture(t)
-	turn := p.begin(staging)
+	generation := p.begin(staging)
 	found := p.state() // it reads, then something changes, then it ends
 	p.setVersion("v2", nil)
 	p.hint(staging, "eu")
 	p.awaitIdle(t)
 	require.Empty(t, p.woken)
-	p.settle(staging, turn, found)
+	p.settle(staging, generation, found)
 	require.Equal(t, staging, receive(t, p.woken))
 }
 
-// What comes during an apply is about it, and is followed once it has ended: what happened besides is no part of its reading.
+// A hint during an apply is followed once the apply has ended, because its reading does not contain other changes.
 func TestHintDuringAnApplyIsFollowedAfterwards_H9(t *testing.T) {
 	p := newFixture(t)
 	p.observeUnchanged(staging)
-	turn := p.begin(staging)
+	generation := p.begin(staging)
 	p.setVersion("v2", nil)
 	p.hint(staging, "eu")
 	p.awaitIdle(t)
 	require.Empty(t, p.readings)
-	p.hints.finish(staging, turn, p.state(), true)
+	p.hints.finish(staging, generation, p.state(), true)
 	receive(t, p.readings)
 	p.awaitIdle(t)
 	require.Empty(t, p.woken, "the apply reported it")
 
-	turn = p.begin(staging)
+	generation = p.begin(staging)
 	found := p.state()
-	p.setVersion("v1", nil) // behind its reading
+	p.setVersion("v1", nil) // after its reading
 	p.hint(staging, "eu")
-	p.hints.finish(staging, turn, found, true)
+	p.hints.finish(staging, generation, found, true)
 	require.Equal(t, staging, receive(t, p.woken))
 }
 
-// A repair ends as it began, so the steady observation that was under way before it stays, and none begins. What the apply
-// read is what later hints are compared with, however much later they come.
+// A repair ends in the state in which it began, so the steady observation that was running before it continues, and none begins. Later
+// hints are compared with the reading of the apply, however much later they come.
 func TestHintLongAfterARepairIsFollowed_H9(t *testing.T) {
 	p := newFixture(t)
 	p.observeUnchanged(staging)
@@ -322,7 +322,7 @@ func TestHintLongAfterARepairIsFollowed_H9(t *testing.T) {
 	require.Equal(t, staging, receive(t, p.woken))
 }
 
-// What was applied is followed by hints alone where no observation is to come: at once.
+// If no observation follows an apply, a hint is followed at once.
 func TestHintAfterAnApplyWithoutObservationIsFollowed_F9(t *testing.T) {
 	p := newFixture(t)
 	p.deferral = time.Hour
@@ -334,7 +334,7 @@ func TestHintAfterAnApplyWithoutObservationIsFollowed_F9(t *testing.T) {
 	require.Equal(t, staging, receive(t, p.woken))
 }
 
-// Between an apply and the observation that follows it a hint is left to that one. What is hinted at after it is followed at once.
+// A hint between an apply and the observation that follows it is left to that observation. A hint after it is followed at once.
 func TestHintAfterAnApplyDoesNotDelayLaterOnes_H9(t *testing.T) {
 	p := newFixture(t)
 	p.deferral = time.Hour
@@ -348,18 +348,18 @@ func TestHintAfterAnApplyDoesNotDelayLaterOnes_H9(t *testing.T) {
 	require.Equal(t, staging, receive(t, p.woken))
 }
 
-// An apply, or an observation, that was given up has read nothing: what changed meanwhile is looked for.
+// An abandoned apply or observation has read nothing: the instance is read again for changes.
 func TestAbandonedObservationIsRepeated_H9(t *testing.T) {
 	p := newFixture(t)
 	p.observeUnchanged(staging)
 	p.awaitRecord(t, staging)
-	turn := p.begin(staging)
-	p.setVersion("v2", nil) // the hint of which came before it began
-	p.settle(staging, turn, nil)
+	generation := p.begin(staging)
+	p.setVersion("v2", nil) // its hint came before the observation began
+	p.settle(staging, generation, nil)
 	require.Equal(t, staging, receive(t, p.woken))
 }
 
-// An observation that took so long that its workflow asked anew ends after the new one.
+// A slow observation ends after the newer one that its workflow started.
 func TestSupersededObservationHidesNoChange(t *testing.T) {
 	p := newFixture(t)
 	slow := p.begin(staging)
@@ -370,16 +370,16 @@ func TestSupersededObservationHidesNoChange(t *testing.T) {
 	require.Equal(t, staging, receive(t, p.woken))
 }
 
-// Where nothing is written down, by a worker that had to go at once, the workflow looks.
+// If no state is recorded, because a worker had to stop at once, the workflow is woken to observe.
 func TestHintForAnUnknownInstanceWakes_H9(t *testing.T) {
 	p := newFixture(t)
 	p.hint(staging, "eu")
 	require.Equal(t, staging, receive(t, p.woken))
-	p.hint(staging, "eu") // whoever looked then may not have seen this
+	p.hint(staging, "eu") // the earlier readings may not include this change
 	require.Equal(t, staging, receive(t, p.woken))
 }
 
-// kept waits until the store knows what the workflow does.
+// awaitRecord waits until the store has the state that the workflow knows.
 func (p *fixture) awaitRecord(t *testing.T, owner runtimes.Owner) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -388,7 +388,7 @@ func (p *fixture) awaitRecord(t *testing.T, owner runtimes.Owner) {
 	}, hintPatience, time.Millisecond)
 }
 
-// A worker that starts finds what changed while nobody watched.
+// A worker that starts finds the changes that happened while no worker watched.
 func TestTakeOverFindsMissedChanges_H9(t *testing.T) {
 	p := newFixture(t)
 	p.observeUnchanged(staging)
@@ -422,8 +422,8 @@ func TestTakeOverWaitsForTheStore_H9(t *testing.T) {
 	require.Equal(t, staging, receive(t, p.woken))
 }
 
-// Of two workers on one cluster both hear of a change. The one that does not observe finds that the workflow knows; when the
-// other one is gone, it wakes the workflow.
+// Two workers on one cluster both get a hint. The one that does not observe finds that the workflow knows the state. After the other one
+// has ended, it wakes the workflow.
 func TestHintIsFollowedByAnotherWorker_H9(t *testing.T) {
 	p := newFixture(t)
 	p.observeUnchanged(staging)
@@ -446,7 +446,7 @@ func TestHintIsFollowedByAnotherWorker_H9(t *testing.T) {
 	require.Equal(t, staging, receive(t, p.woken))
 }
 
-// While a workflow that is woken observes nowhere, hints wake it ever more seldom.
+// While a woken workflow does not observe, hints wake it at growing intervals.
 func TestUnansweredHintsBackOff_H9(t *testing.T) {
 	p := newFixture(t)
 	p.deferral = time.Minute
@@ -460,7 +460,7 @@ func TestUnansweredHintsBackOff_H9(t *testing.T) {
 	require.Zero(t, p.deferralOf(i))
 }
 
-// Of a service that is gone nothing stays known.
+// The record of a service that has ended is removed.
 func TestHintForAnEndedServiceRemovesItsRecord(t *testing.T) {
 	p := newFixture(t)
 	p.observeUnchanged(staging)
@@ -478,7 +478,7 @@ func TestHintForAnEndedServiceRemovesItsRecord(t *testing.T) {
 	require.Nil(t, w)
 }
 
-// Many hints at once are few readings.
+// Many hints at once cause few readings.
 func TestHintsAreCoalesced(t *testing.T) {
 	p := newFixture(t)
 	p.gap = 50 * time.Millisecond
@@ -492,7 +492,7 @@ func TestHintsAreCoalesced(t *testing.T) {
 	require.Empty(t, p.woken)
 }
 
-// pods that come and go leave a workload as declared and not ready.
+// setReady simulates pods that come and go: the workload is as declared, but may be unready.
 func (p *fixture) setReady(ready bool) {
 	p.observe = func(_ context.Context, _ protocol.ObserveRequest, ref protocol.InstanceRef) entities.Reading {
 		defer func() { p.readings <- runtimes.Owner{ID: ref.ID} }()
@@ -504,14 +504,14 @@ func (p *fixture) setReady(ready bool) {
 	}
 }
 
-// observeSteady is settled, of what nothing is expected of.
+// observeSteady is observeUnchanged for an instance in which no change is expected.
 func (p *fixture) observeSteady() {
 	found := p.state()
 	found.request.Steady = true
 	p.settle(staging, p.begin(staging), found)
 }
 
-// What was well and is not ready for a moment wakes nobody; what lasts does, once, and so does anything else that is the matter.
+// A healthy instance that is unready for a moment wakes no workflow. Lasting unreadiness wakes it once, and so does any other problem.
 func TestTemporaryUnreadinessDoesNotWake_H8(t *testing.T) {
 	p := newFixture(t)
 	p.hints.unreadyGrace = time.Hour
@@ -537,7 +537,7 @@ func TestLastingUnreadinessWakes_H8(t *testing.T) {
 	require.Equal(t, staging, receive(t, p.woken))
 }
 
-// What moves is followed at once.
+// An unsteady instance wakes its workflow at once.
 func TestUnsteadyInstanceWakesAtOnce_H8(t *testing.T) {
 	p := newFixture(t)
 	p.hints.unreadyGrace = time.Hour
@@ -547,7 +547,7 @@ func TestUnsteadyInstanceWakesAtOnce_H8(t *testing.T) {
 	require.Equal(t, staging, receive(t, p.woken))
 }
 
-// A runtime that hangs holds up no hint of another one, however much of it was hinted at.
+// A hung runtime delays no hints of another runtime, however many hints it sends.
 func TestHangingRuntimeDoesNotDelayOtherHints_A7_H9(t *testing.T) {
 	p := newFixture(t)
 	hung := make(chan struct{})

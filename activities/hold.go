@@ -15,9 +15,9 @@ import (
 // pausesTTL is how long a worker caches the active pauses. A new pause blocks applies at the latest that long after it was stored.
 const pausesTTL = 3 * time.Second
 
-// checkPaused returns an error with the pause that blocks applies of an application on a runtime, even if its service does not know of the pause
-// yet; or an error if the pauses are unknown. A runtime that is being restored after a drain does not block: each service knows its turn
-// to come back.
+// checkPaused returns an error with the pause that blocks applies of an application on a runtime, even if its service does not know of the
+// pause yet; or an error if the pauses are unknown. A runtime that is being restored after a drain does not block: each service waits for
+// its permit to return.
 func (a *Activities) checkPaused(ctx context.Context, application, runtime string) error {
 	return a.checkPausedExcept(ctx, application, runtime, func(d *entities.Drain) bool { return d.Restoring })
 }

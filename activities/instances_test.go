@@ -42,7 +42,7 @@ name: web
 custom: {env: {VERSION: "${{ version }}"}}
 `
 
-// Each instance has its payload, its applies and its logs; what a channel has not is left out.
+// Each instance has its own payload, applies and logs. Instances that the channel does not have are omitted.
 func TestInstancesOfAChannel(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "shop.converge.yaml"), []byte(fleet), 0o600))

@@ -38,7 +38,7 @@ func (a *Activities) storeFetchLog(ctx context.Context, in runtimes.Request, o r
 	a.storeLog(ctx, in, store.LogFetch, o, failed)
 }
 
-// History stores lines of an audit trail beyond Temporal's retention. Stored lines are not changed, so it is idempotent.
+// History stores entries of an audit trail beyond Temporal's retention. Stored entries are not changed, so it is idempotent.
 func (a *Activities) History(ctx context.Context, r protocol.HistoryRequest) error {
 	return a.Store.AppendAudit(ctx, r.Application, r.Service, r.Entries)
 }
@@ -74,7 +74,7 @@ func spillIfLarge[T any](ctx context.Context, a *Activities, answer T, err error
 	return zero, err
 }
 
-// Restore returns one part of it.
+// Restore returns one part of spilled state.
 func (a *Activities) Restore(ctx context.Context, r protocol.RestoreRequest) (protocol.RestoreAnswer, error) {
 	packed, err := a.Store.State(ctx, r.Digest)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/converge-engine/converge/tests/intenttest"
 )
 
-// A version whose incarnation is set aside is released again, which brings that back; one whose incarnation is gone is refused, once and
-// for all, since its name cannot mean another one.
+// A version whose incarnation is marked for garbage collection can be released again, which renews the incarnation. If the incarnation is
+// gone, the release is rejected permanently, because the name cannot get another meaning.
 func TestReleasedAgainFromAnOldIncarnation_F11(t *testing.T) {
 	dir, ctx := t.TempDir(), t.Context()
 	open := func() *Activities {

@@ -13,7 +13,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// A workflow task waits for readings only of what answered at once the last time, a moment ago.
+// A workflow task waits only for readings of runtimes that answered quickly the last time, a moment ago.
 func TestLatencyTracker_A7(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p latencyTracker
@@ -34,7 +34,7 @@ func TestLatencyTracker_A7(t *testing.T) {
 	})
 }
 
-// What a workflow task waits for is read whole, or not at all, and not begun where that is not known to be quick.
+// A reading that a workflow task waits for is complete or refused. It does not start unless the runtime is known to be fast.
 func TestLocalObservationIsCompleteOrRefused_A7(t *testing.T) {
 	a, rt := newFakeActivities(t)
 	digest := putFakeRuntime(t, a, "eu")
@@ -60,7 +60,7 @@ func TestLocalObservationIsCompleteOrRefused_A7(t *testing.T) {
 	require.Zero(t, rt.At("shop", "web", "web").Readings(), "not started")
 
 	quickly := func() {
-		a.latencies.record(digest, time.Now(), 0, entities.Reading{}) // however slow this machine is
+		a.latencies.record(digest, time.Now(), 0, entities.Reading{}) // in case this machine is slow
 	}
 	_, err = observe(false, "web")
 	require.NoError(t, err)

@@ -78,8 +78,8 @@ func (l *lifeline) stop() {
 	l.end(nil)
 }
 
-// awaitHeartbeat waits for a successful heartbeat, which confirms that the attempt still belongs to this worker. No change is made before that,
-// because a delayed attempt may belong to another worker already. An attempt that is known not to be delayed does not wait.
+// awaitHeartbeat waits for a successful heartbeat, which confirms that the attempt still belongs to this worker. No change is made before
+// that, because a delayed attempt may belong to another worker already. An attempt that is known not to be delayed does not wait.
 func (l *lifeline) awaitHeartbeat(ctx context.Context) error {
 	select {
 	case <-l.confirmed:

@@ -58,7 +58,8 @@ func (a *Activities) loadSpec(ctx context.Context, r protocol.LoadSpecRequest) (
 	return answer, err
 }
 
-// confirmNotice returns the newest notice of an application. A late signal is superseded by it. A signal that claims to be newer is rejected.
+// confirmNotice returns the newest notice of an application. A late signal is superseded by it. A signal that claims to be newer is
+// rejected.
 func (a *Activities) confirmNotice(ctx context.Context, r protocol.LoadSpecRequest) (protocol.Notice, error) {
 	newest, err := a.Store.NewestNotice(ctx, r.Application)
 	if err != nil && !store.IsNotFound(err) {

@@ -11,8 +11,8 @@ import (
 	"github.com/converge-engine/converge/intent/incarnation"
 )
 
-// What a service goes by is the newest notice in the store, whatever a signal says. A signal may come late; what it makes up is
-// refused (G1).
+// A service loads the newest notice in the store, regardless of the content of a signal. A signal may be late. A forged one is rejected
+// (G1).
 func TestLoadSpecTrustsOnlyTheStore(t *testing.T) {
 	a := newActivities(t, &server{})
 	ctx := t.Context()
@@ -102,7 +102,7 @@ func noticeOrder(newest, count int64) entities.NoticeOrder {
 	return entities.NoticeOrder{Newest: newest, Count: count}
 }
 
-// A notice that was overtaken is not recorded; the same once more is. Of many only the last are kept.
+// A superseded notice is not recorded. A repeated one is idempotent. Only the last ones are kept.
 func TestNoticesAreRecordedInOrder(t *testing.T) {
 	a := newActivities(t, &server{})
 	ctx := t.Context()

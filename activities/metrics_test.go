@@ -11,7 +11,7 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// countingHandler counts what is counted, by metric and outcome.
+// countingHandler adds up counters, by metric and outcome.
 type countingHandler struct {
 	client.MetricsHandler
 	outcome string
@@ -36,7 +36,7 @@ func (c counter) Inc(n int64) {
 	c.of.all.Store(c.name+" "+c.of.outcome, before.(int64)+n)
 }
 
-// Each hint that was followed is counted by what came of it.
+// Each followed hint is counted by its outcome.
 func TestHintsAreCounted_F10(t *testing.T) {
 	p := newFixture(t)
 	c := countingHandler{MetricsHandler: client.MetricsNopHandler, all: &sync.Map{}}

@@ -11,9 +11,9 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// What an instance has left on another runtime goes by the claim of what came after it: not once something later was claimed
-// by a run that is not known here. Below the present target it holds a place of its own, for the runtime to go by. Where
-// both runtimes are the same place nothing is removed at all.
+// The removal of a previous placement uses the claim of its successor. It is refused once a run that is unknown here has made a later
+// claim. Below the current target it claims a position of its own, which the runtime checks. If both runtimes are the same, nothing is
+// removed.
 func TestPreviousPlacementIsRemoved_A24(t *testing.T) {
 	a := newActivities(t, &server{})
 	a.Epoch = 1
@@ -53,7 +53,8 @@ func TestPreviousPlacementIsRemoved_A24(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, protocol.RemoveAnswer{Renamed: true}, answer)
 
-	by, _, err = a.fence(t.Context(), owner, a.fenceOf(protocol.InstanceRef{ID: v2.ID, FullVersion: "v1", Payload: payload}, 5)) // back on eu
+	// It moved back to eu.
+	by, _, err = a.fence(t.Context(), owner, a.fenceOf(protocol.InstanceRef{ID: v2.ID, FullVersion: "v1", Payload: payload}, 5))
 	require.NoError(t, err)
 	require.Nil(t, by)
 	answer, _, err = run[protocol.RemoveAnswer](t, a.Remove, request)

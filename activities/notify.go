@@ -85,8 +85,8 @@ func (a *Activities) manifests(ctx context.Context, r protocol.NotifyRequest) (f
 	return from, to, err
 }
 
-// renewReferenced renews the manifest and the incarnation, so that they are not garbage-collected: an application may be pinned to one that was
-// unreferenced for long.
+// renewReferenced renews the manifest and the incarnation, so that they are not garbage-collected: an application may be pinned to one that
+// was unreferenced for long.
 func (a *Activities) renewReferenced(ctx context.Context, r protocol.NotifyRequest) error {
 	err := a.Store.RenewManifest(ctx, r.To)
 	if err == nil && r.Newest.Hash != "" {
@@ -123,8 +123,8 @@ func isUnmanaged(r protocol.NotifyRequest, service string) bool {
 	return slices.Contains(r.Unmanaged, service) || slices.Contains(r.Unmanaged, protocol.AllServices)
 }
 
-// notifyOrStart signals one service. It starts the service if it is new, or for the reason in restart. A service that is no longer declared is
-// notified of that, but never started for it.
+// notifyOrStart signals one service. It starts the service if it is new, or for the reason in restart. A service that is no longer declared
+// is notified of that, but never started for it.
 func (a *Activities) notifyOrStart(ctx context.Context, r protocol.NotifyRequest, service, digest string, restart *protocol.Restart) error {
 	id := protocol.ServiceID(r.Application, service)
 	message := protocol.ServicePublish{

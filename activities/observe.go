@@ -191,8 +191,8 @@ func spread(interval time.Duration, key string) time.Duration {
 	return interval + interval*time.Duration(int64(h.Sum32()%201)-100)/1000
 }
 
-// trackedObservation is one observation on a runtime that reports changes, or of steady instances. Its readings are recorded, so later hints and
-// readings are compared with them.
+// trackedObservation is one observation on a runtime that reports changes, or of steady instances. Its readings are recorded, so later
+// hints and readings are compared with them.
 type trackedObservation struct {
 	a          *Activities
 	request    protocol.ObserveRequest
@@ -204,10 +204,11 @@ type trackedObservation struct {
 	unread      map[entities.InstanceID]bool // instances without a first reading
 	release     func()                       // releases the reading slot of the runtime
 	last        map[entities.InstanceID]recordedReading
-	generations map[entities.InstanceID]int // turns to pass to settle
+	generations map[entities.InstanceID]int // to pass to settle
 }
 
-// recordedReading is the recorded part of a reading. digest is set only if the runtime sends no hints, because hints cover less than the digest.
+// recordedReading is the recorded part of a reading. digest is set only if the runtime sends no hints, because hints cover less than the
+// digest.
 type recordedReading struct {
 	shape  shape
 	digest string
@@ -217,7 +218,8 @@ func (a *Activities) startObservation(ctx context.Context, r protocol.ObserveReq
 	w := &trackedObservation{a: a, request: r, last: map[entities.InstanceID]recordedReading{}, generations: map[entities.InstanceID]int{}}
 	conn, err := a.connect(ctx, r.Runtime, r.RuntimeDigest)
 	w.sendsHints, w.hasCache = err == nil && conn.sendsHints && r.Interval > 0, err == nil && conn.hasCache
-	if w.recorded = w.sendsHints || isPolled(steadyRequest(r)) && a.hints.isPolling(); w.recorded { // if the runtime is unreachable, that is the known state
+	// The readings of an unreachable runtime are recorded too: they are the known state.
+	if w.recorded = w.sendsHints || isPolled(steadyRequest(r)) && a.hints.isPolling(); w.recorded {
 		for _, ref := range r.Instances {
 			w.generations[ref.ID] = a.hints.begin(ownerOf(r, ref.ID))
 		}
@@ -273,8 +275,8 @@ func (w *trackedObservation) interval(attempt int32) time.Duration {
 	return min(requested*time.Duration(1+attempt/4), maxObserveInterval)
 }
 
-// delayDetails removes news that can wait from news, and returns the delay. Such news only adds details to a recent notification; without the
-// delay a rollout would be reported pod by pod. Requested readings are reported at once.
+// delayDetails removes news that can wait from news, and returns the delay. Such news only adds details to a recent notification; without
+// the delay a rollout would be reported pod by pod. Requested readings are reported at once.
 func (w *trackedObservation) delayDetails(news map[entities.InstanceID]entities.Reading) (wait time.Duration) {
 	if !w.sendsHints {
 		return 0
@@ -307,7 +309,7 @@ func (w *trackedObservation) notified(news map[entities.InstanceID]entities.Read
 	}
 }
 
-// end records the state that the workflow knows from now on, if the readings were whole.
+// end records the state that the workflow knows from now on, if the readings are complete.
 func (w *trackedObservation) end(complete bool) {
 	if !w.recorded {
 		return

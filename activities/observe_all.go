@@ -55,7 +55,7 @@ func newRound[K comparable, T any]() round[K, T] {
 	return round[K, T]{allRead: make(chan struct{}), firstNews: make(chan struct{}), news: map[K]T{}}
 }
 
-// run runs the watches until all have ended, or until that time after the first news. The result is a copy, because a hung watch may
+// run runs the tasks until all have ended, or until that time after the first news. The result is a copy, because a hung task may
 // still report later. incomplete means that some item was not read.
 func (r *round[K, T]) run(tasks []func(), after time.Duration) (news map[K]T, incomplete bool) {
 	var wg sync.WaitGroup

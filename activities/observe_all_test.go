@@ -24,7 +24,7 @@ func refs(instances ...string) protocol.ObserveRequest {
 	return r
 }
 
-// An instance that hangs delays no news of another, and its own come when it answers.
+// A hung instance does not delay the news of others. Its own news is returned when it answers.
 func TestHangingInstanceDoesNotDelayOthers_A7(t *testing.T) {
 	release := make(chan struct{})
 	at := func(ctx context.Context, _ protocol.ObserveRequest, ref protocol.InstanceRef) entities.Reading {
@@ -43,7 +43,7 @@ func TestHangingInstanceDoesNotDelayOthers_A7(t *testing.T) {
 	require.Contains(t, observeAll(t.Context(), at, refs("hangs", "moves")), entities.InstanceID{Channel: "prod", Name: "hangs"})
 }
 
-// While one hangs, the others are observed again and again.
+// While one instance hangs, the others are observed repeatedly.
 func TestOthersAreObservedWhileOneHangs_A7(t *testing.T) {
 	var readings atomic.Int64
 	at := func(ctx context.Context, _ protocol.ObserveRequest, ref protocol.InstanceRef) entities.Reading {

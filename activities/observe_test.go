@@ -12,8 +12,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// What only adds to what the workflow was just notified of waits a moment; what it would decide about,
-// and what it asked for, never does.
+// News that only adds details to a recent notification is delayed. News that affects a decision, and requested readings, are not.
 func TestDetailsAreDelayed(t *testing.T) {
 	t.Parallel()
 	reading := func(version string, status entities.ObjectStatus) entities.Reading {
@@ -61,7 +60,7 @@ func TestDetailsAreDelayed(t *testing.T) {
 	}
 }
 
-// A runtime that does not watch is observed every interval, and all of it is news.
+// A runtime without a watch is observed every interval, and every change is news.
 func TestDetailsWithoutAWatchAreNotDelayed(t *testing.T) {
 	t.Parallel()
 	w := &trackedObservation{a: &Activities{}, request: protocol.ObserveRequest{Instances: []protocol.InstanceRef{ref}}}
@@ -70,7 +69,7 @@ func TestDetailsWithoutAWatchAreNotDelayed(t *testing.T) {
 	require.Len(t, news, 1)
 }
 
-// Readings of what moves grow apart only where a watch reports changes, and never beyond what is steady.
+// The interval of an unsteady instance grows only if a watch reports changes, and never beyond the steady interval.
 func TestObserveIntervalGrows(t *testing.T) {
 	t.Parallel()
 	at := func(notes bool, interval time.Duration, attempt int32) time.Duration {

@@ -23,7 +23,7 @@ func (a *Activities) Pause(ctx context.Context, r protocol.AnnouncePause) (proto
 	if installation := r.Scope == entities.ScopeInstallation; (r.Application == "") == (r.Runtime == "" && !installation) {
 		return protocol.AnnounceAnswer{}, refuse("pause of %q: expected an application, a runtime or the installation", r.Scope)
 	}
-	r, err := a.withTurns(ctx, r)
+	r, err := a.withPermits(ctx, r)
 	if err != nil {
 		return protocol.AnnounceAnswer{}, err
 	}
@@ -50,8 +50,8 @@ func (a *Activities) storePause(ctx context.Context, r protocol.AnnouncePause) e
 	return a.Store.PutPause(ctx, r.Application, r.ScopePause)
 }
 
-// affectedServices lists the workflow ids of the services to notify, sorted. For an application these are the declared services and the running
-// ones, which may know of the pause from before they were removed. For a runtime or the installation these are all running ones.
+// affectedServices lists the workflow ids of the services to notify, sorted. For an application these are the declared services and the
+// running ones, which may know of the pause from before they were removed. For a runtime or the installation these are all running ones.
 func (a *Activities) affectedServices(ctx context.Context, r protocol.AnnouncePause) ([]string, error) {
 	switch {
 	case len(r.Only) > 0:

@@ -27,8 +27,8 @@ import (
 // letters for states. The store has the nodes that they belong to, the services that may enter, and newer plans.
 
 // StartPlan starts a plan, unless it is running.
-func (a *Activities) StartPlan(ctx context.Context, of protocol.PlanRef, asked protocol.PlanTask) error {
-	_, err := StartPlan(ctx, a.Client, of, asked)
+func (a *Activities) StartPlan(ctx context.Context, of protocol.PlanRef, request protocol.PlanTask) error {
+	_, err := StartPlan(ctx, a.Client, of, request)
 	return err
 }
 
@@ -104,8 +104,8 @@ func (p *planned) isDeploying(progress []plan.Progress, n int) bool {
 // PlanBegin returns the content of a plan and its progress. An unknown plan, or a finished one that is requested again, starts from the
 // beginning; its deployed services are found deployed. An interrupted plan continues where it was; commands that were running run again.
 func (a *Activities) PlanBegin(ctx context.Context, in protocol.PlanInput) (protocol.PlanStart, error) {
-	begun, err := a.planBegin(ctx, in)
-	return spillIfLarge(ctx, a, begun, err)
+	start, err := a.planBegin(ctx, in)
+	return spillIfLarge(ctx, a, start, err)
 }
 
 func (a *Activities) planBegin(ctx context.Context, in protocol.PlanInput) (protocol.PlanStart, error) {
@@ -137,15 +137,15 @@ func (a *Activities) planBegin(ctx context.Context, in protocol.PlanInput) (prot
 			return protocol.PlanStart{}, err
 		}
 	}
-	begun := protocol.PlanStart{Hash: r.Hash, Limit: p.work.Limit, All: r.All, Scope: r.Scope, SupersededAfter: r.SupersededAfter}
+	start := protocol.PlanStart{Hash: r.Hash, Limit: p.work.Limit, All: r.All, Scope: r.Scope, SupersededAfter: r.SupersededAfter}
 	if r.Limit > 0 {
-		begun.Limit = r.Limit
+		start.Limit = r.Limit
 	}
-	if begun.State, err = protocol.Pack(r.PlanState); err != nil {
-		return begun, err
+	if start.State, err = protocol.Pack(r.PlanState); err != nil {
+		return start, err
 	}
-	begun.Plan, err = protocol.Pack(p.plan)
-	return begun, err
+	start.Plan, err = protocol.Pack(p.plan)
+	return start, err
 }
 
 // checkPlan rejects names that no plan can have.
@@ -268,21 +268,21 @@ func (a *Activities) changedFrom(ctx context.Context, work *plan.Work, number in
 	if err != nil {
 		return nil, err
 	}
-	if was := inc.Work(work.Channel); was != nil {
-		names = work.Changed(was)
+	if old := inc.Work(work.Channel); old != nil {
+		names = work.Changed(old)
 	}
-	was, err := a.Store.Manifest(ctx, before.Manifest)
+	oldManifest, err := a.Store.Manifest(ctx, before.Manifest)
 	if err != nil {
 		return nil, err
 	}
-	is, err := a.Store.Manifest(ctx, now.Manifest)
+	newManifest, err := a.Store.Manifest(ctx, now.Manifest)
 	if err != nil {
 		return nil, err
 	}
 	for n := range work.Services {
 		name := work.Services[n].Name
 		key := work.KeyOf(name)
-		changed, err := a.changedIn(ctx, work.Channel, was[key], is[key])
+		changed, err := a.changedIn(ctx, work.Channel, oldManifest[key], newManifest[key])
 		if err != nil {
 			return nil, err
 		}
@@ -337,7 +337,8 @@ func (a *Activities) PlanKeep(ctx context.Context, k protocol.PlanKeepRequest) e
 		return err
 	}
 	progress := p.plan.ReadLetters(r.Nodes)
-	if err := a.markDeployed(ctx, &r, &p, p.plan.ReadLetters(before), progress); err != nil { // before the record is stored, or a retry would see no change
+	// Before the record is stored, because otherwise a retry would see no change.
+	if err := a.markDeployed(ctx, &r, &p, p.plan.ReadLetters(before), progress); err != nil {
 		return err
 	}
 	if err := a.Store.PutPlan(ctx, r); err != nil {
@@ -404,8 +405,8 @@ func (a *Activities) grantEntries(ctx context.Context, r *protocol.PlanRecord, p
 	return cmp.Or(errs...)
 }
 
-// planCheckInterval is the least time between two checks of all running deployments, and planHintDelay the wait before a check of hinted ones. Where
-// queries are slow, checks of all use at most a tenth of the time.
+// planCheckInterval is the least time between two checks of all running deployments, and planHintDelay the wait before a check of hinted
+// ones. Where queries are slow, checks of all use at most a tenth of the time.
 const (
 	planCheckInterval = time.Second
 	planHintDelay     = 20 * time.Millisecond

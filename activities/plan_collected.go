@@ -53,8 +53,8 @@ func (a *Activities) collected(ctx context.Context, work *plan.Work, w *protocol
 	return all, nil
 }
 
-// fallbackIncarnation returns the incarnation of the last successful deployment of a service whose deployment failed since; 0: there is none; -1:
-// it did not fail.
+// fallbackIncarnation returns the incarnation of the last successful deployment of a service whose deployment failed since; 0: there is
+// none; -1: it did not fail.
 func (a *Activities) fallbackIncarnation(ctx context.Context, p *planned, r *protocol.PlanRecord, service string, undeployed []string) (int64, error) {
 	failed := slices.Contains(undeployed, service)
 	if !failed && len(p.deployNodes(service)) > 0 {

@@ -77,8 +77,8 @@ func stepCommands(all []entities.Extension) (out []plan.Command) {
 	return out
 }
 
-// commandPart returns the requested part of the commands. It omits CALLBACK commands of services that were not deployed, because nothing was
-// set up for them.
+// commandPart returns the requested part of the commands. It omits CALLBACK commands of services that were not deployed, because nothing
+// was set up for them.
 func commandPart(all []plan.Command, r *protocol.PlanCommandsRequest) (out protocol.PlanCommands, err error) {
 	size := 0
 	for at := r.From; at < len(all); at++ {
@@ -158,7 +158,8 @@ func (a *Activities) PlanRun(ctx context.Context, r protocol.PlanRunRequest) (pr
 	return protocol.PlanRunAnswer{ExtensionAnswer: answer}, err
 }
 
-// commandTarget returns the service that a command of a plan runs for, with its full version there and the version's display name; or the plan.
+// commandTarget returns the service that a command of a plan runs for, with its full version there and the version's display name; or the
+// plan.
 func (a *Activities) commandTarget(ctx context.Context, work *plan.Work, r *protocol.PlanRunRequest) (service, version, versionName string, err error) {
 	name := cmp.Or(r.Command.Service, r.Service)
 	if name == "" {

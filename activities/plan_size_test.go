@@ -15,10 +15,10 @@ import (
 	"github.com/converge-engine/converge/intent/store"
 )
 
-// largestPayload is what no payload passes.
+// largestPayload is the maximum size of a payload.
 const largestPayload = 64 << 10
 
-// activitiesWithPlan are activities with an incarnation that plans this.
+// activitiesWithPlan returns activities with an incarnation that has this plan.
 func activitiesWithPlan(t *testing.T, work plan.Work) (a *Activities, hash string) {
 	t.Helper()
 	s, err := store.Open(t.Context(), t.TempDir())
@@ -44,7 +44,7 @@ func jsonSize(t *testing.T, v any) int {
 	return len(text)
 }
 
-// callbackWork are so many services that each have a command of CALLBACK.
+// callbackWork returns the work for that many services with a CALLBACK command each.
 func callbackWork(count int) (w plan.Work) {
 	for n := range count {
 		name := fmt.Sprintf("service-with-a-name-%d", n)
@@ -57,7 +57,7 @@ func callbackWork(count int) (w plan.Work) {
 	return w
 }
 
-// The commands of CALLBACK of many services come in parts, each of which fits into a payload: all of them once, but for those that were not
+// The CALLBACK commands of many services are returned in parts that each fit into a payload: each command once, without those that were not
 // set up.
 func TestCommandsOfManyServicesFit_E2_F8(t *testing.T) {
 	t.Parallel()
@@ -86,7 +86,7 @@ func TestCommandsOfManyServicesFit_E2_F8(t *testing.T) {
 	}
 }
 
-// How far commands are fits into what a plan goes on with, beside all else.
+// The progress of the commands fits into the state with which a plan continues, together with everything else.
 func TestPartsOfManyNodesFit_F8(t *testing.T) {
 	t.Parallel()
 	work := callbackWork(4900)

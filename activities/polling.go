@@ -94,7 +94,8 @@ func (h *hints) startPoll(owner runtimes.Owner, i *trackedInstance) {
 	h.startTimer(owner, i, i.known.request.Interval)
 }
 
-// finishWithoutReading is called after an observation without a result. The instance is polled at its interval unless an observation comes first.
+// finishWithoutReading is called after an observation without a result. The instance is polled at its interval unless an observation comes
+// first.
 func (h *hints) finishWithoutReading(owner runtimes.Owner, generation int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -129,8 +130,8 @@ func (h *hints) startTimer(owner runtimes.Owner, i *trackedInstance, interval ti
 	i.poll.timer = time.AfterFunc(alignedDelay(time.Now(), spread(interval, owner.Key())), func() { h.pollDue(owner, i) })
 }
 
-// alignedDelay returns the wait until the next poll, rounded up to the next multiple of pollAlignment. Polls that are due at about the same time
-// share one wake-up; ten thousand services would otherwise wake the worker a hundred times a second.
+// alignedDelay returns the wait until the next poll, rounded up to the next multiple of pollAlignment. Polls that are due at about the same
+// time share one wake-up; ten thousand services would otherwise wake the worker a hundred times a second.
 func alignedDelay(now time.Time, wait time.Duration) time.Duration {
 	due := now.Add(wait)
 	return wait + pollAlignment - due.Sub(due.Truncate(pollAlignment))
@@ -188,7 +189,7 @@ func (h *hints) runPolling() {
 type backgroundScan struct {
 	gone []string // workers whose instances the scan takes over
 	done chan struct{}
-	err  error // valid after over is closed
+	err  error // valid after done is closed
 }
 
 func startScan(do func() error) *backgroundScan {
@@ -209,8 +210,8 @@ func (l *backgroundScan) isDone() bool {
 	}
 }
 
-// stopPolling hands this worker's instances over to the other workers. The last heartbeat of a monitored worker remains until the monitor has
-// read it.
+// stopPolling hands this worker's instances over to the other workers. The last heartbeat of a monitored worker remains until the monitor
+// has read it.
 func (h *hints) stopPolling() {
 	h.mu.Lock()
 	enabled, monitored := h.polling.enabled, h.polling.monitors != nil
@@ -229,8 +230,8 @@ func (h *hints) stopPolling() {
 	_ = h.records.putHeartbeat(ctx, h.polling.peers.me, last)
 }
 
-// heartbeat writes this worker's presence record with the instances that it recorded recently, and processes the records of the other workers.
-// It returns the workers that are gone since the last heartbeat. While the store is unavailable nothing changes.
+// heartbeat writes this worker's presence record with the instances that it recorded recently, and processes the records of the other
+// workers. It returns the workers that are gone since the last heartbeat. While the store is unavailable nothing changes.
 func (h *hints) heartbeat(interval time.Duration) (gone []string) {
 	ctx, cancel := context.WithTimeout(h.ctx, wakeTimeout)
 	defer cancel()

@@ -31,12 +31,12 @@ type remoteRecords interface {
 	remoteHeartbeats(context.Context) (map[string]map[string]store.Heartbeat, error)
 	// ownersOn lists the instances with a record of the workers of a runtime.
 	ownersOn(ctx context.Context, runtime string) ([]runtimes.Owner, error)
-	// over removes the presence record of a worker.
+	// removeRemoteHeartbeat removes the presence record of a worker.
 	removeRemoteHeartbeat(ctx context.Context, runtime, worker string) error
 }
 
-// check wakes the services on runtimes whose workers have all been silent for that time. The services then find that no worker takes their
-// tasks.
+// check wakes the services on runtimes whose workers have all been silent for the timeout. The services then find that no worker takes
+// their tasks.
 func (g *remoteWorkerMonitor) check(ctx context.Context, timeout time.Duration) error {
 	heartbeats, err := g.records.remoteHeartbeats(ctx)
 	if err != nil {

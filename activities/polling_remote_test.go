@@ -13,12 +13,12 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// remoteWorkers is the crowd of a remote runtime, and the common queue's, which looks after it.
+// remoteWorkers is the worker pool of a remote runtime, and that of the common queue, which monitors it.
 type remoteWorkers struct {
 	*workerPool
 	monitorPool  *workerPool
-	monitorWakes map[string]int  // how often a service was woken by guards
-	unwakable    map[string]bool // who cannot be
+	monitorWakes map[string]int  // how often monitors woke each service
+	unwakable    map[string]bool // services that cannot be woken
 }
 
 func newRemoteWorkers(t *testing.T, instances int) *remoteWorkers {
@@ -27,12 +27,12 @@ func newRemoteWorkers(t *testing.T, instances int) *remoteWorkers {
 	return c
 }
 
-// startRemote is a worker of the runtime.
+// startRemote starts a worker of the runtime.
 func (c *remoteWorkers) startRemote() *hints {
 	return c.startWorkerWith(workerHeartbeatInterval, (*hints).requireMonitors)
 }
 
-// startMonitor is a worker of the common queue.
+// startMonitor starts a worker of the common queue.
 func (c *remoteWorkers) startMonitor() *hints {
 	return c.monitorPool.startWorkerWith(workerHeartbeatInterval, func(h *hints) {
 		wake := func(_ context.Context, owner runtimes.Owner, runtime string) error {
@@ -49,7 +49,7 @@ func (c *remoteWorkers) startMonitor() *hints {
 	})
 }
 
-// wakesAfter is how often services were woken by guards once so much time has passed.
+// wakesAfter waits and returns how often monitors woke each service since.
 func (c *remoteWorkers) wakesAfter(wait time.Duration) map[string]int {
 	time.Sleep(wait)
 	synctest.Wait()
@@ -60,15 +60,15 @@ func (c *remoteWorkers) wakesAfter(wait time.Duration) map[string]int {
 	return wakes
 }
 
-// edgeRecords is what the workers of the one remote runtime keep.
+// edgeRecords are the records of the workers of the remote runtime.
 type edgeRecords struct{ *memoryRecords }
 
 func (e edgeRecords) remoteHeartbeats(ctx context.Context) (map[string]map[string]store.Heartbeat, error) {
-	beats, err := e.heartbeats(ctx)
-	if len(beats) == 0 {
+	heartbeats, err := e.heartbeats(ctx)
+	if len(heartbeats) == 0 {
 		return nil, err
 	}
-	return map[string]map[string]store.Heartbeat{"edge": beats}, err
+	return map[string]map[string]store.Heartbeat{"edge": heartbeats}, err
 }
 
 func (e edgeRecords) ownersOn(ctx context.Context, _ string) ([]runtimes.Owner, error) {
@@ -79,7 +79,7 @@ func (e edgeRecords) removeRemoteHeartbeat(ctx context.Context, _, worker string
 	return e.removeHeartbeat(ctx, worker)
 }
 
-// eachOnce is that each of so many was woken once.
+// eachOnce returns one wake for each service.
 func (c *remoteWorkers) eachOnce() map[string]int {
 	want := map[string]int{}
 	for owner := range c.version {
@@ -88,7 +88,7 @@ func (c *remoteWorkers) eachOnce() map[string]int {
 	return want
 }
 
-// Workers of a remote runtime read what is steady there; where the last of them is gone, services are woken within a minute, once, and find out.
+// Workers of a remote runtime poll its steady instances. When the last one has ended, the services are woken once, within a minute.
 func TestRemoteRuntimeWithoutWorkersIsDetected_F9_D17(t *testing.T) {
 	for name, end := range map[string]func(*hints){"stopped": (*hints).stop, "killed": kill} {
 		t.Run(name, func(t *testing.T) {
@@ -119,7 +119,7 @@ func TestRemoteRuntimeWithoutWorkersIsDetected_F9_D17(t *testing.T) {
 	}
 }
 
-// Whoever is replaced within a moment is missed by nobody.
+// A worker that is replaced within a moment causes no wakes.
 func TestReplacedRemoteWorkerWakesNoService_F9(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newRemoteWorkers(t, 20)
@@ -140,7 +140,7 @@ func TestReplacedRemoteWorkerWakesNoService_F9(t *testing.T) {
 	})
 }
 
-// A remote worker that ends while no guard is there, or while none can wake anybody, is noticed later.
+// A remote worker that ends without a monitor, or while no monitor can wake services, is detected later.
 func TestEndWithoutAMonitorIsDetectedLater_F9_H9(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newRemoteWorkers(t, 20)
@@ -161,7 +161,7 @@ func TestEndWithoutAMonitorIsDetectedLater_F9_H9(t *testing.T) {
 	})
 }
 
-// A service that cannot be woken keeps nobody from being, nobody is woken twice for it, and it is woken once it can be.
+// A failed wake does not block the wakes of others, repeats none of them, and is retried until it succeeds.
 func TestFailedWakeDoesNotBlockOthers_F9(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newRemoteWorkers(t, 20)
@@ -186,7 +186,7 @@ func TestFailedWakeDoesNotBlockOthers_F9(t *testing.T) {
 	})
 }
 
-// Without a guard the server has everything read.
+// Without a monitor the server polls everything.
 func TestRemoteWorkerWithoutMonitorsIsNotReliable_F9(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newRemoteWorkers(t, 1)

@@ -16,7 +16,7 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// workerPool is a queue of workers and what they look after. Time is that of a bubble (testing/synctest).
+// workerPool is the workers of a queue and their instances. It uses the time of a bubble (testing/synctest).
 type workerPool struct {
 	t     *testing.T
 	store memoryRecords
@@ -38,17 +38,17 @@ func newWorkerPool(t *testing.T, instances int) *workerPool {
 	return c
 }
 
-// resetCounts begins to count anew.
+// resetCounts resets the counters.
 func (c *workerPool) resetCounts() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.read = map[runtimes.Owner]map[string]int{}
 }
 
-// startWorker begins to serve the queue.
+// startWorker starts a worker of the queue.
 func (c *workerPool) startWorker() *hints { return c.startWorkerWith(workerHeartbeatInterval) }
 
-// startWorkerWith says of itself so often that it is there.
+// startWorkerWith starts a worker with that heartbeat interval.
 func (c *workerPool) startWorkerWith(interval time.Duration, setups ...func(*hints)) *hints {
 	a := &Activities{readingSlots: keyedSemaphore{total: maxReadings, perKey: maxRuntimeReadings}}
 	h := newHints(a)
@@ -77,7 +77,7 @@ func (c *workerPool) startWorkerWith(interval time.Duration, setups ...func(*hin
 	return h
 }
 
-// unreachable is the version of what cannot be read.
+// unreachable is the version of an instance that cannot be read.
 const unreachable = "unreachable"
 
 func (c *workerPool) reading(owner runtimes.Owner) entities.Reading {
@@ -89,7 +89,7 @@ func (c *workerPool) reading(owner runtimes.Owner) entities.Reading {
 	}}}
 }
 
-// twoWorkers are two workers, the first of which observed everything so long ago.
+// twoWorkers returns two workers. The first one observed all instances, that long ago.
 func twoWorkers(t *testing.T, instances int, wait time.Duration) (c *workerPool, a, b *hints) {
 	t.Helper()
 	c = newWorkerPool(t, instances)
@@ -101,7 +101,7 @@ func twoWorkers(t *testing.T, instances int, wait time.Duration) (c *workerPool,
 	return c, a, b
 }
 
-// kill ends a worker that says nothing more.
+// kill ends a worker without a last heartbeat.
 func kill(h *hints) {
 	h.mu.Lock()
 	h.stopped = true
@@ -109,7 +109,7 @@ func kill(h *hints) {
 	h.end()
 }
 
-// observe is the workflow's observation of an instance by a worker.
+// observe is the workflow's observation of an instance on a worker.
 func (c *workerPool) observe(h *hints, owner runtimes.Owner) {
 	c.mu.Lock()
 	reading := c.reading(owner)
@@ -132,7 +132,7 @@ func (c *workerPool) setVersion(owner runtimes.Owner, version string) {
 	c.version[owner] = version
 }
 
-// deleteInstance is as if it had not been there.
+// deleteInstance deletes an instance.
 func (c *workerPool) deleteInstance(owner runtimes.Owner) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -149,7 +149,7 @@ func (c *workerPool) wakeCount(owner runtimes.Owner) int {
 	return c.woken[owner]
 }
 
-// readCounts is how often each worker read since it was counted anew, and how many instances nobody read.
+// readCounts returns how often each worker read since the last reset, and how many instances no worker read.
 func (c *workerPool) readCounts() (reads map[string]int, unread int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -179,7 +179,7 @@ func (c *workerPool) requirePolledUntilChange(h *hints) {
 	require.Equal(c.t, 1, c.wakeCount(c.first()))
 }
 
-// What is steady is read every interval by a worker; nobody is told anything until something is otherwise, and then at once.
+// A worker polls steady instances every interval. It wakes no workflow until something changes, and then at once.
 func TestWorkersPollSteadyInstances_F9(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newWorkerPool(t, 1)
@@ -194,7 +194,8 @@ func TestWorkersPollSteadyInstances_F9(t *testing.T) {
 	})
 }
 
-// What an apply, or an observation of what moved, read last is read again like what is steady: no observation of that begins after it.
+// After an apply, or an observation of an unsteady instance, the last reading is polled like that of a steady instance: no observation
+// follows it.
 func TestInstanceIsPolledAfterAChange_F9(t *testing.T) {
 	for name, finish := range map[string]func(*workerPool, *hints){
 		"applied": func(c *workerPool, h *hints) {
@@ -224,7 +225,7 @@ func TestInstanceIsPolledAfterAChange_F9(t *testing.T) {
 	}
 }
 
-// What is due at about the same time is so in one moment, never too early.
+// Polls that are due at about the same time run together, and never too early.
 func TestPollsAreAligned_F9(t *testing.T) {
 	now := time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
 	due := map[time.Time]int{}
@@ -238,10 +239,10 @@ func TestPollsAreAligned_F9(t *testing.T) {
 	require.LessOrEqual(t, len(due), 2*6)
 }
 
-// Workers of a queue share what is steady, each about half; what they have in common is in the store.
+// The workers of a queue share the steady instances, about half each. Their common state is in the store.
 func TestWorkersSharePolling_F9(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, a, b := twoWorkers(t, 200, 15*time.Minute) // until the other is relied on
+		c, a, b := twoWorkers(t, 200, 15*time.Minute) // until the other one is reliable
 		c.resetCounts()
 		time.Sleep(10 * testPollInterval)
 		synctest.Wait()
@@ -253,7 +254,7 @@ func TestWorkersSharePolling_F9(t *testing.T) {
 	})
 }
 
-// However many there are: a worker that looks through its part says meanwhile that it is there, so nobody else takes it for gone.
+// A worker continues its heartbeats during a long scan, so no other worker takes it for gone.
 func TestLongScanDoesNotLookLikeAnEnd_F9(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many = 4 * maxMissedHeartbeats * float64(workerHeartbeatInterval/takeOverInterval)
@@ -267,7 +268,7 @@ func TestLongScanDoesNotLookLikeAnEnd_F9(t *testing.T) {
 	})
 }
 
-// Of a worker that is gone, stopped or killed, another one reads everything within a minute.
+// When a worker is stopped or killed, another one polls all of its instances within a minute.
 func TestPollingOfAnEndedWorkerIsTakenOver_F9_H9(t *testing.T) {
 	for name, end := range map[string]func(*hints){"stopped": (*hints).stop, "killed": kill} {
 		t.Run(name, func(t *testing.T) {
@@ -302,11 +303,11 @@ func TestPollingOfAnEndedWorkerIsTakenOver_F9_H9(t *testing.T) {
 	}
 }
 
-// What another worker's observation told the workflow is what this one compares with from then on, and not what it remembers.
+// After another worker's observation this worker compares with the state that the workflow got from it, not with its own older state.
 func TestStateRecordedByAnotherWorkerIsUsed_F9(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _, b := twoWorkers(t, 20, 20*time.Minute)
-		for owner := range c.version { // released; either may observe, and the other still reads its part
+		for owner := range c.version { // released; either may observe, and the other still polls its share
 			c.setVersion(owner, "v2")
 			c.observe(b, owner)
 		}
@@ -315,7 +316,7 @@ func TestStateRecordedByAnotherWorkerIsUsed_F9(t *testing.T) {
 		kill(b)
 		for owner := range c.version {
 			require.Zero(t, c.wakeCount(owner), owner)
-			c.setVersion(owner, "v1") // as it was when the first one read it last
+			c.setVersion(owner, "v1") // as at its last reading by the first one
 		}
 		time.Sleep(testPollInterval + testPollInterval/5)
 		synctest.Wait()
@@ -325,7 +326,7 @@ func TestStateRecordedByAnotherWorkerIsUsed_F9(t *testing.T) {
 	})
 }
 
-// While the store is away each goes on with its part.
+// While the store is unavailable each worker continues with its share.
 func TestPollingContinuesWithoutTheStore_F9(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _, _ := twoWorkers(t, 50, 20*time.Minute)
@@ -344,7 +345,7 @@ func TestPollingContinuesWithoutTheStore_F9(t *testing.T) {
 	})
 }
 
-// What can be read no more is news like any other change, once.
+// An instance that cannot be read any more is news like any other change, once.
 func TestUnreadableInstanceWakesOnce_F9_C5(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newWorkerPool(t, 1)
@@ -358,7 +359,7 @@ func TestUnreadableInstanceWakesOnce_F9_C5(t *testing.T) {
 	})
 }
 
-// What a worker told that has just begun, or that comes back, is believed like that of any other.
+// The state recorded by a worker that has just started, or restarted, is used like that of any other.
 func TestStateRecordedByANewWorkerIsUsed_F9(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newWorkerPool(t, 20)
@@ -371,11 +372,11 @@ func TestStateRecordedByANewWorkerIsUsed_F9(t *testing.T) {
 			c.setVersion(owner, "v2")
 			c.observe(b, owner)
 		}
-		time.Sleep(5 * time.Second) // the other one has not seen the first of what it said
+		time.Sleep(5 * time.Second) // the other one has not seen its first heartbeats
 		kill(b)
 		synctest.Wait()
 		for owner := range c.version {
-			c.setVersion(owner, "v1") // as it was when the first one read it last
+			c.setVersion(owner, "v1") // as at its last reading by the first one
 		}
 		time.Sleep(testPollInterval + testPollInterval/5 + time.Minute)
 		synctest.Wait()
@@ -385,7 +386,8 @@ func TestStateRecordedByANewWorkerIsUsed_F9(t *testing.T) {
 	})
 }
 
-// What was taken down by one worker, and came back by another, is read again by whichever reads it; what does not come back is forgotten.
+// An instance that one worker removed and another one recreated is polled again by its assigned worker. One that is not recreated is
+// forgotten.
 func TestRecreatedInstanceIsPolled_F9_A24(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, a, b := twoWorkers(t, 20, 20*time.Minute)
@@ -413,7 +415,7 @@ func TestRecreatedInstanceIsPolled_F9_A24(t *testing.T) {
 	})
 }
 
-// What could not be written down at first is written down with the next reading.
+// A failed write of a record is repeated with the next reading.
 func TestFailedRecordIsWrittenLater_F9(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newWorkerPool(t, 1)
@@ -430,7 +432,7 @@ func TestFailedRecordIsWrittenLater_F9(t *testing.T) {
 	})
 }
 
-// A worker that woke a workflow, which found nothing new, reads on as ever: however often that happens.
+// Wakes of a workflow that found nothing new do not slow down polling, however often they happen.
 func TestUnneededWakesDoNotSlowPolling_F9(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newWorkerPool(t, 1)

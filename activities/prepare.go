@@ -120,8 +120,8 @@ func (a *Activities) prepareValues(ctx context.Context, r protocol.PrepareReques
 // payloadsAtOnce is the number of payloads written concurrently. A fleet has hundreds, and the release waits for them.
 const payloadsAtOnce = 32
 
-// storeVersion writes a version, unless it is known, and its payloads to the store concurrently, and returns the stored record. A version that
-// cannot be rendered is not recorded. If a worker died between the writes, a version may lack a payload; it is then rendered again.
+// storeVersion writes a version, unless it is known, and its payloads to the store concurrently, and returns the stored record. A version
+// that cannot be rendered is not recorded. If a worker died between the writes, a version may lack a payload; it is then rendered again.
 func (a *Activities) storeVersion(
 	ctx context.Context, r protocol.PrepareRequest, record store.VersionRecord, known bool, payloads map[entities.InstanceID]entities.Payload, digests map[string]string,
 ) (store.VersionRecord, error) {
@@ -223,7 +223,8 @@ func (a *Activities) merged(ctx context.Context, r protocol.PrepareRequest) (sto
 	return record, nil
 }
 
-// underConfiguration returns the meaning of a version under another configuration: its parameters, as far as that configuration still declares them.
+// underConfiguration returns the meaning of a version under another configuration: its parameters, as far as that configuration still
+// declares them.
 func (a *Activities) underConfiguration(ctx context.Context, service string, record store.VersionRecord, hash string) (store.VersionRecord, error) {
 	inc, err := a.Store.Incarnation(ctx, hash)
 	if err != nil {

@@ -19,15 +19,15 @@ import (
 	"github.com/converge-engine/converge/runtimes/fake"
 )
 
-// runtimeWithoutPlanner is a runtime that cannot say what an apply would change.
+// runtimeWithoutPlanner is a runtime that cannot preview changes.
 type runtimeWithoutPlanner struct{ runtimes.Runtime }
 
-// hangingPlanner does not notice that it should end.
+// hangingPlanner ignores its deadline.
 type hangingPlanner struct{ runtimes.Runtime }
 
 func (hangingPlanner) Plan(context.Context, runtimes.Request) ([]runtimes.Change, error) { select {} }
 
-// previewer asks about one instance through the activity, as a workflow does.
+// previewer returns a function that previews one instance with the activity, as a workflow does.
 func previewer(t *testing.T, runtime runtimes.Runtime) func(edit func(*protocol.PreviewRequest)) protocol.ItemPreview {
 	store, err := store.Open(t.Context(), t.TempDir())
 	require.NoError(t, err)
@@ -82,7 +82,7 @@ func TestPreviewListsChanges(t *testing.T) {
 	require.Equal(t, protocol.PreviewTotals{Changed: 3, Removed: 1, Orphaned: 1, Conflicts: 1, Refused: 1}, ask(nil).Totals)
 }
 
-// What a removal would take down is asked for, and the answer says that it is one.
+// A removal is previewed as a removal, with the objects that it would delete.
 func TestPreviewOfARemoval_A24(t *testing.T) {
 	rt := fake.New(nil)
 	web := rt.At("shop", "web", "prod")
@@ -98,7 +98,7 @@ func TestPreviewOfARemoval_A24(t *testing.T) {
 	require.Equal(t, []any{protocol.PreviewNoPlanner, "runtime rt (fake) cannot preview a removal", true}, []any{got.Code, got.Message, got.Removal})
 }
 
-// What goes wrong is an answer with a code, and never an error that would be tried again.
+// An error is part of the answer, with a code, and is not retried.
 func TestPreviewReturnsErrorsInTheAnswer(t *testing.T) {
 	rt := fake.New(nil)
 	web := rt.At("shop", "web", "prod")
@@ -121,7 +121,7 @@ func TestPreviewReturnsErrorsInTheAnswer(t *testing.T) {
 	check(protocol.PreviewTimeout, "runtime rt did not answer within 1ms", previewer(t, hangingPlanner{})(func(r *protocol.PreviewRequest) { r.Timeout = time.Millisecond }))
 }
 
-// A huge plan is cut and says so; its totals stay whole.
+// A huge preview is truncated and reports that. Its totals are complete.
 func TestPreviewIsBounded(t *testing.T) {
 	rt := fake.New(nil)
 	ask := previewer(t, rt)

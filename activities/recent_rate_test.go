@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What came within half a minute counts, and only where it is much.
+// The versions of the last half minute are counted, and reported only if there are many.
 func TestRecentRate(t *testing.T) {
 	var l recentRate
 	now := time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)

@@ -9,9 +9,9 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// What is asked for in a channel that only reports is refused before anything is read, claimed or run.
+// A write in a report-only channel is rejected before anything is read, claimed or run.
 func TestReportOnlyChannelIsNotWritten_A25(t *testing.T) {
-	a := New(nil, nil, nil) // no store, no runtime: whatever is asked for would panic
+	a := New(nil, nil, nil) // no store, no runtime: any request to them would panic
 	defer a.Close()
 	one := protocol.InstanceRef{ID: entities.Only("production"), FullVersion: "v1"}
 	apply, _, err := run[protocol.ApplyAnswer](t, a.Apply, protocol.ApplyRequest{ReportOnly: true, Instance: one})

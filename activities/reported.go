@@ -21,7 +21,7 @@ type filler struct {
 	a              *Activities
 	of             store.Report // without the extension
 	keepUnresolved bool         // missing values keep their reference
-	// Addresses are the addresses of a plan's targets.
+	// addresses are the addresses of a plan's targets.
 	addresses map[string]string
 	read      map[string]entities.Reported
 	used      map[string]string
@@ -137,8 +137,8 @@ func isInvalidInAddress(r rune) bool {
 	return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._:[]", r)
 }
 
-// withAddresses returns the work of a plan with the addresses that its steps reported. allowMissing is for one of these steps, which may not have
-// addresses yet.
+// withAddresses returns the work of a plan with the addresses that its steps reported. allowMissing is for one of these steps, which may
+// not have addresses yet.
 func (f *filler) withAddresses(ctx context.Context, work *plan.Work, allowMissing bool) (*plan.Work, error) {
 	located := *work
 	located.Targets = slices.Clone(work.Targets)

@@ -11,8 +11,8 @@ import (
 	"github.com/converge-engine/converge/intent/store"
 )
 
-// A directory that a definition names is looked for where this worker has the application, else where that was published
-// from; one outside of it is refused, and one that is not there is named with what to do.
+// A directory in a definition is resolved in this worker's directory of the application, or else in the directory that it was published
+// from. A directory outside of it is rejected. The error for a missing one names it and what to do.
 func TestDirectoryOfAnApplication(t *testing.T) {
 	ctx := t.Context()
 	s, err := store.Open(ctx, t.TempDir())
@@ -48,7 +48,7 @@ func TestDirectoryOfAnApplication(t *testing.T) {
 	}
 }
 
-// Where nothing is found by it, nobody needs the directory.
+// A definition without relative paths needs no directory.
 func TestDirectoryIsNotNeeded(t *testing.T) {
 	a := &Activities{}
 	for _, d := range []entities.RuntimeDefinition{

@@ -21,7 +21,7 @@ import (
 	"github.com/converge-engine/converge/runtimes/fake"
 )
 
-// Whoever hangs takes its part of the places and no more. Who finds none stays away for longer, the longer it hangs.
+// A hung holder uses its share of the slots and no more. The retry delay grows with the time that it hangs.
 func TestKeyedSemaphore_A7(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := keyedSemaphore{total: 3, perKey: 2}
@@ -56,7 +56,7 @@ func TestKeyedSemaphore_A7(t *testing.T) {
 	})
 }
 
-// newFakeActivities are activities with a store of their own, whose runtimes are all one in memory.
+// newFakeActivities returns activities with a store of their own, and the runtime in memory that all their runtimes are.
 func newFakeActivities(t *testing.T) (*Activities, *fake.Runtime) {
 	t.Helper()
 	s, err := store.Open(t.Context(), t.TempDir())
@@ -70,7 +70,7 @@ func newFakeActivities(t *testing.T) (*Activities, *fake.Runtime) {
 	return a, rt
 }
 
-// putFakeRuntime is the digest of a runtime of that name, which is in the store.
+// putFakeRuntime stores a runtime with that name and returns its digest.
 func putFakeRuntime(t *testing.T, a *Activities, name string) string {
 	t.Helper()
 	digest, err := a.Store.PutRuntime(t.Context(), entities.RuntimeDefinition{Name: name, Kind: entities.RuntimeFake})
@@ -78,8 +78,8 @@ func putFakeRuntime(t *testing.T, a *Activities, name string) string {
 	return digest
 }
 
-// Readings of a runtime that hangs leave room for those of others; what found no place is tried again later, without a word to the
-// workflow.
+// Readings of a hung runtime leave slots for those of others. A reading without a free slot is retried later, and its workflow is not
+// involved.
 func TestHangingRuntimeDoesNotBlockOthers_A7(t *testing.T) {
 	a, rt := newFakeActivities(t)
 	a.readingSlots = keyedSemaphore{total: 3, perKey: 2}
@@ -101,7 +101,7 @@ func TestHangingRuntimeDoesNotBlockOthers_A7(t *testing.T) {
 		return answer, err
 	}
 	var hanging sync.WaitGroup
-	t.Cleanup(hanging.Wait) // after all are let go
+	t.Cleanup(hanging.Wait) // after all are released
 	for n := range 2 {
 		service := fmt.Sprint("s", n)
 		t.Cleanup(rt.At("shop", service, "prod").HangReadings())
@@ -156,15 +156,14 @@ func TestHangingRuntimeDoesNotBlockOthers_A7(t *testing.T) {
 	a.readingSlots.mu.Unlock()
 	t.Cleanup(rt.At("shop", "s5", "hangs").HangReadings())
 	hanging.Go(func() { _, _ = both("s5", known.Digest()) })
-	require.Eventually(t, func() bool { // the runtime hears nothing of it
+	require.Eventually(t, func() bool { // the runtime does not notice it
 		a.readingSlots.mu.Lock()
 		defer a.readingSlots.mu.Unlock()
 		return a.readingSlots.inUse == 3 && rt.At("shop", "s5", "well").Readings() > 0
 	}, time.Minute, time.Millisecond, "waiting for a hanging runtime holds no slot of another")
 }
 
-// What is known of an instance is forgotten when it is removed, and not when only what it left elsewhere is; of what cannot be reached that
-// is known.
+// The record of an instance is removed with the instance, but not with its previous placement. An unreachable instance keeps its record.
 func TestRecordOfAnInstanceEndsWithItsRemoval_A24_F9(t *testing.T) {
 	a, _ := newFakeActivities(t)
 	a.hints.polling.enabled = true
@@ -200,7 +199,7 @@ func TestRecordOfAnInstanceEndsWithItsRemoval_A24_F9(t *testing.T) {
 	require.Equal(t, reachable, recorded())
 	require.False(t, a.hints.instances[owner].observing, "hints are not ignored")
 
-	observe("gone") // nothing is defined under it
+	observe("gone") // no runtime has this name
 	unreachableRecord := recorded()
 	require.NotEqual(t, reachable.Request.Instances[0].KnownDigest, unreachableRecord.Request.Instances[0].KnownDigest, "the next reading differs")
 

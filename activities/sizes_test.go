@@ -20,7 +20,7 @@ import (
 	"github.com/converge-engine/converge/intent/incarnation"
 )
 
-// readSpilled reads an answer that was left to the store as a workflow does, part by part, each of which fits. It says how large the answer is.
+// readSpilled reads a spilled answer as a workflow does, in parts that each fit, and returns its size.
 func readSpilled(t *testing.T, a *Activities, answer interface{ StoredDigest() string }) (bytes int) {
 	t.Helper()
 	require.Less(t, jsonSize(t, answer), largestPayload)
@@ -40,7 +40,7 @@ func readSpilled(t *testing.T, a *Activities, answer interface{ StoredDigest() s
 	return jsonSize(t, answer)
 }
 
-// incompressible is one of so many bytes that no packing makes much smaller.
+// incompressible returns a text of that many bytes, different for each n, that compression hardly shrinks.
 func incompressible(n, bytes int) (out string) {
 	for k := 0; len(out) < bytes; k++ {
 		out += entities.DigestOf([]int{n, k})
@@ -48,7 +48,7 @@ func incompressible(n, bytes int) (out string) {
 	return out[:bytes]
 }
 
-// A plan of as many pieces of work as there may be, any of which may wait for any other, is read by its workflow in parts.
+// A workflow reads a plan with the maximum number of nodes and dependencies in parts.
 func TestPlanAtTheLimitsFits_F8(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same each time
@@ -79,7 +79,7 @@ func TestPlanAtTheLimitsFits_F8(t *testing.T) {
 	require.Greater(t, edges, 190_000)
 }
 
-// Thousands of services that were not deployed are said by the nodes that they have in the plan.
+// Thousands of services that were not deployed are passed as the numbers of their nodes in the plan.
 func TestUndeployedOfManyServicesFit_E2_F8(t *testing.T) {
 	t.Parallel()
 	work := plan.Work{}
@@ -99,7 +99,7 @@ func TestUndeployedOfManyServicesFit_E2_F8(t *testing.T) {
 	require.ErrorContains(t, err, "plan i1: the service names take ")
 }
 
-// manyChannels is an application of one service in as many release channels as there may be.
+// manyChannels publishes an application of one service in the maximum number of release channels.
 func manyChannels(t *testing.T, a *Activities) (compiled *compile.Compiled, hash string) {
 	t.Helper()
 	var b strings.Builder
@@ -120,7 +120,7 @@ func manyChannels(t *testing.T, a *Activities) (compiled *compile.Compiled, hash
 	return compiled, hash
 }
 
-// What a version is rendered to for 500 instances reaches the workflow, and so does the request where that is made beside the workflow task.
+// The rendered version of 500 instances reaches the workflow, and so does the request of a non-local activity.
 func TestPreparedForManyInstancesFits_F8(t *testing.T) {
 	t.Parallel()
 	a := newActivities(t, &server{})
@@ -149,7 +149,7 @@ func TestPreparedForManyInstancesFits_F8(t *testing.T) {
 	}
 }
 
-// longDrain is a drain of a runtime that a thousand services are on.
+// longDrain returns a drain of a runtime with a thousand services.
 func longDrain(scope string) *entities.Pause {
 	d := &entities.Drain{}
 	for n := range 1000 {
@@ -158,7 +158,8 @@ func longDrain(scope string) *entities.Pause {
 	return &entities.Pause{Scope: scope, By: "ann", At: time.Unix(1, 0).UTC(), Reason: incompressible(0, 2000), Drain: d}
 }
 
-// Rules of 500 channels, each on a runtime of its own that is paused with a long reason, or drained with a thousand services, reach the service.
+// The configuration of 500 channels reaches the service, even if each is on a runtime of its own that is paused with a long reason, or
+// drained with a thousand services.
 func TestSpecAtTheLimitsFits_F8(t *testing.T) {
 	t.Parallel()
 	a := newActivities(t, &server{})
@@ -193,7 +194,7 @@ func TestSpecAtTheLimitsFits_F8(t *testing.T) {
 	require.Equal(t, incompressible(7, 200), inForce.Pause.Drain.OwnPermit().WaitsFor)
 }
 
-// Evaluations once are bounded by what is said of each, since none may be left out; while they are watched what does not fit is told next.
+// A preflight must contain every reading, so the reasons are shortened. News that does not fit is returned by the next evaluation.
 func TestReadingsOfManyChecksFit_F8(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -210,7 +211,7 @@ func TestReadingsOfManyChecksFit_F8(t *testing.T) {
 	})
 }
 
-// Parts of a plan that are news, and services of a release over several that could not carry it out, are as many as fit.
+// The news of a plan, and the failed services of a joint release, are limited to what fits.
 func TestNewsOfPlansFit_F8(t *testing.T) {
 	t.Parallel()
 	work := plan.Work{}

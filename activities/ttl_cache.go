@@ -21,7 +21,7 @@ type cacheEntry[T any] struct {
 // maxCacheTTL is the maximum age of an entry.
 const maxCacheTTL = time.Minute
 
-// get returns the value of a key if it is younger than old, or reads it. Errors are not cached.
+// get returns the value of a key if it is younger than maxAge, or reads it. Errors are not cached.
 func (l *ttlCache[T]) get(key string, maxAge time.Duration, read func() (T, error)) (T, error) {
 	now := time.Now()
 	if k, ok := l.load(key); ok && now.Sub(k.at) < maxAge {

@@ -25,8 +25,8 @@ func (a *Activities) Unmanage(ctx context.Context, r protocol.UnmanageRequest) (
 	return protocol.UnmanageAnswer{Undeclared: undeclared, Unreached: sender.unreached}, err
 }
 
-// servicesToEnd returns the services to end, with the reasons, and the services that the manifest does not declare: their instances would stay
-// unmanaged for ever.
+// servicesToEnd returns the services to end, with the reasons, and the services that the manifest does not declare: their instances would
+// stay unmanaged for ever.
 func servicesToEnd(requested map[string]string, manifest incarnation.Manifest) (reasons map[string]string, undeclared []string) {
 	reasons = map[string]string{}
 	if why, all := requested[protocol.AllServices]; all {

@@ -100,8 +100,8 @@ func lastValidTime(token *oidc.IDToken) time.Time {
 	return token.Expiry
 }
 
-// useToken uses a token up for a request. The token's payload is its key, because signature and encoding can be written in several ways. The
-// record is kept as long as the token may be valid.
+// useToken uses a token up for a request. The token's payload is its key, because signature and encoding can be written in several ways.
+// The record is kept as long as the token may be valid.
 func (a *Activities) useToken(ctx context.Context, r protocol.VerifyRequest, payload []byte, until, now time.Time) error {
 	if r.RequestID == "" {
 		return refuse("a token is valid for one request, and this one has no request id")

@@ -32,7 +32,7 @@ type issuer struct {
 
 	mu       sync.Mutex
 	keys     []jose.JSONWebKey
-	named    string // in its discovery document; empty: what it is
+	named    string // in its discovery document; empty: its URL
 	down     map[string]bool
 	requests map[string]int
 }
@@ -68,7 +68,7 @@ func (i *issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		answer = set
 	}
-	_ = json.NewEncoder(w).Encode(answer) // a test that gets less than this fails
+	_ = json.NewEncoder(w).Encode(answer) // a test with an incomplete answer fails
 }
 
 func (i *issuer) change(do func()) {
@@ -84,7 +84,7 @@ func ecKey(t *testing.T, id string) jose.JSONWebKey {
 	return jose.JSONWebKey{Key: key, KeyID: id, Algorithm: string(jose.ES256), Use: "sig"}
 }
 
-// sign makes a token of claims, those given over the ones that are valid.
+// sign returns a token with valid claims, except those in own.
 func (i *issuer) sign(t *testing.T, key jose.JSONWebKey, own map[string]any) string {
 	t.Helper()
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.SignatureAlgorithm(key.Algorithm), Key: key}, nil)
@@ -112,7 +112,7 @@ func (i *issuer) request(token string) protocol.VerifyRequest {
 	return protocol.VerifyRequest{Identity: entities.Identity{Issuer: i.URL, Audience: "converge"}, Token: token, RequestID: "r"}
 }
 
-// Who approves is proven by a token.
+// A token proves the identity of the approver.
 func TestVerify_A14(t *testing.T) {
 	key := ecKey(t, "k1")
 	i := newIssuer(t, key)
@@ -151,7 +151,7 @@ func TestVerify_A14(t *testing.T) {
 	require.Equal(t, alice, whoIs(i.request(i.sign(t, second, nil))), "new keys are fetched")
 }
 
-// Without discovery, keys are where the identity says.
+// Without discovery, the keys are read from the URL in the identity.
 func TestVerifyByKeysURL_A14(t *testing.T) {
 	key := ecKey(t, "k1")
 	i := newIssuer(t, key)
@@ -164,8 +164,8 @@ func TestVerifyByKeysURL_A14(t *testing.T) {
 	require.Equal(t, map[string]int{"/elsewhere": 1}, i.requests)
 }
 
-// A token that expired while its request waited, for an issuer that was away or a workflow that was gone, was valid when that came.
-// What it has served is kept for a day, so that nothing later is believed.
+// A token that expired while its request waited, for an unavailable issuer or a workflow that had ended, is valid if it was valid on
+// arrival. Its use is recorded for a day, so that it is rejected afterwards.
 func TestVerifyUsesTheArrivalTime_G3(t *testing.T) {
 	key := ecKey(t, "k1")
 	i := newIssuer(t, key)
@@ -201,7 +201,7 @@ func TestVerifyUsesTheArrivalTime_G3(t *testing.T) {
 	}
 }
 
-// Bad tokens are refused, each with what is wrong with it.
+// Invalid tokens are rejected, each with its reason.
 func TestVerifyRefuses_A14(t *testing.T) {
 	key := ecKey(t, "k1")
 	i := newIssuer(t, key)
@@ -261,8 +261,8 @@ func TestVerifyRefuses_A14(t *testing.T) {
 	requireRefused(t, err, "has no request id")
 }
 
-// A token serves one request of all that workers of one store verify. Without the store it serves none, unless what is asked
-// cannot wait.
+// A token is valid for one request among all workers with the same store. Without the store it is valid for none, unless the request cannot
+// wait.
 func TestATokenServesOneRequest(t *testing.T) {
 	key := ecKey(t, "k1")
 	i := newIssuer(t, key)
@@ -289,7 +289,7 @@ func TestATokenServesOneRequest(t *testing.T) {
 	require.NoError(t, serves(urgent, "r4", ""))
 }
 
-// What a token has served is kept for as long as it may be believed, and not until it expires, which may be never.
+// The use of a token is recorded for as long as the token may be valid, not until its expiry, which may be never.
 func TestTokenUseIsKeptWhileTheTokenIsValid(t *testing.T) {
 	key := ecKey(t, "k1")
 	i := newIssuer(t, key)
@@ -308,7 +308,7 @@ func TestTokenUseIsKeptWhileTheTokenIsValid(t *testing.T) {
 	require.NotEmpty(t, days)
 }
 
-// It is known on another day as well, however late the token expires.
+// It is known on another day too, however late the token expires.
 func TestATokenServesOneRequestAcrossMidnight_G3(t *testing.T) {
 	key := ecKey(t, "k1")
 	i := newIssuer(t, key)
@@ -327,12 +327,12 @@ func TestATokenServesOneRequestAcrossMidnight_G3(t *testing.T) {
 	requireRefused(t, serves("r2", midnight.Add(10*time.Minute)), "the token was used for another request")
 }
 
-// A key that the issuer took back is not trusted for long.
+// A revoked key is not trusted for long.
 func TestVerifyAfterKeysRotated_A14(t *testing.T) {
 	old, key := ecKey(t, "old"), ecKey(t, "new")
 	i := newIssuer(t, old)
 	a := newActivities(t, &server{})
-	// A fetch of keys is shared by all who ask until it is over, and what it brought counts a moment later.
+	// Concurrent callers share one fetch of the keys, so its result may be visible a moment later.
 	requireSoon := func(token, refusal string) {
 		t.Helper()
 		require.Eventually(t, func() bool {
@@ -350,14 +350,14 @@ func TestVerifyAfterKeysRotated_A14(t *testing.T) {
 	i.change(func() { i.keys = []jose.JSONWebKey{old} })
 	requireSoon(token, accepted)
 	i.change(func() { i.keys = nil })
-	for name, k := range a.issuers.known { // what is kept grows old
+	for name, k := range a.issuers.known { // the cached keys expire
 		k.until = time.Now().Add(-time.Second)
 		a.issuers.known[name] = k
 	}
 	requireSoon(token, "signature is not valid")
 }
 
-// An issuer that cannot be asked says nothing about a token: to be tried again.
+// An unreachable issuer does not invalidate a token: the error is retryable.
 func TestVerifyWithoutTheIssuer(t *testing.T) {
 	key := ecKey(t, "k1")
 	i := newIssuer(t, key)
@@ -371,7 +371,7 @@ func TestVerifyWithoutTheIssuer(t *testing.T) {
 		require.Contains(t, app.Message(), "issuer "+i.URL+" is unreachable")
 	}
 	i.change(func() { i.down = nil })
-	require.Eventually(t, func() bool { // who asks as a fetch of keys ends shares what it brought
+	require.Eventually(t, func() bool { // a call at the end of a fetch shares its result
 		_, _, err := run[protocol.VerifyAnswer](t, a.Verify, i.request(i.sign(t, key, nil)))
 		return err == nil
 	}, time.Minute, time.Millisecond)

@@ -95,12 +95,12 @@ type Refusal struct {
 	At     time.Time `json:"at"`
 }
 
-// JournalEntry is one event. N grows by one with each line, so a reader knows which lines are new.
+// JournalEntry is one event. N grows by one with each entry, so a reader knows which entries are new.
 type JournalEntry struct {
 	N       int64     `json:"n"`
 	At      time.Time `json:"at"`
 	Channel string    `json:"channel,omitempty"`
-	// Release is the id of the release that the line says was opened; else empty.
+	// Release is the id of the release whose opening the entry records; else empty.
 	Release string `json:"release,omitempty"`
 	Text    string `json:"text"`
 }

@@ -30,8 +30,8 @@ const (
 	AddressServiceAccount = "serviceAccount"
 )
 
-// DenialReason returns why an instance may not use the runtime, or "". Its objects are checked one by one. Without an address nothing was ever
-// applied, and only the application counts.
+// DenialReason returns why an instance may not use the runtime, or "". Its objects are checked one by one. Without an address nothing was
+// ever applied, and only the application counts.
 func (d RuntimeDefinition) DenialReason(application string, address map[string]string) string {
 	a := d.Allow
 	if a == nil {

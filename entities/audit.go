@@ -39,12 +39,12 @@ func EventKinds() []string {
 	}
 }
 
-// AuditEntry is one decision that changed a target, one user action or one bypass: when, who, what, why and for which release. N has no gaps
-// over a service's life. Each line contains the hash of the line before. So a changed, removed or inserted line changes all hashes after
-// it, up to the last one, which the workflow knows.
+// AuditEntry is one decision that changed a target, one user action or one bypass: when, who, what, why and for which release. N has no
+// gaps over a service's life. Each entry contains the hash of the entry before. So a changed, removed or inserted entry changes all hashes
+// after it, up to the last one, which the workflow knows.
 type AuditEntry struct {
 	N       int64     `json:"n"`
-	Prev    string    `json:"prev,omitempty"` // Hash of the line before; none: the first
+	Prev    string    `json:"prev,omitempty"` // Hash of the entry before; none: the first
 	At      time.Time `json:"at"`
 	Kind    string    `json:"kind"`
 	Who     *Who      `json:"who,omitempty"` // nil: Converge itself
@@ -55,7 +55,7 @@ type AuditEntry struct {
 	Reason  string    `json:"reason,omitempty"`
 }
 
-// Hash returns the SHA-256, in hex, of the line as JSON: the exact bytes in the store.
+// Hash returns the SHA-256, in hex, of the entry as JSON: the exact bytes in the store.
 func (l AuditEntry) Hash() string {
 	raw, err := json.Marshal(l)
 	if err != nil {
@@ -64,30 +64,30 @@ func (l AuditEntry) Hash() string {
 	return HashOfEntry(raw)
 }
 
-// HashOfEntry returns the hash of a line read from the store, including fields of newer versions.
+// HashOfEntry returns the hash of an entry read from the store, including fields of newer versions.
 func HashOfEntry(raw []byte) string {
 	sum := sha256.Sum256(raw)
 	return hex.EncodeToString(sum[:])
 }
 
-// RenameText is the text of a line about a new name: of the line's channel, or of the service.
+// RenameText is the text of an entry about a new name: of the entry's channel, or of the service.
 func RenameText(old, name string, incarnation int64) string {
 	return fmt.Sprintf("%s is called %s from incarnation %d on", old, name, incarnation)
 }
 
-// RenamedFrom returns the former name of the line's channel, if the line records a new name.
+// RenamedFrom returns the former name of the entry's channel, if the entry records a new name.
 func (l AuditEntry) RenamedFrom() (old string, ok bool) {
 	old, _, ok = strings.Cut(l.Text, " is called "+l.Channel+" from incarnation ")
 	return old, ok && l.Kind == EventPublish && l.Channel != ""
 }
 
-// StoredEntry is a line with the hash of its stored bytes.
+// StoredEntry is an entry with the hash of its stored bytes.
 type StoredEntry struct {
 	AuditEntry
 	Hash string
 }
 
-// TrailEnd is the number and the hash of the last recorded line. The zero value means that none is known.
+// TrailEnd is the number and the hash of the last recorded entry. The zero value means that none is known.
 type TrailEnd struct {
 	N    int64  `json:"n"`
 	Hash string `json:"hash"`

@@ -69,8 +69,8 @@ type AppliedBaseline struct {
 	Bypass []string `json:"bypass,omitempty"`
 }
 
-// ApplyBaseline adds the baseline of the rules to a spec, and replaces any baseline in it. number is the number of the rules. on lists, by the
-// first name of a channel, further runtimes of the channel that the spec does not name: releases still go there.
+// ApplyBaseline adds the baseline of the rules to a spec, and replaces any baseline in it. number is the number of the rules. on lists, by
+// the first name of a channel, further runtimes of the channel that the spec does not name: releases still go there.
 func (r *Rules) ApplyBaseline(number int64, spec *Spec, on map[string][]string) {
 	spec.Baseline = nil
 	for n := range spec.Channels {
@@ -234,8 +234,8 @@ func (s *Spec) RestrictsBypass(id string) bool {
 // ScopeApplications is the prefix of the scope of a grant for applications: "application/shop-*", a pattern of names.
 const ScopeApplications = "application/"
 
-// FirstPublication returns the rules for the first publication of an application: how callers prove their identity, and the grants for it. Anyone may
-// publish until a grant, or a requirement of proof, names the verb itself.
+// FirstPublication returns the rules for the first publication of an application: how callers prove their identity, and the grants for it.
+// Anyone may publish until a grant, or a requirement of proof, names the verb itself.
 func (r *Rules) FirstPublication(application, verb string) (*Identity, []Grant) {
 	var identity *Identity
 	if r.Identity != nil {

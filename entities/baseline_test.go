@@ -20,7 +20,7 @@ func baselineRules() Rules {
 	}
 }
 
-// What a spec says of a baseline itself, by whatever way it was published, makes room for what is in force.
+// A baseline that a spec declares itself, however it was published, is replaced by the one in force.
 func TestApplyBaselineReplacesADeclaredOne_G2(t *testing.T) {
 	rules := baselineRules()
 	declared := func() Spec {
@@ -67,7 +67,7 @@ func TestApplyBaselineReplacesADeclaredOne_G2(t *testing.T) {
 	require.Empty(t, none.Channels[1].Conditions)
 }
 
-// Where the baseline names people, they are those of the installation's tokens, whatever an application says of its own.
+// If the baseline names people, they are proven by tokens of the installation, independent of the application's own identity.
 func TestBaselineUsesTheIdentityOfTheInstallation_G3(t *testing.T) {
 	rules := baselineRules()
 	own := &Identity{Issuer: "https://evil.example", Audience: "converge", Required: []string{"release"}}

@@ -155,7 +155,8 @@ func (c *Current) merge(part Current) {
 	if c.Failed == "" {
 		c.Failed = part.Failed
 	}
-	if part.Suspended != "" && (c.Suspended == "" || part.Until.IsZero() && !c.Until.IsZero()) { // the reason shown is the one that needs a user
+	// the reason shown is the one that needs a user
+	if part.Suspended != "" && (c.Suspended == "" || part.Until.IsZero() && !c.Until.IsZero()) {
 		c.Suspended, c.Until, c.Reason = part.Suspended, part.Until, part.Reason
 	}
 	if c.Reason == "" {

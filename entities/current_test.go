@@ -31,7 +31,7 @@ func TestObjectsHaveNoWork_A2(t *testing.T) {
 	require.False(t, has)
 }
 
-// An id is one text in maps and messages, whatever a person is shown.
+// An id has one text form in maps and messages, and another one for people.
 func TestInstanceID(t *testing.T) {
 	only, one := Only("prod"), InstanceID{Channel: "prod", Name: "eu-1"}
 	require.Equal(t, "prod", only.String())
@@ -50,7 +50,7 @@ func TestInstanceID(t *testing.T) {
 	require.Equal(t, []InstanceID{one, only}, SortedIDs(map[InstanceID]int{only: 1, one: 2}))
 }
 
-// A digest says what is there, never messages, times, events or links.
+// A digest covers the objects and versions, never messages, times, events or links.
 func TestReadingDigest(t *testing.T) {
 	base := Reading{At: dawn, Objects: []Object{
 		{Name: "a", Type: "x", Status: ObjectSucceeded, Versions: []ObjectVersion{{Version: "v1", Active: true}, {Version: "v2"}}},
@@ -78,7 +78,7 @@ func TestReadingDigest(t *testing.T) {
 	}
 }
 
-// What an object says, and whether that is stable at v2.
+// The report of an object, and whether that is stable at v2.
 func TestObjectIsStable_C5(t *testing.T) {
 	version := func(v string, active, drifted bool) ObjectVersion {
 		return ObjectVersion{Version: v, Active: active, Drifted: drifted}
@@ -185,7 +185,7 @@ func TestOrderOfAnyGraph_A1(t *testing.T) {
 	})
 }
 
-// What is not ready and as declared has no work: an apply would change nothing. One part that differs is enough for work.
+// A part that is as declared and not ready needs no work: an apply would change nothing. One part that differs is enough for work.
 func TestAsDeclaredNeedsNoWork_H8(t *testing.T) {
 	target := &Target{FullVersion: "v1"}
 	at := func(status ObjectStatus, version string, asDeclared bool) Object {

@@ -9,7 +9,7 @@ type Drain struct {
 	Force     bool `json:"force,omitempty"`
 	Restoring bool `json:"up,omitempty"`   // services return
 	Done      bool `json:"done,omitempty"` // no service is left that has to leave
-	// Turns of the services concerned, by workflow id, sorted.
+	// Permits of the services concerned, by workflow id, sorted.
 	Permits []DrainPermit `json:"turns,omitempty"`
 }
 
@@ -20,7 +20,7 @@ type DrainPermit struct {
 	WaitsFor string `json:"waits,omitempty"`
 }
 
-// PermitOf returns the turn of a service. A service without a turn waits.
+// PermitOf returns the permit of a service. A service without a permit waits.
 func (d *Drain) PermitOf(service string) DrainPermit {
 	if n := slices.IndexFunc(d.Permits, func(t DrainPermit) bool { return t.Service == service }); n >= 0 {
 		return d.Permits[n]
@@ -28,7 +28,7 @@ func (d *Drain) PermitOf(service string) DrainPermit {
 	return DrainPermit{Service: service}
 }
 
-// OwnPermit returns the turn of the service that received the drain.
+// OwnPermit returns the permit of the service that received the drain.
 func (d *Drain) OwnPermit() DrainPermit {
 	if len(d.Permits) == 0 {
 		return DrainPermit{}
@@ -36,7 +36,7 @@ func (d *Drain) OwnPermit() DrainPermit {
 	return d.Permits[0]
 }
 
-// WithOwnPermit returns a pause with the turn of one service only, instead of hundreds.
+// WithOwnPermit returns a pause with the permit of one service only, instead of hundreds.
 func (p *Pause) WithOwnPermit(service string) *Pause {
 	if p == nil || p.Drain == nil {
 		return p

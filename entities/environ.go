@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// controlVariables lists environment variables that control which programs loaders, shells, interpreters and git run, where they find them, or how
-// they read them. A name with a final * matches all names with that prefix. The list is sudo's env_delete, and newer variables.
+// controlVariables lists environment variables that control which programs loaders, shells, interpreters and git run, where they find them,
+// or how they read them. A name with a final * matches all names with that prefix. The list is sudo's env_delete, and newer variables.
 var controlVariables = []string{
 	"PATH", "HOME", "SHELL", "IFS", "CDPATH", "ENV", "BASH_ENV", "BASH_FUNC_*", "BASHOPTS", "SHELLOPTS", "GLOBIGNORE", "PS4", "PROMPT_COMMAND",
 	"FPATH", "NULLCMD", "READNULLCMD", "ZDOTDIR", "TMPPREFIX",

@@ -30,8 +30,8 @@ func RetryInterval(interval time.Duration, n int) time.Duration {
 	return min(interval<<min(max(n, 1)-1, maxDoublings), max(maxRetryInterval, interval))
 }
 
-// NextRetry returns when a check is evaluated next. After n errors in a row, the next try was due at then. Further tries since may have
-// failed without a notification.
+// NextRetry returns when a check is evaluated next. After n errors in a row, the next try was due at that time (due). Further tries since
+// may have failed without a notification.
 func NextRetry(interval time.Duration, n int, due, now time.Time) time.Time {
 	for ; !due.After(now); n++ {
 		due = due.Add(RetryInterval(interval, n+1))

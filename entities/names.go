@@ -20,8 +20,8 @@ func ResolveService(application, name string) (of, service string) {
 // dependsOn lists the prefixes of the ids of conditions on other services. The service follows, and after an @ its channel if it differs.
 var dependsOn = [...]string{"service-stable/", "version-order/", "static-order/", "capacity-order/"}
 
-// DependencyOf returns the service that a condition waits for, as the rules name it, and its channel ("" for the same), from the condition's
-// id. ok is false if it waits for none.
+// DependencyOf returns the service that a condition waits for, as the rules name it, and its channel ("" for the same), from the
+// condition's id. ok is false if it waits for none.
 func DependencyOf(id string) (service, channel string, ok bool) {
 	for _, begin := range dependsOn {
 		if name, is := strings.CutPrefix(id, begin); is {

@@ -43,7 +43,7 @@ func TestCheckName(t *testing.T) {
 	}
 }
 
-// Two who have the same subject, or the same name, are one.
+// Two callers with the same subject, or the same name, are the same person.
 func TestSame(t *testing.T) {
 	alice := Who{Name: "alice@shop.dev", Subject: "https://id.shop.dev u-1", Proven: true}
 	require.True(t, alice.Same(Who{Name: "alice@new.dev", Subject: "https://id.shop.dev u-1", Proven: true}))

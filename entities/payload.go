@@ -166,10 +166,11 @@ func (v Value) Reference() string {
 // RuntimeDefinition is a connection to a runtime. It is published separately and is never part of an incarnation: a changed poll interval
 // releases nothing.
 type RuntimeDefinition struct {
-	Name       string             `json:"name"`
-	Kind       RuntimeKind        `json:"kind"`
-	Owner      string             `json:"owner,omitempty"` // application that defines it
-	Dir        string             `json:"dir,omitempty"`   // directory of relative commands, relative to the owner's directory; absolute in earlier versions
+	Name  string      `json:"name"`
+	Kind  RuntimeKind `json:"kind"`
+	Owner string      `json:"owner,omitempty"` // application that defines it
+	// directory of relative commands, relative to the owner's directory; absolute in earlier versions
+	Dir        string             `json:"dir,omitempty"`
 	Remote     bool               `json:"remote,omitempty"`
 	Labels     map[string]string  `json:"labels,omitempty"`  // that fleets select by
 	Address    string             `json:"address,omitempty"` // address of the workloads on it, for the commands of plans
@@ -280,7 +281,7 @@ type CustomRuntime struct {
 	Apply Command   `json:"apply"`
 	Fetch *Command  `json:"fetch,omitempty"`
 	Mode  FetchMode `json:"mode,omitempty"`
-	// Remove takes an instance down (A24); nil: the objects of an instance can only be left in place.
+	// Remove removes an instance (A24); nil: the objects of an instance can only be left in place.
 	Remove *Command `json:"remove,omitempty"`
 	// Plan says what an apply would change; nil: that is not supported. Watch keeps running, and prints a line when something may have
 	// changed.

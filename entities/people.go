@@ -130,13 +130,14 @@ func (w Who) IsOneOf(list []string) bool {
 	return false
 }
 
-// RequiresProof reports whether a verb requires proof of identity. "*" is every verb that changes something: all but refresh. Without an Identity
-// nothing requires proof.
+// RequiresProof reports whether a verb requires proof of identity. "*" is every verb that changes something: all but refresh. Without an
+// Identity nothing requires proof.
 func (i *Identity) RequiresProof(verb string) bool {
 	return i != nil && (slices.Contains(i.Required, verb) || verb != "refresh" && slices.Contains(i.Required, "*"))
 }
 
-// RestrictedByGrant reports whether a verb requires proof because a grant names it. Without proof, callers could state any name in the grant.
+// RestrictedByGrant reports whether a verb requires proof because a grant names it. Without proof, callers could state any name in the
+// grant.
 func (i *Identity) RestrictedByGrant(grants []Grant, verb string) bool {
 	return i != nil && slices.ContainsFunc(grants, func(g Grant) bool { return g.coversVerb(verb) })
 }
@@ -158,7 +159,7 @@ func JoinNames(names []string) string {
 		}
 	}
 	if len(out) == 0 {
-		return "nobody"
+		return "no one"
 	}
 	return strings.Join(out, ", ")
 }

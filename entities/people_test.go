@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Rules that did not come through a compiler can ask for no more than a day.
+// Rules that no compiler checked cannot allow more than a day.
 func TestTokenAgeIsAtMostADay_G3(t *testing.T) {
 	require.Equal(t, time.Hour, (&Identity{}).Age())
 	require.Equal(t, 30*time.Minute, (&Identity{MaxAge: 30 * time.Minute}).Age())

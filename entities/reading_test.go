@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A reason that says something else is told of though the verdict stays; one in which only numbers change, now and then.
+// A different reason is reported even if the verdict is the same. If only its numbers change, it is reported from time to time.
 func TestReasonsAreRefreshed_A13(t *testing.T) {
 	noon := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	read := func(reason string, at time.Time) CheckReading {

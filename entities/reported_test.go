@@ -9,7 +9,7 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// What a command reports is at the end of what it prints; what is not there, or too large, is said by name.
+// The report of a command is at the end of its output. An error names a value that is missing or too large.
 func TestParseReported_A21(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, printed, want string }{
@@ -40,7 +40,7 @@ func TestParseReported_A21(t *testing.T) {
 	require.Equal(t, map[string]string{"media": "192.0.2.7"}, r.Addresses)
 }
 
-// A text is filled in once: what is reported names nothing else.
+// A text is filled in once: a reported value is not searched for references.
 func TestWithReported_A21(t *testing.T) {
 	t.Parallel()
 	got := entities.WithReported("${{ outputs.a.b }} ${{ addresses.c }} ${{ version }}", func(name string) string { return "<${{ outputs.x.y }}" + name + ">" })

@@ -143,7 +143,7 @@ func (c *ChannelSpec) Repairs() bool {
 // OnDelete says what happens to objects that are no longer declared.
 type OnDelete string
 
-// Objects that are no longer declared are left in place, or taken down (A24).
+// Objects that are no longer declared are left in place, or removed (A24).
 const (
 	DeleteOrphans OnDelete = "orphan"
 	DeleteRemoves OnDelete = "remove"
@@ -160,7 +160,7 @@ type InstanceSpec struct {
 	MovedFrom *MovedFrom `json:"movedFrom,omitempty"`
 }
 
-// MovedFrom is the previous runtime of an instance, and whether its leftovers there are taken down.
+// MovedFrom is the previous runtime of an instance, and whether its leftovers there are removed.
 type MovedFrom struct {
 	Runtime string `json:"runtime"`
 	Remove  bool   `json:"remove,omitempty"`
@@ -179,7 +179,7 @@ type RuntimeSpec struct {
 	// approval, including repairs and retries (C10).
 	MaxApplies     int  `json:"maxApplies,omitempty"`
 	ApproveApplies bool `json:"approveApplies,omitempty"`
-	// CanRemove: it can take instances down (A24).
+	// CanRemove: it can remove instances (A24).
 	CanRemove bool `json:"canRemove,omitempty"`
 }
 

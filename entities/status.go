@@ -53,7 +53,7 @@ type Facts struct {
 	Progressing                   bool // had converged, is as declared, and not all of it is ready
 	WaitsApproval, Blocked, Waits bool // of the next release
 	RolledBack                    bool
-	Cancelled                     bool // the release of the current version was cancelled before it had succeeded
+	Cancelled                     bool // the release of the current version was cancelled before it succeeded
 	ApplyNeedsApproval            bool // the apply of the target waits for an approval
 }
 
@@ -71,21 +71,21 @@ type StatusRow struct {
 func StatusTable() []StatusRow { return statusTable[:] }
 
 var statusTable = [...]StatusRow{
-	{StatusDeleted, "removed and taken down", "", ExitConverged, 0, func(f Facts) bool { return f.Deleted }},
+	{StatusDeleted, "deleted, and its objects are removed", "", ExitConverged, 0, func(f Facts) bool { return f.Deleted }},
 	{StatusOrphaned, "no longer declared, left in place", "declare or remove", ExitWaiting, 2, func(f Facts) bool { return f.Orphaned }},
 	{StatusPaused, "paused at any scope", "resume", ExitNeedsPerson, 6, func(f Facts) bool { return f.Paused }},
 	{StatusFailedRollback, "a rollback target failed", "retry, or a later release", ExitFailed, 16, func(f Facts) bool { return f.RollbackFailed }},
 	{StatusRollingBack, "moving to a rollback target", "converged or failed", ExitWaiting, 9, func(f Facts) bool { return f.RollingBack }},
 	{StatusFailed, "the release in progress failed here, no rollback", "retry, a newer release, cancel", ExitFailed, 15, func(f Facts) bool { return f.Failed }},
 	{StatusUnknown, "no reading yet, readings fail, or no worker polls", "a reading", ExitWaiting, 10, func(f Facts) bool { return f.Unknown }},
-	{StatusSuspended, "a rollout waits at a step of its own for a person", "rollout promote, rollout abort", ExitNeedsPerson, 8, func(f Facts) bool { return f.Suspended }},
+	{StatusSuspended, "a rollout waits at one of its own steps for a person", "rollout promote, rollout abort", ExitNeedsPerson, 8, func(f Facts) bool { return f.Suspended }},
 	{StatusConverging, "target set, objects not yet stable", "stable, or deadline", ExitWaiting, 5, func(f Facts) bool { return f.Converging }},
 	{StatusDegraded, "had converged, now unhealthy or drifted", "repair", ExitFailed, 12, func(f Facts) bool { return f.Degraded }},
 	{StatusManualApproval, "the next release waits, and an approval can be given now", "approve, reject", ExitNeedsPerson, 7, func(f Facts) bool { return f.WaitsApproval }},
 	{StatusBlocked, "the next release or step waits for something that failed", "a fix of that, or a newer release", ExitFailed, 11, func(f Facts) bool { return f.Blocked }},
 	{StatusPreconditions, "the next release or step waits for other conditions", "they pass", ExitWaiting, 4, func(f Facts) bool { return f.Waits }},
 	{StatusRolledBack, "at its rollback target; the release is barred", "a newer release", ExitFailed, 14, func(f Facts) bool { return f.RolledBack }},
-	{StatusCancelled, "the release was cancelled before it had succeeded here", "rollback, retry, another release", ExitFailed, 13, func(f Facts) bool { return f.Cancelled }},
+	{StatusCancelled, "the release was cancelled before it succeeded here", "rollback, retry, another release", ExitFailed, 13, func(f Facts) bool { return f.Cancelled }},
 	{StatusProgressing, "as declared, but not everything is ready: pods restart or scale", "ready", ExitWaiting, 3, func(f Facts) bool { return f.Progressing }},
 	{StatusConverged, "at its target, which is the desired one", "", ExitConverged, 1, func(Facts) bool { return true }},
 }
@@ -222,12 +222,12 @@ func (r CheckReading) ReasonDigest() string {
 	return ShortDigestOf(words) + "/" + ShortDigestOf(r.Reason)
 }
 
-// numberChangeInterval is how long a reason is kept if only its numbers changed, such as those of a metric. Each report of a new reason costs
-// history.
+// numberChangeInterval is how long a reason is kept if only its numbers changed, such as those of a metric. Each report of a new reason
+// costs history.
 const numberChangeInterval = 5 * time.Minute
 
-// ReasonChanged reports whether a reading with a new reason, but the same verdict, has to be reported. Reasons of other services are compared
-// including their numbers.
+// ReasonChanged reports whether a reading with a new reason, but the same verdict, has to be reported. Reasons of other services are
+// compared including their numbers.
 func (r CheckReading) ReasonChanged(e Evaluation) bool {
 	digest := r.ReasonDigest()
 	if e.ReasonDigest == "" || digest == e.ReasonDigest {
@@ -270,7 +270,7 @@ type Evaluation struct {
 	ReasonAt       time.Time     `json:"saidAt,omitzero"`   // when that was read
 	Interval       time.Duration `json:"interval"`
 	Runtime        string        `json:"runtime,omitempty"` // whose own worker evaluates it; "": any worker
-	// Stay of Of instances stay while the others leave drained runtimes; 0 of 0: all do.
+	// Remaining of Total instances stay while the others leave drained runtimes; 0 of 0: all do.
 	Remaining int `json:"stay,omitempty"`
 	Total     int `json:"of,omitempty"`
 	// Incarnation of the version to be checked, and the lowest current one, for a check of kind deniedCommits; 0: there is no current version.

@@ -53,7 +53,7 @@ func TestStatusOf(t *testing.T) {
 	require.Len(t, StatusTable(), len(rows)+1)
 }
 
-// What is paused or waits for its next release is as well as what runs there.
+// A pause, or a waiting release, does not change the health of the current version.
 func TestHealth_D22(t *testing.T) {
 	waits := Facts{Paused: true, WaitsApproval: true, Blocked: true, Waits: true}
 	require.Equal(t, StatusConverged, waits.Health())
@@ -96,21 +96,21 @@ func ExampleStatusTable() {
 		fmt.Printf("%-24s severity %2d, exit %2d: %s\n", r.Status, r.Severity, r.Exit, r.When)
 	}
 	// Output:
-	// DELETED                  severity  0, exit  0: removed and taken down
+	// DELETED                  severity  0, exit  0: deleted, and its objects are removed
 	// ORPHANED                 severity  2, exit -1: no longer declared, left in place
 	// PAUSED                   severity  6, exit  8: paused at any scope
 	// FAILED_ROLLBACK          severity 16, exit  2: a rollback target failed
 	// ROLLING_BACK             severity  9, exit -1: moving to a rollback target
 	// FAILED                   severity 15, exit  2: the release in progress failed here, no rollback
 	// UNKNOWN                  severity 10, exit -1: no reading yet, readings fail, or no worker polls
-	// SUSPENDED                severity  8, exit  8: a rollout waits at a step of its own for a person
+	// SUSPENDED                severity  8, exit  8: a rollout waits at one of its own steps for a person
 	// CONVERGING               severity  5, exit -1: target set, objects not yet stable
 	// DEGRADED                 severity 12, exit  2: had converged, now unhealthy or drifted
 	// WAITING_MANUAL_APPROVAL  severity  7, exit  8: the next release waits, and an approval can be given now
 	// BLOCKED                  severity 11, exit  2: the next release or step waits for something that failed
 	// WAITING_PRECONDITIONS    severity  4, exit -1: the next release or step waits for other conditions
 	// ROLLED_BACK              severity 14, exit  2: at its rollback target; the release is barred
-	// CANCELLED                severity 13, exit  2: the release was cancelled before it had succeeded here
+	// CANCELLED                severity 13, exit  2: the release was cancelled before it succeeded here
 	// PROGRESSING              severity  3, exit -1: as declared, but not everything is ready: pods restart or scale
 	// CONVERGED                severity  1, exit  0: at its target, which is the desired one
 }

@@ -35,8 +35,8 @@ type Request struct {
 	Payload *entities.Payload
 	// Key identifies this unit of work (the owner's key and the target): applies with the same key are repetitions of one apply.
 	Key string
-	// Try identifies one attempt at an apply. When a worker is lost, the next worker repeats the attempt with the same Try. It is
-	// empty if attempts are not counted.
+	// AttemptID identifies one attempt at an apply. When a worker is lost, the next worker repeats the attempt with the same AttemptID.
+	// It is empty if attempts are not counted.
 	AttemptID string
 	// Attempt is 1 for the first apply of a target, and for the first one after a person retried it. Automatic retries increase it.
 	// It is 0 if attempts are not counted.

@@ -8,7 +8,7 @@ type Steerer interface {
 	// Steer continues or aborts the rollouts of an instance, and returns a text for each. It affects the rollouts at in.FullVersion;
 	// to continue, only those that wait at s.At. A rollout that has continued since is not changed, so that a repeated request has
 	// one effect. It is an error if there is no such rollout.
-	Steer(ctx context.Context, in Request, s Steer) (did []string, err error)
+	Steer(ctx context.Context, in Request, s Steer) (results []string, err error)
 }
 
 // Steer is a request to continue or abort rollouts.

@@ -106,8 +106,8 @@ func TestSourceIsEditedInSteps_D25(t *testing.T) {
 
 	out, code = set("9", "--revert")
 	require.Equal(t, 2, code, out)
-	require.Contains(t, out, eu+`: taken back, changed "9" to "3" in commit `)
-	require.Contains(t, out, us+`: taken back, changed "9" to "3" in commit `)
+	require.Contains(t, out, eu+`: reverted, changed "9" to "3" in commit `)
+	require.Contains(t, out, us+`: reverted, changed "9" to "3" in commit `)
 	require.Equal(t, append(three, "Set "+eu+" to 9", "Set "+us+" to 9", "Revert "+us+" to 3", "Revert "+eu+" to 3"), subjects())
 	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) { // it is published a moment later
 		out, code := d.Converge("wait", "shop/web")

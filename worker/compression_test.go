@@ -7,7 +7,7 @@ import (
 	"go.temporal.io/sdk/client"
 )
 
-// Only what does not leave this machine is not compressed.
+// Requests are compressed unless the server is on this machine.
 func TestCompressionIsForOtherMachines(t *testing.T) {
 	for address, here := range map[string]bool{
 		"127.0.0.1:7233": true, "[::1]:7233": true, "localhost:7233": true,

@@ -21,9 +21,9 @@ import (
 // join makes sure that a store and a namespace belong together, and returns the record of their installation. An empty store starts an
 // installation. A store that belongs to another namespace, or to one of that name on another server, is refused: its workflows would be
 // started, and their releases applied, a second time. With o.TakeOver it is moved here instead: the epoch is raised, and workers at the
-// previous place are refused from then on (F4). An empty store whose data was lost belongs again to the installation that it had. An owner
-// moves its own store without the option, but not a store of others: to start `converge dev` with a store that other workers use does not
-// take it from them.
+// previous location are refused from then on (F4). An empty store whose data was lost belongs again to the installation that it had. An
+// owner moves its own store without the option, but not a store of others: to start `converge dev` with a store that other workers use does
+// not take it from them.
 func join(ctx context.Context, c client.Client, s *store.Store, o Options) (protocol.Installation, error) {
 	candidate, err := newInstallation(ctx, c, o)
 	if err != nil {

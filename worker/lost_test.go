@@ -9,8 +9,8 @@ import (
 	"github.com/converge-engine/converge/intent/store"
 )
 
-// A worker is taken for lost once it has said nothing new for as long as a lease holds, by the clock of whoever supervises, and
-// not when that one could not look itself.
+// A worker counts as lost once it has written no new presence for the duration of a lease, by the clock of the supervisor, and not if the
+// supervisor itself could not read the store.
 func TestSilentWorkers(t *testing.T) {
 	kept, err := store.Open(t.Context(), t.TempDir())
 	require.NoError(t, err)

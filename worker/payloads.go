@@ -13,8 +13,8 @@ import (
 // payloadKeyInterval is how often a worker reads the keys that encrypt payloads.
 const payloadKeyInterval = 30 * time.Second
 
-// checkPayloadKey refuses a worker without the key that encrypted payloads last: the worker would refuse or fail payloads that it cannot decrypt.
-// It also gives the codec the known keys.
+// checkPayloadKey refuses a worker without the key that encrypted payloads last: the worker would refuse or fail payloads that it cannot
+// decrypt. It also gives the codec the known keys.
 func checkPayloadKey(ctx context.Context, c *codec.Codec, s *store.Store) error {
 	known, last, err := s.PayloadKeys(ctx)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/converge-engine/converge/worker/monitor"
 )
 
-// addReadinessChecks connects a worker to its monitor and adds its readiness checks: in addition to its polls, which the monitor sees, a server that
-// answers, and a store that can be read and still has its data.
+// addReadinessChecks connects a worker to its monitor and adds its readiness checks: in addition to its polls, which the monitor sees, a
+// server that answers, and a store that can be read and still has its data.
 func addReadinessChecks(m *monitor.Monitor, c client.Client, a *activities.Activities) {
 	if m == nil {
 		return

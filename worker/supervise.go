@@ -31,8 +31,8 @@ const (
 	fullCheckInterval = 5 * time.Minute
 	// listingDelay is how much later than its start a workflow may be listed.
 	listingDelay = 30 * time.Second
-	// unmanagedCheckInterval is the shorter interval while a service is unmanaged, since it may be started by mistake, or cannot be managed. A service
-	// that is managed again must run within a minute, so the interval is well below that.
+	// unmanagedCheckInterval is the shorter interval while a service is unmanaged, since it may be started by mistake, or cannot be managed. A
+	// service that is managed again must run within a minute, so the interval is well below that.
 	unmanagedCheckInterval = 30 * time.Second
 	// supervisionTimeout is the timeout of one check.
 	supervisionTimeout = time.Minute
@@ -146,7 +146,7 @@ func (s *supervisor) runOnce(ctx context.Context) error {
 	return err
 }
 
-// errMoved: another place has the installation now and supervises its workflows.
+// errMoved: another namespace has the installation now and supervises its workflows.
 var errMoved = errors.New("the installation was moved, or exported to continue elsewhere; this worker can be stopped")
 
 func (s *supervisor) acquireLease(ctx context.Context, now time.Time) (bool, error) {
@@ -193,8 +193,8 @@ func (s *supervisor) unchanged(ctx context.Context) (bool, error) {
 	return later == s.lastCheck.startedLater, err
 }
 
-// listRunning lists the running workflows. The list is complete only if none was started while it was read: an ended workflow may still be listed
-// and a new one not yet, so that the number seems unchanged.
+// listRunning lists the running workflows. The list is complete only if none was started while it was read: an ended workflow may still be
+// listed and a new one not yet, so that the number seems unchanged.
 func (s *supervisor) listRunning(ctx context.Context) (running map[string]string, err error) {
 	running, newest, err := s.list(ctx, protocol.RunningQuery)
 	if err != nil {
@@ -230,8 +230,8 @@ func (s *supervisor) count(ctx context.Context, query string) (int64, error) {
 	return count.GetCount(), err
 }
 
-// checkWorkflows starts missing workflows. While the number of workflows is unchanged, they are not checked by name. An incomplete check has no
-// result.
+// checkWorkflows starts missing workflows. While the number of workflows is unchanged, they are not checked by name. An incomplete check
+// has no result.
 func (s *supervisor) checkWorkflows(ctx context.Context) error {
 	if same, err := s.unchanged(ctx); err != nil || same {
 		return err
@@ -365,8 +365,8 @@ func (s *supervisor) declared(ctx context.Context) (map[string]declaration, erro
 // startGrace is how long after a notice a service without a workflow is left to its application, which starts services one after the other.
 const startGrace = 30 * time.Second
 
-// restartIfGone restarts a workflow, unless it runs after all (the list is a little late), has completed, is about to start, or was restarted
-// too recently.
+// restartIfGone restarts a workflow, unless it runs after all (the list is a little late), has completed, is about to start, or was
+// restarted too recently.
 func (s *supervisor) restartIfGone(ctx context.Context, id string, of declaration) error {
 	why, gone, err := s.endReason(ctx, id)
 	if err != nil || !gone {
@@ -431,12 +431,12 @@ func (s *supervisor) logStarted(id, why string) {
 	s.metrics.Counter(metricRestarts).Inc(1)
 }
 
-// ranBeforeMove reports that a checkpoint was written at the previous place of the installation.
+// ranBeforeMove reports that a checkpoint was written in the previous namespace of the installation.
 func (s *supervisor) ranBeforeMove(c protocol.Checkpoint) bool {
 	return s.installation.Epoch > 1 && c.N > 0 && c.At.Before(s.installation.At)
 }
 
-// Reasons for a restart. A workflow from the previous place of the installation was not harmed. An unknown workflow is one of many that
+// Reasons for a restart. A workflow from the previous namespace of the installation was not harmed. An unknown workflow is one of many that
 // were published a moment ago, and are started one after the other.
 const (
 	reasonDeleted    = "its workflow was deleted"

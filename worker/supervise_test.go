@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A workflow is started again at once, then after a minute, and so on up to an hour; the third time within an hour it is held.
+// A workflow is restarted at once, then after a minute, and so on up to an hour; the third time within an hour it is held.
 func TestRestartsBackOff(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	ago := func(minutes ...int) (out []time.Time) {

@@ -8,7 +8,7 @@ import (
 	"go.temporal.io/api/serviceerror"
 )
 
-// A worker whose SDK has given up ends and says what to do; one that is stopped ends in order.
+// A worker whose SDK gave up ends with the remedy; a stopped worker ends without an error.
 func TestWorkerEndsWhenItGetsNoMoreWork_F10(t *testing.T) {
 	t.Parallel()
 	stopped, stop := context.WithCancel(t.Context())
@@ -24,7 +24,7 @@ func TestWorkerEndsWhenItGetsNoMoreWork_F10(t *testing.T) {
 	} {
 		l := newWorkLoss()
 		l.fatal(row.err)
-		l.fatal(row.err) // nobody waits for the second
+		l.fatal(row.err) // nothing receives the second error
 		err := l.wait(t.Context(), Options{Namespace: "releases"})
 		require.ErrorContains(t, err, "from the namespace releases: ")
 		require.ErrorContains(t, err, row.next)

@@ -77,8 +77,8 @@ type Options struct {
 // Eager records on a connection, with its DialOption, which applies arrived together with the response that started them.
 type Eager = activities.Eager
 
-// cachedWorkflows is how many services one worker keeps in memory between turns (about 20 KiB each); an evicted one is replayed at its next
-// event.
+// cachedWorkflows is how many services one worker keeps in memory between events (about 20 KiB each); an evicted one is replayed at its
+// next event.
 const cachedWorkflows = 20000
 
 const (
@@ -227,7 +227,7 @@ func pollers() worker.PollerBehavior {
 func newWorker(ctx context.Context, c client.Client, o Options, a *activities.Activities, fatal func(error), own ...interceptor.WorkerInterceptor) (worker.Worker, error) {
 	options := worker.Options{
 		WorkerStopTimeout: max(o.StopTimeout, readingStop),
-		// A turn over hundreds of channels takes milliseconds; on an overloaded machine that can exceed the SDK's limit of one second.
+		// A reconciliation of hundreds of channels takes milliseconds; on an overloaded machine that can exceed the SDK's limit of one second.
 		DeadlockDetectionTimeout: 5 * time.Second,
 		Interceptors:             append(append(slices.Clone(o.Interceptors), &workflows.Arrivals{}, &workflows.Starts{}, &logs.Activities{}), own...),
 		DeploymentOptions:        o.Deployment.options(),

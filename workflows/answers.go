@@ -23,7 +23,7 @@ type packedAnswer struct {
 // maxCachedAnswers is the size of the cache: two clients may query at the same time.
 const maxCachedAnswers = 2
 
-// inParts makes a query handler from answer. A client that does not fetch in parts gets a large answer cut short by cut, or an error if cut
+// inParts makes a query handler from answer. A client that does not fetch in parts gets a large answer truncated by cut, or an error if cut
 // is nil.
 func inParts[T any](a *largeAnswers, name string, answer func() (T, error), cut func(T) T) func(protocol.PartsQuery) (json.RawMessage, error) {
 	return func(q protocol.PartsQuery) (json.RawMessage, error) {
@@ -75,7 +75,7 @@ func (a *largeAnswers) part(q protocol.PartsQuery) (protocol.Part, bool) {
 	return protocol.Part{}, false
 }
 
-// The rest cuts an answer short for clients that do not fetch in parts, such as the Temporal UI.
+// The rest truncates answers for clients that do not fetch in parts, such as the Temporal UI.
 
 // cutRuntime drops waiting leases first, from the end of the list, and then held leases.
 func cutRuntime(s protocol.RuntimeStatus) protocol.RuntimeStatus {
@@ -86,11 +86,11 @@ func cutRuntime(s protocol.RuntimeStatus) protocol.RuntimeStatus {
 	}
 	s.Held = entities.Fitting(s.Held, cutListBytes)
 	s.Waiting = entities.Fitting(s.Waiting, cutListBytes)
-	s.Problem = entities.Clip(fmt.Sprintf("cut short: %d more leases are held and %d more wait; ask in parts", held-len(s.Held), waiting-len(s.Waiting)), maxText)
+	s.Problem = entities.Clip(fmt.Sprintf("truncated: %d more leases are held and %d more wait; request the answer in parts", held-len(s.Held), waiting-len(s.Waiting)), maxText)
 	return s
 }
 
-// cutListBytes is the size in bytes of each of the two lists in an answer that is cut short.
+// cutListBytes is the size in bytes of each of the two lists in a truncated answer.
 const cutListBytes = 20 << 10
 
 // cutApplication drops old incarnations, and the older joint releases.
@@ -98,7 +98,7 @@ func cutApplication(s protocol.ApplicationStatus) protocol.ApplicationStatus {
 	s.Incarnations = entities.FittingLast(s.Incarnations, cutListBytes)
 	s.Releases = entities.FittingLast(s.Releases, cutListBytes/2)
 	s.Refused = nil
-	s.Problem = entities.Clip("cut short: ask in parts; "+s.Problem, maxText)
+	s.Problem = entities.Clip("truncated: request the answer in parts; "+s.Problem, maxText)
 	return s
 }
 
@@ -111,6 +111,6 @@ func cutPlan(s protocol.PlanStatus) protocol.PlanStatus {
 		}
 	}
 	s.Nodes = entities.Fitting(nodes, 2*cutListBytes)
-	s.StepError = entities.Clip(joinNotes(s.StepError, fmt.Sprintf("cut short: %d nodes are not listed; ask in parts", len(nodes)-len(s.Nodes))), maxText)
+	s.StepError = entities.Clip(joinNotes(s.StepError, fmt.Sprintf("truncated: %d nodes are not listed; request the answer in parts", len(nodes)-len(s.Nodes))), maxText)
 	return s
 }

@@ -206,7 +206,7 @@ func (a *application) wantedNotice() notice {
 	}
 }
 
-// problemNotification is the kind of trouble in which services cannot be notified of an incarnation.
+// problemNotification is the kind of the problem that services cannot be notified of an incarnation.
 const problemNotification = "notification"
 
 // notify starts notifying the services of the changes, one notice at a time. A newer notice stops the current one, which may never complete
@@ -215,7 +215,7 @@ const problemNotification = "notification"
 func (a *application) notify() {
 	wanted := a.wantedNotice()
 	if a.notifying && wanted != a.currentNotice {
-		a.stopNotifying() // the next turn starts it again
+		a.stopNotifying() // the next reconciliation starts it again
 	}
 	known := wanted == a.state.Notified && a.state.Recorded >= a.newest().Number && len(a.state.PendingStarts) == 0
 	if a.notifying || a.unmanaging.running || known && !a.state.Unreached.due(a.now()) {

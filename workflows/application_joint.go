@@ -191,7 +191,7 @@ func (a *application) startDecision() {
 	})
 }
 
-// problemRelease is the kind of trouble in which a joint release is not carried out everywhere.
+// problemRelease is the kind of the problem that a joint release is not carried out everywhere.
 const problemRelease = "release"
 
 // recordDecision records the decision, and the services that have not carried it out yet.

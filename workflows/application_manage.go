@@ -130,7 +130,7 @@ func (a *application) restartManaging() {
 	a.state.Ending = len(a.state.Unmanaged) > 0
 }
 
-// problemUnmanage is the kind of trouble in which services cannot be ended.
+// problemUnmanage is the kind of the problem that services cannot be ended.
 const problemUnmanage = "unmanaging"
 
 // endUnmanaged ends the workflows of unmanaged services. Nothing is started until it is done.
@@ -150,7 +150,7 @@ func (a *application) endUnmanaged() {
 		err := future.Get(ctx, &answer)
 		a.unmanaging.running = false
 		switch {
-		case temporal.IsCanceledError(err) || revision != a.unmanaging.revision: // the next turn starts it again if it is still due
+		case temporal.IsCanceledError(err) || revision != a.unmanaging.revision: // the next reconciliation starts it again if it is still due
 		case err != nil: // its worker was gone for over an hour: start again
 			a.setProblem(problemUnmanage, "services are not ended yet: "+rootCause(err))
 		default:
@@ -159,7 +159,8 @@ func (a *application) endUnmanaged() {
 	})
 }
 
-// recordEnded records that all services were ended except those listed in the answer. A service that is not declared is removed from Unmanaged.
+// recordEnded records that all services were ended except those listed in the answer. A service that is not declared is removed from
+// Unmanaged.
 func (a *application) recordEnded(answer protocol.UnmanageAnswer) {
 	for _, service := range answer.Undeclared {
 		delete(a.state.Unmanaged, service)

@@ -22,7 +22,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// applicationTest plays one run of an Application workflow.
+// applicationTest simulates one run of an Application workflow.
 type applicationTest struct {
 	*testing.T
 	env                  *testsuite.TestWorkflowEnvironment
@@ -379,7 +379,7 @@ func TestNewerNoticeReplacesHangingNotice(t *testing.T) {
 	require.Equal(t, []string{" → m2 as 2, recorded 1", "m2 → m1 as 1 pinned"}, h.notified)
 }
 
-// newGuardedApplicationTest is a house in which a pause requires proof.
+// newGuardedApplicationTest is an application in which a pause requires proof.
 func newGuardedApplicationTest(t *testing.T) *applicationTest {
 	h := newApplicationTest(t)
 	p := publication(1)

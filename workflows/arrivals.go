@@ -56,8 +56,8 @@ type arrivalKey struct{}
 // arrivalOrder holds the names of signals that arrived and were not collected yet.
 type arrivalOrder struct{ names []string }
 
-// takeArrived returns and clears the names of the signals that arrived, one per signal, in the order of arrival. Signals that were not recorded
-// (by a worker without the interceptor) are in rest.
+// takeArrived returns and clears the names of the signals that arrived, one per signal, in the order of arrival. Signals that were not
+// recorded (by a worker without the interceptor) are in rest.
 func takeArrived(ctx workflow.Context) (noted, rest []string) {
 	if order, ok := ctx.Value(arrivalKey{}).(*arrivalOrder); ok {
 		noted, order.names = order.names, nil

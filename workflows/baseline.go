@@ -23,7 +23,7 @@ type baselineState struct {
 	BaselineUnnotified unreached `json:"behind,omitzero"`
 }
 
-// problemBaseline is the kind of trouble in which services cannot be notified of a baseline.
+// problemBaseline is the kind of the problem that services cannot be notified of a baseline.
 const problemBaseline = "baseline"
 
 // detectBaselineChange schedules a check by the services if the baseline of the current rules differs from the one before.
@@ -35,7 +35,8 @@ func (i *installation) detectBaselineChange(before protocol.Rules) {
 	}
 }
 
-// notifyBaseline notifies services of the current baseline, unless that is in progress. A newer baseline restarts it, and so does the next run.
+// notifyBaseline notifies services of the current baseline, unless that is in progress. A newer baseline restarts it, and so does the next
+// run.
 func (i *installation) notifyBaseline() {
 	s := &i.state.baselineState
 	switch {

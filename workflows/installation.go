@@ -51,7 +51,7 @@ type installation struct {
 	initialPause *entities.Pause // the pause that the workflow was started with
 	state        *installationState
 	shownDetails string
-	// baselineRunning is set while services are being notified of the baseline of rules number told.
+	// baselineRunning is set while services are being notified of the baseline of rules number baselineNumber.
 	baselineRunning bool
 	baselineNumber  int64
 	stopBaseline    workflow.CancelFunc
@@ -81,7 +81,7 @@ func (i *installation) nextRun(c protocol.CarriedState) (string, any) {
 	return protocol.InstallationWorkflow, protocol.InstallationInput{ID: i.id, CarriedState: c}
 }
 
-// reconcile announces a pause and spreads the baseline.
+// reconcile announces a pause and notifies services of the baseline.
 func (i *installation) reconcile() {
 	i.state.addNew(&i.state.Mailbox)
 	i.announce()
@@ -138,7 +138,8 @@ func (i *installation) resetWork() { i.activityRunning, i.baselineRunning = fals
 
 func (i *installation) onFirstRun(int64) { i.applyInitialPause() }
 
-// replaceInitialPause replaces the initial pause of the input with the one in the store: any client that can start the workflow may have set it (G1).
+// replaceInitialPause replaces the initial pause of the input with the one in the store: any client that can start the workflow may have
+// set it (G1).
 func (i *installation) replaceInitialPause(inForce []protocol.ScopePause) {
 	if i.initialPause == nil {
 		return

@@ -71,7 +71,7 @@ func (p *pauses) resume(r verb.Request, who entities.Who) (state.Effect, error) 
 	}, nil
 }
 
-// problemAnnouncement is the kind of trouble in which a pause cannot be announced.
+// problemAnnouncement is the kind of the problem that a pause cannot be announced.
 const problemAnnouncement = "announcement"
 
 // announce starts announcing the pause or its end, unless that is in progress. The end of a run stops it; the next run starts it again.

@@ -67,12 +67,12 @@ type planRun struct {
 	state         protocol.PlanState  // as stored; Nodes and Notes are filled in on write
 	record        protocol.PlanRecord // the stored record of state
 
-	inFlight       int  // commands under way, and waits for leases
+	inFlight       int  // running commands, and waits for leases
 	following      bool // the follow activity runs
 	woken          bool
 	unsaved        bool  // state is not stored yet
 	collectNodes   []int // nodes that give collected values to an aggregator
-	mayRecollect   bool  // some of collects may have to run again
+	mayRecollect   bool  // some of collectNodes may have to run again
 	shownDetails   string
 	large          largeAnswers
 	leases         map[string]*planLease

@@ -28,10 +28,10 @@ type commands struct {
 	node     int
 	work     protocol.PlanWork
 	parallel bool
-	// queue holds the listed commands that have not started. More are listed from index next on, until all is set.
+	// queue holds the listed commands that have not started. More are listed from index next on, until allListed is set.
 	queue          []protocol.PlanCommand
 	next           int
-	allListed      bool // allListed are listed
+	allListed      bool // all are listed
 	listing        bool
 	waiting        []*waitingCommand // in the order in which they began to wait
 	done           []byte            // letters

@@ -20,7 +20,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// planTest plays the activities of a plan: services are deployed as soon as they are let in, and commands end as the test defines.
+// planTest simulates the activities of a plan: services are deployed as soon as they are let in, and commands end as the test defines.
 type planTest struct {
 	*testing.T
 	env           *testsuite.TestWorkflowEnvironment
@@ -293,7 +293,8 @@ func TestCallbackContinuesInNextRun_E2_E8(t *testing.T) {
 	work.Limit = 5
 	p := newPlanTest(t, work)
 	ended := 0
-	p.env.SetOnActivityCompletedListener(func(*activity.Info, converter.EncodedValue, error) { // where the workflow does not run at the same time
+	// The listener runs while the workflow does not.
+	p.env.SetOnActivityCompletedListener(func(*activity.Info, converter.EncodedValue, error) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.env.SetContinueAsNewSuggested(ended >= 40)

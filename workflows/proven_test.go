@@ -29,7 +29,7 @@ type tokenCall struct {
 	earlierCalls []string
 	payload      string
 	kind         string
-	appliesFail  bool // applies do
+	appliesFail  bool
 	waitsAtStep  bool // an applied version waits at a step of its rollout
 }
 
@@ -216,7 +216,7 @@ func (p *serviceTest) pauseRollouts() {
 	})
 }
 
-// auditOfWorkflow plays an application, a runtime or the installation, by the name of the test.
+// auditOfWorkflow simulates an application, a runtime or the installation, by the name of the test.
 func auditOfWorkflow(t *testing.T, act tokenCall, name string, update bool) (lines []entities.AuditEntry) {
 	env := (&testsuite.WorkflowTestSuite{}).NewTestWorkflowEnvironment()
 	env.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&Arrivals{}}})

@@ -7,8 +7,8 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// recentAudit is the part of the status of a Runtime or an Installation about actions of people: the newest lines of its audit trail, whether
-// the store has them already or not.
+// recentAudit is the part of the status of a Runtime or an Installation about actions of people: the newest lines of its audit trail,
+// whether the store has them already or not.
 type recentAudit struct {
 	Recent []entities.AuditEntry `json:"recent,omitempty"`
 }
@@ -16,7 +16,7 @@ type recentAudit struct {
 // maxRecent is how many lines it has at most.
 const maxRecent = 50
 
-// addNew adds the lines that were noted since the last call.
+// addNew adds the lines that were recorded since the last call.
 func (r *recentAudit) addNew(d *state.Mailbox) {
 	seen := int64(0)
 	if n := len(r.Recent); n > 0 {

@@ -59,7 +59,7 @@ type runtime struct {
 	runtime         string
 	state           *runtimeState
 	shownDetails    string
-	signalsInFlight int // signals in flight
+	signalsInFlight int
 }
 
 // usesExternalRules is always true: a runtime belongs to no application that could define who may do what.
@@ -258,7 +258,7 @@ func (r *runtime) requestLease(q entities.LeaseRequest) (state.Effect, error) {
 	}, nil
 }
 
-// giveLease ends a lease. To give back a lease that is not held is not an error. A person can take a lease from its holder.
+// giveLease ends a lease. To give back a lease that is not held is not an error. A person can revoke a lease.
 func (r *runtime) giveLease(q verb.Request, who entities.Who) (state.Effect, error) {
 	if q.By != "" && lease.Find(r.state.Held, q.ID) < 0 && lease.Find(r.state.Waiting, q.ID) < 0 {
 		return nil, fmt.Errorf("no lease %q; held are %s", q.ID, lease.IDs(r.state.Held))
@@ -268,7 +268,7 @@ func (r *runtime) giveLease(q verb.Request, who entities.Who) (state.Effect, err
 		if q.By == "" {
 			return "given back"
 		}
-		text := "lease of " + ended.Name() + " taken back"
+		text := "lease of " + ended.Name() + " revoked"
 		r.recordAudit(auditLease, &who, text, q.Reason)
 		return text
 	}, nil

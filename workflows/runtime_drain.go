@@ -13,7 +13,7 @@ import (
 )
 
 // This file takes a runtime out of service, and back into service (A16). A drain is a pause, announced like any other. Then one activity at
-// a time makes services leave in turn, or return, until all are done.
+// a time makes services leave one after another, or return, until all are done.
 
 // handleDrain refuses to remove the last instances of a channel.
 func (r *runtime) handleDrain(ctx workflow.Context, q verb.Request, who entities.Who) (any, error) {
@@ -106,7 +106,7 @@ func (r *runtime) followPause() {
 	r.state.Paused = p != nil && (p.Drain == nil || !p.Drain.Restoring)
 }
 
-// problemDrain is the kind of trouble in which a drain makes no progress.
+// problemDrain is the kind of the problem that a drain makes no progress.
 const problemDrain = "drain"
 
 // continueDrain starts the activity that makes services leave or return, unless it runs or is done.

@@ -11,7 +11,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// registerDrain plays services that leave at the second poll, and return at the second; it records the requests.
+// registerDrain simulates services that leave at the second poll, and return at the second; it records the requests.
 func (s *runtimeTest) registerDrain(alone string) {
 	polls := 0
 	s.env.RegisterActivityWithOptions(func(_ context.Context, r protocol.AloneRequest) (protocol.AloneAnswer, error) {

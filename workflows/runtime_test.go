@@ -28,7 +28,7 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// runtimeTest plays one run of a Runtime workflow, with its incoming and outgoing signals.
+// runtimeTest simulates one run of a Runtime workflow, with its incoming and outgoing signals.
 type runtimeTest struct {
 	*testing.T
 	env         *testsuite.TestWorkflowEnvironment
@@ -90,7 +90,7 @@ func newRuntimeTest(t *testing.T) *runtimeTest {
 	return s
 }
 
-// at calls do at a time of the play.
+// at calls do at a time of the test.
 func (s *runtimeTest) at(d time.Duration, do func()) {
 	s.last = max(s.last, d)
 	s.env.RegisterDelayedCallback(do, d)
@@ -265,7 +265,7 @@ func auditTexts(lines []entities.AuditEntry) (out []string) {
 }
 
 // After the timeout of an apply its holder is queried. A holder that answers keeps the lease. A silent holder is queried again, with
-// growing delays, and never loses the lease; a person can take it back.
+// growing delays, and never loses the lease; a person can revoke it.
 func TestOverdueHolderIsQueried_C10(t *testing.T) {
 	s := newRuntimeTest(t)
 	s.requestLease(0, "a", "a", 1)
@@ -285,7 +285,7 @@ func TestOverdueHolderIsQueried_C10(t *testing.T) {
 		"20m1s held service/shop/a a", "21m1s held service/shop/a a", "22m1s held service/shop/a a", "23m1s held service/shop/a a",
 		"25m1s held service/shop/a a", "29m1s held service/shop/a a", "31m0s granted service/shop/b b",
 	}, s.signals())
-	require.Equal(t, []string{"1 alice: lease of shop/a taken back: its worker is gone for good"}, auditTexts(next.Audit))
+	require.Equal(t, []string{"1 alice: lease of shop/a revoked: its worker is gone for good"}, auditTexts(next.Audit))
 }
 
 // A grant that cannot be delivered now is delivered later, and its slot stays taken.

@@ -61,18 +61,18 @@ type service struct {
 	decision                  *decide.Decision
 	observations              map[string]*observation
 	lastReported              map[entities.InstanceID]reported              // what workers compare with, by the instance's first name
-	servedFromWatchCache      map[entities.InstanceID]bool                  // by the instance's first name: workers receive its changes, and can read it at once
+	servedFromWatchCache      map[entities.InstanceID]bool                  // by the first name: workers can read it at once
 	initialReadTried          bool                                          // the first read within a task was tried
-	applyJustEnded            bool                                          // an apply ended since the last turn
-	deferred                  bool                                          // a moving instance is followed later, or is steady once showing is over
-	initialObservationStarted bool                                          // the first observation started in this turn
-	applies                   map[entities.InstanceID]workflow.CancelFunc   // running applies that can be cancelled, by the instance's first name
+	applyJustEnded            bool                                          // an apply ended since the last reconciliation
+	deferred                  bool                                          // an observation starts when the attributes are updated
+	initialObservationStarted bool                                          // the first observation started in this reconciliation
+	applies                   map[entities.InstanceID]workflow.CancelFunc   // running ones that can be cancelled, by the first name
 	extensions                map[string]workflow.CancelFunc                // the same for extensions, by entities.ExtensionRun
 	checkRuns                 map[string]*checkRun                          // by the runtime whose remote worker evaluates; "": any worker
 	noWorkerSince             map[string]time.Time                          // runtimes whose remote worker has taken no checks since then
-	freshReadings             map[entities.Evaluation]entities.CheckReading // by Question: readings that woke this turn
+	freshReadings             map[entities.Evaluation]entities.CheckReading // by Question: readings that caused this reconciliation
 	webhooksInFlight          map[string]bool                               // by notification: an announcement is in flight
-	steering                  map[entities.InstanceID]bool                  // by the instance's first name: a rollout is being promoted or aborted
+	steering                  map[entities.InstanceID]bool                  // by the first name: a rollout is being promoted or aborted
 	rendering                 bool                                          // outside the workflow task
 	removedAt                 time.Time                                     // when all instances were removed
 	shownUI                   uiState
@@ -122,7 +122,8 @@ func (s *service) channels(row *verb.Row, r verb.Request) ([]string, error) {
 	return row.AffectedChannels(s.state, r), nil
 }
 
-// auditBufferSize is high enough that an ordinary release writes no history for audit lines. All lines are written before the workflow ends.
+// auditBufferSize is high enough that an ordinary release writes no history for audit lines. All lines are written before the workflow
+// ends.
 func (s *service) auditBufferSize() int {
 	if s.state.FullyRemoved() {
 		return 1
@@ -136,8 +137,8 @@ func (s *service) nextRun(c protocol.CarriedState) (string, any) {
 	}
 }
 
-// reconcile decides and carries out the decision, in this order: questions that the store answers lead to another decision at once; then work
-// starts, observations are arranged, and notifications are sent.
+// reconcile decides and carries out the decision, in this order: questions that the store answers lead to another decision at once; then
+// work starts, observations are arranged, and notifications are sent.
 func (s *service) reconcile() {
 	s.notifyCheckErrors()
 	s.readInitialStateLocally()
@@ -178,7 +179,7 @@ func (s *service) reconcile() {
 		s.wakeAt(due, s.dueSummary)
 	}
 	if s.woken {
-		return // the next turn follows at once, and still has the readings that woke this one
+		return // the next reconciliation follows at once, and still has the readings that caused this one
 	}
 	clear(s.freshReadings)
 	if !s.evaluatesLocally() { // otherwise there is more to show in a moment

@@ -42,8 +42,8 @@ func (s *service) adoptedState(c protocol.AdoptAnswer, why *protocol.Restart) {
 	}
 }
 
-// applyPauses applies the pauses of a wider scope that are in force, because one may have begun while no run could receive it. It also ends the
-// pauses that the store records as ended. A pause that the store does not have is kept: it may have been announced before it could be
+// applyPauses applies the pauses of a wider scope that are in force, because one may have begun while no run could receive it. It also ends
+// the pauses that the store records as ended. A pause that the store does not have is kept: it may have been announced before it could be
 // stored.
 func (s *service) applyPauses(inForce []protocol.ScopePause, ended []protocol.PauseEnded) {
 	for _, e := range ended {

@@ -30,7 +30,7 @@ type checkRun struct {
 // evaluates more than is needed keeps running until it has news: replacing it would cost more history than it saves.
 func (s *service) arrangeChecks() {
 	if s.readyToEnd() || s.woken {
-		return // the next run, or the next turn, which follows at once, starts its own
+		return // the next run, or the next reconciliation, which follows at once, starts its own
 	}
 	wanted := s.groupByRuntimeAndPart(s.withoutPreflights(s.decision.Evaluations(s.state)))
 	for _, key := range entities.SortedKeys(s.checkRuns) {
@@ -47,8 +47,8 @@ func (s *service) arrangeChecks() {
 // So its request and answer fit into a payload (F8).
 const checksPerPart = 20
 
-// groupByRuntimeAndPart groups checks by the runtime whose remote worker evaluates them ("" for any worker), and by part. The key of the first
-// part has no part number. A check's position in the spec determines its part, so that a check does not move to another part when one
+// groupByRuntimeAndPart groups checks by the runtime whose remote worker evaluates them ("" for any worker), and by part. The key of the
+// first part has no part number. A check's position in the spec determines its part, so that a check does not move to another part when one
 // before it is over.
 func (s *service) groupByRuntimeAndPart(all []entities.Evaluation) map[string][]entities.Evaluation {
 	if len(all) == 0 {
@@ -226,8 +226,8 @@ func (s *service) startCheckRun(key string, checks []entities.Evaluation) {
 	workflow.Go(ctx, func(ctx workflow.Context) { s.receiveChecks(ctx, c, checks, future) })
 }
 
-// receiveChecks records the result of an evaluation. An evaluation that failed to complete says nothing about the subject of its checks, so each
-// check is an ERROR, and it is started again a little later.
+// receiveChecks records the result of an evaluation. An evaluation that failed to complete says nothing about the subject of its checks, so
+// each check is an ERROR, and it is started again a little later.
 func (s *service) receiveChecks(ctx workflow.Context, c *checkRun, checks []entities.Evaluation, future workflow.Future) {
 	var answer protocol.CheckAnswer
 	err := future.Get(ctx, &answer)
@@ -254,12 +254,12 @@ func (s *service) receiveChecks(ctx workflow.Context, c *checkRun, checks []enti
 	s.recordCheckReadings(checks, answer.Readings, now)
 }
 
-// freshReadingWindow is how far a reading may be from the present moment to count as current. It may be later than now: the clock of a workflow
-// does not advance during its task.
+// freshReadingWindow is how far a reading may be from the present moment to count as current. It may be later than now: the clock of a
+// workflow does not advance during its task.
 const freshReadingWindow = 2 * time.Second
 
-// freshReadingsOf returns the readings of all checks if this turn was woken by them: another evaluation at the same moment would give nothing
-// new.
+// freshReadingsOf returns the readings of all checks if they caused this reconciliation: another evaluation at the same moment would give
+// nothing new.
 func (s *service) freshReadingsOf(checks []entities.Evaluation) (map[string]entities.CheckReading, bool) {
 	out := map[string]entities.CheckReading{}
 	for _, e := range checks {

@@ -29,7 +29,7 @@ func TestChecksAreEvaluatedAgainAfterApproval_A10(t *testing.T) {
 	p.publish(0)
 	p.sendSignal(second, protocol.Release, `{"version":"v1","by":"ci"}`)
 	p.atStatus(10*second, func(s protocol.Status) { require.Equal(t, "PASS", s.Channels[1].Checks[0].Verdict) })
-	// In a play the evaluation repeats every 50 s: it does not see the change.
+	// In a test the evaluation repeats every 50 s: it does not see the change.
 	p.at(11*second, func() { p.setVerdict("error-rate", entities.Wait) })
 	p.sendSignal(12*second, protocol.Approve, `{"version":"v1","topic":"go-live","by":"alice"}`)
 	p.atStatus(20*second, func(s protocol.Status) {

@@ -8,8 +8,8 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// newHangingApplyTest is a service with two independent channels. Both have v2 after v1, and an apply of v3 to staging hangs. At two minutes the
-// server suggests to end the run, which has length events at that time.
+// newHangingApplyTest is a service with two independent channels. Both have v2 after v1, and an apply of v3 to staging hangs. At two
+// minutes the server suggests to end the run, which has length events at that time.
 func newHangingApplyTest(t *testing.T, length int) *serviceTest {
 	p := newServiceTest(t)
 	p.spec.Channels[1].Conditions = nil

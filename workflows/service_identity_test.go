@@ -14,7 +14,7 @@ import (
 	"github.com/converge-engine/converge/entities/verb"
 )
 
-// newGuardedServiceTest is a play in which approvals require proof, and only sre may give them.
+// newGuardedServiceTest is a service in which approvals require proof, and only sre may give them.
 func newGuardedServiceTest(t *testing.T) *serviceTest {
 	p := newServiceTest(t)
 	p.addApproval("go-live", 1, "group:sre")

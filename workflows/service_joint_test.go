@@ -21,7 +21,7 @@ var jointAutumn = protocol.Joint{
 	Services: map[string]protocol.ServiceVersion{"web": {Version: "v2"}, "api": {Version: "w2"}},
 }
 
-// registerJoint puts autumn into the store, with a decision. Without a decision, the first abort decides.
+// registerJoint puts jointAutumn into the store, with a decision. Without a decision, the first abort decides.
 func (p *serviceTest) registerJoint(decision *protocol.JointDecision) {
 	as := func(name string, f any) { p.env.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name}) }
 	as(protocol.ActivityReserve, func(_ context.Context, r protocol.ReserveRequest) (protocol.ReserveAnswer, error) {

@@ -19,8 +19,8 @@ const (
 	removeTimeout    = 10 * time.Minute // if the runtime defines none
 )
 
-// preflight evaluates all checks of a channel once, now (A10), unless this turn was woken by readings of all of them. A check that cannot
-// be evaluated is an ERROR, which delays the release; it is evaluated again when the decision requires it.
+// preflight evaluates all checks of a channel once, now (A10), unless readings of all of them caused this reconciliation. A check that
+// cannot be evaluated is an ERROR, which delays the release; it is evaluated again when the decision requires it.
 func (s *service) preflight(op state.PreflightOp) {
 	if readings, ok := s.freshReadingsOf(op.Checks); ok {
 		s.state.RecordPreflight(op, readings, s.now())
@@ -112,7 +112,7 @@ const maxTail = 500
 func (s *service) runExtension(op state.ExtensionOp) {
 	r, e := s.state.ReleaseByID(op.Release), op.Extension
 	if r == nil {
-		return // pruned in the same turn; its result is not needed
+		return // pruned in the same reconciliation; its result is not needed
 	}
 	text := fmt.Sprintf("run %s for %s in %s", e.Name, r.FullVersion, op.Channel)
 	queue := s.extensionQueue(op)
@@ -189,8 +189,8 @@ func (s *service) remove(op state.RemoveOp) {
 	})
 }
 
-// previousRuntime describes the objects that an instance left on its previous runtime: that runtime, the sequence of its last target there, and the
-// successor on the current runtime.
+// previousRuntime describes the objects that an instance left on its previous runtime: that runtime, the sequence of its last target there,
+// and the successor on the current runtime.
 func (s *service) previousRuntime(op state.RemoveOp, now string, rt entities.RuntimeSpec) (string, entities.RuntimeSpec, int64, *protocol.Successor) {
 	i := s.state.Instance(op.Instance)
 	after := &protocol.Successor{Runtime: now, RuntimeDigest: rt.Digest, Sequence: i.Delivery.Sequence}
@@ -200,7 +200,8 @@ func (s *service) previousRuntime(op state.RemoveOp, now string, rt entities.Run
 	return op.From, *s.state.RuntimeNamed(op.From), i.PreviousPlacementOn(op.From).Sequence, after
 }
 
-// sendNotifications sends queued lines to the notifications. A run may end with a send in flight: the next run sends it again (at least once).
+// sendNotifications sends queued lines to the notifications. A run may end with a send in flight: the next run sends it again (at least
+// once).
 func (s *service) sendNotifications() {
 	if len(s.state.Announcements) == 0 || s.blocksNewWork() {
 		return

@@ -25,8 +25,8 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// serviceTest is one run of a Service workflow with played activities: when it receives messages, which activities it starts, and how they answer.
-// Its runtime is not observable, so a successful apply is its state, and virtual time passes quickly.
+// serviceTest is one run of a Service workflow with simulated activities: when it receives messages, which activities it starts, and how
+// they answer. Its runtime is not observable, so a successful apply is its state, and virtual time passes quickly.
 type serviceTest struct {
 	*testing.T
 	env  *testsuite.TestWorkflowEnvironment
@@ -42,11 +42,11 @@ type serviceTest struct {
 	announced         []int64
 	pauses            []protocol.ScopePause
 	ownedPauses       map[string]protocol.ScopePause         // by scope: the pause that its owner reports
-	grantedLeases     string                                 // all leases are confirmed by runtimes
+	grantedLeases     string                                 // the payloads of granted leases, which runtimes confirm
 	activityErrs      map[string]error                       // by activity: the error while it is set
 	hangingApplies    map[string][]byte                      // hanging applies, by "v1 to prod", with their task tokens once started
 	readingAfterApply func(version string) *entities.Reading // after an apply; nil: not observable
-	cached            bool                                   // found comes from a cache
+	cached            bool                                   // readingAfterApply comes from a cache
 	otherReleases     int                                    // how many other releases the worker prepares
 	spilled           map[string]protocol.Packed             // spilled objects; nil: everything fits
 }
@@ -57,15 +57,16 @@ func newServiceTest(t *testing.T) *serviceTest {
 		checkVerdicts: map[string]entities.Verdict{}, trail: map[int64]entities.AuditEntry{}, activityErrs: map[string]error{}, hangingApplies: map[string][]byte{},
 		ownedPauses: map[string]protocol.ScopePause{},
 	}
-	p.env.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&Arrivals{}}, DeadlockDetectionTimeout: 5 * time.Second}) // as in workers
+	// As in workers.
+	p.env.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&Arrivals{}}, DeadlockDetectionTimeout: 5 * time.Second})
 	p.env.SetTestTimeout(time.Minute)
 	p.grow = growHistory(p.env)
 	p.register()
 	return p
 }
 
-// growHistory makes the history of a run grow with each workflow task, as on a server: by activities that end, timers that fire, and a number
-// of events per message of a play.
+// growHistory makes the history of a run grow with each workflow task, as on a server: by activities that end, timers that fire, and a
+// number of events per message of a test.
 func growHistory(env *testsuite.TestWorkflowEnvironment) (grow func(events int)) {
 	length := 3
 	grow = func(events int) {
@@ -291,7 +292,7 @@ func (p *serviceTest) registerGates(as func(string, any)) {
 	})
 }
 
-// at calls do at a time of the play.
+// at calls do at a time of the test.
 func (p *serviceTest) at(d time.Duration, do func()) {
 	p.last = max(p.last, d)
 	p.env.RegisterDelayedCallback(func() { p.grow(4); do() }, d)
@@ -329,7 +330,7 @@ type updateResult struct {
 	rejected bool // by the validator: nothing was written
 }
 
-// sendUpdate sends an update; its result is set once the play is over.
+// sendUpdate sends an update; its result is set once the test is over.
 func (p *serviceTest) sendUpdate(d time.Duration, name, payload string) *updateResult {
 	a := &updateResult{}
 	p.at(d, func() {
@@ -366,7 +367,7 @@ func (p *serviceTest) suggestContinueAsNew(d time.Duration, length int) {
 	})
 }
 
-// atStatus checks the status at a time of the play.
+// atStatus checks the status at a time of the test.
 func (p *serviceTest) atStatus(d time.Duration, look func(protocol.Status)) {
 	p.at(d, func() { look(p.status()) })
 }

@@ -72,8 +72,8 @@ func valuesText(r protocol.ReleaseRequest) string {
 	return entities.Clip(strings.Join(out, ", "), maxValuesText)
 }
 
-// refuseIfDamaged refuses a request that only a repair of the store could make succeed: if it waited for the repair, it would be opened after
-// later requests.
+// refuseIfDamaged refuses a request that only a repair of the store could make succeed: if it waited for the repair, it would be opened
+// after later requests.
 func refuseIfDamaged(err error) error {
 	if dependencyOf(err) == depDamagedObject {
 		return asRefusal(errors.New(errorText(err)))
@@ -81,7 +81,8 @@ func refuseIfDamaged(err error) error {
 	return err
 }
 
-// checkPreparedRuntime refuses a known version that was rendered for another runtime than the configuration has now: its payload does not fit there.
+// checkPreparedRuntime refuses a known version that was rendered for another runtime than the configuration has now: its payload does not
+// fit there.
 func (s *service) checkPreparedRuntime(version string, prepared protocol.PrepareAnswer) error {
 	for _, id := range entities.SortedIDs(prepared.Payloads) {
 		declared, ok := s.state.Spec.Instance(id)
@@ -250,7 +251,7 @@ func templates(spec *entities.Spec) map[entities.InstanceID]string {
 // render renders what a config release changes in instances under their current versions, for one channel at a time.
 func (s *service) render(ops []state.RenderOp) {
 	switch {
-	case len(ops) == 0 || s.rendering || s.outages.isOpen(depStore): // the store did not answer; the next pass after the backoff retries
+	case len(ops) == 0 || s.rendering || s.outages.isOpen(depStore): // no answer of the store: retried after the backoff
 	case s.failedBefore(depStore):
 		s.rendering = true
 		s.trackOperation(func(ctx workflow.Context) {
@@ -284,7 +285,8 @@ func (s *service) renderChannel(ctx workflow.Context, ops []state.RenderOp) {
 	if as := ops[0].FullVersion; as != "" {
 		request.Version, request.FullVersion = ops[0].Version, as
 		if _, values := entities.SplitVersion(as); len(values) > 0 {
-			request.Version, request.Values = "", r.Aspect // without a version, an activity of an earlier version does not confuse it with a plain version
+			// Without a version, an activity of an earlier version does not confuse it with a plain version.
+			request.Version, request.Values = "", r.Aspect
 		}
 	}
 	for _, op := range ops {
@@ -375,7 +377,8 @@ func (s *service) recordRendered(op state.RenderOp, fullVersion string, prepared
 	s.state.RecordMergedRender(op, entities.Target{FullVersion: fullVersion, Incarnation: prepared.Incarnation, Payload: prepared.Payloads[op.Instance].Digest})
 }
 
-// skipsUnrenderable is true if the release is in progress: it then skips an instance that cannot be rendered, rather than try again in each turn.
+// skipsUnrenderable is true if the release is in progress: it then skips an instance that cannot be rendered, rather than try again in each
+// reconciliation.
 func (s *service) skipsUnrenderable(op state.RenderOp) bool {
 	p, _ := s.state.ReleaseByID(op.Release).PhaseIn(op.Instance.Channel)
 	return p == maestro.InProgress

@@ -61,8 +61,8 @@ func uiStateOf(s *state.State, d *decide.Decision) uiState {
 const (
 	// attributesDelay is how long the attributes may be outdated after an apply begins.
 	attributesDelay = 5 * time.Second
-	// attributesDelayPerRelease is added for each other release that started recently, up to maxAttributesDelay. Many releases share the same workers
-	// and take longer, and to show and follow each of them costs work too.
+	// attributesDelayPerRelease is added for each other release that started recently, up to maxAttributesDelay. Many releases share the same
+	// workers and take longer, and to show and follow each of them costs work too.
 	attributesDelayPerRelease = 100 * time.Millisecond
 	maxAttributesDelay        = time.Minute
 )
@@ -81,8 +81,8 @@ func (s *service) attributesDelay() time.Duration {
 	return min(attributesDelay+time.Duration(s.releaseLoad.others)*attributesDelayPerRelease, maxAttributesDelay)
 }
 
-// deferAttributes reports whether an apply begins and the attributes are updated in a later task. Otherwise the server would write them, and
-// index them for search, before it hands out the apply; an apply that ends within the delay need not be shown at all.
+// deferAttributes reports whether an apply begins and the attributes are updated in a later task. Otherwise the server would write them,
+// and index them for search, before it hands out the apply; an apply that ends within the delay need not be shown at all.
 func (s *service) deferAttributes(applyStarting bool) bool {
 	by := s.attributesTimer.at
 	switch {
@@ -105,7 +105,7 @@ func (s *service) applying() bool {
 	return false
 }
 
-// show shows what changed since the last call. begins: an apply begins now.
+// show shows what changed since the last call. applyStarting: an apply starts now.
 func (s *service) show(applyStarting bool) {
 	now, ok := s.computeUI()
 	if ok && now.details != s.shownUI.details {

@@ -92,7 +92,8 @@ func (s *service) takePauses(spec *entities.Spec, pauses []protocol.ScopePause) 
 	}
 }
 
-// requestLease requests or returns a lease, by way of the inbox: calls to a Runtime workflow must arrive, in order, however long that takes.
+// requestLease requests or returns a lease, by way of the inbox: calls to a Runtime workflow must arrive, in order, however long that
+// takes.
 func (s *service) requestLease(op state.LeaseOp) {
 	if op.Return {
 		s.enqueueLeaseCall(protocol.LeaseCall{Runtime: op.Runtime, Return: op.ID})

@@ -164,7 +164,7 @@ func largeReading(n int, version string, now time.Time) entities.Reading {
 }
 
 // A service with the maximum of channels and objects, and with names, versions and reasons of maximum length, sends and receives nothing
-// that exceeds 64 KiB. It does not run in parallel, since it computes more than it waits, and a turn has a time limit.
+// that exceeds 64 KiB. It does not run in parallel, since it computes more than it waits, and a reconciliation has a time limit.
 func TestServiceAtItsLimitsFitsIntoPayloads_F8(t *testing.T) {
 	if testing.Short() {
 		t.Skip("500 channels take a while; not with -short")
@@ -200,7 +200,7 @@ func TestServiceAtItsLimitsFitsIntoPayloads_F8(t *testing.T) {
 	require.Equal(t, status.Releases, explained.Status.Releases)
 	require.Len(t, remembered.Instances, 500)
 	require.Equal(t, 500, len(old.Channels)+old.MoreChannels)
-	require.Contains(t, old.Notes[0], "cut short")
+	require.Contains(t, old.Notes[0], "shortened to fit one response")
 }
 
 // A request for the maximum of checks per activity, each with a maximum of text, fits into a payload; so do the candidates of a command in
@@ -342,7 +342,7 @@ func TestPlanWithThousandsUndeployedFits_E2_F8(t *testing.T) {
 	cut, err := answer(protocol.PartsQuery{})
 	require.NoError(t, err)
 	require.Less(t, len(cut), protocol.MaxPayload)
-	require.Contains(t, string(cut), "nodes are not listed; ask in parts")
+	require.Contains(t, string(cut), "nodes are not listed; request the answer in parts")
 	var whole protocol.PlanStatus
 	require.NoError(t, protocol.QueryWhole(answer, &whole))
 	require.Len(t, whole.Nodes, len(built.Nodes))

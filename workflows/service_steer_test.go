@@ -50,7 +50,7 @@ func addSteppedRollout(p *serviceTest) {
 		if r.Action == protocol.Abort {
 			now.Status, now.Message = entities.ObjectFailed, "RolloutAborted"
 		}
-		return protocol.SteerAnswer{Actions: []string{"Rollout/web goes on"}}, nil
+		return protocol.SteerAnswer{Actions: []string{"Rollout/web continues"}}, nil
 	})
 }
 
@@ -91,7 +91,7 @@ func TestWaitingRolloutIsPromoted_H3_I1(t *testing.T) {
 	}
 	require.Equal(t, []string{
 		"ann: promote of v1", "ann: promote of v1 failed: the cluster is not reachable (type: x, retryable: false)",
-		"ann: promote of v1" + entities.Because("looks good"), "ann: promote of v1: Rollout/web goes on" + entities.Because("looks good"),
+		"ann: promote of v1" + entities.Because("looks good"), "ann: promote of v1: Rollout/web continues" + entities.Because("looks good"),
 	}, lines)
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// fleetTest is a play with one cluster per channel, which workers read while nothing changes. One may hang.
+// fleetTest is a service with one cluster per channel, which workers read while nothing changes. One may hang.
 type fleetTest struct {
 	*serviceTest
 	applied        map[string]string // by channel: the applied version

@@ -178,7 +178,7 @@ func TestServiceLosesNoAuditLineOfManyChannels(t *testing.T) {
 	require.Len(t, p.trail, int(lines))
 }
 
-// The lines that the last workflow task of a run noted are carried into the next run, which writes them: until then that task could be
+// The lines that the last workflow task of a run recorded are carried into the next run, which writes them: until then that task could be
 // lost.
 func TestAuditLinesOfTheLastTaskAreCarriedToNextRun(t *testing.T) {
 	p := newServiceTest(t)

@@ -27,15 +27,15 @@ type observation struct {
 	perRuntime []decide.RequiredObservation // one per runtime
 	requests   []protocol.ObserveRequest    // of each, without instances
 	cancel     workflow.CancelFunc
-	applyEnded map[entities.InstanceID]time.Time // when the last apply had ended, as of the start of the watch
-	refreshed  map[entities.InstanceID]int       // how many readings had been requested, as of the start of the watch
+	applyEnded map[entities.InstanceID]time.Time // when the last apply had ended, as of the start of the observation
+	refreshed  map[entities.InstanceID]int       // how many readings had been requested, as of the start of the observation
 }
 
 func (w *observation) moving() bool { return w.perRuntime[0].Moving }
 
-// arrangeObservations starts and stops observations as needed. An observation is an activity that the server repeats without history, and that
-// ends when it has news. While any instance changes, a steady watch keeps running with outdated knowledge: to replace it once at the end
-// costs less history, and the changing instances have a watch of their own. begins: an apply begins now.
+// arrangeObservations starts and stops observations as needed. An observation is an activity that the server repeats without history, and
+// that ends when it has news. While any instance changes, a steady observation keeps running with outdated knowledge: to replace it once at
+// the end costs less history, and the changing instances have an observation of their own. applyStarting: an apply starts now.
 func (s *service) arrangeObservations(applyStarting bool) {
 	mayDefer := applyStarting || s.applyJustEnded || !s.attributesTimer.at.IsZero()
 	s.deferred, s.applyJustEnded, s.initialObservationStarted = false, false, false
@@ -95,9 +95,9 @@ func (s *service) wantedObservations() (wanted map[string][]decide.RequiredObser
 // maxRuntimesPerObservation is how many runtimes one observation has at most, so that its request fits into a payload (F8).
 const maxRuntimesPerObservation = 25
 
-// observationKey is the key of the observation that a watch belongs to. Instances without any reading yet are observed on all runtimes together;
-// so are steady instances that workers read. All others have a separate observation per runtime. A new runtime that hangs is observed
-// separately from then on.
+// observationKey is the key of the running observation that a required one belongs to. Instances without any reading yet are observed on
+// all runtimes together; so are steady instances that workers read. All others have a separate observation per runtime. A new runtime that
+// hangs is observed separately from then on.
 func (s *service) observationKey(w decide.RequiredObservation) string {
 	kind := ""
 	chunk := fmt.Sprintf("/%d/%d", w.Part, w.Position/maxRuntimesPerObservation)
@@ -116,7 +116,7 @@ func (s *service) observationKey(w decide.RequiredObservation) string {
 
 const initialObservation = "first"
 
-// pollsBatched reports whether a watch is steady and workers read its instances.
+// pollsBatched reports whether an observation is steady and workers read its instances.
 func (s *service) pollsBatched(w decide.RequiredObservation) bool {
 	return !w.Moving && s.steadyPollInterval(*s.state.RuntimeNamed(w.Runtime)) > 0
 }
@@ -131,7 +131,7 @@ func (s *service) hasNoReadings() bool {
 	return true
 }
 
-// stillValid reports whether the running watch still covers the wanted ones.
+// stillValid reports whether the running observation still covers the wanted ones.
 func (s *service) stillValid(wanted []decide.RequiredObservation, have *observation) bool {
 	if len(wanted) != len(have.perRuntime) {
 		return false
@@ -144,7 +144,8 @@ func (s *service) stillValid(wanted []decide.RequiredObservation, have *observat
 	return true
 }
 
-// partStillValid reports whether the running watch still covers the wanted one, or workers cover the rest, because they know what to compare with.
+// partStillValid reports whether the running observation still covers the wanted one, or workers cover the rest, because they know what to
+// compare with.
 func (s *service) partStillValid(wanted, have decide.RequiredObservation, how protocol.ObserveRequest) bool {
 	if wanted.Runtime != have.Runtime || !s.requestUnchanged(wanted, how) || len(wanted.Instances) != len(have.Instances) {
 		return false
@@ -163,18 +164,18 @@ func (s *service) partStillValid(wanted, have decide.RequiredObservation, how pr
 	return true
 }
 
-// requestUnchanged reports whether a watch still matches the declaration of its runtime.
+// requestUnchanged reports whether an observation still matches the declaration of its runtime.
 func (s *service) requestUnchanged(wanted decide.RequiredObservation, how protocol.ObserveRequest) bool {
 	return reflect.DeepEqual(s.observationRequest(wanted), how)
 }
 
-// canDeferAll reports whether canDefer is true for each watch.
+// canDeferAll reports whether canDefer is true for each observation.
 func (s *service) canDeferAll(all []decide.RequiredObservation) bool {
 	return !slices.ContainsFunc(all, func(w decide.RequiredObservation) bool { return !s.canDefer(w) })
 }
 
-// canDefer reports whether workers receive every change of all changing instances of a watch. An apply of them has then just begun or
-// ended, and most are done before an observation would read them a second time.
+// canDefer reports whether workers receive every change of all changing instances of an observation. An apply of them has then just begun
+// or ended, and most are done before an observation would read them a second time.
 func (s *service) canDefer(w decide.RequiredObservation) bool {
 	if !w.Moving || s.steadyPollInterval(*s.state.RuntimeNamed(w.Runtime)) == 0 {
 		return false
@@ -194,7 +195,8 @@ func (s *service) wakesBefore(due time.Time) bool {
 	return s.deferred && (due.IsZero() || due.After(by))
 }
 
-// steadyPollInterval is the interval at which workers read steady instances of a runtime; zero if the server repeats the observation instead.
+// steadyPollInterval is the interval at which workers read steady instances of a runtime; zero if the server repeats the observation
+// instead.
 func (s *service) steadyPollInterval(rt entities.RuntimeSpec) time.Duration {
 	if rt.Remote || !rt.Observable || rt.Timing.SteadyPollInterval < protocol.MinPollInterval {
 		return 0
@@ -211,8 +213,8 @@ type reported struct {
 // maxLocalReads is how many instances a workflow task reads at most.
 const maxLocalReads = 10
 
-// readHintedLocally reads hinted instances that workers have cached, within the workflow task. So no activity, and no task for its result, comes
-// between a hint and the decision. Instances that cannot be read at once are observed as usual.
+// readHintedLocally reads hinted instances that workers have cached, within the workflow task. So no activity, and no task for its result,
+// comes between a hint and the decision. Instances that cannot be read at once are observed as usual.
 func (s *service) readHintedLocally() {
 	if s.readyToEnd() {
 		return
@@ -240,8 +242,8 @@ func (s *service) readHintedLocally() {
 	}
 }
 
-// readInitialStateLocally reads all instances of a service without any readings within the task that received it, once, if each runtime answers a worker
-// at once. So the first decision does not wait for an activity (docs/decisions/0012-a-release-takes-one-activity.md).
+// readInitialStateLocally reads all instances of a service without any readings within the task that received it, once, if each runtime
+// answers a worker at once. So the first decision does not wait for an activity (docs/decisions/0012-a-release-takes-one-activity.md).
 func (s *service) readInitialStateLocally() {
 	if s.initialReadTried || s.readyToEnd() || len(s.observations) > 0 || !s.hasNoReadings() {
 		return
@@ -335,7 +337,7 @@ func (s *service) applyEnded(id entities.InstanceID) time.Time {
 	return time.Time{}
 }
 
-// receiveObservation records the result of a watch.
+// receiveObservation records the result of an observation.
 func (s *service) receiveObservation(ctx workflow.Context, w *observation, future workflow.Future) {
 	var answer protocol.ObserveAllAnswer
 	var err error

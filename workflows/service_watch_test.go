@@ -61,7 +61,8 @@ func TestSteadyObservationsUseTheNewestDeclaration_F9(t *testing.T) {
 	require.Equal(t, []string{"d", "d", "another command"}, []string{steady[0].RuntimeDigest, steady[1].RuntimeDigest, steady[2].RuntimeDigest})
 }
 
-// clusterTest is a play on one cluster whose changes workers receive. The reading of a version follows the state of its pods at that time.
+// clusterTest is a service on one cluster whose changes workers receive. The reading of a version follows the state of its pods at that
+// time.
 type clusterTest struct {
 	*serviceTest
 	ready bool

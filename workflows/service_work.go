@@ -26,8 +26,8 @@ const (
 	maxPickupTimeout = 5 * time.Minute
 )
 
-// pickupTimeout is the schedule-to-start timeout in the queue of a remote worker that has taken nothing since then; zero since means that it has
-// taken tasks so far. In the common queue there is no timeout.
+// pickupTimeout is the schedule-to-start timeout in the queue of a remote worker that has taken nothing since then; zero since means that
+// it has taken tasks so far. In the common queue there is no timeout.
 func pickupTimeout(queue string, since, now time.Time) time.Duration {
 	switch {
 	case queue == protocol.TaskQueue || queue == "":
@@ -48,8 +48,8 @@ func noWorkerError(runtime string) *entities.ReadingError {
 	return &entities.ReadingError{Code: entities.CodeNoWorker, Message: "no worker polls " + protocol.RuntimeTaskQueue(runtime)}
 }
 
-// heartbeatOptions are the options of an activity that heartbeats and is started again on another worker when its own is lost. Absent is the
-// schedule-to-start timeout, 0 for none.
+// heartbeatOptions are the options of an activity that heartbeats and is started again on another worker when its own is lost. Absent is
+// the schedule-to-start timeout, 0 for none.
 func heartbeatOptions(queue string, timeout, absent time.Duration, text string) workflow.ActivityOptions {
 	return workflow.ActivityOptions{
 		TaskQueue:              queue,

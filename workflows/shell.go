@@ -19,7 +19,7 @@ type entity interface {
 	initialized() bool
 	// judge returns the effect of a verb, or why it is not allowed now. It changes nothing.
 	judge(row *verb.Row, r verb.Request, who entities.Who) (state.Effect, error)
-	// follows describes the result of a verb, and what it still waits for; "" if there is nothing to say.
+	// followUp describes the result of a verb, and what it still waits for; "" if there is nothing to say.
 	followUp(row *verb.Row, r verb.Request) string
 	// checkNames refuses a request with names that do not exist. It is the only check before a token is verified.
 	checkNames(r verb.Request) error
@@ -29,15 +29,15 @@ type entity interface {
 	channels(row *verb.Row, r verb.Request) ([]string, error)
 	// auditBufferSize is how many audit lines are buffered before they are written to the store.
 	auditBufferSize() int
-	// turn does the work that the state requires.
+	// reconcile does the work that the state requires.
 	reconcile()
 	// finished reports whether the workflow should end; it is called when the workflow is at rest.
 	finished() bool
 	// accepted identifies the accepted messages and decisions so far: a checkpoint is due when it has changed.
 	accepted() string
-	// mark adds to a checkpoint the fields that others than the workflow read.
+	// fillCheckpoint adds to a checkpoint the fields that others than the workflow read.
 	fillCheckpoint(c *protocol.Checkpoint)
-	// dropped resets the work in progress, which was cancelled.
+	// resetWork resets the work in progress, which was cancelled.
 	resetWork()
 	// onFirstRun sets the lower bound of the workflow's numbers if only the numbers are left of an earlier one.
 	onFirstRun(floor int64)
@@ -72,8 +72,8 @@ type shell struct {
 	// application and service own the audit lines.
 	application, service string
 	title                func() string                                        // display name of the service; nil if there is none
-	incarnationsOf       func(entities.AuditEntry) (incarnation, since int64) // per line, as state.Enters; nil if it has none
-	fullState            any                                                  // the whole state, which contains desk
+	incarnationsOf       func(entities.AuditEntry) (incarnation, since int64) // per line, as State.EntryIncarnations; nil if it has none
+	fullState            any                                                  // the whole state, which contains mailbox
 	mailbox              *state.Mailbox                                       // the part of the state about callers
 	verbs                []verb.Row
 	messages             map[string]message        // by name: from other workflows, or written by the workflow itself
@@ -83,13 +83,13 @@ type shell struct {
 	cancelAlternatives   []string                  // what to do instead of cancelling the workflow
 	cancelCtx            workflow.Context          // done once cancellation is requested
 	workCtx              workflow.Context          // of the work in progress
-	cancelWork           workflow.CancelFunc       // cancels work
+	cancelWork           workflow.CancelFunc       // cancels workCtx
 	lock                 workflow.Mutex
 	restored             bool        // the state of the last run is loaded
 	cancelRefused        bool        // cancellation was requested in this run
-	reconciledOnce       bool        // the first turn is over
-	idle                 bool        // between two turns
-	woken                bool        // an event since the last turn
+	reconciledOnce       bool        // reconcile has run once
+	idle                 bool        // between two reconciliations
+	woken                bool        // an event since the last reconciliation
 	planHinted           bool        // a plan hinted that the service may enter
 	updateAnswered       bool        // an update was answered in this run
 	endPostponed         bool        // the end of this run was postponed for that
@@ -180,8 +180,8 @@ func (s *shell) shouldWake() bool {
 	return s.woken || len(workflow.GetUnhandledSignalNames(s.ctx)) > 0 || hasReservedSignal(s.ctx) || s.cancelCtx.Err() != nil && !s.cancelRefused || s.mustAdopt() || s.fenced
 }
 
-// withoutCancel is a context that a request to cancel the workflow does not cancel. A workflow that lives forever ends only by a verb, which
-// is judged, or by termination.
+// withoutCancel is a context that a request to cancel the workflow does not cancel. A workflow that lives forever ends only by a verb,
+// which is judged, or by termination.
 func withoutCancel(ctx workflow.Context) workflow.Context {
 	out, _ := workflow.NewDisconnectedContext(ctx)
 	return out
@@ -197,14 +197,15 @@ func (s *shell) refuseCancellation() {
 	s.recordRefusal("request-cancel", nil, "a workflow of Converge cannot be cancelled; instead: "+strings.Join(s.cancelAlternatives, ", or: "), s.now())
 }
 
-// endSuggested reports whether this run should end: the server suggests continue-as-new, or another version of workers is current. The run ends
-// at the first quiet moment, and works until then.
+// endSuggested reports whether this run should end: the server suggests continue-as-new, or another version of workers is current. The run
+// ends at the first quiet moment, and works until then.
 func (s *shell) endSuggested() bool {
 	info := workflow.GetInfo(s.ctx)
 	return info.GetContinueAsNewSuggested() || info.GetTargetWorkerDeploymentVersionChanged()
 }
 
-// readyToEnd reports whether the run is ending and at rest. The next run starts the work that is due, unless this one has to continue for now.
+// readyToEnd reports whether the run is ending and at rest. The next run starts the work that is due, unless this one has to continue for
+// now.
 func (s *shell) readyToEnd() bool {
 	return s.endSuggested() && s.quiescent() && !s.outages.isOpen(depStateSpill)
 }

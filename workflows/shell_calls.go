@@ -131,8 +131,8 @@ func (s *shell) fetchStoredAnswer(ctx workflow.Context, digest string, answer an
 	return packed.Unpack(answer)
 }
 
-// withLongActivity is for an activity without a limit on its duration. It heartbeats, is started again if its worker is lost, and ends cleanly when
-// it is cancelled.
+// withLongActivity is for an activity without a limit on its duration. It heartbeats, is started again if its worker is lost, and ends
+// cleanly when it is cancelled.
 func withLongActivity(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		StartToCloseTimeout: time.Hour, HeartbeatTimeout: margin, WaitForCancellation: true,

@@ -32,7 +32,7 @@ func (s *shell) continueAsNew() error {
 	s.collect()
 	s.mailbox.Checkpoint.N = s.checkpointNumber() // the next run continues from there
 	s.flushAuditBeforeEnd()                       // lines that the store does not accept now are carried along
-	s.markReached(depStore)                       // otherwise the next run would start with a trouble that may be over; if not, it shows up again
+	s.markReached(depStore)                       // otherwise the next run would start with a problem that may be over
 	carried, err := s.packAll()
 	s.storeAcceptsState = false
 	switch {
@@ -40,7 +40,7 @@ func (s *shell) continueAsNew() error {
 		s.backOff(depStateSpill, err)
 		return nil
 	case isStoreError(err):
-		s.setProblem(dependencyErrors[depStore].trouble, errorText(err))
+		s.setProblem(dependencyErrors[depStore].problem, errorText(err))
 		return workflow.Sleep(s.ctx, margin)
 	}
 	if err != nil || !s.quiescent() {
@@ -131,7 +131,7 @@ func (s *shell) restore(in protocol.CarriedState, first protocol.StartMode) erro
 	return nil
 }
 
-// unpack reads a state; anew: over an existing one.
+// unpack reads a state; overwrite: over an existing one.
 func (s *shell) unpack(in protocol.CarriedState, overwrite bool) error {
 	if in.StateVersion > protocol.Version {
 		panic(fmt.Sprintf("state version %d of %s is newer than this worker knows (%d): upgrade the worker", in.StateVersion, s.name, protocol.Version))
@@ -157,8 +157,8 @@ func (s *shell) unpack(in protocol.CarriedState, overwrite bool) error {
 	return nil
 }
 
-// maxPartsPerTask is how many parts of spilled state one workflow task reads: the history that it writes must stay far below the server's limit
-// for one request (4 MiB).
+// maxPartsPerTask is how many parts of spilled state one workflow task reads: the history that it writes must stay far below the server's
+// limit for one request (4 MiB).
 const maxPartsPerTask = 16
 
 // fetchSpilled waits for the store without a limit: a workflow cannot continue without its state, and to give up would lose it.
@@ -211,15 +211,15 @@ func (s *shell) unstoredHistory() (protocol.HistoryAnswer, error) {
 	}, nil
 }
 
-// auditCommit tracks which workflow task noted which part of the audit trail.
+// auditCommit tracks which workflow task recorded which part of the audit trail.
 type auditCommit struct {
 	task        int   // the last one that was checked, by the length of history
 	lines       int64 // how many lines there were at that time
 	atTaskStart int64 // a lower bound of how many of them existed before that task
 }
 
-// committedLines are the lines that earlier workflow tasks noted. The current task may be lost, and the task that replaces it, which includes
-// later messages, would note other lines under the same numbers. So its own lines are not written yet.
+// committedLines are the lines that earlier workflow tasks recorded. The current task may be lost, and the task that replaces it, which
+// includes later messages, would record other lines under the same numbers. So its own lines are not written yet.
 func (s *shell) committedLines() []entities.AuditEntry {
 	t := &s.auditCommit
 	if task := workflow.GetInfo(s.ctx).GetCurrentHistoryLength(); task != t.task {
@@ -233,8 +233,8 @@ func (s *shell) committedLines() []entities.AuditEntry {
 	return s.mailbox.Audit[:later]
 }
 
-// flushAudit writes audit lines to the store once enough committed lines are buffered. It does not block. If every line must be written soon
-// and none is committed yet, the next workflow task writes them, and that task follows at once.
+// flushAudit writes audit lines to the store once enough committed lines are buffered. It does not block. If every line must be written
+// soon and none is committed yet, the next workflow task writes them, and that task follows at once.
 func (s *shell) flushAudit() {
 	enough, committed := s.entity.auditBufferSize(), len(s.committedLines())
 	soon := enough == 1 && len(s.mailbox.Audit) > 0
@@ -268,8 +268,8 @@ func (s *shell) storeCommitted(ctx workflow.Context) {
 	s.outages[depAuditLog] = outage{}
 }
 
-// flushAuditBeforeEnd writes the buffered lines before a run ends. Lines that the store does not accept, and those of the last workflow task, stay
-// in state.
+// flushAuditBeforeEnd writes the buffered lines before a run ends. Lines that the store does not accept, and those of the last workflow
+// task, stay in state.
 func (s *shell) flushAuditBeforeEnd() {
 	if !s.storingAudit {
 		_ = s.storeAudit(s.ctx) // on failure they are carried along, and the next run retries

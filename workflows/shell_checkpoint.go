@@ -91,7 +91,7 @@ func (s *shell) submitCheckpoint(final bool) {
 }
 
 // resubmitCheckpoint submits the last checkpoint again, for the case that the worker that received it is gone. It does so only between two
-// turns, when everything that was accepted is in state exactly once.
+// reconciliations, when everything that was accepted is in state exactly once.
 func (s *shell) resubmitCheckpoint() (bool, error) {
 	if s.idle && s.mailbox.Checkpoint.N > 0 {
 		s.submitCheckpoint(false)
@@ -99,8 +99,8 @@ func (s *shell) resubmitCheckpoint() (bool, error) {
 	return s.idle, nil
 }
 
-// checkpointNumber is the number of a checkpoint that is submitted now. It grows with each workflow task, not with the number of accepted messages: a
-// lost task may have accepted more than the one that replaces it.
+// checkpointNumber is the number of a checkpoint that is submitted now. It grows with each workflow task, not with the number of accepted
+// messages: a lost task may have accepted more than the one that replaces it.
 func (s *shell) checkpointNumber() int64 {
 	return s.checkpointBase + int64(workflow.GetInfo(s.ctx).GetCurrentHistoryLength())
 }
@@ -108,7 +108,8 @@ func (s *shell) checkpointNumber() int64 {
 // maxRunEvents is more events than a server allows in a run.
 const maxRunEvents = 1 << 16
 
-// renumberCheckpoints numbers the checkpoints of this run after all those of the run that it replaces, including any that reach the store late.
+// renumberCheckpoints numbers the checkpoints of this run after all those of the run that it replaces, including any that reach the store
+// late.
 func (s *shell) renumberCheckpoints() { s.checkpointBase = s.mailbox.Checkpoint.N + maxRunEvents }
 
 // wasReset reports whether an operator reset this run. The run knows its history up to the reset point. Only the checkpoint has
@@ -220,9 +221,9 @@ func (s *shell) keepState(c protocol.AdoptAnswer, reset bool) {
 	}
 }
 
-// dropDuplicates returns the messages that arrived in a reset run without those that its checkpoint and the missed messages have. With the first
-// task after the old history the server sends again all signals that arrived after the reset point. For each signal recorded since then,
-// and for each missed one, one equal message is dropped; a further equal message is intended.
+// dropDuplicates returns the messages that arrived in a reset run without those that its checkpoint and the missed messages have. With the
+// first task after the old history the server sends again all signals that arrived after the reset point. For each signal recorded since
+// then, and for each missed one, one equal message is dropped; a further equal message is intended.
 func (s *shell) dropDuplicates(received, missed []*state.Message, seenBefore []string) []*state.Message {
 	duplicates := map[string]int{}
 	for _, digest := range seenSince(s.mailbox.SeenSignals, seenBefore) {
@@ -342,8 +343,8 @@ func (s *shell) applyCheckpoint(c protocol.AdoptAnswer, missed []*state.Message,
 	return nil
 }
 
-// continueTrail continues the audit trail from its end in the store. Lines there that the checkpoint does not have were written by the previous
-// run, or by someone with write access to the store. The line about the restart says so (G7).
+// continueTrail continues the audit trail from its end in the store. Lines there that the checkpoint does not have were written by the
+// previous run, or by someone with write access to the store. The line about the restart says so (G7).
 func (s *shell) continueTrail(end *entities.TrailEnd) {
 	known := s.mailbox.AuditCount
 	if s.mailbox.ContinueTrail(end); s.mailbox.AuditCount > known {
@@ -430,6 +431,6 @@ func restartReason(r *protocol.Restart) string {
 	return r.Why
 }
 
-// lostApplyGrace is the grace period for an apply that ran when its workflow ended: its worker learns of the end with its next heartbeat, and
-// cancels it.
+// lostApplyGrace is the grace period for an apply that ran when its workflow ended: its worker learns of the end with its next heartbeat,
+// and cancels it.
 const lostApplyGrace = heartbeat + time.Second

@@ -25,7 +25,7 @@ import (
 // rawSignal is a signal, with the bytes that were sent.
 type rawSignal struct{ verb, payload string }
 
-// resetTest makes a play a run that an operator resets: its events until then are its old history.
+// resetTest makes a test a run that an operator resets: its events until then are its old history.
 type resetTest struct {
 	interceptor.WorkerInterceptorBase
 	p             *serviceTest
@@ -92,7 +92,8 @@ func (i *resetTestInbound) HandleSignal(ctx workflow.Context, in *interceptor.Ha
 		return i.Next.HandleSignal(ctx, in)
 	}
 	i.test.wasReset.Store(true)
-	for _, s := range append(slices.Clone(i.test.resentSignals), rawSignal{protocol.SignalWake, `{}`}) { // the original bytes, with white space
+	// The original bytes, with white space.
+	for _, s := range append(slices.Clone(i.test.resentSignals), rawSignal{protocol.SignalWake, `{}`}) {
 		payload := &commonpb.Payload{Metadata: map[string][]byte{"encoding": []byte("json/plain")}, Data: []byte(s.payload)}
 		if err := i.Next.HandleSignal(ctx, &interceptor.HandleSignalInput{SignalName: s.verb, Arg: &commonpb.Payloads{Payloads: []*commonpb.Payload{payload}}}); err != nil {
 			return err

@@ -25,9 +25,9 @@ func (s *shell) errNoIdentity(row *verb.Row) error {
 
 // externalRules is an entity whose rules may be stored elsewhere.
 type externalRules interface {
-	// usesExternalRules reports whether the rules for a verb are.
+	// usesExternalRules reports whether the rules for a verb are stored elsewhere.
 	usesExternalRules(*verb.Row) bool
-	// consult reads them. While they cannot be read, the known ones apply.
+	// loadRules reads them. While they cannot be read, the known ones apply.
 	loadRules(workflow.Context) error
 }
 

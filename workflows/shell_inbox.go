@@ -99,7 +99,8 @@ func (s *shell) checkSignal(name string, raw json.RawMessage) error {
 	return nil
 }
 
-// checkInboxRoom refuses a message if the inbox is full, because all of it goes from run to run. Messages of other workflows are not limited here.
+// checkInboxRoom refuses a message if the inbox is full, because all of it goes from run to run. Messages of other workflows are not
+// limited here.
 func (s *shell) checkInboxRoom() error {
 	if len(s.mailbox.Inbox) < state.MaxInbox && s.inboxBytes < state.MaxInboxBytes {
 		return nil
@@ -143,9 +144,9 @@ func (s *shell) isQueued(name string) bool {
 	return slices.ContainsFunc(s.mailbox.Inbox, func(m *state.Message) bool { return m.Verb == name })
 }
 
-// processInbox carries out the inbox in order. A message that needs an unavailable dependency stays in place and is retried, and with it all
-// messages that need the same one. Everything else continues (an unavailable store must not block a pause). Messages that need the store
-// are carried out in order of arrival, regardless of other dependencies.
+// processInbox carries out the inbox in order. A message that needs an unavailable dependency stays in place and is retried, and with it
+// all messages that need the same one. Everything else continues (an unavailable store must not block a pause). Messages that need the
+// store are carried out in order of arrival, regardless of other dependencies.
 func (s *shell) processInbox() {
 	s.outages.expire(s.now())
 	defer func() { s.untriedSignals, s.inboxPasses = 0, s.inboxPasses+1 }()
@@ -215,7 +216,7 @@ func (s *shell) needsStore(m *state.Message) bool {
 	return !m.Damaged && (row != nil && row.Store || s.messages[m.Verb].dependency == depStore)
 }
 
-// unavailableFor is the unavailable dependency that a message needs, or nobody.
+// unavailableFor is the unavailable dependency that a message needs, or depNone.
 func (s *shell) unavailableFor(m *state.Message) dependency {
 	of := s.messages[m.Verb].dependency
 	row := verb.Find(s.verbs, m.Verb)
@@ -253,8 +254,8 @@ func (s *shell) handleMessage(ctx workflow.Context, m *state.Message) error {
 	return err
 }
 
-// flushFullAudit writes audit lines to the store while so many messages are carried out at once that lines would be lost. If all lines are of
-// this workflow task, it ends the task first.
+// flushFullAudit writes audit lines to the store while so many messages are carried out at once that lines would be lost. If all lines are
+// of this workflow task, it ends the task first.
 func (s *shell) flushFullAudit() {
 	if len(s.mailbox.Audit) < state.MaxAudit/10 || s.storingAudit || s.outages.isOpen(depAuditLog) {
 		return

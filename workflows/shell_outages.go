@@ -33,12 +33,13 @@ const errTypeRuntime = "RuntimeWorkflow"
 // errTypePauseOwner is the type of an error of a workflow whose pause could not be queried.
 const errTypePauseOwner = "Announcer"
 
-// dependencyErrors lists per dependency the kind of trouble of an outage ("" if it is not shown), the text shown, and the type of the error.
-var dependencyErrors = [depCount]struct{ trouble, text, errType string }{
+// dependencyErrors lists per dependency the kind of the problem in an outage ("" if it is not shown), the text shown, and the type of the
+// error.
+var dependencyErrors = [depCount]struct{ problem, text, errType string }{
 	depStore:         {state.ProblemStore, "the store does not answer: ", protocol.ErrStore},
 	depDamagedObject: {"damage", "", protocol.ErrDamaged},
-	depAuditLog:      {trouble: state.ProblemStore},
-	depStateSpill:    {trouble: state.ProblemStore},
+	depAuditLog:      {problem: state.ProblemStore},
+	depStateSpill:    {problem: state.ProblemStore},
 	depTokenIssuer:   {"issuer", "the keys of the token issuer cannot be read, try again: ", protocol.ErrIssuer},
 	depPauseOwner:    {"pause", "the owner of the pause cannot be queried: ", errTypePauseOwner},
 	depRuntimes:      {"runtime", "the workflow of the runtime cannot be reached: ", errTypeRuntime},
@@ -73,7 +74,8 @@ func (o *outages) nextRetry() time.Time {
 	return at
 }
 
-// failedBefore reports whether a dependency did not answer the last time: it is then called outside the workflow task, with a longer timeout.
+// failedBefore reports whether a dependency did not answer the last time: it is then called outside the workflow task, with a longer
+// timeout.
 func (s *shell) failedBefore(of dependency) bool {
 	return s.outages[of].tries > 0
 }
@@ -98,7 +100,7 @@ func (s *shell) backOff(of dependency, err error) {
 	}
 	wait := min(time.Second<<min(s.outages[of].tries, 6), time.Minute)
 	s.outages[of].until = s.now().Add(wait)
-	if kind := dependencyErrors[of].trouble; kind != "" {
+	if kind := dependencyErrors[of].problem; kind != "" {
 		s.setProblem(kind, errorText(err))
 	}
 }
@@ -116,9 +118,9 @@ func (s *shell) clearProblem(kind string) {
 }
 
 // markReached removes the problem of a dependency that answered.
-func (s *shell) markReached(of dependency) { s.clearProblem(dependencyErrors[of].trouble) }
+func (s *shell) markReached(of dependency) { s.clearProblem(dependencyErrors[of].problem) }
 
-// dependencyOf returns the dependency that did not answer, or nobody if the error is of another kind.
+// dependencyOf returns the dependency that did not answer, or depNone if the error is of another kind.
 func dependencyOf(err error) dependency {
 	var app *temporal.ApplicationError
 	if !errors.As(err, &app) {

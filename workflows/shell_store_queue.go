@@ -45,8 +45,8 @@ func (s *shell) handleInActivity(m *state.Message) {
 	})
 }
 
-// runInStoreQueue carries out an update that needs the store, after the messages before it. A caller waits for the answer, so the queued messages
-// are tried now. If the store is still unavailable, the update returns that error, and nothing has changed.
+// runInStoreQueue carries out an update that needs the store, after the messages before it. A caller waits for the answer, so the queued
+// messages are tried now. If the store is still unavailable, the update returns that error, and nothing has changed.
 func (s *shell) runInStoreQueue(ctx workflow.Context, do func(workflow.Context) (json.RawMessage, error)) (json.RawMessage, error) {
 	failures := s.storeQueue.failures
 	storeFailed := func() bool { return s.storeQueue.failures > failures }

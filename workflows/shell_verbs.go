@@ -15,8 +15,8 @@ import (
 	"github.com/converge-engine/converge/entities/verb"
 )
 
-// registerHandlers registers handlers of updates, which answer at once. Signals have no handlers: the loop collects them. A coroutine per signal name
-// would be simpler, but costs every idle workflow a stack.
+// registerHandlers registers handlers of updates, which answer at once. Signals have no handlers: the loop collects them. A coroutine per
+// signal name would be simpler, but costs every idle workflow a stack.
 func (s *shell) registerHandlers() error {
 	if err := workflow.SetQueryHandler(s.ctx, protocol.QueryCheckpoint, s.resubmitCheckpoint); err != nil {
 		return err
@@ -99,8 +99,8 @@ func (s *shell) update(ctx workflow.Context, row *verb.Row, raw json.RawMessage)
 	return out, err
 }
 
-// performUpdate carries out one update. It was validated before it was accepted, and is validated again under the lock, because other verbs may
-// have run in between.
+// performUpdate carries out one update. It was validated before it was accepted, and is validated again under the lock, because other verbs
+// may have run in between.
 func (s *shell) performUpdate(ctx workflow.Context, row *verb.Row, raw json.RawMessage) (json.RawMessage, error) {
 	if err := s.awaitAdoption(ctx); err != nil {
 		return nil, err
@@ -148,9 +148,9 @@ func (s *shell) runSerialized(ctx workflow.Context, row *verb.Row, r verb.Reques
 	return s.withPendingAudit(out), err
 }
 
-// withPendingAudit adds to an answer that the audit line is not in the store yet, if the worker knows that the store is unavailable and the workflow
-// does not know that yet. It is not part of the stored answer, because a replay does not know it. The line is in the history of the
-// workflow that sends this answer.
+// withPendingAudit adds to an answer that the audit line is not in the store yet, if the worker knows that the store is unavailable and the
+// workflow does not know that yet. It is not part of the stored answer, because a replay does not know it. The line is in the history of
+// the workflow that sends this answer.
 func (s *shell) withPendingAudit(out json.RawMessage) json.RawMessage {
 	worker, ok := s.ctx.Value(checkpointerKey{}).(StoreHealth)
 	if !ok || out == nil || workflow.IsReplaying(s.ctx) || len(s.mailbox.Audit) == 0 || s.mailbox.AuditPending() != "" || !worker.StoreUnavailable() {
@@ -167,8 +167,8 @@ func (s *shell) withPendingAudit(out json.RawMessage) json.RawMessage {
 	return out
 }
 
-// waitForEarlierSignals makes an update wait for the signals that arrived before it, unless these are waiting themselves. The loop may be busy ending the
-// run.
+// waitForEarlierSignals makes an update wait for the signals that arrived before it, unless these are waiting themselves. The loop may be
+// busy ending the run.
 func (s *shell) waitForEarlierSignals(ctx workflow.Context) error {
 	if s.untriedSignals == 0 && len(workflow.GetUnhandledSignalNames(ctx)) == 0 {
 		return nil
@@ -211,8 +211,8 @@ func decodeUpdate(ctx workflow.Context, row *verb.Row, raw json.RawMessage) (ver
 	return r, err
 }
 
-// performSignal carries out a verb that arrived as a signal. A token is verified at once. The proven identity stays with the message and the
-// token does not, so the token may expire while the message waits for the store.
+// performSignal carries out a verb that arrived as a signal. A token is verified at once. The proven identity stays with the message and
+// the token does not, so the token may expire while the message waits for the store.
 func (s *shell) performSignal(ctx workflow.Context, m *state.Message) error {
 	row := verb.Find(s.verbs, m.Verb)
 	if row == nil {

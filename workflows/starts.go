@@ -38,8 +38,8 @@ func (i *startsInbound) ExecuteWorkflow(ctx workflow.Context, in *interceptor.Ex
 	return i.Next.ExecuteWorkflow(ctx, in)
 }
 
-// checkStart refuses a workflow whose id differs from its input, one with a schedule or a retry attempt, and a first run that brings state of
-// its own or does not adopt. A run that started when this was allowed continues.
+// checkStart refuses a workflow whose id differs from its input, one with a schedule or a retry attempt, and a first run that brings state
+// of its own or does not adopt. A run that started when this was allowed continues.
 func checkStart(info *workflow.Info, in protocol.Input, replaying bool) error {
 	id, carried, first := in.StartState()
 	refuse := func(why string) error {

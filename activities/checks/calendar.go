@@ -232,8 +232,8 @@ func (c *calendar) openSpan(now time.Time) (open span, ok bool) {
 	return found[0], true
 }
 
-// closedReason returns the reason why the calendar is closed at a moment: a current holiday or freeze, or the one that closes the next window.
-// Empty: the moment is between windows.
+// closedReason returns the reason why the calendar is closed at a moment: a current holiday or freeze, or the one that closes the next
+// window. Empty: the moment is between windows.
 func (c *calendar) closedReason(now time.Time) string {
 	if reason := c.closureAt(now); reason != "" {
 		return reason

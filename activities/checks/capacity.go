@@ -134,9 +134,9 @@ func (p Sources) available(ctx context.Context, a Request) (float64, error) {
 func (p Sources) parameter(ctx context.Context, digest, name string) (float64, error) {
 	switch {
 	case p.Payloads == nil:
-		return 0, fmt.Errorf("parameter %s is not known here", name)
+		return 0, fmt.Errorf("parameter %s is not available here", name)
 	case digest == "":
-		return 0, fmt.Errorf("parameter %s is not known: there is no payload yet", name)
+		return 0, fmt.Errorf("parameter %s is unknown: there is no payload yet", name)
 	}
 	payload, err := p.Payloads.Payload(ctx, digest)
 	if err != nil {

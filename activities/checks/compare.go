@@ -86,7 +86,8 @@ func (p Sources) stableSince(ctx context.Context, a Request) (time.Time, error) 
 	}
 	n := slices.IndexFunc(status.Channels, func(c protocol.ChannelStatus) bool { return c.Name == a.Definition.Channel })
 	inChannel := n >= 0 && (status.Channels[n].Target == a.Evaluation.FullVersion || slices.ContainsFunc(status.Releases, func(r protocol.ReleaseStatus) bool {
-		return r.ID == a.Evaluation.Release && r.Phases[a.Definition.Channel] == string(maestro.InProgress) // in a fleet, the target may belong to another instance
+		// In a fleet, the target may belong to another instance.
+		return r.ID == a.Evaluation.Release && r.Phases[a.Definition.Channel] == string(maestro.InProgress)
 	}))
 	if !inChannel || status.Channels[n].StableSince.IsZero() {
 		return time.Time{}, fmt.Errorf("the objects of %s are not stable in %s", a.Evaluation.FullVersion, a.Definition.Channel)

@@ -16,7 +16,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// ranges answers range queries, and instant queries of a time, with what is given for "query [start end step]" and "query [time]".
+// ranges serves the given answers to range queries, by "query [start end step]", and to instant queries, by "query [time]".
 func ranges(t *testing.T, answers map[string]string) (string, checks.Sources) {
 	t.Helper()
 	url, sources := serving(t, func(w http.ResponseWriter, r *http.Request) {
@@ -37,17 +37,17 @@ func ranges(t *testing.T, answers map[string]string) (string, checks.Sources) {
 	return url, sources
 }
 
-// stableStatus is what the service says: v2-i7 is stable in prod since half an hour.
+// stableStatus is the status of the service: v2-i7 has been stable in prod for half an hour.
 func stableStatus(ctx context.Context) (protocol.Status, error) {
 	s, err := fakeStatus(ctx)
 	s.Channels[1].StableSince = time.Date(2026, 11, 23, 8, 30, 0, 0, time.UTC)
 	return s, err
 }
 
-// warned is an answer that comes with a warning.
+// warned returns an answer with a warning.
 func warned(of, answer string) string { return answer + "!" + of }
 
-// matrix is series, each of its values.
+// matrix returns an answer with these series, each given by its values.
 func matrix(series ...string) string {
 	for i, values := range series {
 		points := strings.Fields(values)
@@ -102,13 +102,13 @@ func TestCompare_D26_A20(t *testing.T) {
 		a.Now = time.Date(2026, 11, 24, 9, 0, 0, 0, time.UTC)
 		return a
 	}
-	ofFleet := sources // whose last instance has another target
+	ofFleet := sources // its last instance has another target
 	ofFleet.Own = func(ctx context.Context) (protocol.Status, error) {
 		s, err := stableStatus(ctx)
 		s.Channels[1].Target = "v1"
 		return s, err
 	}
-	paused := sources // for ten minutes, by which windows moved
+	paused := sources // for ten minutes, which moved the windows
 	paused.Own = func(ctx context.Context) (protocol.Status, error) {
 		s, err := stableStatus(ctx)
 		s.Channels[1].StableFrom, s.Channels[1].StableSince = s.Channels[1].StableSince, s.Channels[1].StableSince.Add(10*time.Minute)

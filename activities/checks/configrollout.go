@@ -31,12 +31,12 @@ func (c configRollout) Evaluate(ctx context.Context, a Request) (entities.CheckR
 	if err != nil {
 		return entities.CheckReading{}, err
 	}
-	turn := configured.Next(*d.ConfigRollout, incarnation, all, protocol.ServiceID(d.Application, a.Service), a.Evaluation.Release, a.Now)
-	r := entities.CheckReading{Verdict: entities.Wait, Reason: turn.Reason, Next: turn.At}
+	admission := configured.Next(*d.ConfigRollout, incarnation, all, protocol.ServiceID(d.Application, a.Service), a.Evaluation.Release, a.Now)
+	r := entities.CheckReading{Verdict: entities.Wait, Reason: admission.Reason, Next: admission.At}
 	switch {
-	case turn.Allowed:
+	case admission.Allowed:
 		r.Verdict = entities.Pass
-	case turn.Halted:
+	case admission.Halted:
 		r.Verdict = entities.Fail
 	}
 	return r, nil

@@ -9,7 +9,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// A change of configuration waits for its turn among the services; what was released by its version does not (D24, B9).
+// A config release waits for its turn among the services. A release by version does not (D24, B9).
 func TestConfigRollout_D24_B9(t *testing.T) {
 	t.Parallel()
 	policy := func(d *entities.CheckDefinition) {

@@ -24,7 +24,7 @@ const secret = "hunter22-of-the-worker"
 
 var token = source.Environment{Allowed: []string{"*"}, Lookup: func(name string) (string, bool) { return secret, name == "TOKEN" }}
 
-// newRequest is a question about v2-i7 of shop/web in prod.
+// newRequest returns a request about v2-i7 of shop/web in prod.
 func newRequest(kind entities.CheckKind, change func(*entities.CheckDefinition)) checks.Request {
 	a := checks.Request{
 		Definition: entities.CheckDefinition{Application: "shop", Service: "web", Channel: "prod", ID: "it", Kind: kind},
@@ -77,7 +77,7 @@ func TestDeniedVersions_A20(t *testing.T) {
 	}})
 }
 
-// fakeCommits has which commits an incarnation brings, by its number.
+// fakeCommits has the commits that incarnations bring, by number.
 type fakeCommits map[int64]protocol.ReleaseCommits
 
 // Brought implements checks.Commits.
@@ -170,7 +170,7 @@ func TestCommand_A20(t *testing.T) {
 	}})
 }
 
-// recordingRunner is a runner that runs nothing, and remembers what it was to run.
+// recordingRunner runs nothing and records the command.
 type recordingRunner struct{ once *custom.StandaloneCommand }
 
 func (r recordingRunner) Run(_ context.Context, o custom.StandaloneCommand) (runtimes.Output, string, error) {
@@ -209,7 +209,7 @@ func TestJob_A20(t *testing.T) {
 	require.Equal(t, "smoke:${{ version }}", cluster.Image, "the request was modified")
 }
 
-// A check that runs as a task of ECS is one of kind task, and no other.
+// Only a check of kind task runs as an ECS task.
 func TestTask_A20(t *testing.T) {
 	t.Parallel()
 	where := &entities.CommandTask{Cluster: entities.ECSRuntime{Cluster: "shop"}, TaskDefinition: "smoke:7"}
@@ -229,7 +229,7 @@ func TestTask_A20(t *testing.T) {
 	require.Equal(t, []any{where, []string{"smoke", "v2-i7"}, 5 * time.Minute}, []any{once.Task, once.Argv, once.Timeout})
 }
 
-// A kind that this version does not know is an ERROR, never a PASS.
+// An unknown kind is an ERROR, never a PASS.
 func TestUnknownKind_D16(t *testing.T) {
 	t.Parallel()
 	r := checks.Evaluate(t.Context(), checks.Sources{}, newRequest("moonPhase", func(*entities.CheckDefinition) {}))

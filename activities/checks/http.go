@@ -48,8 +48,8 @@ func (c httpCheck) Evaluate(ctx context.Context, a Request) (entities.CheckReadi
 	return wait("%s", reason)
 }
 
-// httpRequest is one HTTP request to an external system, limited in time and size. Its errors contain neither a secret nor the part of a URL
-// after the host.
+// httpRequest is one HTTP request to an external system, limited in time and size. Its errors contain neither a secret nor the part of a
+// URL after the host.
 type httpRequest struct {
 	sources Sources
 	method  string // default GET

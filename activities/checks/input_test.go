@@ -18,7 +18,7 @@ import (
 	"github.com/converge-engine/converge/runtimes/custom"
 )
 
-// document is what is known of own, as commands get it.
+// document is the release data of fakeStatus, in the form that commands get.
 const document = `{"schema":"converge.check/v1","application":"shop","service":"web","serviceId":"id-1","channel":"prod",` +
 	`"release":{"id":"r2","version":"v2","fullVersion":"v2-i7","incarnation":7,"by":"ci","proven":false,"at":"2026-11-23T08:00:00Z"},` +
 	`"phases":{"prod":"in progress","staging":"succeeded"},` +
@@ -27,7 +27,7 @@ const document = `{"schema":"converge.check/v1","application":"shop","service":"
 	`"objects":[{"name":"routes","objectType":"Ingress","status":"PENDING","message":"no address yet"},` +
 	`{"name":"web","objectType":"Deployment","versions":[{"version":"v2-i7","active":true}],"status":"SUCCEEDED"}],"omitted":2}`
 
-// A command reads what is known of the release from a file. Without that it is not asked.
+// A command reads the data of the release from a file. Without the data it does not run.
 func TestCommandReadsTheReleaseData_A20_D16(t *testing.T) {
 	t.Parallel()
 	a := newRequest(entities.CheckCommand, func(d *entities.CheckDefinition) {
@@ -45,8 +45,7 @@ func TestCommandReadsTheReleaseData_A20_D16(t *testing.T) {
 	require.Equal(t, "ERROR status of the release: no answer", string(r.Verdict)+" "+r.Reason)
 }
 
-// Commands and expressions are told of the addons of the service (D1); a task of ECS only if there is room. Without them nothing is
-// evaluated.
+// Commands and expressions receive the addons of the service (D1); an ECS task only if they fit. Without them nothing is evaluated.
 func TestChecksReceiveAddons_A20_D1(t *testing.T) {
 	t.Parallel()
 	oncall := map[string]entities.Addon{"oncall": {Type: "example.com/oncall", Value: map[string]any{"team": "checkout"}}}
@@ -78,7 +77,7 @@ func TestChecksReceiveAddons_A20_D1(t *testing.T) {
 	require.Equal(t, "ERROR the addons of the service: no answer", evaluate(unavailable))
 }
 
-// What does not fit is left out from the end: of a task of ECS there is room for little.
+// Data that does not fit is dropped from the end. An ECS task has little space.
 func TestCheckInputIsBounded_A20(t *testing.T) {
 	t.Parallel()
 	large := func(ctx context.Context) (protocol.Status, error) {
@@ -118,7 +117,7 @@ func TestCEL_A20(t *testing.T) {
 		})
 	}
 	stable := `objects.all(o, o.status == "SUCCEEDED")`
-	last := checks.Sources{Own: func(ctx context.Context) (protocol.Status, error) { // more than fits, and what failed comes last
+	last := checks.Sources{Own: func(ctx context.Context) (protocol.Status, error) { // more than fits, and the failed ones are last
 		s, err := fakeStatus(ctx)
 		good := entities.Object{Name: "web", Type: "Deployment", Status: entities.ObjectSucceeded, Message: strings.Repeat("fine ", 50)}
 		s.Channels[1].Objects = append(slices.Repeat([]entities.Object{good}, 1000), entities.Object{Name: "bad", Type: "Deployment", Status: entities.ObjectFailed})

@@ -17,7 +17,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// serving is a server that answers with what a path is given, and the sources to ask it from.
+// serving starts a server with that handler, and returns its URL and the sources that query it.
 func serving(t *testing.T, handle http.HandlerFunc) (string, checks.Sources) {
 	t.Helper()
 	s := httptest.NewServer(handle)
@@ -71,8 +71,8 @@ func TestHTTP_A20(t *testing.T) {
 			h.Headers = map[string]entities.Value{"X-Key": {Literal: "${{ fullVersion }}"}}
 		}), Want: entities.Wait, Reason: at + " answered 418: you sent v2-i7"},
 		{Name: "a redirect", Sources: sources, Request: row("/here", keyed), Want: entities.Pass, Reason: at + " answered 200"},
-		{Name: "a redirect elsewhere", Sources: sources, Request: row("/away", plain), Want: entities.Pass, Reason: at + " answered 200"},
-		{Name: "a redirect elsewhere with a secret", Sources: sources, Request: row("/away", keyed), Want: entities.Error, Reason: at + ": it redirects to " + elsewhere + ", and secrets are not sent there"},
+		{Name: "a redirect to another host", Sources: sources, Request: row("/away", plain), Want: entities.Pass, Reason: at + " answered 200"},
+		{Name: "a redirect to another host with a secret", Sources: sources, Request: row("/away", keyed), Want: entities.Error, Reason: at + ": it redirects to " + elsewhere + ", and secrets are not sent there"},
 		{Name: "endless redirects", Sources: sources, Request: row("/round", plain), Want: entities.Error, Reason: at + ": more than 5 redirects"},
 		{Name: "a missing secret", Sources: sources, Request: row("/echo", func(h *entities.HTTPCheck) {
 			h.Headers = map[string]entities.Value{"X-Key": {WorkerEnv: "NONE"}}
@@ -82,7 +82,7 @@ func TestHTTP_A20(t *testing.T) {
 	}})
 }
 
-// No answer in time is an ERROR.
+// An answer that does not come in time is an ERROR.
 func TestHTTPInTime_D16(t *testing.T) {
 	t.Parallel()
 	a := newRequest(entities.CheckHTTP, func(d *entities.CheckDefinition) {
@@ -92,7 +92,7 @@ func TestHTTPInTime_D16(t *testing.T) {
 	require.Equal(t, "ERROR slow.example: no answer within 1ms", string(r.Verdict)+" "+r.Reason)
 }
 
-// prom answers queries as a Prometheus does.
+// prom answers queries as Prometheus does.
 func prom(t *testing.T, answers map[string]string) (string, checks.Sources) {
 	t.Helper()
 	return serving(t, func(w http.ResponseWriter, r *http.Request) {
@@ -159,7 +159,7 @@ func TestPrometheus_A20(t *testing.T) {
 		{Name: "no Prometheus", Sources: sources, Request: row("bound", func(q *entities.PrometheusQuery) { q.URL = server + "/else" }), Want: entities.Error, Reason: at + " answered 404, not like a Prometheus: 404 page not found"},
 		{Name: "no bound", Sources: sources, Request: row("bound", func(q *entities.PrometheusQuery) { q.LessThan = nil }), Want: entities.Error, Reason: "it has no bound; expected lessThan or greaterThan"},
 		{Name: "no query", Sources: sources, Request: row(" ", plain), Want: entities.Error, Reason: "it has no query"},
-		{Name: "empty says something else", Sources: sources, Request: row("bound", func(q *entities.PrometheusQuery) { q.Empty = "fine" }), Want: entities.Error, Reason: `empty is "fine"; expected error or pass`},
+		{Name: "an invalid value of empty", Sources: sources, Request: row("bound", func(q *entities.PrometheusQuery) { q.Empty = "fine" }), Want: entities.Error, Reason: `empty is "fine"; expected error or pass`},
 	}})
 }
 
@@ -199,13 +199,13 @@ func TestCapacity_A20_D19(t *testing.T) {
 	}})
 }
 
-// whileDraining is asked while so many of the instances stay, and the others leave a runtime that is drained.
+// whileDraining returns the request while only some of the instances stay, and the others leave a runtime that is being drained.
 func whileDraining(a checks.Request, stay, of int) checks.Request {
 	a.Evaluation.Remaining, a.Evaluation.Total = stay, of
 	return a
 }
 
-// Where an autoscaler decides, what runs counts, whatever the version that is asked about declares.
+// If an autoscaler decides, the number of running replicas counts, not the declared one.
 func TestCapacityOfRunningObjects_A20_D19(t *testing.T) {
 	t.Parallel()
 	server, sources := prom(t, map[string]string{"max_over_time((sum(use))[86400000ms:60000ms])": vector(`{} 120`)})

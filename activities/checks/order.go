@@ -33,8 +33,8 @@ func (c versionOrder) Evaluate(ctx context.Context, a Request) (entities.CheckRe
 	})
 }
 
-// staticOrder passes once the other service has no release of this or an earlier incarnation that is pending or in progress in the channel (D22).
-// Incarnations of two applications are not comparable; there the creation times of the releases decide.
+// staticOrder passes once the other service has no release of this or an earlier incarnation that is pending or in progress in the channel
+// (D22). Incarnations of two applications are not comparable; there the creation times of the releases decide.
 type staticOrder struct{ sources Sources }
 
 func (c staticOrder) Evaluate(ctx context.Context, a Request) (entities.CheckReading, error) {

@@ -53,8 +53,8 @@ func (p node) resolve(service, channel string) node {
 	return node{p.from, application, service, cmp.Or(channel, p.channel)}
 }
 
-// evaluateOther evaluates the status of another service. If that service has not started, it waits; if it does not deploy to the channel, it
-// fails. If the other service waits for this one, the wait cannot end, and it FAILs with the whole cycle (D21).
+// evaluateOther evaluates the status of another service. If that service has not started, it waits; if it does not deploy to the channel,
+// it fails. If the other service waits for this one, the wait cannot end, and it FAILs with the whole cycle (D21).
 func (p Sources) evaluateOther(ctx context.Context, a Request, evaluate func(other) (entities.CheckReading, error)) (entities.CheckReading, error) {
 	if a.Definition.Dependency == nil || a.Definition.Dependency.Service == "" {
 		return incomplete(a)
@@ -112,8 +112,8 @@ func (o other) phase(r protocol.ReleaseStatus) maestro.Phase {
 	return maestro.Phase(r.Phases[o.channel.Name])
 }
 
-// reachedVersion returns the version that the channel has reached: its target, or the last successful one if the target is still in progress or
-// has failed. Empty: none yet.
+// reachedVersion returns the version that the channel has reached: its target, or the last successful one if the target is still in
+// progress or has failed. Empty: none yet.
 func (o other) reachedVersion() string {
 	target := base(o.channel.Target)
 	for _, r := range o.status.Releases { // newest first

@@ -13,12 +13,12 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// release of an incarnation, in a phase in prod.
+// release returns a release of an incarnation, in a phase in prod.
 func release(version string, incarnation int64, phase maestro.Phase) protocol.ReleaseStatus {
 	return protocol.ReleaseStatus{ID: "id-" + version, Version: version, Incarnation: incarnation, Phases: map[string]string{"prod": string(phase)}}
 }
 
-// inProd is a service in prod, whose health is its status; releases are newest first.
+// inProd returns a service in prod with that status. Releases are newest first.
 func inProd(status entities.Status, target, desired string, releases ...protocol.ReleaseStatus) protocol.Status {
 	return protocol.Status{
 		Incarnation: 7, Releases: releases,
@@ -34,7 +34,7 @@ func withConditions(s protocol.Status, conditions ...string) protocol.Status {
 	return s
 }
 
-// newWorld is shop, in which web v2-i7 is asked about.
+// newWorld returns the application shop, in which web v2-i7 is evaluated.
 func newWorld(others map[string]protocol.Status) World {
 	w := World{Incarnation: 7, Statuses: map[string]protocol.Status{
 		"web": {Incarnation: 7, Releases: []protocol.ReleaseStatus{{ID: "r3", Version: "v2-i7", Incarnation: 9}, {ID: "r2", Version: "v2-i7", Incarnation: 7}, {ID: "r1", Version: "v1", Incarnation: 4}}},
@@ -76,7 +76,7 @@ func TestServiceStable_D22(t *testing.T) {
 		Name: "paused by a person", Sources: withAPI(paused), Request: a, Want: entities.Wait,
 		Reason: "api in prod is CONVERGING: api is paused by bob (incident 12) since 2026-11-20 10:41 UTC",
 	})
-	// What is said of its health counts: it is well though it waits or is paused, and ill though it does.
+	// Only health counts: a waiting or paused service may be healthy, or unhealthy.
 	for _, status := range []entities.Status{entities.StatusPaused, entities.StatusPreconditions, entities.StatusManualApproval, entities.StatusBlocked} {
 		says := inProd(status, "v5", "v6")
 		for health, verdict := range map[entities.Status]entities.Verdict{
@@ -140,7 +140,7 @@ func TestStaticOrder_D22(t *testing.T) {
 	}})
 }
 
-// A service of another application is asked like one's own. Where there is none, the reason says what was expected.
+// A service of another application is queried like one of the same. If it does not exist, the reason says what was expected.
 func TestServiceOfAnotherApplication_D22_A13(t *testing.T) {
 	t.Parallel()
 	evaluate := func(kind entities.CheckKind, on entities.Dependency, orders map[string]protocol.Status, here map[string]protocol.Status) string {
@@ -164,7 +164,7 @@ func TestServiceOfAnotherApplication_D22_A13(t *testing.T) {
 	require.Equal(t, "WAIT orders/api in prod has v1; expected at least v2 (by number)", evaluate(entities.CheckVersionOrder, api,
 		map[string]protocol.Status{"api": inProd(entities.StatusConverged, "v1", "v1")}, nil))
 
-	// What was released before goes before, whatever the incarnations are called.
+	// The earlier release goes first, regardless of incarnation numbers.
 	at := func(r protocol.ReleaseStatus, minutes int) protocol.ReleaseStatus {
 		r.At = time.Date(2026, 11, 20, 10, minutes, 0, 0, time.UTC)
 		return r
@@ -180,7 +180,7 @@ func TestServiceOfAnotherApplication_D22_A13(t *testing.T) {
 	require.Equal(t, "PASS no earlier release is open for orders/api in prod", static(29, maestro.Succeeded))
 	require.Equal(t, "PASS no earlier release is open for orders/api in prod", static(31, maestro.Pending))
 
-	// A circle is found through both; db of orders is not db of shop.
+	// A cycle is found through both applications; db of orders is not db of shop.
 	pending := func(conditions ...string) protocol.Status {
 		return withConditions(inProd(entities.StatusPreconditions, "v1", "v2"), conditions...)
 	}
@@ -193,7 +193,7 @@ func TestServiceOfAnotherApplication_D22_A13(t *testing.T) {
 		circle(map[string]protocol.Status{"api": pending("static-order/db"), "db": pending("version-order/web@prod")}))
 }
 
-// By capacity each of two applications must have read its own newest incarnation.
+// For a capacity order each of two applications must have read its own newest incarnation.
 func TestCapacityOfAnotherApplication_D20(t *testing.T) {
 	t.Parallel()
 	a := dependencyRequest(entities.CheckCapacityOrder, entities.Dependency{Service: "net/lb", Parameter: "replicas", OtherParameter: "weight", First: "shrinking"})
@@ -214,7 +214,7 @@ func TestCapacityOfAnotherApplication_D20(t *testing.T) {
 	require.Equal(t, "net/lb has read incarnation 7, but 3 is the newest; both services must have read it", checks.Evaluate(t.Context(), w.Sources(), a).Reason)
 }
 
-// A wait in a circle is a deadlock that names all who wait.
+// A cycle of waits is a deadlock whose reason names all members.
 func TestDeadlock_D21(t *testing.T) {
 	t.Parallel()
 	a := dependencyRequest(entities.CheckServiceStable, entities.Dependency{Service: "api"})
@@ -246,8 +246,8 @@ func TestDeadlock_D21(t *testing.T) {
 	require.Equal(t, "WAIT api in prod is WAITING_PRECONDITIONS", evaluate(map[string]protocol.Status{"api": passed}))
 }
 
-// Two that are each other's condition and ill at once never repair each other: that is a deadlock too, whether the other waits
-// with its repair or with its next release.
+// Two unhealthy services that depend on each other never repair each other. That is a deadlock too, whether the other waits with its repair
+// or with its next release.
 func TestDeadlockOfRepairs_D21(t *testing.T) {
 	t.Parallel()
 	ill := func(service string, checks ...protocol.CheckStatus) map[string]protocol.Status {
@@ -277,7 +277,7 @@ func TestDeadlockOfRepairs_D21(t *testing.T) {
 		evaluate(map[string]protocol.Status{"api": withConditions(released, "service-stable/web")}))
 }
 
-// capacities is a world in which web has replicas, before and after, and the versions of routes a weight.
+// capacities returns a world in which web has replicas, before and after, and the versions of routes have a weight.
 func capacities(s protocol.Status, mine [2]any, others map[string]any) World {
 	w := newWorld(map[string]protocol.Status{"routes": s})
 	w.Stored = map[string]entities.Payload{
@@ -323,9 +323,8 @@ func TestCapacityOrder_D20(t *testing.T) {
 	}})
 }
 
-// Of two that list each other, whatever each is to become, never do both wait; unless they were
-// declared to contradict each other, and then, as soon as each sees that the other waits, it is a
-// deadlock that names both.
+// Of two services that list each other, at most one waits, whatever their changes, unless their declarations contradict each other. Then,
+// once each finds the other waiting, it is a deadlock that names both.
 func TestCapacityOrderBlocksAtMostOne_D21(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

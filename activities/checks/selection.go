@@ -20,8 +20,8 @@ type selectionInput struct {
 	Now       time.Time             `json:"now"`
 }
 
-// selectionCheck runs a command that selects the next instances of a release. It runs like the commands of checks. Its output is JSON, and any
-// exit code but 0 is an ERROR.
+// selectionCheck runs a command that selects the next instances of a release. It runs like the commands of checks. Its output is JSON, and
+// any exit code but 0 is an ERROR.
 type selectionCheck struct{ sources Sources }
 
 func (s selectionCheck) Evaluate(ctx context.Context, a Request) (entities.CheckReading, error) {

@@ -18,7 +18,7 @@ import (
 	"github.com/converge-engine/converge/runtimes/custom"
 )
 
-// selectionRequest asks a script which of eu-1, that is updated, and eu-2 are next.
+// selectionRequest returns a request that runs a script to select the next of eu-1, which is updated, and eu-2.
 func selectionRequest(script string, change func(*entities.CheckDefinition)) checks.Request {
 	a := newRequest(entities.CheckSelection, func(d *entities.CheckDefinition) {
 		d.ID = entities.SelectionID
@@ -32,12 +32,12 @@ func selectionRequest(script string, change func(*entities.CheckDefinition)) che
 	return a
 }
 
-// A command is told of the release and of all instances, with the labels of their runtimes, and runs as that of a check does. What
-// it says that is not wholly right, and any end but that of success, is an ERROR, by which nothing is selected.
+// A command gets the release and all instances, with the labels of their runtimes, and runs like the command of a check. An invalid output,
+// and any exit code but 0, is an ERROR, and nothing is selected.
 func TestSelection_D24_A20(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	programtest.Write(t, filepath.Join(dir, "select.sh"), "#!/bin/sh\ncat \"$PVN_CHECK_FILE\" >told.json\n"+
+	programtest.Write(t, filepath.Join(dir, "select.sh"), "#!/bin/sh\ncat \"$PVN_CHECK_FILE\" >input.json\n"+
 		`echo "{\"next\": [\"eu-2\"], \"askAgain\": \"$EVERY\"}"`+"\n")
 	here := checks.Sources{Own: fakeStatus, Commands: checks.CommandsOn(custom.Worker{Secrets: token})}
 	same := func(*entities.CheckDefinition) {}
@@ -48,7 +48,7 @@ func TestSelection_D24_A20(t *testing.T) {
 	require.Equal(t, entities.CheckReading{
 		Verdict: entities.Pass, Reason: "selects eu-2; runs again after 5m", Selected: []string{"eu-2"}, At: now, Retry: now.Add(5 * time.Minute),
 	}, r)
-	input, err := os.ReadFile(filepath.Join(dir, "told.json"))
+	input, err := os.ReadFile(filepath.Join(dir, "input.json"))
 	require.NoError(t, err)
 	var in struct {
 		Schema, Channel string

@@ -14,23 +14,23 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// What every kind of check promises, as one suite that each joins with a table of rows.
+// This file is the suite for the guarantees of every kind of check. Each kind joins it with a table of rows.
 
 // Kind is a kind of check that joins the suite.
 type Kind struct {
 	Kind entities.CheckKind
-	Rows []Row // the first asks somebody outside, unless the kind is evaluated offline
+	Rows []Row // the first one queries an external system, unless the kind is evaluated offline
 	// Secrets must not be seen anywhere.
 	Secrets []string
 }
 
-// Row is one thing asked, and what is to be answered.
+// Row is a request and its expected reading.
 type Row struct {
 	Name    string
 	Sources checks.Sources
 	Request checks.Request
 	Want    entities.Verdict
-	Reason  string // the whole reason; with … at its end, how it begins
+	Reason  string // the whole reason, or its beginning before …
 }
 
 // Conform runs the suite.
@@ -96,7 +96,7 @@ func (k Kind) checkRow(t *testing.T, row Row) {
 	require.Equal(t, r, k.evaluate(t, row.Sources, row.Request), "a second evaluation differs")
 }
 
-// evaluate evaluates, and checks what every reading promises.
+// evaluate evaluates, and checks the guarantees of every reading.
 func (k Kind) evaluate(t *testing.T, sources checks.Sources, request checks.Request) entities.CheckReading {
 	t.Helper()
 	r := checks.Evaluate(t.Context(), sources, request)

@@ -13,19 +13,19 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// nights are those on which clocks change, and one on which none does.
+// nights are dates on which clocks change, and one on which none does.
 var nights = map[string][]string{
 	"Europe/Paris":        {"2026-03-29", "2026-10-25", "2028-02-29"},
 	"America/New_York":    {"2026-03-08", "2026-11-01", "2026-12-31"},
 	"Australia/Lord_Howe": {"2026-04-05", "2026-10-04", "2026-06-30"},
 	"Africa/Cairo":        {"2026-04-24", "2026-10-29"}, // at midnight
-	"Pacific/Apia":        {"2011-12-30", "2011-09-24"}, // a day that was not
+	"Pacific/Apia":        {"2011-12-30", "2011-09-24"}, // a skipped day
 }
 
-const days = 9 // that the brute force tries ahead
+const days = 9 // number of days that the brute force searches
 
-// bruteForce is a calendar that a minute is tried on: it knows the highest reading that wall clocks have shown
-// so far, and nothing else of time zones.
+// bruteForce is a calendar that is evaluated minute by minute. It knows the highest time that wall clocks have shown so far, and nothing
+// else of time zones.
 type bruteForce struct {
 	def  entities.AllowedTimes
 	rows []bruteForceWindow
@@ -62,7 +62,7 @@ func (s bruteForce) open(t, highest time.Time) bool {
 	return false
 }
 
-// next tries every minute: whether it is open now, and the next minute at which that is otherwise.
+// next tries every minute. It returns whether the calendar is open now, and the next minute at which that changes.
 func (s bruteForce) next(in *time.Location, now time.Time) (open bool, change time.Time) {
 	var highest time.Time
 	for t := now.AddDate(0, 0, -3); t.Before(now.AddDate(0, 0, days)); t = t.Add(time.Minute) {
@@ -85,7 +85,7 @@ func (s bruteForce) next(in *time.Location, now time.Time) (open bool, change ti
 func drawCalendar(t *rapid.T, zone string, night time.Time) bruteForce {
 	s := bruteForce{def: entities.AllowedTimes{TimeZone: zone}}
 	minute := rapid.Custom(func(t *rapid.T) time.Duration {
-		// Most of them in the hours in which clocks change.
+		// Most of them are in the hours in which clocks change.
 		hour := rapid.OneOf(rapid.IntRange(0, 3), rapid.IntRange(0, 23)).Draw(t, "hour")
 		return time.Duration(hour)*time.Hour + time.Duration(rapid.SampledFrom([]int{0, 1, 10, 29, 30, 59}).Draw(t, "minute"))*time.Minute
 	})
@@ -125,7 +125,7 @@ func drawCalendar(t *rapid.T, zone string, night time.Time) bruteForce {
 	return s
 }
 
-// Whether it is open, and when that changes next, is what trying every minute finds.
+// The state and its next change are the same as those found by trying every minute.
 func TestTimesAgainstEveryMinute_A20(t *testing.T) {
 	t.Parallel()
 	zones := slices.Sorted(func(yield func(string) bool) {

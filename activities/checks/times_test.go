@@ -91,7 +91,7 @@ func TestTimes_A20(t *testing.T) {
 		{"Lord Howe, a night without 02:10", daily("Australia/Lord_Howe", "02:10-05:00"), "2026-10-04T01:00:00+10:30", "WAIT 2026-10-03T15:30:00Z opens Sun 02:30 +11 (outside its hours)"},
 		{"Lord Howe, a night with two 01:45", daily("Australia/Lord_Howe", "01:45-05:00"), "2026-04-05T01:00:00+11:00", "WAIT 2026-04-04T14:45:00Z opens Sun 01:45 +11 (outside its hours)"},
 		{"Lord Howe, open through the second", daily("Australia/Lord_Howe", "01:45-05:00"), "2026-04-05T01:35:00+10:30", "PASS 2026-04-04T18:30:00Z open until Sun 05:00 +1030"},
-		// 2011-12-30 was no day in Apia.
+		// 2011-12-30 did not exist in Apia.
 		{"Apia, a skipped day", daily("Pacific/Apia", "09:00-16:00"), "2011-12-29T17:00:00-10:00", "WAIT 2011-12-30T19:00:00Z opens Sat 09:00 +14 (outside its hours)"},
 
 		{"leap day", changed(daily("UTC", "09:00-16:00"), func(d *entities.AllowedTimes) { d.Holidays = []string{"2028-02-28"} }), "2028-02-28T10:00:00Z", "WAIT 2028-02-29T09:00:00Z opens Tue 09:00 UTC (holiday 2028-02-28)"},
@@ -130,7 +130,7 @@ func TestTimes_A20(t *testing.T) {
 	}
 }
 
-// What cannot be read is an ERROR that says what was expected.
+// An invalid calendar is an ERROR whose reason says what was expected.
 func TestInvalidTimes_A20_D16(t *testing.T) {
 	t.Parallel()
 	window := func(days, hours string) entities.AllowedTimes {

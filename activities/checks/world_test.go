@@ -14,19 +14,19 @@ import (
 	source "github.com/converge-engine/converge/runtimes/secret"
 )
 
-// World is an application in memory. It is not to be changed while it is asked.
+// World is an application in memory. Tests do not change it during an evaluation.
 type World struct {
 	Incarnation int64
 	Statuses    map[string]protocol.Status // by service; its Spec is that of the newest incarnation unless Behind
 	Behind      map[string]bool            // services that have not read the newest incarnation
 	Rendered    map[string]map[string]any  // by "service@version": parameters
 	Stored      map[string]entities.Payload
-	// Configurations are how far services are with whatever incarnation is asked about.
+	// Configurations are the progress of services with any incarnation.
 	Configurations []protocol.Configured
 	Elsewhere      map[string]World // other applications, by name; shop is this one
 }
 
-// application is the world of an application.
+// application returns the world of an application.
 func (w World) application(application string) (World, error) {
 	if application == "shop" {
 		return w, nil
@@ -38,7 +38,7 @@ func (w World) application(application string) (World, error) {
 	return other, nil
 }
 
-// Sources answers from the world, and has nothing else.
+// Sources returns the sources that answer from this world, without any others.
 func (w World) Sources() checks.Sources { return checks.Sources{Services: w, Payloads: w} }
 
 // Status implements checks.Services.
@@ -99,7 +99,7 @@ func (w World) Payload(_ context.Context, digest string) (entities.Payload, erro
 	return p, nil
 }
 
-// fakeStatus is what the service itself says: v2 has succeeded in staging, and goes out to prod.
+// fakeStatus is the status of the service: v2 has succeeded in staging and is in progress in prod.
 func fakeStatus(context.Context) (protocol.Status, error) {
 	return protocol.Status{
 		Channels: []protocol.ChannelStatus{
@@ -116,7 +116,7 @@ func fakeStatus(context.Context) (protocol.Status, error) {
 	}, nil
 }
 
-// Hanging is sources that give no answer before ctx ends; asked is called when one is asked.
+// Hanging returns sources that give no answer before ctx ends. onCall is called for each query.
 func Hanging(onCall func()) checks.Sources {
 	h := hanging{onCall}
 	return checks.Sources{

@@ -24,7 +24,7 @@ type Environment struct {
 // Kubernetes is a namespace of a cluster: Context is one of the workers' kubeconfig, or empty for its current one.
 type Kubernetes struct{ Context, Namespace, Image string }
 
-// Environment refuses values that could inject more than a value into a file.
+// Environment returns the namespace as an environment. It refuses values that could inject more than a value into a file.
 func (k Kubernetes) Environment() (Environment, error) {
 	p := Environment{kind: "kubernetes", values: map[string]string{"CONTEXT": k.Context, "NAMESPACE": k.Namespace, "IMAGE": k.Image, "FAILAFTER": "10s"}}
 	return p, p.check()
@@ -38,7 +38,7 @@ type ECS struct {
 	Public                       bool
 }
 
-// Environment refuses values that could inject more than a value into a file.
+// Environment returns the cluster as an environment. It refuses values that could inject more than a value into a file.
 func (e ECS) Environment() (Environment, error) {
 	p := Environment{kind: "ecs", values: map[string]string{
 		"CLUSTER": e.Cluster, "REGION": e.Region, "IMAGE": e.Image, "ROLE": e.Role, "PUBLIC": "DISABLED", "SUBNETS": strings.Join(e.Subnets, ", "),

@@ -118,8 +118,8 @@ func (s *server) checkOrigin(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// isKnownHost reports whether a Host header means this server. Otherwise a page whose name resolves to this machine (DNS rebinding) would have
-// the same origin.
+// isKnownHost reports whether a Host header means this server. Otherwise a page whose name resolves to this machine (DNS rebinding) would
+// have the same origin.
 func (s *server) isKnownHost(host string) bool {
 	name := host
 	if before, _, err := net.SplitHostPort(host); err == nil {

@@ -23,7 +23,7 @@ import (
 
 const secret = "a secret that many know"
 
-// encryptedBody is a codec that encrypts, and a request with something that it has encrypted.
+// encryptedBody returns a codec that encrypts, and a request body that it encrypted.
 func encryptedBody(t *testing.T) (*codec.Codec, []byte) {
 	t.Helper()
 	key := make([]byte, 32)
@@ -40,7 +40,7 @@ func encryptedBody(t *testing.T) (*codec.Codec, []byte) {
 	return c, body
 }
 
-// testRequest is what a server answers to a request, and what of it a page may see.
+// testRequest is a request to the server.
 type testRequest struct {
 	method, path, host, origin, authorization string
 }
@@ -59,7 +59,7 @@ func send(t *testing.T, h http.Handler, a testRequest, body []byte) (int, string
 	return w.Code, string(answer), w.Header()
 }
 
-// Nobody reads a payload who does not know the secret, nor by another name of the server, nor from a page that is not named.
+// A payload cannot be read without the secret, under another name of the server, or from a page that is not listed.
 func TestCodecServerRefuses_G5(t *testing.T) {
 	c, body := encryptedBody(t)
 	h, err := codecserver.New(codecserver.Options{
@@ -104,7 +104,7 @@ func TestCodecServerRefuses_G5(t *testing.T) {
 	require.Equal(t, http.StatusBadRequest, code, answer)
 }
 
-// Who proves to be among those who may reads; who proves to be somebody else does not.
+// A caller with a token of an authorized person may read; one with a token of another person may not.
 func TestCodecServerVerifiesTokens_G5(t *testing.T) {
 	c, body := encryptedBody(t)
 	issuer := idptest.New(t)

@@ -24,7 +24,7 @@ import (
 	"github.com/converge-engine/converge/intent/store"
 )
 
-// Collector configures a collection.
+// Collector collects the garbage of a store.
 type Collector struct {
 	Client    client.Client
 	Namespace string
@@ -93,7 +93,7 @@ var convergeWorkflows = "WorkflowType IN ('" + strings.Join([]string{
 	protocol.ServiceWorkflow, protocol.ApplicationWorkflow, protocol.RuntimeWorkflow, protocol.InstallationWorkflow, protocol.PlanWorkflow, protocol.PreviewWorkflow,
 }, "','") + "')"
 
-// histories passes all payloads of the histories of all runs to take: the runs that the server lists, and the current run of each workflow
+// histories passes all payloads of the histories of all runs to emit: the runs that the server lists, and the current run of each workflow
 // with a checkpoint, which the list may not have.
 func (c Collector) histories(ctx context.Context, emit func(string, []byte) error) error {
 	runs, err := c.listRuns(ctx)
@@ -143,7 +143,7 @@ func (c Collector) listRuns(ctx context.Context) (map[run]bool, error) {
 	}
 }
 
-// history passes the payloads of one run to take. A run that no longer exists references nothing.
+// history passes the payloads of one run to emit. A run that no longer exists references nothing.
 func (c Collector) history(ctx context.Context, r run, emit func(string, []byte) error) error {
 	application := store.ApplicationOfWorkflow(r.id)
 	visit := proxy.VisitPayloadsOptions{Visitor: func(_ *proxy.VisitPayloadsContext, payloads []*commonpb.Payload) ([]*commonpb.Payload, error) {

@@ -34,11 +34,11 @@ type Header struct {
 	ID     string    `json:"id"` // of this archive, random
 	At     time.Time `json:"at"`
 	By     string    `json:"by"`
-	// Installation is its record. If it is marked as exported, it was ended at its previous place; otherwise this is a copy.
+	// Installation is its record. If it is marked as exported, it was ended where it ran before; otherwise this is a copy.
 	Installation protocol.Installation `json:"installation"`
 }
 
-// IsMove reports whether the installation was ended at its previous place, so that it continues where the archive is imported.
+// IsMove reports whether the installation was ended where it ran before, so that it continues where the archive is imported.
 func (h Header) IsMove() bool { return h.Installation.Exported != "" }
 
 // trailer is the last entry.
@@ -148,7 +148,7 @@ func (r *reader) next() (name string, data []byte, err error) {
 	return header.Name, b.Bytes(), nil
 }
 
-// truncatedError: an archive without its last entry is incomplete.
+// truncatedError returns the error for an archive without its last entry, which is incomplete.
 func truncatedError(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		err = errors.New("it ends before its last entry")

@@ -32,7 +32,7 @@ func writeArchive(t *testing.T, entries ...string) []byte {
 	return b.Bytes()
 }
 
-// readAll returns the names of all entries of an archive that is whole.
+// readAll returns the names of all entries of a complete archive.
 func readAll(archive []byte) (names []string, err error) {
 	r, _, err := newReader(bytes.NewReader(archive))
 	for err == nil {
@@ -57,7 +57,7 @@ func TestArchive(t *testing.T) {
 	require.Equal(t, []string{"logs/a", "logs/b"}, names)
 }
 
-// An archive that was cut off, wherever that was, is never taken for a whole one, nor one in which something was changed.
+// An archive that was truncated at any point, or changed, is never accepted.
 func TestDamagedArchive(t *testing.T) {
 	archive := writeArchive(t, "a", "b")
 	for n := range archive {

@@ -26,7 +26,7 @@ type Export struct {
 	Namespace string
 	Store     *store.Store
 	By        string
-	// Move ends the installation at this place once the first byte of the archive was written: nothing is applied from here any more, its
+	// Move ends the installation here once the first byte of the archive was written: nothing is applied from here any more, its
 	// workflows are terminated, and the archive includes the messages that they accepted. Without Move the archive is a backup.
 	Move bool
 	// Payloads is the codec of the client. Nil: no encryption.
@@ -44,7 +44,7 @@ type Exported struct {
 	Damaged map[string]error
 }
 
-// Write writes the archive. A move that fails halfway loses nothing: it can be repeated, or the installation continues at this place with
+// Write writes the archive. A move that fails halfway loses nothing: it can be repeated, or the installation continues here with
 // `converge worker --take-over`.
 func (e Export) Write(ctx context.Context, to io.Writer) (Exported, error) {
 	i, err := e.Store.Installation(ctx)
@@ -87,8 +87,8 @@ func (e Export) Write(ctx context.Context, to io.Writer) (Exported, error) {
 	return out, w.close()
 }
 
-// endInstallation ends an installation at this place. Its record is marked first, so that nothing is applied or started again, and then its workflows
-// are terminated. The messages that they accepted after their checkpoints are read from their histories, which are complete then.
+// endInstallation ends an installation here. Its record is marked first, so that nothing is applied or started again, and then its
+// workflows are terminated. The messages that they accepted after their checkpoints are read from their histories, which are complete then.
 func (e Export) endInstallation(ctx context.Context, i protocol.Installation) (protocol.Installation, []protocol.MissedMessages, error) {
 	if err := e.checkCheckpoints(ctx); err != nil {
 		return i, nil, err

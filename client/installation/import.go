@@ -26,8 +26,8 @@ type Import struct {
 	Namespace string
 	Store     *store.Store
 	By        string
-	// Restore accepts a backup in the place of an installation that was lost. Actions since the backup are unknown, so everything is
-	// restored paused. Without Restore only an installation that was ended at its previous place is accepted.
+	// Restore accepts a backup of an installation that was lost. Actions since the backup are unknown, so everything is
+	// restored paused. Without Restore only an installation that was ended where it ran before is accepted.
 	Restore bool
 }
 
@@ -86,8 +86,8 @@ func (i Import) pause(ctx context.Context, h Header) error {
 	})
 }
 
-// newInstallation determines the new record of the installation, or why the archive cannot be imported here. The import is in place if the workflows
-// of the archive still run: they have newer state. If they are gone too, the backup is the newest state.
+// newInstallation determines the new record of the installation, or why the archive cannot be imported here. The import is in place if the
+// workflows of the archive still run: they have newer state. If they are gone too, the backup is the newest state.
 func (i Import) newInstallation(ctx context.Context, h Header) (target protocol.Installation, inPlace bool, err error) {
 	d, err := i.Client.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: i.Namespace})
 	if err != nil {

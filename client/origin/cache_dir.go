@@ -14,8 +14,8 @@ const staleAfter = time.Hour
 
 const treePrefix = "tree-"
 
-// cacheDir is the directory for the states of one source on this machine, with one subdirectory each. The link "current" points to the newest,
-// so its path does not change: workers start the commands of an application there.
+// cacheDir is the directory for the states of one source on this machine, with one subdirectory each. The link "current" points to the
+// newest, so its path does not change: workers start the commands of an application there.
 type cacheDir string
 
 // cacheDirOf is a directory in the user's cache.

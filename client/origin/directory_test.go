@@ -9,8 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Directories that come and go while they are walked (a build, a checkout) do not end the follower;
-// that the directory itself is gone does.
+// Directories that appear and disappear during the walk (a build, a checkout) are no error. A missing root directory is one.
 func TestSnapshotSurvivesVanishingDirectories(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "converge.yaml"), []byte("a"), 0o600))

@@ -202,7 +202,7 @@ func store(repo *git.Repository, o encoder) (plumbing.Hash, error) {
 	return repo.Storer.SetEncodedObject(encoded)
 }
 
-// push has the branch lead to the commit, if it still leads to its base.
+// push moves the branch to the commit, if it is still at the base.
 func (r *repository) push(ctx context.Context, repo *git.Repository, branch plumbing.ReferenceName, base, commit plumbing.Hash) error {
 	if r.local != "" {
 		err := repo.Storer.CheckAndSetReference(plumbing.NewHashReference(branch, commit), plumbing.NewHashReference(branch, base))

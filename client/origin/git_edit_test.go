@@ -19,7 +19,7 @@ import (
 
 const serviceYAML = "apiVersion: converge/v1\nkind: Service\nname: web # ours\ncustom: {env: {PRICE: \"%s\", COLOUR: \"%s\"}}\n"
 
-// newWritableRepo is a repository that is served and may be pushed to.
+// newWritableRepo returns a repository that is served and accepts pushes, and its URL.
 func newWritableRepo(t *testing.T, before func(http.ResponseWriter, *http.Request) bool) (*gittest.Repo, string) {
 	r := gittest.New(t)
 	config, err := r.Config()
@@ -34,7 +34,7 @@ func setPrice(value string) Edit {
 	return Edit{Path: "Service/web.custom.env.PRICE", Value: value, Author: "Ada", Email: "ada@acme.dev", Message: "Sell at " + value}
 }
 
-// editor is a source that can be written.
+// editor returns a source that can be edited.
 func editor(t *testing.T, name string) Editor {
 	t.Helper()
 	s, err := Parse(name)
@@ -42,7 +42,7 @@ func editor(t *testing.T, name string) Editor {
 	return s.(Editor)
 }
 
-// newest is what main has in deploy/converge.yaml, and who committed it why.
+// newest returns deploy/converge.yaml in main, and the author and message of the newest commit.
 func newest(t *testing.T, r *git.Repository) (text, line string) {
 	t.Helper()
 	head, err := r.Reference("refs/heads/main", true)
@@ -56,7 +56,7 @@ func newest(t *testing.T, r *git.Repository) (text, line string) {
 	return text, fmt.Sprintf("%s <%s>: %s", commit.Author.Name, commit.Author.Email, commit.Message)
 }
 
-// An edit is a commit with one value changed, over a push by HTTP as into a bare repository of this machine.
+// An edit is a commit with one changed value, both by a push over HTTP and in a bare repository of this machine.
 func TestEditIsACommit_D28(t *testing.T) {
 	useTempCache(t)
 	r, url := newWritableRepo(t, nil)
@@ -107,7 +107,7 @@ func TestEditIsACommit_D28(t *testing.T) {
 	}
 }
 
-// Somebody else pushes between reading and writing: another value is kept beside, the same value is not written over.
+// Another client pushes between read and write: its change of another value is kept, and its change of the same value is not overwritten.
 func TestConcurrentEdits_D28(t *testing.T) {
 	useTempCache(t)
 	for _, row := range []struct{ theirs, text, want string }{

@@ -16,10 +16,10 @@ import (
 	"github.com/converge-engine/converge/tests/gittest"
 )
 
-// repo is one that anything is written into.
+// repo is a repository into which a test can write any object.
 type repo struct{ *gittest.Repo }
 
-// store writes an object into a repository, as it is.
+// store writes an object into a repository unchanged.
 func (r repo) store(t *testing.T, encode func(plumbing.EncodedObject) error) plumbing.Hash {
 	t.Helper()
 	encoded := r.Storer.NewEncodedObject()
@@ -41,7 +41,7 @@ func (r repo) blob(t *testing.T, content string) plumbing.Hash {
 	})
 }
 
-// tree writes a tree by hand, since go-git writes none that git would refuse.
+// tree encodes a tree itself, because go-git writes no tree that git would refuse.
 func (r repo) tree(t *testing.T, entries ...object.TreeEntry) plumbing.Hash {
 	t.Helper()
 	return r.store(t, func(o plumbing.EncodedObject) error {
@@ -57,7 +57,7 @@ func (r repo) tree(t *testing.T, entries ...object.TreeEntry) plumbing.Hash {
 	})
 }
 
-// push makes a tree the newest of main.
+// push makes a tree the newest state of main.
 func (r repo) push(t *testing.T, tree plumbing.Hash) {
 	t.Helper()
 	who := object.Signature{Name: "Mallory", When: r.When}
@@ -65,7 +65,7 @@ func (r repo) push(t *testing.T, tree plumbing.Hash) {
 	require.NoError(t, r.Storer.SetReference(plumbing.NewHashReference("refs/heads/main", hash)))
 }
 
-// Whatever a tree has in it, nothing is written outside of its place, and what would be incomplete is refused.
+// No tree can make the fetch write outside of its directory, and an incomplete state is refused.
 func TestHostileTrees_G4(t *testing.T) {
 	useTempCache(t)
 	r := repo{gittest.New(t)}
@@ -127,7 +127,7 @@ func TestHostileTrees_G4(t *testing.T) {
 	}
 }
 
-// What lies elsewhere in a repository than the configuration may be of a kind that is not fetched.
+// Unsupported files outside of the configuration's directory are ignored.
 func TestOnlyThePathIsFetched(t *testing.T) {
 	useTempCache(t)
 	r := repo{gittest.New(t)}
@@ -160,7 +160,7 @@ func TestOnlyThePathIsFetched(t *testing.T) {
 	}
 }
 
-// Neither hooks nor filters of a repository are run, nor programs that its configuration names.
+// No hooks and filters of a repository run, and no programs that its configuration names.
 func TestNothingOfARepositoryIsRun_G4(t *testing.T) {
 	useTempCache(t)
 	r := repo{gittest.New(t)}
@@ -201,7 +201,7 @@ func TestDownloadsAreBounded_G6(t *testing.T) {
 	require.ErrorIs(t, err, errTooLarge)
 }
 
-// A command source gets nothing of the environment that is not for it, and cannot be endless.
+// A command source gets no secrets from the environment, and its output is limited.
 func TestCommandsAreBounded_G4(t *testing.T) {
 	useTempCache(t)
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "s3cret")

@@ -34,7 +34,7 @@ type testRegistry struct {
 	*remote.Repository
 	name        string // oci://HOST/acme/shop
 	unavailable bool
-	// user and password that it asks for; empty: nobody is asked.
+	// user and password that it requires; empty: none.
 	user, password string
 }
 
@@ -63,7 +63,7 @@ func newTestRegistry(t *testing.T) *testRegistry {
 	return a
 }
 
-// blob pushes content, and describes it.
+// blob pushes content, and returns its descriptor.
 func (a *testRegistry) blob(t *testing.T, media string, data []byte) ocispec.Descriptor {
 	t.Helper()
 	d := ocispec.Descriptor{MediaType: media, Digest: godigest.FromBytes(data), Size: int64(len(data))}
@@ -71,7 +71,7 @@ func (a *testRegistry) blob(t *testing.T, media string, data []byte) ocispec.Des
 	return d
 }
 
-// push makes a manifest of layers what a tag stands for.
+// push makes a tag refer to a new manifest with these layers.
 func (a *testRegistry) push(t *testing.T, tag string, layers ...ocispec.Descriptor) godigest.Digest {
 	t.Helper()
 	config := a.blob(t, "application/vnd.oci.empty.v1+json", []byte("{}"))
@@ -87,7 +87,7 @@ func (a *testRegistry) push(t *testing.T, tag string, layers ...ocispec.Descript
 
 const fluxMedia = "application/vnd.cncf.flux.content.v1.tar+gzip"
 
-// archive is tar in gzip.
+// archive returns a gzipped tar archive.
 func archive(t *testing.T, entries ...tar.Header) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -112,7 +112,7 @@ func tarFile(name, content string) tar.Header {
 	return tar.Header{Typeflag: tar.TypeReg, Name: name, PAXRecords: map[string]string{"content": content}}
 }
 
-// pushConfiguration makes a configuration what the tag stands for.
+// pushConfiguration makes the tag v1 refer to a configuration.
 func (a *testRegistry) pushConfiguration(t *testing.T, content string) godigest.Digest {
 	t.Helper()
 	return a.push(t, "v1", a.blob(t, fluxMedia, archive(t, tarFile("./deploy/converge.yaml", content))))
@@ -127,7 +127,7 @@ func artifactSource(t *testing.T) testSource {
 	}
 }
 
-// An artifact is what its digest says, whatever its tag stands for by then.
+// A source with a digest stays at that content, regardless of later changes of the tag.
 func TestArtifactsByDigest_D8(t *testing.T) {
 	useTempCache(t)
 	a := newTestRegistry(t)
@@ -170,7 +170,7 @@ func TestNamesOfArtifacts(t *testing.T) {
 	require.Equal(t, artifact{repository: "ghcr.io/acme/shop", reference: "v1", path: "deploy/eu", key: "keys/cosign.pub"}, is)
 }
 
-// Who is logged in to a registry is known where docker login keeps it, and is told to that registry alone.
+// Credentials are read from where docker login keeps them, and sent only to their registry.
 func TestCredentialsOfARegistry(t *testing.T) {
 	useTempCache(t)
 	a := newTestRegistry(t)
@@ -195,7 +195,7 @@ func TestCredentialsOfARegistry(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Whatever an archive has in it, nothing is written outside of its place.
+// No archive can make the fetch write outside of its directory.
 func TestHostileArchives_G4(t *testing.T) {
 	useTempCache(t)
 	a := newTestRegistry(t)
@@ -205,7 +205,7 @@ func TestHostileArchives_G4(t *testing.T) {
 	}
 	for name, row := range map[string]struct {
 		entries []tar.Header
-		want    string // empty: it is taken
+		want    string // error; empty: it is accepted
 	}{
 		"inside":         {[]tar.Header{good, link("b", "./converge.yaml"), {Typeflag: tar.TypeDir, Name: "./", Mode: 0o755}}, ""},
 		"absolute":       {[]tar.Header{good, tarFile("/etc/x", "")}, `invalid name "/etc/x"`},
@@ -248,7 +248,7 @@ func TestHostileArchives_G4(t *testing.T) {
 	}
 }
 
-// An archive is small, and what is in it is not.
+// A small archive may have large content, which is limited.
 func TestArchivesAreBounded_G6(t *testing.T) {
 	var out bytes.Buffer
 	z := gzip.NewWriter(&out)
@@ -268,7 +268,7 @@ func TestArchivesAreBounded_G6(t *testing.T) {
 	require.ErrorIs(t, unpack(t.Context(), &out, t.TempDir(), ""), errTooMany)
 }
 
-// sign has a key sign something, as cosign does, and keeps the signature where it does.
+// sign signs a digest with a key, and stores the signature for the artifact, as cosign does.
 func (a *testRegistry) sign(t *testing.T, key *ecdsa.PrivateKey, of godigest.Digest, digest string) {
 	t.Helper()
 	text := []byte(`{"critical":{"identity":{"docker-reference":"shop"},"image":{"docker-manifest-digest":"` + digest + `"},"type":"cosign container image signature"},"optional":null}`)
@@ -280,7 +280,7 @@ func (a *testRegistry) sign(t *testing.T, key *ecdsa.PrivateKey, of godigest.Dig
 	a.push(t, "sha256-"+of.Encoded()+".sig", layer)
 }
 
-// Where a key is named, what it has not signed is not taken.
+// With a key, an artifact that it did not sign is refused.
 func TestSignedArtifacts_D8(t *testing.T) {
 	useTempCache(t)
 	a := newTestRegistry(t)

@@ -23,10 +23,10 @@ import (
 
 // testSource is a source that can be changed, for the suite that each kind passes.
 type testSource struct {
-	name    string                             // as a person writes it
-	write   func(t *testing.T, content string) // has converge.yaml say something else
-	remove  func(t *testing.T)                 // takes the source away
-	restore func(t *testing.T)                 // and back
+	name    string                             // as a user writes it
+	write   func(t *testing.T, content string) // changes converge.yaml
+	remove  func(t *testing.T)                 // makes the source unavailable
+	restore func(t *testing.T)                 // makes it available again
 }
 
 func TestSources_D8(t *testing.T) {
@@ -41,7 +41,7 @@ func TestSources_D8(t *testing.T) {
 	}
 }
 
-// testConformance is what each kind of source has to do.
+// testConformance tests what every kind of source has to do.
 func testConformance(t *testing.T, k testSource) {
 	k.write(t, "one")
 	s, err := Parse(k.name)
@@ -82,10 +82,10 @@ func testConformance(t *testing.T, k testSource) {
 	require.Equal(t, second, third)
 }
 
-// sinceCommit has a commit be the one that was published last.
+// sinceCommit returns a Since with this commit as the last published one.
 func sinceCommit(commit string) Since { return func(string) string { return commit } }
 
-// fetchedDir is a tree whose source is gone; of a directory that is the directory itself.
+// fetchedDir returns the fetched tree while its source is unavailable; for a directory it is the renamed directory itself.
 func fetchedDir(t *testing.T, k testSource, dir string) string {
 	t.Helper()
 	if filepath.IsAbs(k.name) {
@@ -105,7 +105,7 @@ func contentOfTree(t *testing.T, tree Tree) string {
 	return ""
 }
 
-// useTempCache has what is fetched lie in a directory of the test.
+// useTempCache makes a directory of the test the cache for fetched trees.
 func useTempCache(t *testing.T) {
 	t.Helper()
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
@@ -113,7 +113,7 @@ func useTempCache(t *testing.T) {
 	t.Setenv("NETRC", "")
 }
 
-// renameAway renames a file or directory, and back.
+// renameAway returns functions that rename a file or directory, and rename it back.
 func renameAway(path string) (take, back func(t *testing.T)) {
 	return func(t *testing.T) { require.NoError(t, os.Rename(path, path+".away")) },
 		func(t *testing.T) { require.NoError(t, os.Rename(path+".away", path)) }
@@ -208,7 +208,7 @@ func TestNamesOfSources(t *testing.T) {
 	}
 }
 
-// What is fetched from a repository comes from where a clone of it says it comes from.
+// The origin of a tree fetched from a repository equals the origin of a clone.
 func TestOriginOfRepositoryEqualsOriginOfClone(t *testing.T) {
 	r := repository{url: "https://github.com/acme/shop.git", path: "deploy"}
 	require.Equal(t, "github.com/acme/shop//deploy", r.origin())
@@ -243,7 +243,7 @@ func TestCommitsAreCauses_D6(t *testing.T) {
 	}
 }
 
-// subjects are the commits of a tree, newest first, by their subjects; ~ marks those that change nothing in the configuration.
+// subjects lists the subjects of the commits of a tree, newest first; ~ marks those that do not change the configuration.
 func subjects(c *protocol.Commits) (out []string) {
 	for _, one := range c.All {
 		text := one.Subject
@@ -255,8 +255,8 @@ func subjects(c *protocol.Commits) (out []string) {
 	return out
 }
 
-// All commits since the one that was published last are listed, of branches that were merged, too, and as far back as they go: over
-// HTTP, from a repository of this machine, and from a work tree.
+// All commits since the last published one are listed, including those of merged branches, as far as the history goes: over HTTP,
+// from a repository of this machine, and from a work tree.
 func TestCommitsSinceTheLastPublication_A20(t *testing.T) {
 	useTempCache(t)
 	r := gittest.New(t)
@@ -312,7 +312,7 @@ func TestCommitsSinceTheLastPublication_A20(t *testing.T) {
 	require.Nil(t, CommitsIn(t.TempDir(), last.String(), ""), "no work tree")
 }
 
-// More commits than are kept are cut, and a history that ends here, too; both are said.
+// A list with more commits than the limit is cut short, as is one of a shallow history. Both are reported.
 func TestListsOfCommitsAreBounded_A20(t *testing.T) {
 	r := gittest.New(t)
 	r.Commit(t, "Begin", map[string]string{"converge.yaml": "1"})

@@ -67,7 +67,8 @@ func (q *previewItems) resolve(ctx context.Context, plan *Plan, service, what st
 	return nil
 }
 
-// payloadFields compares the payload for a runtime with the one of its current version. If that can no longer be rendered, everything counts as new.
+// payloadFields compares the payload for a runtime with the one of its current version. If that can no longer be rendered, everything
+// counts as new.
 func (q *previewItems) payloadFields(ctx context.Context, service string, c Channel, payload entities.Payload) []protocol.PreviewField {
 	var before *entities.Payload
 	if c.Present != "" {

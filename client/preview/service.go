@@ -43,7 +43,7 @@ type Release struct {
 	Application protocol.ApplicationStatus
 	Service     string
 	Version     string
-	// As in protocol.ReleaseRequest.
+	// These fields are as in protocol.ReleaseRequest.
 	Parameters        map[string]any
 	ChannelParameters map[string]map[string]any
 }

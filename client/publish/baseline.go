@@ -22,8 +22,8 @@ func (d BaselineGates) String() string {
 	return fmt.Sprintf("by the baseline (rules %d): %s", d.Rules, of)
 }
 
-// baselineGates lists what the installation requires of the published services, grouped by equal requirements. The worker enforces it, with the
-// rules in force at that time.
+// baselineGates lists what the installation requires of the published services, grouped by equal requirements. The worker enforces it,
+// with the rules in force at that time.
 func (p *publication) baselineGates() []BaselineGates {
 	var out []BaselineGates
 	for _, service := range entities.SortedKeys(p.specs) {

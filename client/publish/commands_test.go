@@ -27,7 +27,7 @@ name: edge
 custom: {apply: {command: [./apply]}}
 `
 
-// fetchTree fetches a configuration from a repository that has it in deploy.
+// fetchTree fetches a configuration from the directory deploy of a repository.
 func fetchTree(t *testing.T, files map[string]string) origin.Tree {
 	t.Helper()
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
@@ -40,8 +40,8 @@ func fetchTree(t *testing.T, files map[string]string) origin.Tree {
 	return tree
 }
 
-// What a repository says is run only where the person who fetched it said that it may be; then it gets nothing of the person's
-// environment but what every command does.
+// Commands of a repository run only if the user who fetched it allowed that. They get no more of the user's environment than any
+// other command.
 func TestRepositoryCommandsNeedPermission_D8_G4(t *testing.T) {
 	ran := filepath.Join(t.TempDir(), "ran")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "s3cret")
@@ -64,7 +64,7 @@ func TestRepositoryCommandsNeedPermission_D8_G4(t *testing.T) {
 	}
 }
 
-// A validator that refuses, that cannot be run, or that does not end: each keeps what is newest newest.
+// A validator that refuses, cannot be run, or does not end prevents the publication.
 func TestValidatorsRefuse_D3_D8(t *testing.T) {
 	for command, want := range map[string]string{
 		"[sh, -c, 'grep -q shop && exit 7']":            "sh exited 7 [refused-by-validator]",
@@ -82,7 +82,7 @@ func TestValidatorsRefuse_D3_D8(t *testing.T) {
 	}
 }
 
-// A library of a repository lies in it.
+// A library of a repository is inside it.
 func TestLibraryPathsStayInTheRepository_G4(t *testing.T) {
 	outside := t.TempDir()
 	library := "apiVersion: converge/v1\nkind: Library\nname: common\nversion: 1\nreleaseChannels: [{name: dev, runtimes: [{name: edge}]}]\n"

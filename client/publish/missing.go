@@ -15,8 +15,8 @@ import (
 	"github.com/converge-engine/converge/intent/incarnation"
 )
 
-// missingServices lists the services that were declared before, still are, and have no running workflow because it was terminated. Unmanaged
-// services are excluded. Changed services are started anyway, except if the workflow of the application is gone too.
+// missingServices lists the services that were declared before, still are, and have no running workflow because it was terminated.
+// Unmanaged services are excluded. Changed services are started anyway, except if the workflow of the application is gone too.
 func (p *publication) missingServices(ctx context.Context, last incarnation.Manifest) ([]string, error) {
 	var known []string
 	for service := range p.manifest {

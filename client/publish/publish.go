@@ -28,8 +28,9 @@ import (
 )
 
 const (
-	answerTimeout   = 30 * time.Second // of the workflow; a worker must be running
-	queryTimeout    = 10 * time.Second // a server waits five seconds for a worker that had the workflow cached and is gone, and then tries another one
+	answerTimeout = 30 * time.Second // of the workflow; a worker must be running
+	// A server waits five seconds for a worker that had the workflow cached and is gone, and then tries another one.
+	queryTimeout    = 10 * time.Second
 	announceTimeout = 10 * time.Second
 	writers         = 16 // to the store in parallel
 )
@@ -223,8 +224,8 @@ func (p *publication) compare(ctx context.Context) error {
 	return err
 }
 
-// applyRenames relates the incarnation to the newest one: renamed services stay the same services. It refuses to move services to other runtimes,
-// unless the move is declared.
+// applyRenames relates the incarnation to the newest one: renamed services stay the same services. It refuses to move services to other
+// runtimes, unless the move is declared.
 func (p *publication) applyRenames(ctx context.Context) error {
 	before, err := p.newest(ctx)
 	if err != nil && !store.IsNotFound(err) && !store.IsDamaged(err) {
@@ -347,7 +348,8 @@ func newestOf(s protocol.ApplicationStatus) protocol.Incarnation {
 	return protocol.Incarnation{}
 }
 
-// rewriteNewest writes lost or damaged objects of the newest incarnation again, as the errors about them promise. Intact objects are read and kept.
+// rewriteNewest writes lost or damaged objects of the newest incarnation again, as the errors about them promise. Intact objects are read
+// and kept.
 func (p *publication) rewriteNewest(ctx context.Context) error {
 	if err := p.write(ctx, p.compiled.Incarnation.ServiceKeys()); err != nil {
 		return fmt.Errorf("write the newest incarnation of %s again: %w", p.application, err)

@@ -37,7 +37,7 @@ func TestRejectedNamesTheNewestIncarnation(t *testing.T) {
 	require.ErrorAs(t, error(&Rejected{problems, 0}), new(config.Problems))
 }
 
-// What a spec names is in the store before it: how checks are evaluated, and what extensions run.
+// The definitions that a spec refers to are in the store before it: those of checks and of extensions.
 func TestDefinitionsAreWritten(t *testing.T) {
 	config, err := compile.Load("../../intent/compile/testdata/gates")
 	require.NoError(t, err)

@@ -19,8 +19,8 @@ import (
 	"github.com/converge-engine/converge/intent/store"
 )
 
-// checkRenames refuses to rename channels and services while a release to them is in progress, or while objects of another one with that name
-// remain. If a release starts only afterwards, the service itself delays the rename.
+// checkRenames refuses to rename channels and services while a release to them is in progress, or while objects of another one with that
+// name remain. If a release starts only afterwards, the service itself delays the rename.
 func (p *publication) checkRenames(ctx context.Context, last incarnation.Manifest) error {
 	var mu sync.Mutex
 	var lines []string

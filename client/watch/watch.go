@@ -12,7 +12,7 @@ import (
 	"github.com/converge-engine/converge/client/origin"
 )
 
-// Publisher is one watched source.
+// Publisher publishes the new states of one source.
 type Publisher struct {
 	Source   origin.Source
 	Interval time.Duration // between two polls of the source

@@ -14,7 +14,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// fakeSource is a source whose states follow from the time since it was made.
+// fakeSource is a source whose state depends on its age.
 type fakeSource struct {
 	began time.Time
 	state func(age time.Duration) (string, error)
@@ -33,7 +33,7 @@ func (c *fakeSource) Fetch(context.Context, origin.Since) (origin.Tree, error) {
 	return origin.Tree{State: state, Origin: protocol.Origin{Path: "it"}}, err
 }
 
-// runPublisher runs a watch for a while of virtual time.
+// runPublisher runs a Publisher for a period of virtual time, and returns what it published and reported.
 func runPublisher(t *testing.T, c *fakeSource, duration time.Duration, refuse func(state string) error) (lines []string) {
 	t.Helper()
 	c.began = time.Now()
@@ -56,7 +56,7 @@ func runPublisher(t *testing.T, c *fakeSource, duration time.Duration, refuse fu
 
 func acceptAll(string) error { return nil }
 
-// steps are states by the age from which on they are the newest.
+// steps returns states by the age at which each becomes the newest.
 func steps(at map[time.Duration]string) func(time.Duration) (string, error) {
 	return func(age time.Duration) (string, error) {
 		newest := time.Duration(0)
@@ -77,7 +77,7 @@ func TestQuickChangesAreOnePublication_D6(t *testing.T) {
 	})
 }
 
-// What never comes to rest is published all the same.
+// A source that never stops changing is published nevertheless.
 func TestWaitingIsBounded_D6(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &fakeSource{state: func(age time.Duration) (string, error) { return age.Truncate(time.Second).String(), nil }}
@@ -86,7 +86,7 @@ func TestWaitingIsBounded_D6(t *testing.T) {
 	})
 }
 
-// A state that is refused is said once and tried again, ever later; the next good one is taken at once.
+// A refused state is reported once and retried with growing delays. The next good state is published at once.
 func TestTheNextGoodStateIsPublished_D3_D14(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &fakeSource{state: steps(map[time.Duration]string{0: "a", time.Minute: "broken", 20 * time.Minute: "b"})}
@@ -104,7 +104,7 @@ func TestTheNextGoodStateIsPublished_D3_D14(t *testing.T) {
 	})
 }
 
-// A source that cannot be read is asked ever less often, and goes on where it can be.
+// A source that cannot be read is polled with growing delays, and works again once it can be read.
 func TestASourceThatFails_D9(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &fakeSource{state: func(age time.Duration) (string, error) {
@@ -121,7 +121,7 @@ func TestASourceThatFails_D9(t *testing.T) {
 	})
 }
 
-// What hangs, fails or floods delays no other source.
+// A source that hangs, fails or changes constantly delays no other source.
 func TestSourcesDoNotDelayEachOther_D9(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		good := func() *fakeSource {

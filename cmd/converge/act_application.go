@@ -12,7 +12,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// scope is a workflow for many services: the workflow of an application, of a runtime or of the installation. Absent says why it may
+// scope is a workflow for many services: the workflow of an application, of a runtime or of the installation. missing says why it may
 // not exist.
 type scope struct{ name, id, missing string }
 

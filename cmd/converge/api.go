@@ -264,7 +264,8 @@ func (a *temporalAPI) Progress(ctx context.Context, workflowID string) (all []pr
 				continue // its details are of an earlier attempt
 			}
 			var p protocol.Progress
-			if a.payloads.FromPayloads(pending.GetHeartbeatDetails(), &p) == nil && p.Description != "" { // otherwise the details are of another activity
+			// Otherwise the details are of another activity.
+			if a.payloads.FromPayloads(pending.GetHeartbeatDetails(), &p) == nil && p.Description != "" {
 				all = append(all, p)
 			}
 		}

@@ -25,8 +25,8 @@ func nameFromExecution(e *workflowpb.WorkflowExecutionInfo) (serviceName, bool) 
 	return serviceName{application, service}, ok
 }
 
-// withCurrentID calls a workflow. If no workflow has that id, and the id is one of a service, it calls the service that the application knows
-// by that name.
+// withCurrentID calls a workflow. If no workflow has that id, and the id is one of a service, it calls the service that the application
+// knows by that name.
 func (a *temporalAPI) withCurrentID(ctx context.Context, workflowID string, call func(id string) error) error {
 	if id, ok := a.keys.Load(workflowID); ok {
 		return call(id.(string)) //nolint:forcetypeassert // nothing else is stored

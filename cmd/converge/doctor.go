@@ -87,7 +87,7 @@ func (o *doctorOptions) examine(ctx context.Context) deployment.Report {
 // configuredStore returns the store of a flag or of CONVERGE_STORE.
 func (f *Factory) configuredStore(flag string) string { return first(flag, f.Env("CONVERGE_STORE")) }
 
-// storeInUse returns the named store, otherwise the store of the first application that answers. It returns "" if no application
+// storeInUse returns the configured store, otherwise the store of the first application that answers. It returns "" if no application
 // reports one.
 func (o *doctorOptions) storeInUse(ctx context.Context, api API) (string, error) {
 	if configured := o.f.configuredStore(o.store); configured != "" {

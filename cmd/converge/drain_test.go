@@ -14,7 +14,7 @@ func TestDrainCommands_A16(t *testing.T) {
 	web := protocol.Placement{Service: "service/shop/web", Instances: []protocol.InstancePlacement{
 		{Name: "prod/eu", Channel: "prod", Runtime: "eu", Running: true, RequiredServices: []string{"service/shop/api"}},
 		{Name: "prod/us", Channel: "prod", Runtime: "us", Running: true},
-		{Name: "lab", Channel: "lab", Runtime: "eu", Running: true, KeepReason: "its channel only reports"},
+		{Name: "lab", Channel: "lab", Runtime: "eu", Running: true, KeepReason: "its channel is report-only"},
 	}}
 	api := protocol.Placement{Service: "service/shop/api", Instances: []protocol.InstancePlacement{
 		{Name: "prod", Channel: "prod", Runtime: "eu", Running: true},
@@ -25,7 +25,7 @@ func TestDrainCommands_A16(t *testing.T) {
 		code       int
 	}{
 		{line: "drain eu --dry-run", want: `1. shop/web prod/eu
-1. shop/web lab: stays: its channel only reports
+1. shop/web lab: stays: its channel is report-only
 2. shop/api prod
 no instance would remain of shop/api prod: refused without --force
 `},

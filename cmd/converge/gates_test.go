@@ -352,7 +352,7 @@ func TestHistoryIncludesWiderScopes_G7(t *testing.T) {
 	end.N, end.Hash = 3, "another"
 	code, output := run("history shop/web --verify")
 	require.Equal(t, exitError, code)
-	require.Equal(t, []string{"shop/web: 2 lines; 1 problem", "line 3 was cut off at the end"}, output)
+	require.Equal(t, []string{"shop/web: 2 lines; 1 problem", "line 3 was removed from the end"}, output)
 }
 
 // leaseKind is a kind that concerns no service.

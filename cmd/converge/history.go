@@ -45,7 +45,7 @@ application of a service, to its runtimes and to the installation is included; a
 application, a runtime and the installation have histories of their own.
 
 With --verify, the history is read from the store and compared with its recorded hashes:
-lines that were changed, removed, inserted or cut off at the end are named, and the exit
+lines that were changed, inserted, or removed (also from the end) are named, and the exit
 status is 1.`,
 		Example: `  converge history shop/web
   converge history web --channel prod-eu --kind bypass --kind rollback -o json

@@ -41,7 +41,7 @@ func (o *historyOptions) name() string {
 	return o.scopeID
 }
 
-// open opens the store of the trail. Gone is the error if the workflow does not run.
+// open opens the store of the trail. statusErr is the error if the workflow does not run.
 func (o *historyOptions) open(ctx context.Context) (at *store.Store, status protocol.Status, statusErr error, err error) {
 	reported := ""
 	if o.scopeID == "" {
@@ -158,8 +158,8 @@ func containsEntry(entries []entities.AuditEntry, l entities.AuditEntry) bool {
 	})
 }
 
-// withWiderScopes merges the acts on a service's application, on its runtimes and on the installation into the service's own lines, from the
-// first publication on. It reports trails that cannot be read, and leaves them out.
+// withWiderScopes merges the acts on a service's application, on its runtimes and on the installation into the service's own lines, from
+// the first publication on. It reports trails that cannot be read, and leaves them out.
 func (o *historyOptions) withWiderScopes(ctx context.Context, at *store.Store, status protocol.Status, own []historyEntry) []historyEntry {
 	scopes := []string{protocol.ApplicationID(o.service.application), protocol.InstallationID()}
 	for _, c := range status.Channels {

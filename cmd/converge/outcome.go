@@ -87,7 +87,7 @@ type groups struct {
 	promote       []string // commands that continue the rollout
 	cancelled     []string // also: its current version was cancelled
 	skipped       []string // a newer release entered instead
-	reported      []string // dry run: a channel that only reports would apply it
+	reported      []string // dry run: a report-only channel would apply it
 	converged     []string
 	missingConfig []string // configuration that is missing where it converged
 }
@@ -128,7 +128,7 @@ func (in groups) outcome(g goal, what string) outcome {
 		out := in.stepOutcome(what)
 		out.final = g.approval == approvalEndsWait
 		return out
-	case in.onlyReports():
+	case in.onlyReportOnly():
 		return finalOutcome(exitDone, joinNonEmpty("; ", what+" would be applied in "+list(in.reported)+", where Converge only reports",
 			listAfter("it converged in ", in.converged), listAfter("it waits for that in ", in.queued)))
 	case len(in.queued) > 0:
@@ -184,8 +184,8 @@ func (g *groups) approvableNow() bool {
 	return len(g.approval) > 0 && (!g.approvesOther || len(g.progressing)+len(g.waiting) == 0)
 }
 
-// onlyReports is true if only channels that only report are left.
-func (g *groups) onlyReports() bool { return len(g.reported) > 0 && len(g.cancelled) == 0 }
+// onlyReportOnly reports whether only report-only channels are left.
+func (g *groups) onlyReportOnly() bool { return len(g.reported) > 0 && len(g.cancelled) == 0 }
 
 // approvalOutcome is the outcome if only an approver can advance it.
 func (g *groups) approvalOutcome(what string) outcome {
@@ -353,7 +353,7 @@ func (g *groups) approvalGroup(c protocol.ChannelStatus) *[]string {
 // preconditionGroup selects the group of a channel that waits for conditions other than approvals.
 func (g *groups) preconditionGroup(c protocol.ChannelStatus) *[]string {
 	switch {
-	case reportsOnly(c):
+	case onlyDryRunPending(c):
 		return &g.reported
 	case pinned(c):
 		return &g.pinned
@@ -398,8 +398,8 @@ func (g *groups) noteFailedGate(c protocol.ChannelStatus) {
 	}
 }
 
-// reportsOnly reports whether only dry-run changes are pending for a channel. Its desired version then equals its target.
-func reportsOnly(c protocol.ChannelStatus) bool {
+// onlyDryRunPending reports whether only dry-run changes are pending for a channel. Its desired version then equals its target.
+func onlyDryRunPending(c protocol.ChannelStatus) bool {
 	return c.ReportOnly && (c.Desired == "" || c.Desired == c.Target) && !slices.ContainsFunc(c.Conditions, unmet)
 }
 

@@ -68,7 +68,7 @@ func TestExitForRelease(t *testing.T) {
 		{"failed", []string{"a FAILED v5 failed", "b BLOCKED v5 pending", "c WAITING_PRECONDITIONS v5 pending / channel-stable/b"}, 0, failedOutcome("web v5 failed in a; b, c blocked by that")},
 		{"failed, held behind another release", []string{"a FAILED v5 failed", "b WAITING_PRECONDITIONS v4 pending"}, 0, failedOutcome("web v5 failed in a; b blocked by that")},
 		{"failed in one, in progress in another", []string{"a FAILED v5 failed", "b CONVERGING v5 in progress"}, 0, outcome{why: "web v5 is in progress in b"}},
-		{"failed before the phase says so", []string{"a FAILED v5 in progress"}, 0, failedOutcome("web v5 failed in a")},
+		{"failed before the phase shows it", []string{"a FAILED v5 in progress"}, 0, failedOutcome("web v5 failed in a")},
 		{"rolling back", []string{"a ROLLING_BACK v4 failed", "b BLOCKED v5 pending"}, 0, outcome{why: "web v5 is in progress in a"}},
 		{"rolled back", []string{"a ROLLED_BACK v4 rolled back", "b BLOCKED v5 pending"}, 0, failedOutcome("web v5 was rolled back in a; b blocked by that")},
 		{"failed in one, rolled back in another", []string{"a FAILED v5 failed", "b ROLLED_BACK v4 rolled back"}, 0, failedOutcome("web v5 failed in a; web v5 was rolled back in b")},
@@ -110,16 +110,16 @@ func TestExitForRelease(t *testing.T) {
 	unrepaired := outcomeStatus(t, "a DEGRADED v5 -")
 	unrepaired.Channels[0].Reasons = []protocol.Reason{{Code: "progress", Text: "web FAILED"}, {Code: "command", Text: "release a fix, or: converge restart shop/web a"}}
 	require.Equal(t, "Next: release a fix, or: converge restart shop/web a.", outcomeFor(unrepaired, goal{}).next)
-	rests := outcomeStatus(t, "b WAITING_MANUAL_APPROVAL v5 pending", "c WAITING_PRECONDITIONS v5 pending"+up)
-	rests.Channels[1].Conditions[0].NextCheck = time.Date(2026, 11, 24, 9, 0, 0, 0, time.UTC) // it only waits for a time
-	require.Equal(t, outcome{why: "web v5 waits in c for channel-stable/a"}, outcomeFor(rests, goal{release: "5"}))
+	waitsForTime := outcomeStatus(t, "b WAITING_MANUAL_APPROVAL v5 pending", "c WAITING_PRECONDITIONS v5 pending"+up)
+	waitsForTime.Channels[1].Conditions[0].NextCheck = time.Date(2026, 11, 24, 9, 0, 0, 0, time.UTC) // it only waits for a time
+	require.Equal(t, outcome{why: "web v5 waits in c for channel-stable/a"}, outcomeFor(waitsForTime, goal{release: "5"}))
 	s := outcomeStatus(t, "a CONVERGED v5 succeeded", "b FAILED v5 failed")
 	require.Equal(t, finalOutcome(0, "web v5 converged in a"), outcomeFor(s, goal{release: "5", channel: "a"}))
 	require.Equal(t, finalOutcome(1, "release 4 has ended and is no longer listed"), outcomeFor(s, goal{release: "4"}))
 	require.Equal(t, finalOutcome(1, `shop/web has no release channel "c"; expected one of a, b`), outcomeFor(s, goal{release: "5", channel: "c"}))
 }
 
-// A channel that only reports is not waited for when nothing else moves, and never counts as a failure (A25).
+// A report-only channel is not waited for when nothing else moves, and never counts as a failure (A25).
 func TestExitForAReportOnlyChannel_A25(t *testing.T) {
 	exit := func(channels ...string) outcome {
 		s := outcomeStatus(t, channels...)

@@ -38,7 +38,7 @@ func (g *planGraph) flags(flags *pflag.FlagSet) {
 	flags.StringVar(&g.format, "format", "", "with --graph: "+strings.Join(graphFormats, ", "))
 }
 
-// parse distinguishes a directory from an application.
+// parseGraph distinguishes a directory from an application.
 func (o *planOptions) parseGraph(args []string) error {
 	g := &o.graph
 	if !g.enabled {

@@ -218,11 +218,11 @@ func TestPlanTextOfADeletion_A24(t *testing.T) {
 	edge.Removal, edge.Code, edge.Message = true, protocol.PreviewNoPlanner, "runtime edge (custom) cannot preview a removal"
 	empty := item("new")
 	empty.Removal = true
-	service := preview.Service{Service: "web", Removal: true, Refused: "v9 is in progress in shop/web production", Notes: []string{"staging v8 stays: its channel only reports"}, Channels: []preview.Channel{
+	service := preview.Service{Service: "web", Removal: true, Refused: "v9 is in progress in shop/web production", Notes: []string{"staging v8 stays: its channel is report-only"}, Channels: []preview.Channel{
 		{Present: "v8", ItemPreview: live}, {Present: "v8", ItemPreview: edge}, {Present: "v7", ItemPreview: empty},
 	}}
 	plan := &preview.Plan{Application: "shop", Services: []preview.Service{service}, Removed: []string{"web"}, Totals: live.Totals, Unseen: 1}
-	const body = ` staging v8 stays: its channel only reports
+	const body = ` staging v8 stays: its channel is report-only
  production v8  1 object removed, 1 left in place
   - Deployment/web
   ! ConfigMap/settings          delete ConfigMap shop/settings: not today
@@ -285,14 +285,14 @@ func TestShortPaths(t *testing.T) {
 // Other changes explain why pods are replaced, or a message if there are no other changes.
 func TestPlanExplainsWhyPodsAreReplaced_H1(t *testing.T) {
 	text := planText{}
-	beside, below := text.change(object("update", "Deployment/web", objectVersion, podTemplate, `spec.template.spec.containers[name=web].image|"web:v8"|"web:v9"`))
-	require.Equal(t, "image web:v8 → web:v9", beside)
+	inline, below := text.change(object("update", "Deployment/web", objectVersion, podTemplate, `spec.template.spec.containers[name=web].image|"web:v8"|"web:v9"`))
+	require.Equal(t, "image web:v8 → web:v9", inline)
 	require.Empty(t, below)
-	anew := object("update", "Deployment/web", objectVersion, podTemplate)
-	anew.Message = "its pods begin anew"
-	require.False(t, onlyVersion(anew))
-	beside, below = text.change(anew)
-	require.Equal(t, "its pods begin anew", beside)
+	restarted := object("update", "Deployment/web", objectVersion, podTemplate)
+	restarted.Message = "its pods are restarted"
+	require.False(t, onlyVersion(restarted))
+	inline, below = text.change(restarted)
+	require.Equal(t, "its pods are restarted", inline)
 	require.Empty(t, below)
 }
 

@@ -13,7 +13,7 @@ func newCmdRollout(f *Factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rollout",
 		Short: "Promote or abort a paused rollout",
-		Long: `Promote or abort rollouts that another controller runs in steps of its own: those of Argo
+		Long: `Promote or abort rollouts whose steps another controller runs: those of Argo
 Rollouts. While one is paused at a step for a person, its channel is SUSPENDED, and no
 deadline passes.`,
 		Example: `  converge rollout promote shop/web prod-eu

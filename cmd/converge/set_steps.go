@@ -37,7 +37,7 @@ const (
 	stepDone     = "done"
 	stepAlready  = "already" // the value was already set
 	stepFailed   = "failed"
-	stepReverted = "taken back"
+	stepReverted = "reverted"
 	stepNotBegun = "not begun"
 )
 
@@ -262,7 +262,8 @@ func (s *stepRun) timeoutError(ctx context.Context, what string) error {
 	return exit(exitInterrupted)
 }
 
-// changedServices returns the services that a step changes. If the value was already set, it returns the service that the path names, or all.
+// changedServices returns the services that a step changes. If the value was already set, it returns the service that the path names, or
+// all.
 func (s *stepRun) changedServices(ctx context.Context, one setStep, before, now protocol.ApplicationStatus) (names []serviceName, err error) {
 	to, err := s.store.Manifest(ctx, now.Manifest)
 	if err != nil {

@@ -27,8 +27,8 @@ func (f *Factory) trustedStore(flag, reported string) (string, error) {
 	return reported, nil
 }
 
-// readableStore is trustedStore for reading only. If a stated directory does not exist here, it belongs to another machine: opening it would
-// create an empty store.
+// readableStore is trustedStore for reading only. If a stated directory does not exist here, it belongs to another machine: opening it
+// would create an empty store.
 func (f *Factory) readableStore(flag, reported string) (string, error) {
 	at, err := f.trustedStore(flag, reported)
 	if err != nil || first(flag, f.Env("CONVERGE_STORE")) != "" || at == "" {

@@ -120,7 +120,7 @@ func (o *timelineOptions) entries(ctx context.Context, n serviceName, now time.T
 }
 
 // timelineInput returns the input of a service's timeline: its history and its workflow's status, or, for a removed service, its last
-// configuration. Unasked is the reason why neither is known, or "" if one is.
+// configuration. statusProblem is the reason why neither is known, or "" if one is.
 func (f *Factory) timelineInput(ctx context.Context, n serviceName, location string, now time.Time) (in timeline.Input, statusProblem string, err error) {
 	in = timeline.Input{Now: now}
 	history := historyOptions{f: f, service: n, store: location}

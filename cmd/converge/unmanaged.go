@@ -13,8 +13,8 @@ import (
 // restartedText is the message for a service whose workflow ended without a request to end it.
 const restartedText = "its workflow has ended; while it is declared, it is restarted within a minute"
 
-// unmanagedStatuses returns the services of a target that are not managed, with the reason: services that were unmanaged (converge unmanage),
-// and services whose workflow has ended and was not restarted yet. Neither has a workflow to query.
+// unmanagedStatuses returns the services of a target that are not managed, with the reason: services that were unmanaged (converge
+// unmanage), and services whose workflow has ended and was not restarted yet. Neither has a workflow to query.
 func (f *Factory) unmanagedStatuses(ctx context.Context, t target) ([]protocol.Status, error) {
 	api, err := f.client(ctx)
 	if err != nil {

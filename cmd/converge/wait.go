@@ -105,7 +105,7 @@ type follower struct {
 	name    serviceName
 	goal    goal
 	timeout time.Duration // 0: none
-	// saw receives every status, newest last.
+	// onStatus receives every status, newest last.
 	onStatus func(protocol.Status) error
 }
 

@@ -266,7 +266,7 @@ func Moment(at, reference time.Time, zone *time.Location) string {
 // blocks are the characters of the span kinds in a line of text.
 var blocks = map[Kind]rune{Waits: '░', Deploys: '▒', Soaks: '▓', Runs: '█', Fails: '×'}
 
-// Legend explains the characters of a Line.
+// Legend explains the characters of a TextRow.
 const Legend = "░ waits  ▒ deploys  ▓ soaks  █ runs  × fails"
 
 // TextRow draws a row as text with a number of columns. In a shared column the shortest span wins.

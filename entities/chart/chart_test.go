@@ -11,7 +11,7 @@ var start = time.Date(2026, 12, 30, 9, 0, 0, 0, time.UTC)
 
 func at(h int) time.Time { return start.Add(time.Duration(h) * time.Hour) }
 
-// A wait is labelled by what holds longest from there on, not by what is named first.
+// A wait is labelled with the reason that holds longest from then on, not with the first one.
 func TestLabelIsTheLongestReason(t *testing.T) {
 	spans := []Span{
 		{Kind: Waits, From: at(0), To: at(1), Reasons: []string{"behind v1", "freeze"}},
@@ -29,7 +29,7 @@ func TestMomentsHaveZoneAndYear(t *testing.T) {
 	require.Equal(t, "-", Moment(time.Time{}, start, time.UTC))
 }
 
-// What is short is seen in a line, and what began before it is cut off.
+// A short span is visible in a row, and a span that began before the row is cut off.
 func TestTextRow(t *testing.T) {
 	c := Chart{From: at(0), To: at(10), End: at(10)}
 	spans := []Span{

@@ -55,7 +55,7 @@ func Next(policy entities.ConfigRollout, incarnation int64, all []protocol.Confi
 	return p.admit(policy, p.all[self], now)
 }
 
-// admit is the turn of a waiting service when all reports are complete.
+// admit decides whether a waiting service may get the configuration now, when all reports are complete.
 func (p *plan) admit(policy entities.ConfigRollout, self protocol.Configured, now time.Time) Admission {
 	concerned := p.concerned()
 	s := selection.Select(instances(concerned), &entities.Rollout{Steps: policy.Steps}, now)

@@ -59,7 +59,7 @@ func (w *world) admission(name string) configured.Admission {
 	return configured.Next(steps, 12, w.all, id(name), "r-"+name, w.now)
 }
 
-// next are those that may enter now, in order.
+// next returns the services that may enter now, in order.
 func (w *world) next() (out string) {
 	for _, c := range w.all {
 		_, name, _ := protocol.ParseServiceID(c.Service)
@@ -70,7 +70,7 @@ func (w *world) next() (out string) {
 	return out
 }
 
-// enter has these enter; then they succeed or fail.
+// enter lets these services enter; then they succeed or fail.
 func (w *world) enter(names string) {
 	for _, name := range names {
 		c := w.service(string(name))
@@ -94,7 +94,7 @@ func (w *world) fail(names string) {
 	}
 }
 
-// The canary goes first, by name; what follows waits until it has succeeded, and for its pause.
+// The canary goes first, by name; the next services wait for its success and its pause.
 func TestServicesInSteps_D24(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 6)
@@ -119,7 +119,7 @@ func TestServicesInSteps_D24(t *testing.T) {
 	require.Equal(t, "def", w.next())
 }
 
-// As many failures as are allowed let it go on; one more stops it, until what failed is mended.
+// The rollout continues up to the allowed number of failures. One more stops it, until the failed services are fixed.
 func TestFailuresStopServices_D24(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 6)
@@ -139,7 +139,7 @@ func TestFailuresStopServices_D24(t *testing.T) {
 	require.Equal(t, "def", w.next())
 }
 
-// One that people hold, or that waits for others itself, holds nobody; another one takes its place, and it follows.
+// A service that people hold, or that waits for others itself, blocks no other: another one goes first, and it follows.
 func TestHeldServiceBlocksNoOther_D24_A16(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 4)
@@ -159,7 +159,8 @@ func TestHeldServiceBlocksNoOther_D24_A16(t *testing.T) {
 	require.Equal(t, "a", w.next())
 }
 
-// A service that comes or goes midway, or that releases nothing, needs no care: what is next follows from those that are there.
+// A service that is added or removed midway, or that releases nothing, needs no special case: the next service follows from the present
+// ones.
 func TestAddedAndRemovedServices_D23(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 6)
@@ -176,7 +177,7 @@ func TestAddedAndRemovedServices_D23(t *testing.T) {
 	require.Equal(t, "cdef", w.next(), "half of ten")
 }
 
-// Before all that is concerned is known, nobody goes: else two could each take themselves for the first.
+// No service goes before all have reported: otherwise two could both count as the first.
 func TestServicesThatDoNotReport_D23(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 3)
@@ -193,7 +194,8 @@ func TestServicesThatDoNotReport_D23(t *testing.T) {
 	require.Equal(t, "c", w.next())
 }
 
-// What people and CI release by its version goes whatever others do, and so does what a newer configuration released: it counts by its own.
+// A release of a version by people or CI does not wait for other services, nor does a release of a newer configuration: that one counts by
+// itself.
 func TestOnlyConfigReleasesAreHeld_B9(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 3)
@@ -201,6 +203,6 @@ func TestOnlyConfigReleasesAreHeld_B9(t *testing.T) {
 	require.True(t, w.admission("c").Halted)
 	require.True(t, configured.Next(steps, 12, w.all, id("c"), "r-of-ci", w.now).Allowed)
 	require.True(t, configured.Next(steps, 12, w.all, id("unknown"), "r", w.now).Allowed)
-	newer := newWorld(t, 3) // of incarnation 13 nobody has failed
+	newer := newWorld(t, 3) // no service has failed with incarnation 13
 	require.Equal(t, "a", newer.next())
 }

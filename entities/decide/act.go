@@ -31,7 +31,7 @@ func (v *view) startApply(i *instance) {
 func (v *view) mayApply(i *instance) bool {
 	d := &i.Delivery
 	return !v.changed && !v.yielding && (!i.paused || i.rollbackWhilePaused) && !i.notApplied && !v.mode.blocks(i.RollingBack()) && d.Target != nil && !d.Apply.Running && d.Failure == "" && !i.applyCancelled() && !i.WaitsForWorker() &&
-		i.PreviousPlacementOn(i.Runtime) == nil // otherwise it is still being taken down
+		i.PreviousPlacementOn(i.Runtime) == nil // otherwise its objects are still being removed
 }
 
 // applyTimeout is the timeout of an apply that starts now. It is not positive after the progress deadline: then the instance only waits
@@ -50,8 +50,8 @@ func (v *view) applyTimeout(i *instance) time.Duration {
 	return min(timeout, first.Add(v.spec.ProgressDeadline).Sub(v.now))
 }
 
-// mustDelayApply delays an apply: for the grace period after a successful one that is not visible yet, for the backoff after a failed one, and,
-// for repairs, if drift is only observed.
+// mustDelayApply delays an apply: for the grace period after a successful one that is not visible yet, for the backoff after a failed one,
+// and, for repairs, if drift is only observed.
 func (v *view) mustDelayApply(i *instance) bool {
 	d := &i.Delivery
 	if d.Converged && (!v.spec.Repairs() || !i.Observed.Fresh) {
@@ -73,7 +73,8 @@ func (v *view) repairHeld(i *instance) bool {
 	if !i.Delivery.Converged || !v.spec.Repairs() {
 		return false
 	}
-	held, requested := false, v.out.NeededChecks != nil && len(v.out.NeededChecks.Repairs) > 0 // another instance of the channel requested them already
+	// Requested: another instance of the channel requested the checks already.
+	held, requested := false, v.out.NeededChecks != nil && len(v.out.NeededChecks.Repairs) > 0
 	for n := range v.spec.Checks {
 		c := &v.spec.Checks[n]
 		if !c.Repairs {

@@ -56,7 +56,8 @@ func (v *view) setAside(next *state.Release) {
 	}
 }
 
-// renderRollbackTargets requests the renders of the rollback targets of the passed release before it is passed: a failure leaves no time to render.
+// renderRollbackTargets requests the renders of the rollback targets of the passed release before it is passed: a failure leaves no time to
+// render.
 func (v *view) renderRollbackTargets(r *state.Release) (rendering bool) {
 	passed := v.asideRelease()
 	if passed == nil {
@@ -113,8 +114,8 @@ func (v *view) unsettled(i *instance, r *state.Release) bool {
 	return pending || d.Apply.Running || d.BeforePin != nil || v.s.HasUnfinishedAspect(i.Instance, r) || by == nil && v.s.HasValuesOnTop(i.Instance, r)
 }
 
-// skipsInstance reports whether the release in progress skips an instance for now: it has nothing for it, the instance is paused or busy, or a
-// release of another aspect is not good there or could not be rolled back.
+// skipsInstance reports whether the release in progress skips an instance for now: it has nothing for it, the instance is paused or busy,
+// or a release of another aspect is not good there or could not be rolled back.
 func (v *view) skipsInstance(i *instance, r *state.Release) bool {
 	return !r.HasPayload(i.ID) || i.paused || i.Delivery.Apply.Running || v.asideRelease() != nil && v.s.HasUnfinishedAspect(i.Instance, r) ||
 		!r.Phases[v.spec.Name].ResumedAt.IsZero() && i.RollbackFailed() && !r.PassesRollback(v.spec.Name, i.Delivery.Rollback)

@@ -13,7 +13,7 @@ import (
 type Mode struct {
 	// NoNewWork: start no new work; running work is left to end (before continue-as-new).
 	NoNewWork bool
-	// Rollbacks start even during Drain: the running work may take long to end.
+	// Rollbacks start even with NoNewWork: the running work may take long to end.
 	Rollbacks bool
 }
 
@@ -93,7 +93,7 @@ type view struct {
 	s                 *state.State
 	d                 *Decision
 	spec              *entities.ChannelSpec
-	channel           *state.Channel // the result of remembered, cached
+	channel           *state.Channel // the result of channelState, cached
 	insts             []instance     // the declared ones
 	drained           []instance     // the declared ones on drained runtimes
 	healths           *healthCache   // of all channels
@@ -110,7 +110,7 @@ type view struct {
 	waitsExplained    int            // number of instances for which the reason to wait was given
 	extraReasons      []string       // extensions that hold nothing and failed, for people
 	rolloutActive     bool           // the release in progress goes in steps and can continue
-	rolloutBegunCache *bool          // cached result of begun
+	rolloutBegunCache *bool          // cached result of rolloutBegun
 	stepGates         []Judgement    // of the gates that are evaluated again before a due step
 	yielding          bool           // the release in progress starts nothing more: the one that it yields to is about to enter
 }
@@ -125,7 +125,7 @@ type instance struct {
 	rollbackWhilePaused bool // it is paused, but a person requested a rollback during the pause
 	notApplied          bool // nothing is applied: the channel is report-only, or was when the target was set (A25)
 	facts               entities.Facts
-	// suspended: the rollout waits at a step of its own, for a person or until a future time.
+	// suspended: the rollout waits at one of its own steps, for a person or until a future time.
 	suspended      bool
 	drainProgress  string // progress of leaving a drained runtime
 	needsLease     bool   // an apply starts now, or would with a lease
@@ -243,7 +243,7 @@ func (v *view) skipOvertaken() {
 
 func supersededBy(newer *state.Release) string { return "superseded by " + newer.FullVersion }
 
-// updateClocks stop the progress deadlines of instances that stand still, and restart them (A23).
+// updateClocks stops the progress deadlines of instances whose deadline is suspended, and restarts them (A23).
 func (v *view) updateClocks() {
 	stop, start := state.Change{Kind: state.ChangeStopClock}, state.Change{Kind: state.ChangeStartClock}
 	for n := range v.insts {
@@ -281,8 +281,8 @@ func (i *instance) deadlineRuns() bool {
 	return d.Target != nil && !d.Converged && !d.Apply.FirstStarted.IsZero() && d.StoppedAt.IsZero()
 }
 
-// deadlineSuspended reports whether the progress deadline is suspended: because of a pause, because nothing is applied anyway, because the next
-// attempt waits for a lease or an approval (A23), or because the rollout waits at a step of its own.
+// deadlineSuspended reports whether the progress deadline is suspended: because of a pause, because nothing is applied anyway, because the
+// next attempt waits for a lease or an approval (A23), or because the rollout waits at one of its own steps.
 func (i *instance) deadlineSuspended() bool {
 	l := i.Delivery.Lease
 	return i.paused && !i.rollbackWhilePaused || i.notApplied || i.suspended || l != nil && l.GrantedAt.IsZero() || !i.Approval.WaitingSince.IsZero()
@@ -330,8 +330,8 @@ func (v *view) conclude() {
 	v.explain()
 }
 
-// unfinishedStatus is the status of a healthy fleet in which the release in progress has not reached all instances: a pause holds it, or it is
-// about to move.
+// unfinishedStatus is the status of a healthy fleet in which the release in progress has not reached all instances: a pause holds it, or it
+// is about to move.
 func (v *view) unfinishedStatus(r *state.Release) entities.Status {
 	for n := range v.insts {
 		if i := &v.insts[n]; i.paused || v.destinationPause(i, r) != "" {
@@ -354,7 +354,7 @@ func (i *instance) computeFacts() entities.Facts {
 	moving := d.Target != nil && !d.Converged && !i.onlyReported() && (!i.applyCancelled() || d.Apply.Running)
 	f.Cancelled = d.Cancelled != ""
 	f.ApplyNeedsApproval = moving && !i.Approval.WaitingSince.IsZero()
-	f.Converging = moving && !f.ApplyNeedsApproval || i.Drained && d.Target != nil // it is on its way back
+	f.Converging = moving && !f.ApplyNeedsApproval || i.Drained && d.Target != nil // it is being restored
 	f.Suspended = moving && i.suspended && i.current.Until.IsZero()
 	f.Waits = i.onlyReported()
 	i.markDegraded()

@@ -7,9 +7,9 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// This file removes the objects of a channel that a person took down. No release enters until a person brings the channel back.
+// This file removes the objects of a channel that a person deleted. No release enters until a person restores the channel.
 
-// decideDown decides about the channel if it is taken down.
+// decideDown decides about the channel if a person deleted it.
 func (v *view) decideDown() bool {
 	down := v.s.TakedownOf(v.spec.Name)
 	if down == nil {

@@ -143,7 +143,7 @@ func (v *view) drainWaitsFor(i *instance, p *entities.Pause, permit entities.Dra
 	return v.othersNotReady(p)
 }
 
-// permitText returns what the turn of a service waits for.
+// permitText returns what the permit of a service to leave waits for.
 func permitText(permit entities.DrainPermit) string {
 	if permit.WaitsFor == "" {
 		return "in the order of the drain"

@@ -165,8 +165,8 @@ func (v *view) render(i *instance, r *state.Release) {
 	v.d.Renders = append(v.d.Renders, op)
 }
 
-// renderMerged requests the renders of a release on top of the current version or values before its gates are evaluated: for a config release
-// to instances that keep their version, for a release of an aspect, and for a version that takes over the current values.
+// renderMerged requests the renders of a release on top of the current version or values before its gates are evaluated: for a config
+// release to instances that keep their version, for a release of an aspect, and for a version that takes over the current values.
 func (v *view) renderMerged(r *state.Release) bool {
 	rendering, mustWait := v.renderRollbackTargets(r), v.isBusy(r)
 	for n := range v.insts {
@@ -276,8 +276,8 @@ func (v *view) endApplies(next *state.Release) bool {
 	return true
 }
 
-// targetRemaining sets the target of the release in progress in instances that did not get it with the others: the release goes in steps, a pause
-// held the instance, or it was added later.
+// targetRemaining sets the target of the release in progress in instances that did not get it with the others: the release goes in steps, a
+// pause held the instance, or it was added later.
 func (v *view) targetRemaining() {
 	r := v.release(v.slot.Holder)
 	if r == nil || v.changed {
@@ -308,8 +308,8 @@ func (v *view) remainingInstances(r *state.Release) []*instance {
 	return remaining
 }
 
-// movableInstances are the instances that are not at the release in progress and could move to it now, and those that need a render before that is
-// known.
+// movableInstances are the instances that are not at the release in progress and could move to it now, and those that need a render before
+// that is known.
 func (v *view) movableInstances(r *state.Release) (movable, renders []*instance) {
 	for n := range v.insts {
 		i := &v.insts[n]
@@ -379,7 +379,7 @@ func (v *view) queryRetryAt(i *instance) time.Time {
 	return i.Observed.Query.Reading.At.Add(runtime.Timing.RetryBackoff)
 }
 
-// useAnswer adds the answer of the runtime of an instance, or queries it. others: other answers are outstanding.
+// useAnswer adds the answer of the runtime of an instance, or queries it. outstanding: other answers are outstanding.
 func (v *view) useAnswer(i *instance, m *state.Move, outstanding bool) bool {
 	a := i.Observed.Query
 	sameTarget := a != nil && a.Target.Same(m.Target)

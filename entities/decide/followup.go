@@ -53,7 +53,8 @@ func (v *view) explainFollowUp(j Judgement, st *state.ExtensionState) {
 	}
 }
 
-// rolledBackRelease is the release that was rolled back in the whole channel, and since when the current version was the target again; or nil.
+// rolledBackRelease is the release that was rolled back in the whole channel, and since when the current version was the target again; or
+// nil.
 func (v *view) rolledBackRelease() (r *state.Release, since time.Time) {
 	for n := range v.insts {
 		d := &v.insts[n].Delivery

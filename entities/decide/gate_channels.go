@@ -61,7 +61,7 @@ func (p *admission) holderYields() bool {
 	return p.slot.Yields && p.release == p.view.release(p.slot.Next)
 }
 
-// judgeHeld holds the next release while the channel is kept for the last one that succeeded there (B3). A release that takes another one
+// judgeHeld holds the next release while the channel is kept for the last one that succeeded there (B3). A release that rolls another one
 // back is not held.
 func judgeHeld(p *admission, _ entities.Stage) {
 	keeper := p.view.release(p.slot.KeptRelease)

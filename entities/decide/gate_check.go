@@ -34,8 +34,8 @@ func (p *admission) checks(stage entities.Stage) {
 	}
 }
 
-// checksUsedByHolder reports whether checks are evaluated for the release in progress, which yields to this one. Only a preflight evaluates them for
-// this one.
+// checksUsedByHolder reports whether checks are evaluated for the release in progress, which yields to this one. Only a preflight evaluates
+// them for this one.
 func (p *admission) checksUsedByHolder() bool {
 	w := p.out.NeededChecks
 	return (p.holderYields() || p.isPassing(p.release)) && w != nil && w.Release == p.view.release(p.slot.Holder).ID

@@ -29,7 +29,7 @@ const (
 	KindExtension     Kind = "extension"              // a command ran (A21)
 	KindApproval      Kind = "approval"               // people approved it, or its apply (A14, C10)
 	KindPaused        Kind = "paused"                 // the instances left to move are paused
-	KindDown          Kind = "down"                   // the channel is taken down
+	KindDown          Kind = "down"                   // a person deleted the channel
 	KindDrain         Kind = "drain"                  // the workflow is about to continue as new
 	KindRender        Kind = "render"                 // the result of a config release is being rendered
 	KindQuery         Kind = "asked"                  // an exit-code runtime is queried before (C7)
@@ -159,8 +159,8 @@ type admission struct {
 	preconditionsMet bool // the preconditions hold: expensive gates are evaluated
 }
 
-// evaluateGates evaluates all gates that a release must pass before it may enter, in order; of selects the rows, nil selects all. The rest is in
-// enter: a lease, a preflight, and then the target is set. After that come its objects, and the post-deployment window.
+// evaluateGates evaluates all gates that a release must pass before it may enter, in order; filter selects the rows, nil selects all. The
+// rest is in enter: a lease, a preflight, and then the target is set. After that come its objects, and the post-deployment window.
 func (v *view) evaluateGates(r *state.Release, filter func(*gate) bool) *admission {
 	most := len(v.spec.Conditions) + len(v.spec.Checks) + len(v.spec.Extensions)
 	p := &admission{view: v, release: r, clear: true, gates: make([]Judgement, 0, most)}

@@ -10,7 +10,7 @@ import (
 )
 
 // This file decides about the objects that instances left on runtimes that they moved away from. Either they stay there and are shown, or
-// they are taken down once nothing would return to them.
+// they are removed once nothing would return to them.
 
 // removeLeftovers decides about the objects that the instances of the channel left elsewhere.
 func (v *view) removeLeftovers() {
@@ -58,7 +58,8 @@ func (d *Decision) decideLeftover(s *state.State, i *state.Instance, l *state.Pr
 	return prefix + ": to be removed"
 }
 
-// decideLeftovers decides about the objects that an undeclared instance left elsewhere. true: some of them must be taken down before the instance.
+// decideLeftovers decides about the objects that an undeclared instance left elsewhere. true: some of them must be removed before the
+// instance.
 func (d *Decision) decideLeftovers(c *ChannelDecision, s *state.State, i *state.Instance, now time.Time, mode Mode) (remaining bool) {
 	for k := range i.PreviousPlacements {
 		l := &i.PreviousPlacements[k]

@@ -9,8 +9,8 @@ import (
 
 // This file lists the required observations: of instances by runtime, and of checks by evaluator.
 
-// RequiredObservation is one required observation: instances of one runtime that are either moving (observed often) or steady (seldom). There are at
-// most two per runtime and part of the instances of a service.
+// RequiredObservation is one required observation: instances of one runtime that are either moving (observed often) or steady (seldom).
+// There are at most two per runtime and part of the instances of a service.
 type RequiredObservation struct {
 	Runtime   string
 	Moving    bool
@@ -23,7 +23,7 @@ type RequiredObservation struct {
 // payload (F8). The position decides, so an instance that begins to move does not shift others to another observation.
 const maxPartSize = 100
 
-// ObservedInstance is one instance of a watch.
+// ObservedInstance is one instance of an observation.
 type ObservedInstance struct {
 	Instance entities.InstanceID
 	Target   entities.Target // zero if nothing was applied yet
@@ -36,7 +36,7 @@ type runtimePart struct {
 	part    int
 }
 
-// Key identifies a watch within a service.
+// Key identifies an observation within a service.
 func (w RequiredObservation) Key() string {
 	key := w.Runtime + "/steady"
 	if w.Moving {
@@ -48,8 +48,8 @@ func (w RequiredObservation) Key() string {
 	return key
 }
 
-// RequiredObservations returns the required observations, sorted by key. whole: not split into parts. An instance with a running apply is not
-// observed: the apply ends with a reading of its own.
+// RequiredObservations returns the required observations, sorted by key. whole: not split into parts. An instance with a running apply is
+// not observed: the apply ends with a reading of its own.
 func RequiredObservations(s *state.State, whole bool) []RequiredObservation {
 	byKey := map[string]*RequiredObservation{}
 	if s.Spec == nil {

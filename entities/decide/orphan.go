@@ -31,8 +31,8 @@ func (d *Decision) decideOrphans(s *state.State, now time.Time, mode Mode) {
 	}
 }
 
-// decideOrphansIn decides about the orphans of one channel, and shows them as a channel of their own. If the channel is still declared, they
-// are listed among its instances.
+// decideOrphansIn decides about the orphans of one channel, and shows them as a channel of their own. If the channel is still declared,
+// they are listed among its instances.
 func (d *Decision) decideOrphansIn(s *state.State, channel string, ids []entities.InstanceID, now time.Time, mode Mode) {
 	c := ChannelDecision{Channel: channel}
 	var facts []entities.Facts
@@ -62,9 +62,9 @@ func (d *Decision) decideOrphansIn(s *state.State, channel string, ids []entitie
 	d.Channels = append(d.Channels, c)
 }
 
-// decideOrphan decides about one instance that is not declared any more. It is left in place and shown (D10), or taken down if the
-// configuration or a person requires that, the last channel first, one after another. first: the objects that it left on other runtimes
-// go before it.
+// decideOrphan decides about one instance that is not declared any more. It is left in place and shown (D10), or removed if the
+// configuration or a person requires that, the last channel first, one after another. leftoversFirst: the objects that it left on other
+// runtimes go before it.
 func (d *Decision) decideOrphan(s *state.State, i *state.Instance, leftoversFirst bool, now time.Time, mode Mode) (entities.Facts, string) {
 	facts := entities.Facts{Orphaned: true, Deleted: s.IsRemoved(i.ID)}
 	runtime, _ := s.Runtime(i.ID)
@@ -96,7 +96,7 @@ func (d *Decision) decideOrphan(s *state.State, i *state.Instance, leftoversFirs
 	return facts, d.remove(s, i, now, mode)
 }
 
-// remove starts to take an instance down, once the instances after it are gone.
+// remove starts the removal of an instance, once the instances after it are gone.
 func (d *Decision) remove(s *state.State, i *state.Instance, now time.Time, mode Mode) string {
 	if first := removedBefore(s, i.ID); first != i.ID {
 		return "to be removed after " + first.String()
@@ -114,7 +114,7 @@ func (d *Decision) remove(s *state.State, i *state.Instance, now time.Time, mode
 	return "to be removed"
 }
 
-// removedBefore is the instance that is removed before this one, or itself: one that is being taken down, then the last channel in the
+// removedBefore is the instance that is removed before this one, or itself: one that is being removed, then the last channel in the
 // spec's order.
 func removedBefore(s *state.State, id entities.InstanceID) entities.InstanceID {
 	first := id

@@ -112,8 +112,8 @@ func (f *outlook) describeEntry(r *state.Release, gates []Judgement) clause {
 	return clause{before: r.FullVersion + " enters ", after: " next" + text}
 }
 
-// goesBeforeNext reports whether the release has not arrived yet and will go before the one that is next in a channel now: that one is older,
-// and waits for people or cannot enter unless a person acts.
+// goesBeforeNext reports whether the release has not arrived yet and will go before the one that is next in a channel now: that one is
+// older, and waits for people or cannot enter unless a person acts.
 func (f *outlook) goesBeforeNext(c *ChannelDecision) bool {
 	if c.Next == nil || c.Next == f.release || c.Next.Track() != f.release.Track() {
 		return false

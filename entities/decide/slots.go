@@ -126,8 +126,8 @@ func (k *releaseView) belowFloor(r *state.Release, c *entities.ChannelSpec) bool
 	})
 }
 
-// firstStepBlocked reports whether the first step of a release cannot start, because an instance that it does not change needs another release to
-// become healthy. The release behind it may be that one.
+// firstStepBlocked reports whether the first step of a release cannot start, because an instance that it does not change needs another
+// release to become healthy. The release behind it may be that one.
 func (k *releaseView) firstStepBlocked(r *state.Release, c *entities.ChannelSpec, channel int) bool {
 	if p, _ := r.PhaseIn(c.Name); p != maestro.Pending || !k.summaries[channel].broken || c.Rollout == nil {
 		return false
@@ -138,7 +138,8 @@ func (k *releaseView) firstStepBlocked(r *state.Release, c *entities.ChannelSpec
 	return v.isRollout(r) && len(p.moves) > 0 && len(p.renders) == 0 && v.blockedByUnavailable(r, p.moves)
 }
 
-// blockedByAspect reports whether a release of another aspect in the channel must finish first, or there is nothing yet whose values could change.
+// blockedByAspect reports whether a release of another aspect in the channel must finish first, or there is nothing yet whose values could
+// change.
 func (k *releaseView) blockedByAspect(r *state.Release, c *entities.ChannelSpec) bool {
 	if len(k.s.Spec.Aspects) == 0 && r.Track() == "" {
 		return false

@@ -14,7 +14,7 @@ import (
 // This file moves a release through the instances of a channel in steps (D23–D25). Instances that are not selected yet keep their
 // target, and are repaired to it. The gates before the entry are evaluated again before each step.
 
-// isRollout reports whether a release goes through the channel in steps. A release that takes another one back goes everywhere at once.
+// isRollout reports whether a release goes through the channel in steps. A release that rolls another one back goes everywhere at once.
 func (v *view) isRollout(r *state.Release) bool { return v.inSteps(r) && v.fleet() }
 
 // inSteps is the same for a channel that may have one instance left: that one, too, gets the release as a step. A release that began in
@@ -72,8 +72,8 @@ func (v *view) policySelection(all []selection.InstanceState) selection.Selectio
 	return selection.Select(all, v.spec.Rollout, v.now)
 }
 
-// selectByCommand is the selection of the channel's command, as long as the instances are as it received them. The command runs while anything can
-// be selected. Without an answer, or with an error, nothing is selected.
+// selectByCommand is the selection of the channel's command, as long as the instances are as it received them. The command runs while
+// anything can be selected. Without an answer, or with an error, nothing is selected.
 func (v *view) selectByCommand(r *state.Release, all []selection.InstanceState) stepSelection {
 	none := stepSelection{Selection: selection.SelectByCommand(all, v.spec.Rollout, nil)}
 	check := v.spec.Selection()
@@ -195,7 +195,8 @@ func (v *view) wasUpdatedBy(i *instance, r *state.Release) bool {
 	return !i.Delivery.Converged || !i.Delivery.Since.Before(r.At)
 }
 
-// needsReapply reports whether the instance was at the version before the release was made and is unstable. It is applied again, in its step.
+// needsReapply reports whether the instance was at the version before the release was made and is unstable. It is applied again, in its
+// step.
 func (v *view) needsReapply(r *state.Release, i *instance) bool {
 	return v.isRollout(r) && !v.wasUpdatedBy(i, r) && !i.current.Stable
 }
@@ -328,8 +329,8 @@ func (v *view) atMaxUnavailable(r *state.Release) bool {
 	return len(remaining) > 0 && len(renders) == 0 && v.blockedByUnavailable(r, remaining)
 }
 
-// staysUnavailable reports whether an unavailable instance stays so until a release changes it: its target failed, is not applied, or is not
-// repaired.
+// staysUnavailable reports whether an unavailable instance stays so until a release changes it: its target failed, is not applied, or is
+// not repaired.
 func (v *view) staysUnavailable(i *instance) bool {
 	d := &i.Delivery
 	unapplied := d.ReportedOnly && !d.Converged || i.applyCancelled() || d.Converged && !v.spec.Repairs()

@@ -119,8 +119,8 @@ func (v *view) inWindow(j *targetResults, i *instance) bool {
 	return !v.channelState().StableSince.IsZero() && (j.holder == nil || j.releaseOf(i) != nil)
 }
 
-// recordConverged records which instances have converged. With the last of them the release has succeeded in the channel, unless all must soak
-// together then.
+// recordConverged records which instances have converged. With the last of them the release has succeeded in the channel, unless all must
+// soak together then.
 func (v *view) recordConverged(r *state.Release, insts []*instance, toSoak bool) {
 	c := state.Change{Kind: state.ChangeConverged, Instances: ids(insts), Target: insts[0].Delivery.Target}
 	if c.Partial = toSoak || !v.allPlaced(r, insts); !c.Partial && r != nil {
@@ -293,9 +293,9 @@ func (v *view) awaitsLastReading(i *instance, deadline time.Time) bool {
 	return false
 }
 
-// decideRollbacks decides what follows from targets that failed permanently here: a rollback to the last good ones, unless rollback is disabled,
-// there are none, or a pin or a pause holds them (A22). It evaluates the state, not the event: a rollback that a pause held follows when
-// the pause ends. A rollback that fails is FAILED_ROLLBACK, and nothing follows automatically.
+// decideRollbacks decides what follows from targets that failed permanently here: a rollback to the last good ones, unless rollback is
+// disabled, there are none, or a pin or a pause holds them (A22). It evaluates the state, not the event: a rollback that a pause held
+// follows when the pause ends. A rollback that fails is FAILED_ROLLBACK, and nothing follows automatically.
 func (v *view) decideRollbacks() {
 	for n := range v.insts {
 		d := &v.insts[n].Delivery
@@ -338,8 +338,8 @@ func (v *view) failedRelease(i *instance) (*state.Release, string) {
 	return v.rolledBackElsewhere(i)
 }
 
-// rolledBackElsewhere is the release of an instance, and why it was rolled back elsewhere in the channel while a pause held this one; or nil.
-// If a person rolls back through the gates, the others do not follow.
+// rolledBackElsewhere is the release of an instance, and why it was rolled back elsewhere in the channel while a pause held this one; or
+// nil. If a person rolls back through the gates, the others do not follow.
 func (v *view) rolledBackElsewhere(i *instance) (*state.Release, string) {
 	r := v.s.TargetRelease(i.Instance)
 	if r == nil || r.Phases[v.spec.Name].Phase != maestro.RolledBack {
@@ -352,7 +352,7 @@ func (v *view) rolledBackElsewhere(i *instance) (*state.Release, string) {
 	return r, p.Reason
 }
 
-// rollBack rolls a release back in all instances where it is the target and a good version precedes it. again: it enters again later.
+// rollBack rolls a release back in all instances where it is the target and a good version precedes it. reenters: it enters again later.
 func (v *view) rollBack(r *state.Release, cause string, reenters bool) bool {
 	c := state.Change{Kind: state.ChangeRollback, Release: r.ID, Cause: cause, Reenters: reenters}
 	for n := range v.insts {

@@ -29,7 +29,7 @@ func waits(d entities.Drain) map[string]string {
 	return out
 }
 
-// Who depends on others leaves first, and comes back last; what each waits for is said. A turn that was given is not taken back.
+// Dependents leave first and return last, and the reason of each wait is given. A granted permit is not revoked.
 func TestOrderOfADrain_A16(t *testing.T) {
 	db, api, web := serviceOnBoth("shop/db"), serviceOnBoth("shop/api", "shop/db"), serviceOnBoth("shop/web", "shop/api", "other/elsewhere")
 	all := []protocol.Placement{web, db, api}
@@ -65,7 +65,7 @@ func TestOrderOfADrain_A16(t *testing.T) {
 	require.True(t, drain.Next("eu", entities.Drain{Restoring: true, Force: true}, all).Done, "with force all return at once")
 }
 
-// Services that wait for each other go together, and hold nobody up for ever.
+// Services that depend on each other move together, and never block the others.
 func TestDrainOfADependencyCycle_A16(t *testing.T) {
 	all := []protocol.Placement{serviceOnBoth("shop/a", "shop/b"), serviceOnBoth("shop/b", "shop/c"), serviceOnBoth("shop/c", "shop/a"), serviceOnBoth("shop/db"), serviceOnBoth("shop/d", "shop/a")}
 	require.Equal(t, [][]string{
@@ -74,7 +74,7 @@ func TestDrainOfADependencyCycle_A16(t *testing.T) {
 	}, drain.Order("eu", all))
 }
 
-// What could not be asked may depend on anything: all wait for it, but by force.
+// A service that does not answer may depend on any other: all wait for it, except with force.
 func TestDrainWithAServiceThatDoesNotAnswer_A16(t *testing.T) {
 	all := []protocol.Placement{serviceOnBoth("shop/a"), {Service: "service/shop/b", Err: "no worker"}}
 	d := drain.Next("eu", entities.Drain{}, all)
@@ -82,7 +82,7 @@ func TestDrainWithAServiceThatDoesNotAnswer_A16(t *testing.T) {
 	require.Equal(t, "", waits(drain.Next("eu", entities.Drain{Force: true}, all))["shop/a"])
 }
 
-// The only instance of a channel is named, and so is one whose others are on runtimes that are drained too.
+// A channel is named if its only instance is on the runtime, or if its other instances are on drained runtimes.
 func TestOnlyOnARuntime_A16(t *testing.T) {
 	a, b, c := serviceOnBoth("shop/a"), serviceOnBoth("shop/b"), serviceOnBoth("shop/c")
 	require.Equal(t, "", drain.OnlyOn("eu", []protocol.Placement{a, b, c}))

@@ -8,7 +8,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// What somebody wrote is shown in the Temporal UI as it was written: it makes no link, no image, no cell, no line.
+// A text of a user is shown literally in the Temporal UI: it makes no link, image, cell or line.
 func TestMarkdownShowsTextLiterally(t *testing.T) {
 	const hostile = "v1 |\n\n![x](http://evil/p.png) [go-live: PASS](http://evil) <img src=x> &lt; `c` **PASS** ~~no~~ \\| \x1b[31m\u202e"
 	const plain = `v1 \| !\[x\](http://evil/p.png) \[go-live: PASS\](http://evil) &lt;img src=x> &amp;lt; ` + "`c`" + ` \*\*PASS\*\* \~\~no\~\~ \\\| \\x1b\[31m\\u202e`

@@ -21,7 +21,7 @@ var update = flag.Bool("update", false, "write the golden texts")
 
 // TestGolden renders every testdata/*.txtar: its comment is the story and its first word the time,
 // the *.json files are the statuses, and the other files are the renderings: "table", "table timeless"
-// (for who watches through a pipe), "explain", "explain CHANNEL" and "markdown" (the last three of the first status).
+// (for output through a pipe), "explain", "explain CHANNEL" and "markdown" (the last three of the first status).
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	require.NoError(t, err)
@@ -96,7 +96,7 @@ func render(section string, services []protocol.Status, now time.Time) string {
 	}
 }
 
-// The Temporal UI asks for the details again and again, so they are bounded whatever the service.
+// The Temporal UI queries the details repeatedly, so their size is bounded for any service.
 func TestMarkdownIsBounded(t *testing.T) {
 	status := func(n int, failing int) protocol.Status {
 		s := protocol.Status{Application: "shop", Service: "web", Headline: strings.Repeat("long ", 500), Incarnation: 42}

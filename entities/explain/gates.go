@@ -20,7 +20,7 @@ const tailLines = 3 // of an extension's output
 func Who(w entities.Who) string {
 	switch {
 	case w.Name == "":
-		return "nobody"
+		return "no one"
 	case w.Proven:
 		return w.Name
 	}
@@ -70,8 +70,8 @@ func (w *writer) approvals(r protocol.ReleaseStatus, topic string) {
 	}
 }
 
-// extensionOutput shows the deadline of an extension, and the end of its output unless it succeeded. A shared extension ran for another channel;
-// its condition names that channel.
+// extensionOutput shows the deadline of an extension, and the end of its output unless it succeeded. A shared extension ran for another
+// channel; its condition names that channel.
 func (w *writer) extensionOutput(c protocol.ChannelStatus, k protocol.ConditionStatus) {
 	r, known := w.release(c)
 	if k.Kind != extension || !known {
@@ -193,8 +193,8 @@ func LeaseHolders(of protocol.RuntimeStatus, now time.Time) []string {
 	return lines
 }
 
-// bypassHint shows the command that bypasses the conditions: once, below all of them. It omits approvals, which are given, and conditions that
-// cannot be bypassed.
+// bypassHint shows the command that bypasses the conditions: once, below all of them. It omits approvals, which are given, and conditions
+// that cannot be bypassed.
 func (w *writer) bypassHint(c protocol.ChannelStatus) {
 	condition := ""
 	for _, k := range c.Conditions {
@@ -220,8 +220,8 @@ const (
 	check         = "check"
 )
 
-// offersBypass reports whether to offer a bypass of the condition. It is not offered for plain conditions, such as those that wait until the
-// channel is free, nor for approvals, which have their own verb, nor for another channel, which is better fixed.
+// offersBypass reports whether to offer a bypass of the condition. It is not offered for plain conditions, such as those that wait until
+// the channel is free, nor for approvals, which have their own verb, nor for another channel, which is better fixed.
 func offersBypass(k protocol.ConditionStatus) bool {
 	return k.Bypassable && !k.Plain && k.Kind != approval && k.Kind != channelStable
 }
@@ -259,7 +259,7 @@ func earliest(c protocol.ChannelStatus, now time.Time) (time.Time, string) {
 	return first, ""
 }
 
-// orphaned says how to take down a service that is no longer declared.
+// orphaned says how to delete a service that is no longer declared.
 func (w *writer) orphaned() {
 	for _, c := range w.status.Channels {
 		if c.Status != string(entities.StatusOrphaned) {
@@ -267,18 +267,18 @@ func (w *writer) orphaned() {
 		}
 	}
 	if len(w.status.Channels) > 0 && w.status.Deletion == nil {
-		w.printf("Next: no automatic change; declare it again, or take it down:")
+		w.printf("Next: no automatic change; declare it again, or delete it:")
 		w.command("converge delete " + name(w.status))
 	}
 }
 
-// deletion describes the progress of a takedown.
+// deletion describes the progress of a deletion.
 func (w *writer) deletion() {
 	d := w.status.Deletion
 	if d == nil {
 		return
 	}
-	w.printf("It is being taken down by %s, %s%s", Who(d.Who), since(d.At, w.now), prefixed(": ", oneLine(d.Reason, textLimit)))
+	w.printf("It is being deleted by %s, %s%s", Who(d.Who), since(d.At, w.now), prefixed(": ", oneLine(d.Reason, textLimit)))
 	if len(d.Gone) > 0 {
 		w.printf("         removed from %s", strings.Join(d.Gone, ", "))
 	}

@@ -60,9 +60,9 @@ func problemText(c protocol.ChannelStatus) string {
 	case entities.StatusRollingBack, entities.StatusRolledBack, entities.StatusFailedRollback:
 		return rollback(c)
 	case entities.StatusDeleted:
-		return "taken down"
+		return "deleted"
 	case entities.StatusCancelled:
-		return c.Target + " was cancelled before it had succeeded here"
+		return c.Target + " was cancelled before it succeeded here"
 	case entities.StatusPaused:
 		return joined(" ", "paused", prefixed("at ", c.Target), prefixed("while ", pausedHealth(c)))
 	case entities.StatusDegraded:

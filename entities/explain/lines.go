@@ -245,8 +245,8 @@ func pauseScope(s protocol.Status, p entities.Pause) (scope, argument string) {
 	return "the service", name(s)
 }
 
-// queuedReleases lists the releases queued for this channel behind the next one, with the reasons of their phases. Adjacent releases without
-// details share one line if there are many.
+// queuedReleases lists the releases queued for this channel behind the next one, with the reasons of their phases. Adjacent releases
+// without details share one line if there are many.
 func (w *writer) queuedReleases(c protocol.ChannelStatus) {
 	var unexplained []string // in a row
 	explained := 0
@@ -367,7 +367,7 @@ func (w *writer) exitAction(c protocol.ChannelStatus) {
 	row := status.Row()
 	switch {
 	case status == entities.StatusOrphaned && w.declared() && w.status.Deletion == nil:
-		w.printf("Next: no automatic change; to take it down: declare the channel again, run converge delete %s %s, then remove the channel from the configuration.", name(w.status), c.Name)
+		w.printf("Next: no automatic change; to delete it: declare the channel again, run converge delete %s %s, then remove the channel from the configuration.", name(w.status), c.Name)
 		return
 	case status == entities.StatusDegraded && slices.ContainsFunc(c.Reasons, func(r protocol.Reason) bool { return r.Code == "command" }):
 		w.printf("Next: no automatic change.")
@@ -501,7 +501,7 @@ func command(s protocol.Status, c protocol.ChannelStatus, condition, what string
 
 // refusal writes a refused signal.
 func refusal(r entities.Refusal, now time.Time) string {
-	return fmt.Sprintf("! signal %s from %s refused %s: %s", r.Verb, cmp.Or(r.By, "nobody"), ago(r.At, now), oneLine(r.Reason, textLimit))
+	return fmt.Sprintf("! signal %s from %s refused %s: %s", r.Verb, cmp.Or(r.By, "no one"), ago(r.At, now), oneLine(r.Reason, textLimit))
 }
 
 func channelNames(s protocol.Status) []string {

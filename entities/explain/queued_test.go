@@ -11,11 +11,11 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// Of hundreds of releases that queue people are told how many, from which to which; one of which more is to be said has its own line.
+// Hundreds of queued releases share a line with their number and range; a release with details has its own line.
 func TestManyQueuedReleasesShareALine_B3_A13(t *testing.T) {
 	s := protocol.Status{Application: "shop", Service: "web", Channels: []protocol.ChannelStatus{{
 		Name: "prod", Status: "WAITING_MANUAL_APPROVAL", Desired: "v1",
-		Conditions: []protocol.ConditionStatus{{ID: "approval/go", Kind: approval, Subject: "go", Verdict: "WAIT", Reason: "0 of 1, by anybody"}},
+		Conditions: []protocol.ConditionStatus{{ID: "approval/go", Kind: approval, Subject: "go", Verdict: "WAIT", Reason: "0 of 1, by any caller"}},
 	}}}
 	for n := 300; n > 0; n-- { // newest first
 		s.Releases = append(s.Releases, protocol.ReleaseStatus{ID: fmt.Sprint(n), Version: fmt.Sprintf("v%d", n), Phases: map[string]string{"prod": pending}})
@@ -34,7 +34,7 @@ func TestManyQueuedReleasesShareALine_B3_A13(t *testing.T) {
 	}, lines)
 }
 
-// What a channel waits for is asked about the release that is next there: of another one it is no reason, though it may have its own.
+// A channel's conditions are about the release that is next there. They are no reason for another release, which may have its own.
 func TestQueuedReleaseNamesTheOneAhead_B6_A13(t *testing.T) {
 	s := protocol.Status{Application: "shop", Service: "web", Channels: []protocol.ChannelStatus{
 		{Name: "staging", Status: converged, Desired: "v9"},

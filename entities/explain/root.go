@@ -9,8 +9,8 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// RootCause returns the root cause that blocks a channel (A13). It follows the conditions of a release from channel to channel of the service.
-// It returns "" if the cause is unknown. With a zero time the text changes only when the cause changes.
+// RootCause returns the root cause that blocks a channel (A13). It follows the conditions of a release from channel to channel of the
+// service. It returns "" if the cause is unknown. With a zero time the text changes only when the cause changes.
 func RootCause(s protocol.Status, c protocol.ChannelStatus, now time.Time) string {
 	at, r := rootChannel(s, c)
 	return waitReason(s, at, r, now)
@@ -38,8 +38,8 @@ type StatusLookup func(application, service string) (protocol.Status, bool)
 // maxHops limits how many other services are queried for a root cause.
 const maxHops = 20
 
-// dependencyRootCause follows dependencies from service to service, as root does from channel to channel, and describes what blocks the last one.
-// It returns "" if the cause is in the channel itself, or if services wait for each other in a cycle.
+// dependencyRootCause follows dependencies from service to service, as rootChannel does from channel to channel, and describes what blocks
+// the last one. It returns "" if the cause is in the channel itself, or if services wait for each other in a cycle.
 func dependencyRootCause(s protocol.Status, c protocol.ChannelStatus, lookup StatusLookup, now time.Time) string {
 	why, seen := "", map[string]bool{name(s) + " " + c.Name: true}
 	for range maxHops {

@@ -26,7 +26,7 @@ running in staging: removal, since 10:49 UTC (1s ago)`), strings.Join(Running(al
 	require.Empty(t, Running(nil, "", now))
 }
 
-// Who holds the places that a channel waits for is named, the first of them at least.
+// The holders of the leases that a channel waits for are named, at least the first ones.
 func TestLeaseHolders_C10(t *testing.T) {
 	now := time.Date(2026, 11, 20, 3, 15, 0, 0, time.UTC)
 	lease := func(what string, minutes int) entities.Lease {

@@ -83,9 +83,9 @@ func (l *Ledger) Grantable() int {
 	return max(min(len(l.Waiting), l.Limit-len(l.Held)), 0)
 }
 
-// Grant moves up to most leases from waiting to held, within the limit. It returns them; the caller notifies their holders.
-func (l *Ledger) Grant(now time.Time, most int) (granted []entities.Lease) {
-	for range min(most, l.Grantable()) {
+// Grant moves up to maxCount leases from waiting to held, within the limit. It returns them; the caller notifies their holders.
+func (l *Ledger) Grant(now time.Time, maxCount int) (granted []entities.Lease) {
+	for range min(maxCount, l.Grantable()) {
 		granted = append(granted, l.GrantAt(0, now))
 	}
 	return granted
@@ -134,11 +134,11 @@ func (l *Ledger) QueriesDue(now time.Time) (n int) {
 	return n
 }
 
-// TakeOverdue returns up to most leases whose holders are to be queried or notified again now, and records the query.
-func (l *Ledger) TakeOverdue(now time.Time, most int) (overdue []entities.Lease) {
+// TakeOverdue returns up to maxCount leases whose holders are to be queried or notified again now, and records the query.
+func (l *Ledger) TakeOverdue(now time.Time, maxCount int) (overdue []entities.Lease) {
 	for i := range l.Held {
 		h := &l.Held[i]
-		if len(overdue) >= most || h.NextQuery.After(now) {
+		if len(overdue) >= maxCount || h.NextQuery.After(now) {
 			continue
 		}
 		wait := answerTimeout

@@ -17,9 +17,8 @@ func request(id string, limit int) entities.LeaseRequest {
 	return entities.LeaseRequest{ID: id, Holder: "service/shop/web", Description: "shop/web", Limit: limit, Timeout: 10 * time.Minute}
 }
 
-// Whatever comes in whatever order: no lease is held and waited for at once, or twice; none is granted
-// while the limit is reached or the runtime is paused, nor before a rollback or one that came earlier; and
-// when all give back what they hold, all are granted in the end.
+// For any order of events: no lease is both held and waiting, or listed twice; none is granted while the limit is reached or the runtime is
+// paused, nor before a rollback or an earlier request; and when all holders return their leases, all requests are granted in the end.
 func TestLedgerProperty_C10(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := &Ledger{}
@@ -87,7 +86,7 @@ func TestLedgerProperty_C10(t *testing.T) {
 	})
 }
 
-// A holder that is silent is asked at first every minute, then ever more seldom; its answer ends that.
+// A holder that does not answer is queried every minute at first, then less and less often, until it answers.
 func TestSilentHolderIsQueriedWithBackoff_C10(t *testing.T) {
 	l := &Ledger{}
 	l.Request(request("a", 1), noon)
@@ -107,7 +106,7 @@ func TestSilentHolderIsQueriedWithBackoff_C10(t *testing.T) {
 	require.Zero(t, l.Held[0].UnansweredQueries)
 }
 
-// A grant that was not delivered is delivered again after a minute, and is no question.
+// An undelivered grant is delivered again after a minute. It is not a query.
 func TestUndeliveredGrantIsRepeated_C10(t *testing.T) {
 	l := &Ledger{}
 	l.Request(request("a", 1), noon)
@@ -125,7 +124,7 @@ func TestUndeliveredGrantIsRepeated_C10(t *testing.T) {
 	l.Delivered("gone", true, noon)
 }
 
-// A holder that is gone loses what it holds and what it waits for; the others keep theirs.
+// A holder that no longer exists loses its held and waiting leases; the others keep theirs.
 func TestLostHolder(t *testing.T) {
 	l := &Ledger{}
 	for _, id := range []string{"a", "b", "c"} {
@@ -143,7 +142,7 @@ func TestLostHolder(t *testing.T) {
 	require.Zero(t, l.NextQuery())
 }
 
-// A lease is of who asked for it first: nobody takes over its id.
+// A lease belongs to its first requester: no other holder can use its id.
 func TestLeaseIDBelongsToItsHolder(t *testing.T) {
 	l := &Ledger{Limit: 1}
 	l.Request(entities.LeaseRequest{ID: "1", Holder: "a", Limit: 1}, time.Time{})
@@ -154,7 +153,7 @@ func TestLeaseIDBelongsToItsHolder(t *testing.T) {
 	require.Error(t, l.CheckHolder(entities.LeaseRequest{ID: "1", Holder: "b"}))
 }
 
-// Those who wait are bounded; who has a place keeps it.
+// The number of waiting leases is bounded; a lease that waits already keeps its position.
 func TestWaitingLeasesAreBounded(t *testing.T) {
 	l := &Ledger{Limit: 1, Waiting: make([]entities.Lease, MaxWaiting)}
 	l.Waiting[7].ID = "seventh"

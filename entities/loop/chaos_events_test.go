@@ -104,8 +104,8 @@ func (c *chaos) skipUnless(ok bool) {
 	}
 }
 
-// actAsPerson is an action of a person. A paused or pinned instance keeps its target, and after a refusal everything is unchanged. A target that
-// still changes passes the gates of its channel by a recorded bypass.
+// actAsPerson is an action of a person. A paused or pinned instance keeps its target, and after a refusal everything is unchanged. A target
+// that still changes passes the gates of its channel by a recorded bypass.
 func (c *chaos) actAsPerson(do func() (string, error)) {
 	held, before := map[entities.InstanceID]entities.Target{}, entities.DigestOf(c.s)
 	at, auditLines := c.targetTexts(), c.s.AuditCount
@@ -406,7 +406,7 @@ func (c *chaos) wakeUp() {
 	c.now = later(c.now, c.decision.Wake)
 }
 
-// evaluateChecks evaluates the wanted checks.
+// evaluateChecks evaluates the needed checks.
 func (c *chaos) evaluateChecks() {
 	for _, e := range c.decision.Evaluations(c.s) {
 		c.evaluated(e, entities.CheckReading{Verdict: c.checkResults[e.Channel], At: c.now})
@@ -558,18 +558,18 @@ func (c *chaos) tryApprove(version, topic string) bool {
 
 // observeAll evaluates checks and reads instances that changed, or lets time pass until something is due.
 func (c *chaos) observeAll() bool {
-	asked := entities.DigestOf(c.decision.Evaluations(c.s))
+	before := entities.DigestOf(c.decision.Evaluations(c.s))
 	c.evaluateChecks()
 	c.settle()
-	news := entities.DigestOf(c.decision.Evaluations(c.s)) != asked // a new evaluation has no answer yet
+	isNew := entities.DigestOf(c.decision.Evaluations(c.s)) != before // a new evaluation has no answer yet
 	for _, id := range c.s.Spec.IDs() {
 		o := &c.s.Instances[id].Observed
 		if c.canObserve(id) && (o.Requested || o.Digest != c.actual[id].Digest() || !o.Fresh) {
 			c.observeNow(id)
-			news = true
+			isNew = true
 		}
 	}
-	if news {
+	if isNew {
 		return true
 	}
 	if !c.decision.HasEffects() && c.decision.Wake.IsZero() {
@@ -602,8 +602,8 @@ func (c *chaos) endHolds() {
 	}
 }
 
-// releaseFix resumes everything, releases a fix, and simulates people, runtimes and checks that are healthy again: the fix arrives everywhere
-// (B10), and no work is left.
+// releaseFix resumes everything, releases a fix, and simulates people, runtimes and checks that are healthy again: the fix arrives
+// everywhere (B10), and no work is left.
 func (c *chaos) releaseFix() {
 	c.endHolds()
 	c.now = c.now.Add(time.Second)

@@ -340,7 +340,8 @@ func (c *chaos) judgeCancelledTargets(ch state.Change, refuse func(string)) {
 		switch {
 		case (ch.Kind == state.ChangePromote || ch.Kind == state.ChangeTarget) && !r.Return:
 			base, _, _ := strings.Cut(m.Target.FullVersion, "-i")
-			isThere := slices.ContainsFunc(c.s.InstancesIn(ch.Channel), func(i *state.Instance) bool { // another release, or another tool, brought it
+			// Another release, or another tool, brought the target.
+			isThere := slices.ContainsFunc(c.s.InstancesIn(ch.Channel), func(i *state.Instance) bool {
 				d := &i.Delivery
 				return (d.Converged || !d.ReportedOnly && !c.s.IsReportOnly(ch.Channel)) && d.Cancelled == "" && c.s.VersionOf(i) == base
 			})
@@ -580,8 +581,8 @@ func (c *chaos) cannotEnter(r *state.Release, spec *entities.ChannelSpec) bool {
 	return len(r.Phases[spec.Name].FailedChecks) > 0 || c.endedUpstream(r, spec.Name) || c.atMaxUnavailable(r, spec)
 }
 
-// atMaxUnavailable: the maximum number of instances is unavailable, the release changes none of them, and one of them needs another release to
-// become healthy.
+// atMaxUnavailable: the maximum number of instances is unavailable, the release changes none of them, and one of them needs another release
+// to become healthy.
 func (c *chaos) atMaxUnavailable(r *state.Release, spec *entities.ChannelSpec) bool {
 	if spec.Rollout == nil || spec.Rollout.MaxUnavailable == nil {
 		return false
@@ -611,7 +612,7 @@ func (c *chaos) isHealthy(i *state.Instance) bool {
 	return i.Delivery.Target == nil || known && entities.FetchObjects(o.Reading.Objects, i.Delivery.Target).Stable
 }
 
-// retriedAfterRollback: a person retries the release that the rollback took back.
+// retriedAfterRollback: a person retries the release that was rolled back.
 func (c *chaos) retriedAfterRollback(r *state.Release, channel string, b *entities.Rollback) bool {
 	return b.Release == r.ID && c.retried[channel+"/"+r.ID]
 }
@@ -676,8 +677,8 @@ func (c *chaos) voidApprovalsBelow(r *state.Release, failed string) {
 	}
 }
 
-// endedUpstream: an upstream channel ended this release permanently, or it would make more instances unavailable in addition to failed ones that
-// wait for people.
+// endedUpstream: an upstream channel ended this release permanently, or it would make more instances unavailable in addition to failed ones
+// that wait for people.
 func (c *chaos) endedUpstream(r *state.Release, channel string) bool {
 	if c.blockedByFailed(r, channel) {
 		return true
@@ -801,7 +802,8 @@ func (c *chaos) judgeApply(op state.ApplyOp, mode decide.Mode, d *decide.Decisio
 	if at := c.payloadRuntime[op.Instance][op.Target.Payload]; at != on {
 		c.t.Fatalf("%s was rendered for %s but is applied to %s:\n%s%s%s", op.Target.FullVersion, at, on, d, c.phases(), c.deliveries())
 	}
-	redelivered := slices.ContainsFunc(c.s.Releases, func(r *state.Release) bool { // including the delivery to an instance that is back from a drained runtime
+	// This includes the delivery to an instance that is back from a drained runtime.
+	redelivered := slices.ContainsFunc(c.s.Releases, func(r *state.Release) bool {
 		p, _ := r.PhaseIn(op.Instance.Channel)
 		return p == maestro.InProgress && !r.IsConfig() && r.Payloads[op.Instance] == op.Target.Payload
 	})
@@ -932,7 +934,7 @@ func (c *chaos) judgeOffloaded() {
 			complete++
 		}
 	}
-	// The current targets of instances, their possible rollback targets, the next releases, and those that take one back also stay
+	// The current targets of instances, their possible rollback targets, the next releases, and those that roll one back also stay
 	// complete.
 	if most := state.MaxLoaded + 20 + len(c.s.Instances)*(state.MaxEarlier+5); complete > most {
 		c.t.Fatalf("%d releases are complete, of %d", complete, len(c.s.Releases))

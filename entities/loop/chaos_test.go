@@ -275,7 +275,7 @@ func (c *chaos) recordRelease(r *state.Release) {
 	}
 }
 
-// sequenceGap is the distance between the numbers of releases: a rollback comes before the waiting ones.
+// sequenceGap is the distance between the numbers of releases: a rollback comes before the waiting releases.
 const sequenceGap = 1 << 20
 
 // recordUnpinReleases records the releases that an unpin has opened.
@@ -331,7 +331,8 @@ func (c *chaos) settle() {
 	mode := decide.Mode{NoNewWork: !c.noFailures && c.oneIn(10, "drain")}
 	mode.Rollbacks = mode.NoNewWork && c.oneIn(2, "rollbacks continue")
 	c.settles++
-	thorough := c.settles%20 == 0 || len(c.s.Instances) < 50 && !moreThanDefault() // a digest of a large state takes longer than everything else
+	// A digest of a large state takes longer than everything else.
+	thorough := c.settles%20 == 0 || len(c.s.Instances) < 50 && !moreThanDefault()
 	passes := 20 * (len(c.s.Releases) + 2) * (len(c.s.Spec.IDs()) + len(c.s.Spec.Channels) + 1)
 	for pass := 0; ; pass++ {
 		if pass > passes {
@@ -383,7 +384,7 @@ func (c *chaos) runtimeNames() map[entities.InstanceID]string {
 	return all
 }
 
-// moveObjects removes the objects at the new place of a moved instance, and keeps those at the old one.
+// moveObjects removes the objects on the new runtime of a moved instance, and keeps those on the old one.
 func (c *chaos) moveObjects(before map[entities.InstanceID]string) {
 	for id, runtime := range before {
 		now, _ := c.s.Runtime(id)
@@ -584,7 +585,7 @@ func (c *chaos) count() (back, entered int) {
 }
 
 // Progress: with all conditions passing and a runtime that carries out all work, every release converges in every channel, or is replaced
-// by a newer one, within a bounded number of turns.
+// by a newer one, within a bounded number of steps.
 func TestEveryReleaseConverges_B7(t *testing.T) {
 	for name, of := range map[string]setting{"plain": plain, "gated": gated} {
 		t.Run(name, func(t *testing.T) {

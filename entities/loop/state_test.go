@@ -178,7 +178,7 @@ func (w *world) targetsConverged() bool {
 	return true
 }
 
-// An apply that cannot begin is no failure of the release: neither attempts nor the deadline count, and it is retried without a limit.
+// An apply that cannot begin does not fail the release: neither attempts nor the deadline count, and it is retried without a limit.
 func TestApplyUnready(t *testing.T) {
 	now := time.Date(2026, 1, 5, 10, 0, 0, 0, time.UTC)
 	s := state.New("shop", "web")

@@ -229,7 +229,7 @@ func (w *world) renderExcept(cause string, not entities.InstanceID) {
 	w.renders, w.recalls = nil, nil
 }
 
-// rollBack takes a release back, as the workflow does.
+// rollBack rolls a release back, as the workflow does.
 func (w *world) rollBack(b state.RollbackRequest) (string, error) {
 	b.RenderedTargets = map[entities.InstanceID]entities.Target{}
 	for _, way := range w.s.RollbackTargets(b.Version, b.Channel) {

@@ -71,7 +71,7 @@ func conditions(old, now *entities.ChannelSpec) []string {
 		}
 		if o.Kind == entities.ManualApproval && len(o.Approvers) > 0 {
 			if len(n.Approvers) == 0 {
-				out = append(out, o.ID+" from anybody")
+				out = append(out, o.ID+" from any caller")
 			} else if more := difference(n.Approvers, o.Approvers); len(more) > 0 {
 				out = append(out, o.ID+" from "+strings.Join(more, ", ")+", too")
 			}
@@ -231,7 +231,7 @@ func grants(old, now []entities.Grant, channels []string) []string {
 		}
 		what := strings.ReplaceAll(verb, "*", "do what no other grant names")
 		if _, restrictedNow := granted(now, verb, ""); !restrictedNow {
-			out = append(out, "anybody may "+what)
+			out = append(out, "any caller may "+what)
 			continue
 		}
 		inAll := newPrincipals(old, now, verb, "")
@@ -263,7 +263,7 @@ func verbs(grants []entities.Grant) []string {
 	return out
 }
 
-// granted lists who may use a verb in a channel. An empty channel means all channels. guarded is true if a grant names the verb.
+// granted lists who may use a verb in a channel. An empty channel means all channels. restricted is true if a grant names the verb.
 func granted(grants []entities.Grant, verb, channel string) (to []string, restricted bool) {
 	for _, g := range grants {
 		if !slices.Contains(g.Verbs, verb) && !slices.Contains(g.Verbs, "*") {

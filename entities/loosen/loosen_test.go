@@ -12,7 +12,7 @@ import (
 	"github.com/converge-engine/converge/entities/loosen"
 )
 
-// strictSpec are a service in one channel that asks for something of every kind.
+// strictSpec is a service in one channel with a requirement of every kind.
 func strictSpec() *entities.Spec {
 	return &entities.Spec{
 		Channels: []entities.ChannelSpec{{
@@ -42,7 +42,7 @@ func texts(all []entities.Loosening) string {
 	return strings.Join(lines, "\n")
 }
 
-// What rules ask for less is seen, by name and by value; what they ask for more is not.
+// Relaxed requirements are found, by name and by value; stricter ones are not.
 func TestRules(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -59,7 +59,7 @@ func TestRules(t *testing.T) {
 		"no condition":    {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Conditions = c.Conditions[:1] }, "prod: no approval/go"},
 		"fewer approvers": {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Conditions[1].MinApprovers = 1 }, "prod: approval/go from 1 instead of 2"},
 		"other approvers": {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Conditions[1].Approvers = []string{"bob", "alice"} }, "prod: approval/go from bob, too"},
-		"anybody":         {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Conditions[1].Approvers = nil }, "prod: approval/go from anybody"},
+		"any caller":      {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Conditions[1].Approvers = nil }, "prod: approval/go from any caller"},
 		"fewer channels":  {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Conditions[0].Channels = []string{"staging"} }, "prod: channel-stable/tier=test without canary"},
 		"a shorter time":  {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Conditions[0].For = 24 * time.Hour }, "prod: channel-stable/tier=test for 24h instead of for 168h"},
 		"no time":         {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Conditions[0].For = 0 }, "prod: channel-stable/tier=test at any time instead of for 168h"},
@@ -86,7 +86,7 @@ func TestRules(t *testing.T) {
 		"no rollback":       {func(_ *entities.Spec, c *entities.ChannelSpec) { c.NoRollback = true }, "prod: failed releases are not rolled back"},
 		"applies":           {func(s *entities.Spec, _ *entities.ChannelSpec) { s.Runtimes["rt"] = &entities.RuntimeSpec{} }, "prod: applies on rt need no approval"},
 		"another channel":   {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Name, c.Checks = "new", nil }, ""},
-		"a grant less":      {func(s *entities.Spec, _ *entities.ChannelSpec) { s.Grants = nil }, "anybody may approve\nanybody may bypass\nanybody may do what no other grant names"},
+		"a grant less":      {func(s *entities.Spec, _ *entities.ChannelSpec) { s.Grants = nil }, "any caller may approve\nany caller may bypass\nany caller may do what no other grant names"},
 		"granted to more":   {func(s *entities.Spec, _ *entities.ChannelSpec) { s.Grants[0].To = []string{"alice", "bob"} }, "bob may approve\nbob may bypass"},
 		"granted by name": {
 			func(s *entities.Spec, _ *entities.ChannelSpec) {
@@ -210,7 +210,7 @@ func kind(d *entities.CheckDefinition) entities.CheckKind {
 	return entities.CheckCapacity
 }
 
-// Another name hides nothing, and is nothing less by itself.
+// A renamed channel hides no relaxation, and is not one itself.
 func TestRulesOfARenamedChannel(t *testing.T) {
 	t.Parallel()
 	now := strictSpec()
@@ -221,7 +221,7 @@ func TestRulesOfARenamedChannel(t *testing.T) {
 	require.Equal(t, "live: approval/go from 1 instead of 2", texts(loosen.Rules(strictSpec(), now, loosen.Definitions{})))
 }
 
-// That a rollback by hand asks the gates no longer is less.
+// A manual rollback that no longer passes the gates is a relaxation.
 func TestRulesOfRollbacks(t *testing.T) {
 	t.Parallel()
 	strict := strictSpec()
@@ -240,7 +240,7 @@ func TestRulesOfRollbacks(t *testing.T) {
 	require.Empty(t, texts(loosen.Rules(below(""), below("v11"), loosen.Definitions{})))
 }
 
-// That a channel is kept for its release no longer is less; another strategy asks for the same.
+// A channel that is no longer kept for its release is a relaxation; another strategy is not.
 func TestRulesOfHoldUntil_B3_G2(t *testing.T) {
 	t.Parallel()
 	kept := strictSpec()
@@ -251,7 +251,7 @@ func TestRulesOfHoldUntil_B3_G2(t *testing.T) {
 	require.Empty(t, texts(loosen.Rules(now, kept, loosen.Definitions{})))
 }
 
-// Who waits for a service that is called otherwise waits for the same.
+// A dependency on a renamed service is the same dependency.
 func TestRenamedDependencyIsNotLooser(t *testing.T) {
 	waiting := func(name string, others map[string]string) *entities.Spec {
 		return &entities.Spec{Others: others, Channels: []entities.ChannelSpec{{Name: "production", Checks: []entities.Check{
@@ -270,7 +270,7 @@ func TestRenamedDependencyIsNotLooser(t *testing.T) {
 	require.NotEmpty(t, loosen.Rules(frontend, waiting("api", map[string]string{"frontend": "web"}), of))
 }
 
-// Rules that have a channel applied to that only reported ask for less; the other way they ask for more (A25).
+// A change of a channel from report-only to enforced is a relaxation; the reverse is stricter (A25).
 func TestEnforcingIsLooserThanReporting_A25(t *testing.T) {
 	t.Parallel()
 	reports := strictSpec()
@@ -279,8 +279,7 @@ func TestEnforcingIsLooserThanReporting_A25(t *testing.T) {
 	require.Equal(t, "prod: Converge applies instead of only reporting", texts(loosen.Rules(reports, strictSpec(), loosen.Definitions{})))
 }
 
-// Another policy by which releases go through a fleet may ask for less: what cannot be ordered counts so. One where there was
-// none asks for more (D24).
+// Another rollout policy of a fleet may be a relaxation, because policies have no order. A policy where there was none is stricter (D24).
 func TestRulesOfRollouts_D24(t *testing.T) {
 	t.Parallel()
 	inSteps := func(first int) *entities.Spec {

@@ -1,4 +1,4 @@
-// Package maestro computes one turn per channel from the releases in flight: which release holds the channel, which one is next in line,
+// Package maestro computes one slot per channel from the releases in flight: which release holds the channel, which one is next in line,
 // and which ones were overtaken. It knows phases, order and strategies only. The caller decides whether the next release may enter.
 //
 // Invariants (B7): a release never overtakes one that is in progress in a channel (except with Immediate, which states it), no release is
@@ -45,7 +45,7 @@ const (
 	Latest    Strategy = "latest"    // the newest release that passes its gates; older ones are skipped once it enters
 	Train     Strategy = "train"     // the oldest release that can still enter, unless people let a newer one pass
 	Immediate Strategy = "immediate" // like latest, and the release in progress yields
-	Returning Strategy = "returning" // a release that takes another one back: ahead of all others
+	Returning Strategy = "returning" // a release that rolls another one back: ahead of all others
 )
 
 // Strategies are the strategies that can be declared.
@@ -60,7 +60,7 @@ type Release interface {
 	Reopened(channel string) bool
 	// Aside reports whether the release is in progress in a channel and waits there for a release that passes it.
 	Aside(channel string) bool
-	// Line groups releases: those of different lines neither overtake nor skip each other (B5).
+	// Track groups releases: those of different tracks neither overtake nor skip each other (B5).
 	Track() string
 }
 
@@ -72,9 +72,6 @@ type Channel struct {
 	By    []string
 	// Kept: the last release that succeeded here must enter all channels after this one before another release enters here.
 	Kept bool
-	// Crosses: of several lines the nearest release is next, even if the release in progress belongs to another line. That one does not
-	// yield to it.
-	Crosses bool
 }
 
 // Facts answers questions about a release in a channel, both given by index, from the state alone. It calls no external system.
@@ -93,7 +90,7 @@ type Facts interface {
 	ExternalBypassed(release, channel int) bool
 	// StepsRemain: the release is in progress there in steps, and some steps remain.
 	StepsRemain(release, channel int) bool
-	// MayPass: the release may pass the release of another line that is in progress there or aside.
+	// MayPass: the release may pass the release of another track that is in progress there or aside.
 	MayPass(release, other, channel int) bool
 }
 
@@ -105,15 +102,15 @@ type Slot struct {
 	Channel     string
 	Holder      int      // the release in progress here, or None
 	Aside       int      // a release that is also in progress and waits for one that passes it; or None
-	Newest      int      // the newest release of the line of Next that ever entered here, or None
-	Next        int      // the release next in line, or None; of several lines the nearest
+	Newest      int      // the newest release of the track of Next that ever entered here, or None
+	Next        int      // the release next in line, or None; of several tracks the nearest
 	Stuck       string   // why Next cannot enter unless a person acts: "failed in staging"; empty if it can
 	HolderStuck string   // the same for Holder, as if it had not entered yet: it may have more steps left
 	Yields      bool     // Holder yields to Next
 	Passes      bool     // Next passes Holder, or the release aside, which continues afterwards
 	NeedsPeople bool     // Next waits for people
 	Peers       []int    // older releases as near as Next, where the newest goes first: one that is already being evaluated continues
-	Skips       []Skip   // pending releases older than the newest of their line: overtaken
+	Skips       []Skip   // pending releases older than the newest of their track: overtaken
 	KeptRelease int      // the release that the channel is kept for, or None
 	KeptUntil   []string // the channels that it must be promoted into first
 }
@@ -121,7 +118,7 @@ type Slot struct {
 // Skip is a release that another one overtook.
 type Skip struct{ Release, By int }
 
-// Arrange returns the turn of every channel, in the order of the channels. Releases are oldest first; channels form a DAG (A1).
+// Arrange returns the slot of every channel, in the order of the channels. Releases are oldest first; channels form a DAG (A1).
 func Arrange[R Release](releases []R, channels []Channel, facts Facts) []Slot {
 	a := arranger[R]{Facts: facts, releases: releases, channels: channels, stuckCache: make([][]cachedStuck, len(releases))}
 	slots, all := make([]Slot, len(channels)), tracks(releases)
@@ -145,7 +142,7 @@ type cachedStuck struct {
 	why   string
 }
 
-// tracks returns the lines of the releases. There is at least one.
+// tracks returns the tracks of the releases. There is at least one.
 func tracks[R Release](releases []R) []string {
 	all := []string{""}
 	for _, r := range releases {
@@ -156,7 +153,7 @@ func tracks[R Release](releases []R) []string {
 	return all
 }
 
-// slot computes the turn of a channel. The release in progress counts for all lines. The nearest release is next; of two equally near
+// slot computes the slot of a channel. The release in progress counts for all tracks. The nearest release is next; of two equally near
 // ones, the older.
 func (a *arranger[R]) slot(tracks []string, n int) Slot {
 	t := a.slotOf(tracks[0], n)
@@ -183,7 +180,7 @@ func (a *arranger[R]) slot(tracks []string, n int) Slot {
 	return t
 }
 
-// before reports whether a release goes before one of another line. A release in progress yields only to its own line.
+// before reports whether a release goes before one of another track. A release in progress yields only to its own track.
 func (a *arranger[R]) before(i, than, holder, n int) bool {
 	if holder == None {
 		return a.nearer(i, than, n)
@@ -197,13 +194,13 @@ func (a *arranger[R]) before(i, than, holder, n int) bool {
 	return a.nearer(i, than, n)
 }
 
-// overtaken reports whether a release waits for the one in progress, which is of its line, while a release of another line can pass both.
+// overtaken reports whether a release waits for the one in progress, which is of its track, while a release of another track can pass both.
 func (a *arranger[R]) overtaken(i, by, holder, n int) bool {
 	yields := i > holder && a.Strategy(i) == Immediate && a.baseRank(i, n) >= rankCleared && !a.aside(holder, n)
 	return !yields && a.baseRank(by, n) > rankRefused && a.mayPass(by, holder, n)
 }
 
-// mayPass reports whether release i may pass another one. A release that cannot continue unless a person acts yields to its own line, and
+// mayPass reports whether release i may pass another one. A release that cannot continue unless a person acts yields to its own track, and
 // none passes it.
 func (a *arranger[R]) mayPass(i, other, n int) bool {
 	return a.releases[i].Track() != a.releases[other].Track() && (a.aside(other, n) || a.stuck(other, n) == "") && a.MayPass(i, other, n)
@@ -242,8 +239,8 @@ func (a *arranger[R]) slotOf(track string, n int) Slot {
 	return t
 }
 
-// history returns the releases of a line that are or were in a channel. good is the newest one that succeeded there; here is the newest one
-// that succeeded or is in progress.
+// history returns the releases of a track that are or were in a channel. succeeded is the newest one that succeeded there; current is the
+// newest one that succeeded or is in progress.
 func (a *arranger[R]) history(track, channel string) (t Slot, succeeded, current int) {
 	t, succeeded, current = Slot{Channel: channel, Holder: None, Aside: None, Newest: None, Next: None, KeptRelease: None}, None, None
 	for i, r := range a.releases {
@@ -289,12 +286,12 @@ type rank int
 const (
 	rankStuck     rank = iota // it cannot enter unless a person acts
 	rankRefused               // the same: it was refused here
-	rankQueued                // it has not arrived yet, or it keeps its place in the line
+	rankQueued                // it has not arrived yet, or it keeps its place in the queue
 	rankArrived               // it waits for people
-	rankApproved              // people let it pass the line
+	rankApproved              // people let it pass the queue
 	rankCleared               // it passes all known conditions
 	rankBypassed              // and people let it pass the external conditions
-	rankReturning             // it takes another release back
+	rankReturning             // it rolls another release back
 )
 
 // newestFirst reports whether the newest of several releases of this rank is next. Otherwise the oldest is.
@@ -302,7 +299,7 @@ func (k rank) newestFirst() bool {
 	return k <= rankRefused || k == rankArrived || k == rankCleared || k == rankBypassed
 }
 
-// baseRank is how near a release is to entering, independent of the other releases of its line.
+// baseRank is how near a release is to entering, independent of the other releases of its track.
 func (a *arranger[R]) baseRank(i, n int) rank {
 	switch {
 	case a.stuck(i, n) != "":

@@ -275,7 +275,7 @@ func (f *fleet) ready(t Slot) bool {
 	return true
 }
 
-// judge checks the invariants of a turn.
+// judge checks the invariants of a slot.
 func (f *fleet) judge(slot Slot) {
 	holders := 0
 	for i, r := range f.releases {
@@ -438,7 +438,7 @@ func TestStrategies_B3_B4_B10(t *testing.T) {
 	}
 }
 
-// A reopened release is not skipped for a newer one that was taken back, but for one that is the current one or will enter.
+// A reopened release is not skipped for a newer one that was rolled back, but for one that is the current one or will enter.
 func TestReopened_B3(t *testing.T) {
 	channels := []Channel{{Name: "a"}}
 	reopened := phases{"a": Pending, "a reopened": Pending}
@@ -456,8 +456,8 @@ func TestReopened_B3(t *testing.T) {
 	require.Equal(t, "a holder 2 newest 2 next - skips [1]", slot("I"))
 }
 
-// A release of another line passes the one in progress if it may, and is next before those that wait for that one. None passes a release
-// that yields to a newer one of its line, or that cannot continue; all that may pass a release that is set aside.
+// A release of another track passes the one in progress if it may, and is next before those that wait for that one. None passes a release
+// that yields to a newer one of its track, or that cannot continue; all that may pass a release that is set aside.
 func TestPassing_B5(t *testing.T) {
 	releaseOf := func(track string, phase Phase, more ...string) phases {
 		p := phases{"line": Phase(track), "b": phase, "a": Succeeded}

@@ -80,7 +80,8 @@ func Ahead(incarnation int64, open []OpenRelease) (OpenRelease, bool) {
 	return OpenRelease{}, false
 }
 
-// configSuffix matches the end of a full version that a change of configuration added, "v7-i42", or values of aspects: "v7-flags.x3f9a21c0".
+// configSuffix matches the end of a full version that a change of configuration added, "v7-i42", or values of aspects:
+// "v7-flags.x3f9a21c0".
 var configSuffix = regexp.MustCompile(`(-i[0-9]+)?(-[a-z][a-z0-9]*\.x[0-9a-f]{8})*$`)
 
 // BaseVersion returns the version that a user or CI named, from a full version.

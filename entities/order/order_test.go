@@ -10,7 +10,7 @@ import (
 	"github.com/converge-engine/converge/entities/order"
 )
 
-// Job and load balancer list each other; the job goes first growing, the balancer shrinking.
+// A job and a load balancer list each other: the job grows first, the balancer shrinks first.
 func TestJobAndBalancer_D20_D21(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -33,8 +33,8 @@ func TestJobAndBalancer_D20_D21(t *testing.T) {
 	}
 }
 
-// For any two changes and any declarations, both wait only where both were declared to go first the same way and
-// both move the other way.
+// For any two changes and any declarations, both wait only if both are declared to go first in the same direction and
+// both change in the other direction.
 func TestNeverBothDelayed_D21(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -78,7 +78,7 @@ func TestAhead_D22(t *testing.T) {
 	require.Equal(t, "v9", o.Version)
 }
 
-// Each list is from old to new, and says how it is ordered.
+// Each list is ordered from old to new, in the named way.
 func TestCompareVersions_D22(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -91,7 +91,7 @@ func TestCompareVersions_D22(t *testing.T) {
 		{order.ByNumber, []string{"release-2.3", "release-2.11", "release-10.0"}},
 		{order.BySemantic, []string{"1.2.3-alpha", "1.2.3-alpha.1", "1.2.3-beta.2", "1.2.3-beta.11", "1.2.3-rc9", "1.2.3-rc10", "1.2.3", "1.2.4", "1.10.0", "v2"}},
 		{order.BySemantic, []string{"1.0.0-1", "1.0.0-x", "1.0.0"}},                          // a number is older than a word
-		{order.BySemantic, []string{"1.0.18446744073709551616", "1.0.18446744073709551617"}}, // no number of ours holds that
+		{order.BySemantic, []string{"1.0.18446744073709551616", "1.0.18446744073709551617"}}, // larger than a uint64
 		{order.BySemantic, []string{"2026.9.1", "2026.11.0", "2026.11.2"}},
 		{order.ByTime, []string{"2026-9-30", "2026-11-2", "2026-11-21"}},
 		{order.ByTime, []string{"20261121", "2026-11-21T10:30:00+02:00", "2026-11-21T09:00:00Z", "20261121-093000", "20261122T000000Z"}},
@@ -130,7 +130,7 @@ func TestCompareVersions_D22(t *testing.T) {
 	require.Equal(t, "v7-i42x", order.BaseVersion("v7-i42x"))
 }
 
-// Whatever the versions, the order turns round, and it is transitive among those that are ordered in one way.
+// For any versions the order is antisymmetric, and transitive among those that are ordered in the same way.
 func TestOrderable_D22(t *testing.T) {
 	for v, want := range map[string]bool{"v8": true, "build-10": true, "1.2.0-rc.1": true, "release-2.11": true, "2026-11-21": true, "nightly": false, "4f2a91c": false} {
 		require.Equal(t, want, order.Orderable(v), v)

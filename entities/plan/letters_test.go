@@ -8,7 +8,7 @@ import (
 	"github.com/converge-engine/converge/entities/plan"
 )
 
-// Letters say what became of each node, and by what it is blocked; what is held takes no place.
+// Letters give the state of each node and what blocks it; a held node uses no capacity.
 func TestLetters_E8_E10(t *testing.T) {
 	t.Parallel()
 	p, err := plan.Build([]plan.Service{
@@ -29,7 +29,7 @@ func TestLetters_E8_E10(t *testing.T) {
 	require.Equal(t, "hfb", p.Walker(p.ReadLetters("hfb")).Letters())
 }
 
-// A service is changed where the work says something else of it, of what runs for it, or of what it has for others.
+// A service is changed if the work differs in the service, in its commands, or in its fragments for others.
 func TestChangedWork_E7(t *testing.T) {
 	t.Parallel()
 	work := func() *plan.Work {

@@ -94,7 +94,7 @@ type Plan struct {
 	// Serial names the targets that run one node at a time.
 	Serial []string `json:"serial,omitempty"`
 
-	ranked []int // see inTurn
+	ranked []int // see byRank
 }
 
 // Bytes returns the plan as JSON: the same for the same input (E13).

@@ -18,7 +18,7 @@ import (
 
 var update = flag.Bool("update", false, "update the golden files")
 
-// parse reads a service from each line: its name and targets, and after them what it says of itself. A line that begins with
+// parse reads a service from each line: its name and targets, and then its settings. A line that begins with
 // "changed" is the scope, and one with "fails", "limit" or "together", targets on which nodes overlap, says how the plan is walked.
 func parse(t *testing.T, text string) (services []plan.Service, scope plan.Scope, fails []string, limit int, parallel []string) {
 	t.Helper()
@@ -80,7 +80,7 @@ func parse(t *testing.T, text string) (services []plan.Service, scope plan.Scope
 	return services, scope, fails, limit, parallel
 }
 
-// serial are the targets of services but those on which nodes overlap.
+// serial returns the targets of services, without those on which nodes overlap.
 func serial(services []plan.Service, parallel []string) (targets []string) {
 	for _, s := range services {
 		for _, target := range s.Targets {
@@ -93,7 +93,7 @@ func serial(services []plan.Service, parallel []string) (targets []string) {
 	return slices.Compact(targets)
 }
 
-// walkRounds walks a plan, one round after another: all that began ends in the next one, as failed where the story says so.
+// walkRounds walks a plan, round by round: all nodes that began end in the next round, failed if the story declares it.
 func walkRounds(p *plan.Plan, fails []string, limit int) string {
 	var b strings.Builder
 	w := p.Walker(nil)
@@ -128,7 +128,7 @@ func walkRounds(p *plan.Plan, fails []string, limit int) string {
 	return b.String()
 }
 
-// The stories of testdata: services, the plan of them, and, where they say how it goes, what happens.
+// The stories of testdata: services, their plan, and, if declared, how it runs.
 func TestStories(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*.txtar")
@@ -162,7 +162,7 @@ func TestStories(t *testing.T) {
 	}
 }
 
-// The picture is the same for the same plan: layers from left to right, the longest way in bold, what fails and what it blocks in
+// The picture is the same for the same plan: layers from left to right, the longest path in bold, failed and blocked nodes in
 // their colours.
 func TestSVG_E16(t *testing.T) {
 	t.Parallel()
@@ -196,7 +196,7 @@ func TestSVG_E16(t *testing.T) {
 	require.NotContains(t, p.SVG(nil), "<script>")
 }
 
-// What fails when the deployment of a service does is what needs it, and nothing else (E11).
+// If the deployment of a service fails, the nodes that need it are blocked, and no others (E11).
 func TestIfFails_E11(t *testing.T) {
 	t.Parallel()
 	p, err := plan.Build([]plan.Service{
@@ -220,7 +220,7 @@ func TestIfFails_E11(t *testing.T) {
 	require.False(t, ok)
 }
 
-// The pictures have every node, in the colour of its state, and every edge; dashed is one that waits for an end of whatever kind (E9).
+// The pictures have every node, in the colour of its state, and every edge; a dashed edge waits for any end (E9).
 func TestPictures_E9(t *testing.T) {
 	t.Parallel()
 	p, err := plan.Build([]plan.Service{{Name: "sonarr", Targets: []string{"media"}, SetupCallback: true}, {Name: "traefik", Targets: []string{"edge"}, Requires: []string{"sonarr"}}}, plan.Scope{All: true})
@@ -248,7 +248,7 @@ func TestPictures_E9(t *testing.T) {
 `, p.Mermaid(states))
 }
 
-// progressOf is what became of all nodes.
+// progressOf returns the states of all nodes.
 func progressOf(w *plan.Walker, p *plan.Plan) (states []plan.Progress) {
 	for n := range p.Nodes {
 		states = append(states, w.Progress(n))

@@ -12,7 +12,7 @@ import (
 	"github.com/converge-engine/converge/entities/plan"
 )
 
-// randomServices is an application in which services require only those before them, in an order that is then lost.
+// randomServices is an application in which services require only those before them, in an order that is not kept.
 func randomServices(t *rapid.T) []plan.Service {
 	all := make([]plan.Service, rapid.IntRange(1, 12).Draw(t, "services"))
 	name := func(n int) string { return fmt.Sprintf("s%02d", n) }
@@ -76,8 +76,8 @@ func downstream(p *plan.Plan, failed map[int]bool) map[int]bool {
 	return blocked
 }
 
-// However a plan goes: no node begins before what it needs succeeded and what it comes after ended; a serial target has one at a time, and
-// there are never more than may be; what never begins is what is behind a failure; and it ends.
+// For any run of a plan: no node begins before the nodes that it needs succeeded and those that it comes after ended; a serial target runs
+// one node at a time, and no more run than the limit; only nodes behind a failure never begin; and the run ends.
 func TestWalk_E8_E9_E10(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -135,8 +135,8 @@ func TestWalk_E8_E9_E10(t *testing.T) {
 	})
 }
 
-// A plan is the same whatever the order in which services are named; a pruned one has the whole one's nodes, and its edges where both
-// ends are left; and of what changed nothing is missing.
+// A plan does not depend on the order of the services. A pruned plan has nodes of the whole plan, and its edges if both ends remain. No
+// changed service is missing.
 func TestBuild_E7_E13(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -191,14 +191,14 @@ func names(p *plan.Plan, nodes []int) []string {
 	return all
 }
 
-// A cycle that is put into an application is found, and only then one.
+// A cycle is found if an application has one, and only then.
 func TestCycle_E6(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		services := randomServices(t)
 		from := rapid.IntRange(0, len(services)-1).Draw(t, "from")
 		length := rapid.IntRange(1, len(services)).Draw(t, "length")
-		for n := range length { // a ring through some of them
+		for n := range length { // a cycle through some of them
 			s := &services[(from+n)%len(services)]
 			s.Requires = append(s.Requires, services[(from+(n+1)%length)%len(services)].Name)
 		}
@@ -239,7 +239,7 @@ func walkToEnd(p *plan.Plan, capacity plan.Capacity) *plan.Walker {
 	}
 }
 
-// Walking a plan looks at each node and edge a few times, however many there are, and however many run at once.
+// A walk visits each node and edge a few times, for any number of nodes and any limit.
 func TestWalkVisitsEachNodeAFewTimes_E8(t *testing.T) {
 	t.Parallel()
 	for _, count := range []int{100, 1000, 4000} {
@@ -272,7 +272,7 @@ func allTargets(p *plan.Plan) (targets []string) {
 	return slices.Compact(targets)[1:] // the first is none
 }
 
-// expectedBegin is what a walk says next, found by looking at everything.
+// expectedBegin returns the next nodes of a walk, computed from all nodes.
 func expectedBegin(p *plan.Plan, states []plan.Progress, capacity plan.Capacity) (begin []int) {
 	failed := map[int]bool{}
 	for n := range states {
@@ -336,7 +336,7 @@ func expectedBegin(p *plan.Plan, states []plan.Progress, capacity plan.Capacity)
 	return begin
 }
 
-// Whatever becomes of nodes, also what is held, put off, or to be done once more: what begins is what looking at everything says.
+// For any states of nodes, also held, delayed or repeated ones, the walker begins the same nodes as a search of all nodes.
 func TestWalkerBeginsReadyNodes_E8_E10(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -381,7 +381,7 @@ func TestWalkerBeginsReadyNodes_E8_E10(t *testing.T) {
 	})
 }
 
-// Where there is no place for a command, the DEPLOY that is parked behind it on a serial target begins all the same.
+// If there is no capacity for a command, the DEPLOY that is parked behind it on a serial target still begins.
 func TestADeployBeginsBeforeACommandWithoutCapacity_E8(t *testing.T) {
 	t.Parallel()
 	p := &plan.Plan{Serial: []string{"t"}, Nodes: []plan.Node{

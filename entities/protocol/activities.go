@@ -17,8 +17,8 @@ type LoadSpecRequest struct {
 	Order       entities.NoticeOrder `json:"order,omitzero"`
 	// CurrentDigest is the digest of the spec in force, if releases wait. The answer then also lists what the new spec relaxes.
 	CurrentDigest string `json:"before,omitempty"`
-	// Runtimes lists the runtimes of each channel, by its first name: the current ones, and those of pending releases. The new spec may not name
-	// them.
+	// Runtimes lists the runtimes of each channel, by its first name: the current ones, and those of pending releases. The new spec may not
+	// name them.
 	Runtimes map[string][]string `json:"on,omitempty"`
 }
 
@@ -58,8 +58,8 @@ type PrepareRequest struct {
 	// Initial: refuse if the store knows another version of the service. In that case there was a release before, and only the workflow's
 	// state is lost.
 	Initial bool `json:"initial,omitempty"`
-	// CurrentVersions is the current full version by instance. For a config release the payload is also rendered under it, to detect whether anything
-	// changed.
+	// CurrentVersions is the current full version by instance. For a config release the payload is also rendered under it, to detect whether
+	// anything changed.
 	CurrentVersions map[entities.InstanceID]string `json:"present,omitempty"`
 	// Keys are the first names of renamed channels: the recorded incarnation may know them by an earlier name.
 	Keys map[string]string `json:"keys,omitempty"`
@@ -114,8 +114,8 @@ type InstanceRef struct {
 	Restarted time.Time `json:"restarted,omitzero"`
 }
 
-// ServerPollInterval is how often the server repeats an observation of steady instances that workers poll (F9). For ten thousand services, on
-// up to 25 runtimes each, that is 417 Temporal actions an hour.
+// ServerPollInterval is how often the server repeats an observation of steady instances that workers poll (F9). For ten thousand services,
+// on up to 25 runtimes each, that is 417 Temporal actions an hour.
 const ServerPollInterval = 24 * time.Hour
 
 // MinPollInterval is the shortest interval at which workers poll steady instances; a lost worker is noticed sooner. The server polls
@@ -134,8 +134,8 @@ type ObserveRequest struct {
 	Timeout       time.Duration `json:"timeout"`  // of one reading of one instance
 	// Steady: no change is expected.
 	Steady bool `json:"steady,omitempty"`
-	// SteadyPollInterval is, for changing instances, how often workers poll them afterwards. No observation of the steady instances by the server follows
-	// then. Zero: one follows.
+	// SteadyPollInterval is, for changing instances, how often workers poll them afterwards. No observation of the steady instances by the
+	// server follows then. Zero: one follows.
 	SteadyPollInterval time.Duration `json:"rest,omitempty"`
 }
 
@@ -146,8 +146,8 @@ type ObserveAllRequest struct {
 	Immediate bool `json:"here,omitempty"`
 }
 
-// WatchedInstance is the last known state of an instance that a runtime watches, and how to read it again. A worker that takes over compares it
-// with the current state. It only triggers readings; nothing else depends on it.
+// WatchedInstance is the last known state of an instance that a runtime watches, and how to read it again. A worker that takes over
+// compares it with the current state. It only triggers readings; nothing else depends on it.
 type WatchedInstance struct {
 	Request ObserveRequest `json:"request"` // with that one instance
 	Summary ReadingSummary `json:"seen"`
@@ -195,7 +195,8 @@ type ApplyRequest struct {
 	ReportOnly bool `json:"reportOnly,omitempty"`
 	// Restart: the instance is restarted, even though it is at its target.
 	Restart bool `json:"restart,omitempty"`
-	// SteadyPollInterval is as in ObserveRequest. If set, no observation follows immediately after the apply: workers follow hints about the instance.
+	// SteadyPollInterval is as in ObserveRequest. If set, no observation follows immediately after the apply: workers follow hints about the
+	// instance.
 	SteadyPollInterval time.Duration `json:"rest,omitempty"`
 }
 
@@ -247,7 +248,7 @@ type NotifyRequest struct {
 	At     time.Time            `json:"at,omitzero"`
 	// Additional lists further services to notify, because earlier notifications failed.
 	Additional []string `json:"also,omitempty"`
-	// Unmanaged are services that are left out, because they are unmanaged. Again are those that were unmanaged so far, and why they are
+	// Unmanaged are services that are left out, because they are unmanaged. Remanaged are those that were unmanaged so far, and why they are
 	// started again. AllServices means all of them.
 	Unmanaged []string          `json:"unmanaged,omitempty"`
 	Remanaged map[string]string `json:"again,omitempty"`

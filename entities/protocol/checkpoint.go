@@ -71,14 +71,14 @@ type AdoptAnswer struct {
 	Over bool  `json:"over,omitempty"`
 	// Store is the location of the checkpoint: the installation may have been moved since.
 	Store string `json:"store,omitempty"`
-	// Pauses are the pauses in force of the installation, of the service's application, and of all runtimes. One may have begun while there was
-	// no run to notify. For the Installation itself: the pause of everything with which a restored backup begins.
+	// Pauses are the pauses in force of the installation, of the service's application, and of all runtimes. One may have begun while there
+	// was no run to notify. For the Installation itself: the pause of everything with which a restored backup begins.
 	Pauses []ScopePause `json:"holds,omitempty"`
 	// Ended are the last ended pauses of the same scopes. One may have ended while there was no run to notify.
 	Ended []PauseEnded `json:"ended,omitempty"`
 	// Rules are the rules of the installation, for a Runtime and for the Installation itself.
 	Rules *Rules `json:"rules,omitempty"`
-	// Trail is the last line of the workflow's audit trail in the store. The next line follows it.
+	// Trail is the last entry of the workflow's audit trail in the store. The next entry follows it.
 	Trail *entities.TrailEnd `json:"trail,omitempty"`
 	// MinSequence is the highest sequence that was ever claimed for an instance of a service without any other state.
 	MinSequence int64 `json:"floor,omitempty"`

@@ -58,8 +58,8 @@ type LeaseSignal struct {
 	Runtime string `json:"runtime,omitempty"`
 }
 
-// LeaseActionRequest is the payload of a Runtime's release and grant from a user: the lease is taken from its holder, or a waiting one is granted out
-// of order. Without By, the holder returns it.
+// LeaseActionRequest is the payload of a Runtime's release and grant from a user: the lease is taken from its holder, or a waiting one is
+// granted out of order. Without By, the holder returns it.
 type LeaseActionRequest struct {
 	RequestMeta
 	LeaseSignal
@@ -74,7 +74,7 @@ type GrantedAnswer struct {
 type InForceRequest struct {
 	Application string `json:"application"`
 	Scope       string `json:"scope"`
-	Service     string `json:"service,omitempty"` // whose turn of a drain is returned; "": the turns of all
+	Service     string `json:"service,omitempty"` // whose permit of a drain is returned; "": the permits of all
 }
 
 // LeaseCall requests the lease activity to signal a Runtime workflow: exactly one of the fields.
@@ -96,7 +96,7 @@ type RuntimeStatus struct {
 	Held       []entities.Lease   `json:"held,omitempty"`
 	Waiting    []entities.Lease   `json:"waiting,omitempty"`
 	Refused    []entities.Refusal `json:"refused,omitempty"`
-	// Audit is the newest user actions, and leases that users took back, oldest first.
+	// Audit is the newest user actions, and leases that users revoked, oldest first.
 	Audit   []entities.AuditEntry `json:"audit,omitempty"`
 	Problem string                `json:"problem,omitempty"`
 }
@@ -161,7 +161,7 @@ type ExtensionAnswer struct {
 	Log  string `json:"log,omitempty"`  // key of the whole output in the store
 }
 
-// RemoveRequest takes an instance down.
+// RemoveRequest removes an instance.
 type RemoveRequest struct {
 	Application   string        `json:"application"`
 	Service       string        `json:"service"`
@@ -214,7 +214,7 @@ type VerifyAnswer struct {
 	Who entities.Who `json:"who"`
 }
 
-// HistoryRequest appends audit entries to the store. Existing lines are not changed.
+// HistoryRequest appends audit entries to the store. Existing entries are not changed.
 type HistoryRequest struct {
 	Application string                `json:"application"`
 	Service     string                `json:"service"` // "" for the application's own
@@ -227,7 +227,7 @@ type AnnounceRequest struct {
 	Service       string                  `json:"service"`
 	Entry         entities.AuditEntry     `json:"line"`
 	Notifications []entities.Notification `json:"notifications"` // those that selected its kind
-	// Incarnation is that of the line's release. Since is that of the release it replaces in the channel; 0: none.
+	// Incarnation is that of the entry's release. Since is that of the release it replaces in the channel; 0: none.
 	Incarnation int64 `json:"incarnation,omitempty"`
 	Since       int64 `json:"since,omitempty"`
 }
@@ -242,7 +242,7 @@ type AnnouncePause struct {
 	Ended time.Time `json:"ended,omitzero"`
 	// Only lists the workflow ids of services that could not be notified before. Only these are notified.
 	Only []string `json:"only,omitempty"`
-	// PermitsDigest is the digest of the drain's turns in the store, packed, if they are too large for a payload.
+	// PermitsDigest is the digest of the drain's permits in the store, packed, if they are too large for a payload.
 	PermitsDigest string `json:"turns,omitempty"`
 }
 

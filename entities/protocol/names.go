@@ -82,7 +82,7 @@ const (
 	// RestartService is a Service's verb; Restart is the record of a restarted workflow.
 	RestartService = "restart"
 	Delete         = "delete"
-	// Promote and Abort steer rollouts with their own steps: `converge rollout promote`.
+	// Promote and Abort control rollouts with their own steps: `converge rollout promote`.
 	Promote = "promote"
 	Abort   = "abort"
 )
@@ -111,8 +111,8 @@ const (
 	SignalGive  = "release" // Service → Runtime: a lease is returned (LeaseSignal)
 )
 
-// Grant is a Runtime's verb: a user grants a waiting lease at once, beyond the limit (LeaseActionRequest). A Runtime's `request` and `release` are
-// Updates as well.
+// Grant is a Runtime's verb: a user grants a waiting lease at once, beyond the limit (LeaseActionRequest). A Runtime's `request` and
+// `release` are Updates as well.
 const Grant = "grant"
 
 // Drain and TurnUp are a Runtime's verbs: its services leave, and return (DrainRequest).

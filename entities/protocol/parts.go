@@ -83,8 +83,8 @@ func packIfLarge(v any) Packed {
 	return packed
 }
 
-// StoredAnswer is embedded in answers of local activities that may be too large. Then it contains the digest of the packed answer in the store,
-// and all other fields are empty. In histories it appears only in answers that are too large.
+// StoredAnswer is embedded in answers of local activities that may be too large. Then it contains the digest of the packed answer in the
+// store, and all other fields are empty. In histories it appears only in answers that are too large.
 type StoredAnswer struct {
 	AnswerDigest string `json:"answerInStore,omitempty"`
 }

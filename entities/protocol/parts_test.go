@@ -24,7 +24,7 @@ func inParts(t *testing.T, value any, of string, size int) func(protocol.PartsQu
 	}
 }
 
-// An answer in parts is put together; one that becomes another one in the middle is begun anew.
+// The parts of an answer are joined. If the answer changes in between, the transfer starts again.
 func TestAnswerInParts_F8(t *testing.T) {
 	t.Parallel()
 	first, second := inParts(t, "an answer", "a", 7), inParts(t, "another answer", "b", 5)
@@ -45,7 +45,7 @@ func TestAnswerInParts_F8(t *testing.T) {
 	require.Equal(t, "an answer", got)
 }
 
-// A worker of before answers whole; what cannot be asked is said.
+// An older worker answers in one piece. An error of the query is returned.
 func TestAnswerOfOlderWorker_F8(t *testing.T) {
 	t.Parallel()
 	var status protocol.Status
@@ -58,7 +58,7 @@ func TestAnswerOfOlderWorker_F8(t *testing.T) {
 	require.EqualError(t, protocol.QueryWhole(failing, &status), "no worker answers")
 }
 
-// An answer that is another one each time it is asked for is not asked for without end.
+// The requests for an answer that changes each time are limited.
 func TestAnswerThatKeepsChanging_F8(t *testing.T) {
 	t.Parallel()
 	asked := 0

@@ -97,7 +97,8 @@ type PlanRecord struct {
 	// All, or the changes in Scope: what the plan was built from.
 	All   bool     `json:"all,omitempty"`
 	Scope []string `json:"scope,omitempty"`
-	// SupersededAfter is the newest incarnation with a plan of the channel at the time when a user requested this one. That plan does not supersede it.
+	// SupersededAfter is the newest incarnation with a plan of the channel at the time when a user requested this one. That plan does not
+	// supersede it.
 	SupersededAfter int64 `json:"beyond,omitempty"`
 	PlanState
 }
@@ -141,7 +142,7 @@ type PlanWork struct {
 	Kind    string `json:"kind"` // plan.Kind, or before or after
 	Service string `json:"service,omitempty"`
 	Target  string `json:"target,omitempty"`
-	// Undeployed, for CALLBACK, SYNC and REDEPLOY, names services whose DEPLOY failed in this plan, or is blocked. Again: it ran before some
+	// Undeployed, for CALLBACK, SYNC and REDEPLOY, names services whose DEPLOY failed in this plan, or is blocked. Rerun: it ran before some
 	// of these failed.
 	Undeployed []string `json:"undeployed,omitempty"`
 	Rerun      bool     `json:"again,omitempty"`

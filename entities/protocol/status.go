@@ -32,9 +32,9 @@ type Status struct {
 	Pauses       []entities.Pause        `json:"pauses"`
 	Pins         []PinStatus             `json:"pins"`
 	Refused      []entities.Refusal      `json:"refused"`
-	Deletion     *Deletion               `json:"deletion,omitempty"` // it is being taken down
+	Deletion     *Deletion               `json:"deletion,omitempty"` // it is being deleted
 	Notes        []string                `json:"notes,omitempty"`    // e.g. "config i42 waits for the next release"
-	Journal      []entities.JournalEntry `json:"journal,omitempty"`  // limited to the newest lines, oldest first
+	Journal      []entities.JournalEntry `json:"journal,omitempty"`  // limited to the newest entries, oldest first
 }
 
 // ChannelStatus is one channel of a service.
@@ -160,8 +160,8 @@ type ReleaseStatus struct {
 	// Aspect is the aspect whose values it sets. ValuesText lists the values, for people. Empty: it releases a version (B5).
 	Aspect     string `json:"aspect,omitempty"`
 	ValuesText string `json:"sets,omitempty"`
-	// KeptVersions are the channels that get only its configuration, or its values, and keep their version → the resulting full version, once it is
-	// rendered.
+	// KeptVersions are the channels that get only its configuration, or its values, and keep their version → the resulting full version, once
+	// it is rendered.
 	KeptVersions map[string]string `json:"keeps,omitempty"`
 
 	Approvals  []entities.Approval `json:"approvals,omitempty"`
@@ -211,7 +211,7 @@ type FleetStatus struct {
 	ByStatus map[string]int `json:"byStatus,omitempty"`
 }
 
-// Deletion is a service being taken down (A24).
+// Deletion is a service that is being deleted (A24).
 type Deletion struct {
 	Who    entities.Who `json:"who"`
 	Reason string       `json:"reason,omitempty"`
@@ -241,14 +241,14 @@ type Progress struct {
 // HistorySchema names the version of the HistoryAnswer document.
 const HistorySchema = "converge.history/v1"
 
-// HistoryAnswer answers a Service's history query: the newest lines of the audit trail, which are not in the store yet. The lines up to
+// HistoryAnswer answers a Service's history query: the newest entries of the audit trail, which are not in the store yet. The entries up to
 // Stored are (D13).
 type HistoryAnswer struct {
 	Schema      string                `json:"schema"`
 	Application string                `json:"application"`
 	Service     string                `json:"service"`
-	Stored      int64                 `json:"stored"` // number of the last line in the store
+	Stored      int64                 `json:"stored"` // number of the last entry in the store
 	Entries     []entities.AuditEntry `json:"lines"`  // oldest first
-	// Last is the last recorded line. Its hash verifies all lines.
+	// Last is the last recorded entry. Its hash verifies all entries.
 	Last *entities.TrailEnd `json:"last,omitempty"`
 }

@@ -2,7 +2,7 @@ package protocol
 
 import "time"
 
-// SteerRequest promotes or aborts the rollouts of an instance (H3). A rollout is left alone if it now has another version, or no longer
+// SteerRequest promotes or aborts the rollouts of an instance (H3). A rollout is skipped if it now has another version, or no longer
 // waits at the same step.
 type SteerRequest struct {
 	Application   string        `json:"application"`

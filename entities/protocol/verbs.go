@@ -7,8 +7,8 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// RequestMeta is part of every verb's payload. By is the caller's stated identity (workflow code does not see the caller). RequestID makes the verb
-// idempotent, across continue-as-new too.
+// RequestMeta is part of every verb's payload. By is the caller's stated identity (workflow code does not see the caller). RequestID makes
+// the verb idempotent, across continue-as-new too.
 type RequestMeta struct {
 	By        string `json:"by"`
 	RequestID string `json:"requestId,omitempty"`

@@ -60,7 +60,7 @@ func parseAnswer(printed string, all []Candidate) (next []string, retry time.Dur
 	}
 	if a.RetryAfter != "" {
 		if retry, err = time.ParseDuration(a.RetryAfter); err != nil || retry < minRetry || retry > maxRetry {
-			return nil, 0, fmt.Errorf("askAgain is %q; expected a length of time such as 10m, from %s to %s",
+			return nil, 0, fmt.Errorf("askAgain is %q; expected a duration such as 10m, from %s to %s",
 				entities.Clip(a.RetryAfter, 80), entities.Length(minRetry), entities.Length(maxRetry))
 		}
 	}

@@ -31,7 +31,7 @@ func TestAnswer_D24(t *testing.T) {
 		"updated":            {`{"next": ["eu-1"]}`, `it selects "eu-1", which is updated already`},
 		"held":               {`{"next": ["eu-4"]}`, `it selects "eu-4", which is held`},
 		"twice":              {`{"next": ["eu-2", "eu-2"]}`, `it selects "eu-2", which is named twice`},
-		"no length":          {`{"next": [], "askAgain": "soon"}`, `askAgain is "soon"; expected a length of time such as 10m, from 1s to 24h`},
+		"no duration":        {`{"next": [], "askAgain": "soon"}`, `askAgain is "soon"; expected a duration such as 10m, from 1s to 24h`},
 		"too soon":           {`{"next": [], "askAgain": "1ms"}`, `askAgain is "1ms"`},
 		"too late":           {`{"next": [], "askAgain": "25h"}`, `askAgain is "25h"`},
 		"backwards":          {`{"next": [], "askAgain": "-10m"}`, `askAgain is "-10m"`},

@@ -12,7 +12,7 @@ import (
 
 // InstanceState is one instance of the channel.
 type InstanceState struct {
-	// Updated: the release is its target. Apart: the release does not concern it; it only counts as available or unavailable.
+	// Updated: the release is its target. Unaffected: the release does not concern it; it only counts as available or unavailable.
 	Updated, Unaffected bool
 	// Held: it cannot be selected now, for example because it is paused.
 	Held bool
@@ -84,8 +84,8 @@ func Order(n int) []int {
 	return order
 }
 
-// SelectByCommand takes the instances that a command selected, by index and in that order, within the bound of the policy. It never selects an
-// instance that is not free.
+// SelectByCommand takes the instances that a command selected, by index and in that order, within the bound of the policy. It never selects
+// an instance that is not free.
 func SelectByCommand(all []InstanceState, policy *entities.Rollout, indexes []int) Selection {
 	s, _ := count(all, policy)
 	s.Step, s.Steps = 1, 1
@@ -126,8 +126,8 @@ func count(all []InstanceState, policy *entities.Rollout) (s Selection, since []
 
 type steps []stage
 
-// waitAfter returns the reason to wait after these steps, and until when. As many instances as the steps updated must have been stable for the
-// pauses of the last step.
+// waitAfter returns the reason to wait after these steps, and until when. As many instances as the steps updated must have been stable for
+// the pauses of the last step.
 func (done steps) waitAfter(since []time.Time, now time.Time) (WaitReason, time.Time) {
 	last := done[len(done)-1]
 	if len(since) < last.until {

@@ -254,7 +254,7 @@ func (p *simulation) begin(d *decide.Decision) bool {
 			continue
 		}
 		p.events = slices.DeleteFunc(p.events, func(e event) bool { return e.apply == op.Instance })
-		p.s.ApplyLost(op.Instance, *p.s.Instances[op.Instance].Delivery.Target, "asked to end", p.now)
+		p.s.ApplyLost(op.Instance, *p.s.Instances[op.Instance].Delivery.Target, "cancelled", p.now)
 	}
 	for _, op := range d.Extensions {
 		p.events = append(p.events, event{at: p.now.Add(p.Extension), finish: func() { p.s.ExtensionEnded(op, "", "", "", p.now) }})
@@ -302,7 +302,7 @@ func (p *simulation) reading(e entities.Evaluation) entities.CheckReading {
 	return r
 }
 
-// judge evaluates the wanted checks, and reports whether any result changed.
+// judge evaluates the needed checks, and reports whether any result changed.
 func (p *simulation) judge() bool {
 	changed := false
 	for _, e := range p.decision.Evaluations(p.s) {

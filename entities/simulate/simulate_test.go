@@ -72,7 +72,7 @@ production  Mon 23 Nov 09:00 UTC  Mon 30 Nov 10:02 UTC  v9 is being deployed to 
 	require.Empty(t, s.Releases, "a simulation changes nothing")
 }
 
-// kinds of a channel's spans, repeats left out.
+// kinds of a channel's spans, without repetitions.
 func kinds(c Channel) []Kind {
 	var out []Kind
 	for _, s := range c.Spans {

@@ -35,7 +35,7 @@ func (s *State) RecordInterruption(now, next time.Time) {
 	}
 }
 
-// interruptRemovals does the same for the objects that it left on other runtimes. If the instance came back there, its next apply waits.
+// interruptRemovals does the same for the objects that it left on other runtimes. If the instance returned there, its next apply waits.
 func (i *Instance) interruptRemovals(next time.Time) {
 	if i.PreviousPlacementOn(i.Runtime) != nil {
 		i.dropPlacement(i.Runtime)

@@ -48,8 +48,8 @@ func (r *Release) CountApprovals(channel string, c entities.Condition) ApprovalC
 	return t
 }
 
-// ApprovalText formats the progress of an approval, "1 of 2 (alice), by any of group:sre except alice", with withdrawn approvals. If callers
-// can prove their identity, an approver who did not is marked.
+// ApprovalText formats the progress of an approval, "1 of 2 (alice), by any of group:sre except alice", with withdrawn approvals. If
+// callers can prove their identity, an approver who did not is marked.
 func (s *State) ApprovalText(r *Release, channel string, c entities.Condition) string {
 	t := r.CountApprovals(channel, c)
 	if t.Rejected != nil {
@@ -107,7 +107,7 @@ func (r *Release) releaser() entities.Who { return entities.Who{Name: r.By, Subj
 
 // eligibleApprovers lists the people who can still approve: "any of group:sre except alice".
 func (r *Release) eligibleApprovers(c entities.Condition, have []string) string {
-	text := "anybody"
+	text := "any caller"
 	if len(c.Approvers) > 0 {
 		text = "any of " + strings.Join(c.Approvers, ", ")
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// This file keeps the audit trail: a line for every change of a target, every action of a person, every bypass and every outcome. The
+// This file keeps the audit trail: an entry for every change of a target, every action of a person, every bypass and every outcome. The
 // state is only its outbox; the complete trail is in the store.
 
 // recordAudit records an audit entry, and announces it if a notification includes its kind.
@@ -24,7 +24,7 @@ func (s *State) notifications() []entities.Notification {
 	return s.Spec.Notifications
 }
 
-// NotificationSent records that a notification has sent a line, and so all before it.
+// NotificationSent records that a notification has sent an entry, and so all before it.
 func (s *State) NotificationSent(notification string, number int64) {
 	s.MarkSent(s.notifications(), notification, number)
 }
@@ -78,7 +78,7 @@ func (s *State) AnnounceWaiting(channel string, r *Release, conditions []string,
 	s.recordAudit(entry)
 }
 
-// RecordLoosened records which requirements an incarnation loosens for waiting releases, before it takes effect: a line for each channel
+// RecordLoosened records which requirements an incarnation loosens for waiting releases, before it takes effect: an entry for each channel
 // with fewer requirements, and one for requirements of all channels. by is the publisher.
 func (s *State) RecordLoosened(incarnation int64, by entities.Who, all []entities.Loosening, now time.Time) {
 	var in []string // channels, in order; "" is all of them
@@ -108,10 +108,10 @@ func (s *State) RecordLoosened(incarnation int64, by entities.Who, all []entitie
 // firstWaiting is the oldest release that waits in a channel, or, if channel is empty, in any.
 func (s *State) firstWaiting(channel string) *Release {
 	if channel != "" {
-		return s.OldestPending(channel)
+		return s.oldestPending(channel)
 	}
 	for _, c := range s.Spec.ChannelNames() {
-		if r := s.OldestPending(c); r != nil {
+		if r := s.oldestPending(c); r != nil {
 			return r
 		}
 	}

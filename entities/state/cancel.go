@@ -58,8 +58,8 @@ func (s *State) Cancel(c Cancellation, now time.Time) (Effect, error) {
 	}, nil
 }
 
-// excludeCancelledVersion ensures that a configuration for a version does not bring that version after a person ended it. That includes configurations
-// that newer ones replaced.
+// excludeCancelledVersion ensures that a configuration for a version does not bring that version after a person ended it. That includes
+// configurations that newer ones replaced.
 func (s *State) excludeCancelledVersion(r *Release, channels []string) {
 	for _, name := range channels {
 		if r.IsConfig() || !r.isRevoked(name) || s.isAt(name, r) {
@@ -160,8 +160,8 @@ func (s *State) cancelInChannel(r *Release, channel string, c *Cancellation, now
 	s.cancelDependentConfigs(channel, false, now)
 }
 
-// cancelDependentConfigs cancels releases that would bring newer configuration to the cancelled version of a channel. withConfigs: also config releases of
-// that version itself, which no person cancelled explicitly.
+// cancelDependentConfigs cancels releases that would bring newer configuration to the cancelled version of a channel. withConfigs: also
+// config releases of that version itself, which no person cancelled explicitly.
 func (s *State) cancelDependentConfigs(channel string, withConfigs bool, now time.Time) {
 	at := slices.IndexFunc(s.InstancesIn(channel), s.targetRevoked)
 	if at < 0 {
@@ -171,7 +171,7 @@ func (s *State) cancelDependentConfigs(channel string, withConfigs bool, now tim
 	for _, o := range s.Releases {
 		affected := o.KeepsVersionIn[channel] || withConfigs && o.IsConfig() && !o.Return && o.Version == s.VersionOf(revoked)
 		if p := o.phaseState(channel); affected && p != nil && p.Phase == maestro.Pending {
-			o.cancel(channel, revoked.currentVersion()+" was cancelled before it had succeeded here", now)
+			o.cancel(channel, revoked.currentVersion()+" was cancelled before it succeeded here", now)
 		}
 	}
 }
@@ -198,7 +198,8 @@ func (s *State) requestEnd(r *Release, c *Cancellation) string {
 	return s.endRequestText(r, ending, inProgress, c)
 }
 
-// endRequestText lists the work that will end, and the work that cannot be ended: changes that a runtime has accepted and carries out itself.
+// endRequestText lists the work that will end, and the work that cannot be ended: changes that a runtime has accepted and carries out
+// itself.
 func (s *State) endRequestText(r *Release, ending, inProgress []string, c *Cancellation) (text string) {
 	list := strings.Join(ending, ", ")
 	switch {

@@ -53,8 +53,8 @@ func (s *State) OldestIncarnation(channel string) (oldest int64) {
 	return oldest
 }
 
-// RepresentativeInstance is the instance by which a channel is judged: the first one for which the release has a payload, or, without a release, the first
-// one with a target. Instances on drained runtimes do not count. If there is none, it is the first declared instance.
+// RepresentativeInstance is the instance by which a channel is judged: the first one for which the release has a payload, or, without a
+// release, the first one with a target. Instances on drained runtimes do not count. If there is none, it is the first declared instance.
 func (s *State) RepresentativeInstance(channel *entities.ChannelSpec, r *Release) entities.InstanceSpec {
 	for _, spec := range channel.Instances {
 		id := channel.ID(spec)
@@ -136,8 +136,8 @@ func (s *State) CheckInterval(channel, reading string) time.Duration {
 	return 0
 }
 
-// UnnotifiedChecks are the readings of checks with so many consecutive errors that people must be notified: after three errors, and each time that
-// the number doubles (D16).
+// UnnotifiedChecks are the readings of checks with so many consecutive errors that people must be notified: after three errors, and each
+// time that the number doubles (D16).
 func (s *State) UnnotifiedChecks() []UnnotifiedCheck {
 	var out []UnnotifiedCheck
 	for _, channel := range entities.SortedKeys(s.Channels) {
@@ -280,8 +280,8 @@ func (c *Channel) markSoaked(spec *entities.ChannelSpec, check string, now time.
 	}
 }
 
-// NeededChecks is the set of evaluations that the gates of a channel need after a decision. It is not part of the state. Readings that are not
-// in it are removed.
+// NeededChecks is the set of evaluations that the gates of a channel need after a decision. It is not part of the state. Readings that are
+// not in it are removed.
 type NeededChecks struct {
 	Release string   // the release that the checks are evaluated for
 	Checks  []string // ids
@@ -330,6 +330,6 @@ func (s *State) PruneReadings(channel string, w *NeededChecks) {
 	}
 }
 
-// isConsumed reports whether the decision after a preflight was made. Its readings are not valid any more, whether the target was set or not.
-// Only the earliest time of the next preflight is kept.
+// isConsumed reports whether the decision after a preflight was made. Its readings are not valid any more, whether the target was set or
+// not. Only the earliest time of the next preflight is kept.
 func (p *Preflight) isConsumed() bool { return !p.Running && !p.Window && p.Next.IsZero() }

@@ -19,8 +19,8 @@ type BulkCancellation struct {
 	Cancellation      // for each of them
 }
 
-// CancelWaiting cancels the waiting releases in one action. Releases in progress in a channel continue there, and so do releases that take
-// another one back.
+// CancelWaiting cancels the waiting releases in one action. Releases in progress in a channel continue there, and so do releases that
+// roll another one back.
 func (s *State) CancelWaiting(c BulkCancellation, now time.Time) (Effect, error) {
 	reference, err := s.FindOpen(c.OlderThan+c.Except, c.Channel)
 	if err != nil {

@@ -182,7 +182,7 @@ func (s *State) promote(c Change, now time.Time) {
 	for _, m := range c.Moves {
 		i := s.Instance(m.Instance)
 		if i.Delivery.Target != nil && by.isRollback() {
-			s.markReleaseBad(i, s.ReleaseByID(by.RollsBack)) // a person took it back
+			s.markReleaseBad(i, s.ReleaseByID(by.RollsBack)) // a person rolled it back
 		}
 		s.setTarget(i, m.Target, now)
 		if m.Reading != nil {
@@ -219,8 +219,8 @@ func (s *State) recordUnchanged(c Change, now time.Time) {
 	s.recordChange(c, entities.EventSucceeded, "unchanged", now)
 }
 
-// recordConverged records that targets are stable. If the change has a release, it has succeeded in the channel. Without one, other instances
-// are still in progress, or a rollback or a pin has arrived.
+// recordConverged records that targets are stable. If the change has a release, it has succeeded in the channel. Without one, other
+// instances are still in progress, or a rollback or a pin is complete.
 func (s *State) recordConverged(c Change, now time.Time) {
 	var rolledBack *entities.Rollback
 	since := now

@@ -31,7 +31,8 @@ func (s *State) PauseBesidesDrain(id entities.InstanceID) (entities.Pause, bool)
 	})
 }
 
-// RemainingInstances counts the instances of a channel that stay while others leave drained runtimes, and all that still run; 0 of 0: none leaves.
+// RemainingInstances counts the instances of a channel that stay while others leave drained runtimes, and all that still run; 0 of 0: none
+// leaves.
 func (s *State) RemainingInstances(channel string) (remaining, total int) {
 	for _, i := range s.InstancesIn(channel) {
 		if i.Delivery.Target == nil || i.TakenDown {
@@ -48,7 +49,7 @@ func (s *State) RemainingInstances(channel string) (remaining, total int) {
 	return remaining, total
 }
 
-// markDrained marks instances whose runtimes are drained. A release that they miss from now on reaches them when they are back.
+// markDrained marks instances whose runtimes are drained. A release that they miss from now on reaches them when they return.
 func (s *State) markDrained(c Change) {
 	for _, id := range c.Instances {
 		i := s.Instance(id)
@@ -57,8 +58,8 @@ func (s *State) markDrained(c Change) {
 	}
 }
 
-// MissedTarget is the newest target that succeeded in the channel while the runtime of an instance was drained and that no person took back;
-// nil: the target that it has. A release in progress reaches the instance later. A pin, or a waiting rollback, determines its target
+// MissedTarget is the newest target that succeeded in the channel while the runtime of an instance was drained and that no person rolled
+// back; nil: the target that it has. A release in progress reaches the instance later. A pin, or a waiting rollback, determines its target
 // itself.
 func (s *State) MissedTarget(i *Instance) *entities.Target {
 	if _, pinned := s.PinOf(i.ID.Channel); pinned || s.pendingReturn(i.ID.Channel) != nil {
@@ -90,7 +91,7 @@ func (s *State) missedRelease(i *Instance) *Release {
 	return nil
 }
 
-// neverApplied reports whether the target of an instance was never applied. Its gates stay required when the instance comes back.
+// neverApplied reports whether the target of an instance was never applied. Its gates stay required when the instance returns.
 func (s *State) neverApplied(i *Instance) bool { return i.Delivery.ReportedOnly }
 
 // restoreLastGood restores an instance at its last good target. A reported target must enter first.

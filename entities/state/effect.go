@@ -47,7 +47,7 @@ func (s *State) RefreshCount(id entities.InstanceID) int {
 }
 
 // Retry restarts a failed release where it failed, and starts the next attempt at once if it waits for one (A18). Where it is still the
-// target, its gates were passed and are not evaluated again. Where it was rolled back, a retry lifts the bar: it is next in line again,
+// target, its gates were passed and are not evaluated again. Where it was rolled back, a retry lifts the bar: it is next again,
 // and every gate is evaluated again. Where it was skipped, it waits again, if it is newer than the current version. A failed rollback is
 // attempted again.
 func (s *State) Retry(version, channel string, who entities.Who, now time.Time) (Effect, error) {
@@ -122,8 +122,8 @@ func (s *State) recordRetry(full string, r *Release, channel string, who entitie
 	s.recordAction(entities.EventRetry, who, r, channel, text, "", now)
 }
 
-// releaseHint is the command that brings a release back to a channel where it is not any more, or where it was cancelled before it came;
-// or "".
+// releaseHint is the command that releases a version to a channel again where it is not any more, or where it was cancelled before it
+// entered; or "".
 func (s *State) releaseHint(r *Release, channel string) string {
 	for _, c := range s.phaseChannels(r, channel) {
 		if p := r.Phases[c].Phase; (p == maestro.Succeeded || p == maestro.Cancelled) && !s.isAt(c, r) {
@@ -249,7 +249,7 @@ func (s *State) retryTargets(r *Release, channel string) (at []*Instance, failed
 	return at, failed
 }
 
-// retryRolledBack restarts a release where it was rolled back. It is next in line again. Its earlier gate results are not valid any more:
+// retryRolledBack restarts a release where it was rolled back. It is next again. Its earlier gate results are not valid any more:
 // a check may FAIL now, and the approvers did not know of the failure.
 func (s *State) retryRolledBack(r *Release, spec *entities.ChannelSpec, req *RetryRequest, now time.Time) (func(), error) {
 	if newer := s.newerInChannel(r, spec.Name); newer != nil {
@@ -293,7 +293,7 @@ func (s *State) retrySkipped(r *Release, spec *entities.ChannelSpec, req *RetryR
 		}
 	}
 	if r.KeepsVersion(spec.Name) && s.hasRevokedTarget(spec.Name) {
-		return nil, errors.New("it changes the configuration of the current version, which was cancelled before it had succeeded")
+		return nil, errors.New("it changes the configuration of the current version, which was cancelled before it succeeded")
 	}
 	return func() {
 		retryExtensions(r, spec, now)

@@ -6,7 +6,7 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// This file holds the stored state of gates and of the actions that take things back. All of it is bounded: approvals, bypasses and
+// This file holds the stored state of gates and of rollbacks, pins and deletions. All of it is bounded: approvals, bypasses and
 // extensions are deleted with their release, readings of checks with the release next in line.
 
 // ExtensionState is the progress of an extension for one release (A21).
@@ -34,7 +34,7 @@ type CheckState struct {
 	entities.CheckReading
 	// Definition of the check: a reading with another one does not count.
 	Definition       string    `json:"definition,omitempty"`
-	CandidatesDigest string    `json:"among,omitempty"` // Evaluation.Among; a reading with another one does not count
+	CandidatesDigest string    `json:"among,omitempty"` // Evaluation.CandidatesDigest; a reading with another one does not count
 	Since            time.Time `json:"since"`           // of this verdict
 	NotifiedErrors   int       `json:"told,omitempty"`  // number of consecutive errors at the last notification
 }
@@ -73,7 +73,7 @@ type Pin struct {
 	At      time.Time                  `json:"at"`
 }
 
-// Deletion is a service being taken down (A24).
+// Deletion is a service that is being deleted (A24).
 type Deletion struct {
 	Who    entities.Who `json:"who"`
 	Reason string       `json:"reason,omitempty"`

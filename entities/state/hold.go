@@ -101,8 +101,8 @@ type UnpinRequest struct {
 	Reason  string
 }
 
-// Unpin ends a pin (A17): waiting releases continue. If none waits, the version that was promoted before the pin comes back once all
-// gates pass, as a release, so a version that was denied during the pin does not come back.
+// Unpin ends a pin (A17): waiting releases continue. If none waits, the version that was promoted before the pin returns once all
+// gates pass, as a release, so a version that was denied during the pin does not return.
 func (s *State) Unpin(u UnpinRequest, now time.Time) (Effect, error) {
 	p, ok := s.PinOf(u.Channel)
 	if !ok {
@@ -120,7 +120,7 @@ func (s *State) Unpin(u UnpinRequest, now time.Time) (Effect, error) {
 	}, nil
 }
 
-// restoreAfterUnpin brings back the version that was promoted before a pin, or prevents that.
+// restoreAfterUnpin restores the version that was promoted before a pin, or prevents that.
 func (s *State) restoreAfterUnpin(u UnpinRequest, now time.Time) string {
 	var moves []Move
 	for _, i := range s.InstancesIn(u.Channel) {
@@ -156,7 +156,7 @@ func (s *State) oldestPending(channel string) *Release {
 	return nil
 }
 
-// revokeTargets ensures that a change of configuration does not bring back the targets that instances do not return to.
+// revokeTargets ensures that a change of configuration does not restore the targets that instances do not return to.
 func (s *State) revokeTargets(moves []Move) {
 	for _, m := range moves {
 		for _, r := range s.Releases {
@@ -228,7 +228,7 @@ func (s *State) applyPin(c Change, now time.Time) {
 	s.recordChange(Change{Channel: c.Channel, Moves: c.Moves, Cause: c.Cause}, entities.EventTarget, text, now)
 	s.Channel(c.Channel).clearReadings()
 	pin, pinned := s.PinOf(c.Channel)
-	if r := s.ReleaseByID(c.Release); pinned && r != nil && !pin.keepsAt(r) { // it comes back after unpin
+	if r := s.ReleaseByID(c.Release); pinned && r != nil && !pin.keepsAt(r) { // it returns after unpin
 		r.Phases[c.Channel] = &PhaseState{Phase: maestro.Pending, Since: now, Reason: "pinned to " + pin.Version + " by " + pin.Who.Name}
 	}
 	for _, m := range c.Moves {

@@ -16,7 +16,7 @@ type Channel struct {
 	// ReportOnly: it was report-only when it was last declared (A25).
 	ReportOnly bool `json:"reports,omitempty"`
 	Gates      `json:"gates,omitzero"`
-	// Takedown: a person took it down, until a person brings it back.
+	// Takedown: a person deleted it, until a person restores it.
 	Takedown *Takedown `json:"down,omitempty"`
 	// Status that was last shown to people, and since when.
 	Status entities.Status `json:"status,omitempty"`
@@ -58,7 +58,7 @@ type Instance struct {
 	RemovalStarted bool `json:"removed,omitempty"`
 	// TakenDown: its objects are removed, and the instance is still declared.
 	TakenDown bool `json:"down,omitempty"`
-	// Drained: its runtime is drained, or was and the instance is not back yet.
+	// Drained: its runtime is drained, or was and the instance has not returned yet.
 	Drained bool `json:"drained,omitempty"`
 	// PreviousPlacements are the objects that it left on other runtimes when it moved, oldest first.
 	PreviousPlacements []PreviousPlacement `json:"left,omitempty"`
@@ -100,8 +100,8 @@ type Delivery struct {
 	// Failure is why the current target failed here permanently, until it is retried or replaced.
 	Failure string `json:"failure,omitempty"`
 	Apply   Apply  `json:"apply,omitzero"`
-	// Cancelled: by whom and why the release of the current target was cancelled before it had succeeded here. Unless it has converged,
-	// it is not applied any more, and nothing leads back to it.
+	// Cancelled: by whom and why the release of the current target was cancelled before it succeeded here. Unless it has converged,
+	// it is not applied any more, and nothing returns to it.
 	Cancelled string `json:"cancelled,omitempty"`
 	// StoppedAt: the progress deadline is suspended since then.
 	StoppedAt time.Time          `json:"stoppedAt,omitzero"`
@@ -110,8 +110,8 @@ type Delivery struct {
 	Reapply bool `json:"reapply,omitempty"`
 	// ReportedOnly: the target was not reached while its channel was report-only. It is applied once a release enters again.
 	ReportedOnly bool `json:"reported,omitempty"`
-	// ChannelRemoved: the channel was removed before the release of the current target had succeeded there. It is still applied, but it is not good,
-	// and a release does not count it as already delivered.
+	// ChannelRemoved: the channel was removed before the release of the current target had succeeded there. It is still applied, but it is not
+	// good, and a release does not count it as already delivered.
 	ChannelRemoved bool `json:"cut,omitempty"`
 	// RestartedAt is when a person last restarted the instance: runtimes that write it into objects keep it for every target. Restarting:
 	// the current target is applied for a restart.
@@ -137,7 +137,7 @@ type Apply struct {
 	Attempts      int       `json:"attempts,omitempty"` // consecutive failures, or repairs without effect
 	OK            bool      `json:"ok,omitempty"`       // the last one succeeded
 	Err           string    `json:"err,omitempty"`
-	NotBefore     time.Time `json:"next,omitzero"`    // not before
+	NotBefore     time.Time `json:"next,omitzero"`    // earliest time of the next one
 	Overdue       time.Time `json:"overdue,omitzero"` // the progress deadline has passed, and a last reading was requested
 	NoWorkerSince time.Time `json:"untaken,omitzero"` // since then no worker takes it
 	EndRequested  time.Time `json:"ending,omitzero"`  // since then its end is requested
@@ -187,7 +187,7 @@ func (i *Instance) RollbackFailed() bool {
 	return d.Rollback != nil && !d.Rollback.Failed.IsZero() && d.Target != nil
 }
 
-// RollbackRequest reports whether a rollback is in progress, which no gate holds.
+// RollingBack reports whether a rollback is in progress, which no gate holds.
 func (i *Instance) RollingBack() bool { return i.Delivery.Rollback != nil && !i.Delivery.Converged }
 
 // isGood reports whether the current target is the newest good one.
@@ -239,8 +239,8 @@ func (a Apply) carriedOver() Apply {
 	return out
 }
 
-// restoreTarget sets an earlier target again. It is applied even if the current objects match it, because the target in between may still be
-// in progress.
+// restoreTarget sets an earlier target again. It is applied even if the current objects match it, because the target in between may still
+// be in progress.
 func (s *State) restoreTarget(i *Instance, t entities.Target, now time.Time) {
 	s.setTarget(i, t, now)
 	i.Delivery.Reapply = true

@@ -8,8 +8,8 @@ import (
 	"github.com/converge-engine/converge/entities/maestro"
 )
 
-// MissingConfig names the configuration that has not reached a channel, and why (I4): "configuration 5 is not here, because v9 was cancelled by
-// bob". It is "" if the channel has the newest one, if a release will bring it, and if the channel is empty.
+// MissingConfig names the configuration that has not reached a channel, and why (I4): "configuration 5 is not here, because v9 was
+// cancelled by bob". It is "" if the channel has the newest one, if a release will bring it, and if the channel is empty.
 func (s *State) MissingConfig(channel string) string {
 	spec, _ := s.Spec.Channel(channel)
 	for _, declared := range spec.Instances {

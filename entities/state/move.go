@@ -12,7 +12,7 @@ import (
 
 // This file moves instances from one runtime to another. A configuration that names another runtime does not move anything: the instance
 // stays where its target was delivered, and is observed and repaired there, until a release with a payload for the other runtime has
-// passed its gates. The objects that it leaves behind are recorded, and taken down only if that is declared.
+// passed its gates. The objects that it leaves behind are recorded, and removed only if that is declared.
 
 // PreviousPlacement are the objects that an instance left on a runtime that it moved away from.
 type PreviousPlacement struct {
@@ -55,8 +55,8 @@ func (s *State) runtimeChangeText(m Move) string {
 	return ""
 }
 
-// DeclaredRuntime is the runtime that the configuration names for an instance that is still on another one; "": it is on the declared one, or
-// not declared any more.
+// DeclaredRuntime is the runtime that the configuration names for an instance that is still on another one; "": it is on the declared one,
+// or not declared any more.
 func (s *State) DeclaredRuntime(id entities.InstanceID) string {
 	i := s.Instances[id]
 	spec, _ := s.Spec.Instance(id)
@@ -215,7 +215,7 @@ func (s *State) pruneRuntimes() {
 	}
 }
 
-// moveTo moves an instance to another runtime, without any observation yet. Its previous target stays behind.
+// moveTo moves an instance to another runtime, without any observation yet. The objects of its previous target stay there.
 func (i *Instance) moveTo(runtime string, now time.Time) {
 	d := &i.Delivery
 	if d.Target != nil {
@@ -229,7 +229,7 @@ func (i *Instance) moveTo(runtime string, now time.Time) {
 	i.Runtime, i.Observed, i.Approval = runtime, Observation{}, ApplyApproval{}
 }
 
-// PreviousPlacementOn are the objects that an instance left on a runtime, including those being taken down there; or nil.
+// PreviousPlacementOn are the objects that an instance left on a runtime, including those being removed there; or nil.
 func (i *Instance) PreviousPlacementOn(runtime string) *PreviousPlacement {
 	if n := slices.IndexFunc(i.PreviousPlacements, func(l PreviousPlacement) bool { return l.Runtime == runtime }); n >= 0 {
 		return &i.PreviousPlacements[n]
@@ -244,7 +244,7 @@ func (i *Instance) dropPlacement(runtime string) {
 	}
 }
 
-// RemovesPlacement reports whether the objects that an instance left on a runtime are to be taken down: the configuration declares that for
+// RemovesPlacement reports whether the objects that an instance left on a runtime are to be removed: the configuration declares that for
 // the move, or the whole service is removed.
 func (s *State) RemovesPlacement(i *Instance, l *PreviousPlacement) bool {
 	if s.Deletion != nil || !s.Declared(i.ID) {
@@ -266,7 +266,7 @@ func (s *State) UsesRuntime(runtime string) bool {
 	return false
 }
 
-// HasPlacementsToRemove reports whether an instance left objects that are to be taken down, and can be.
+// HasPlacementsToRemove reports whether an instance left objects that are to be removed, and can be.
 func (s *State) HasPlacementsToRemove(i *Instance) bool {
 	return !s.IsReportOnly(i.ID.Channel) && slices.ContainsFunc(i.PreviousPlacements, func(l PreviousPlacement) bool {
 		return s.RemovesPlacement(i, &l) && s.RuntimeNamed(l.Runtime).CanRemove
@@ -279,7 +279,7 @@ func (s *State) recordPlacementRemoval(i *Instance, op RemoveOp, err string, now
 	switch {
 	case l == nil:
 		return
-	case i.Runtime == op.From: // it came back in the meantime: a reading shows the current objects
+	case i.Runtime == op.From: // it returned in the meantime: a reading shows the current objects
 		i.dropPlacement(op.From)
 		i.Observed.Requested, i.Observed.Fresh = true, false
 		return
@@ -292,13 +292,14 @@ func (s *State) recordPlacementRemoval(i *Instance, op RemoveOp, err string, now
 	}
 	i.dropPlacement(op.From)
 	i.Delivery.dropTargetsOn(op.From)
-	text := fmt.Sprintf("%s taken down on its previous runtime %s", op.Target.FullVersion, op.From)
+	text := fmt.Sprintf("%s removed from its previous runtime %s", op.Target.FullVersion, op.From)
 	s.AppendJournal(now, i.ID.Channel, text)
 	s.recordAudit(entities.AuditEntry{At: now, Kind: entities.EventDelete, Channel: i.ID.Channel, Version: op.Target.FullVersion, Text: text})
 	s.dropIfEmpty(op.Instance)
 }
 
-// RecordRuntimeRename records that the runtime of a removal is the current runtime of the instance with another name: nothing was left there.
+// RecordRuntimeRename records that the runtime of a removal is the current runtime of the instance with another name: nothing was left
+// there.
 func (s *State) RecordRuntimeRename(op RemoveOp, now time.Time) {
 	i := s.Instances[op.Instance]
 	if i == nil || i.PreviousPlacementOn(op.From) == nil {

@@ -47,7 +47,7 @@ func (s *State) ApplyEnded(id entities.InstanceID, target entities.Target, err s
 	d.Apply.Running, d.Apply.Ended, d.Apply.NoWorkerSince, d.Apply.Approval = false, now, time.Time{}, nil
 	i.Observed.Requested = true // the effect of the apply is unknown until the next reading
 	if !s.Declared(id) {
-		d.Apply = Apply{Ended: now} // if the instance comes back, it is applied again
+		d.Apply = Apply{Ended: now} // if the instance returns, it is applied again
 		return
 	}
 	if d.Target == nil || !d.Target.Same(target) {
@@ -164,8 +164,8 @@ func backoff(t entities.RuntimeTiming, n int) time.Duration {
 	return min(wait, max(t.RetryMax, t.RetryBackoff))
 }
 
-// RecordReading records a reading. fresh: it was taken after the end of the last apply. A failed reading keeps the last good objects (C6). A
-// reading about another version than the target's is stale.
+// RecordReading records a reading. fresh: it was taken after the end of the last apply. A failed reading keeps the last good objects (C6).
+// A reading about another version than the target's is stale.
 func (s *State) RecordReading(id entities.InstanceID, fullVersion string, r entities.Reading, fresh bool, now time.Time) {
 	i := s.Instances[id]
 	if i == nil {
@@ -216,8 +216,8 @@ func (s *State) RecordRender(release string, id entities.InstanceID, present ent
 	}
 }
 
-// RecordMergedRender records the render of a release for an instance on top of the current version or values, or the rollback target of the release
-// that it passes.
+// RecordMergedRender records the render of a release for an instance on top of the current version or values, or the rollback target of the
+// release that it passes.
 func (s *State) RecordMergedRender(op RenderOp, t entities.Target) {
 	r := s.ReleaseByID(op.Release)
 	if r == nil {
@@ -237,8 +237,8 @@ func (s *State) RecordMergedRender(op RenderOp, t entities.Target) {
 	r.MergedTargets[op.Instance] = k
 }
 
-// RecordRenderFailure records that a release for an instance cannot be rendered on top of the current version. A pending release is cancelled in
-// the channel; a release in progress there leaves the instance out.
+// RecordRenderFailure records that a release for an instance cannot be rendered on top of the current version. A pending release is
+// cancelled in the channel; a release in progress there leaves the instance out.
 func (s *State) RecordRenderFailure(release string, id entities.InstanceID, why string, now time.Time) {
 	r := s.ReleaseByID(release)
 	if r == nil || r.phaseState(id.Channel) == nil {

@@ -38,8 +38,8 @@ func (s *State) Offload(next []*Release) {
 	}
 }
 
-// canOffload reports whether the release is in progress nowhere, and no instance is at it or may return to it. A release that takes
-// another one back consists of several versions, which only the state knows.
+// canOffload reports whether the release is in progress nowhere, and no instance is at it or may return to it. A release that
+// rolls another one back consists of several versions, which only the state knows.
 func (s *State) canOffload(r *Release, targetReleases map[*Instance]*Release) bool {
 	if r.Return || r.IsAspect() || s.isNeeded(r, targetReleases) {
 		return false

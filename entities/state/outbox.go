@@ -6,16 +6,16 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// Outbox is the queue of notifications of a service or of an application. Each notification sends its lines in order, independent of the
+// Outbox is the queue of notifications of a service or of an application. Each notification sends its entries in order, independent of the
 // others.
 type Outbox struct {
-	// Announcements are audit entries that some notification has not sent yet. Announced is the number of the last line that each
+	// Announcements are audit entries that some notification has not sent yet. Announced is the number of the last entry that each
 	// notification has sent, by its name, while more are queued.
 	Announcements []entities.AuditEntry `json:"announcements,omitempty"`
 	Announced     map[string]int64      `json:"announced,omitempty"`
 }
 
-// Announce queues a line if a notification includes its kind.
+// Announce queues an entry if a notification includes its kind.
 func (o *Outbox) Announce(all []entities.Notification, entry entities.AuditEntry) {
 	entry.Prev = "" // a receiver could not verify it
 	if slices.ContainsFunc(all, func(n entities.Notification) bool { return slices.Contains(n.Events, entry.Kind) }) {
@@ -23,7 +23,7 @@ func (o *Outbox) Announce(all []entities.Notification, entry entities.AuditEntry
 	}
 }
 
-// NextAnnouncement is the oldest line that a notification includes and has not sent yet.
+// NextAnnouncement is the oldest entry that a notification includes and has not sent yet.
 func (o *Outbox) NextAnnouncement(n entities.Notification) (entities.AuditEntry, bool) {
 	for _, l := range o.Announcements {
 		if l.N > o.Announced[n.Name] && slices.Contains(n.Events, l.Kind) {
@@ -33,7 +33,7 @@ func (o *Outbox) NextAnnouncement(n entities.Notification) (entities.AuditEntry,
 	return entities.AuditEntry{}, false
 }
 
-// MarkSent records that a notification has sent a line, and so all before it.
+// MarkSent records that a notification has sent an entry, and so all before it.
 func (o *Outbox) MarkSent(all []entities.Notification, notification string, number int64) {
 	if o.Announced == nil {
 		o.Announced = map[string]int64{}

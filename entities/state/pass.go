@@ -11,7 +11,7 @@ import (
 
 // This file lets values of an aspect pass a release that goes through a fleet, between two of its steps (B5). That release is set aside
 // until then: it is in progress, and does not move. After the values have arrived everywhere, the state is as if they had been there
-// first and the release had come on top of them. So a failure takes back only the aspect that failed.
+// first and the release had come on top of them. So only the aspect that failed is rolled back.
 
 // Aside is the stored state of a release that is set aside.
 type Aside struct {
@@ -48,8 +48,8 @@ func (s *State) setAside(c Change, now time.Time) {
 	s.AppendJournal(now, c.Channel, r.FullVersion+" is set aside: "+c.Cause)
 }
 
-// continueAside continues a release that was set aside. Good values that came on top of it count as present before it from now on. If they were
-// taken back, the instance is at the release as before.
+// continueAside continues a release that was set aside. Good values that came on top of it count as present before it from now on. If they
+// were rolled back, the instance is at the release as before.
 func (s *State) continueAside(c Change, now time.Time) {
 	r := s.ReleaseByID(c.Release)
 	p := r.Phases[c.Channel]
@@ -85,7 +85,7 @@ func (s *State) HasValuesOnTop(i *Instance, r *Release) bool {
 	return i.Delivery.Target != nil && !i.IsAt(r) && s.targetIncludes(i, r)
 }
 
-// rolledBackPassing reports whether the release that a rollback took back had passed release r.
+// rolledBackPassing reports whether the release that was rolled back had passed release r.
 func (s *State) rolledBackPassing(b *entities.Rollback, r *Release) bool {
 	if b == nil {
 		return false
@@ -120,8 +120,8 @@ func (s *State) reorderBelow(i *Instance, r *Release) {
 	}
 }
 
-// RollbackTargetBelow is the rollback target of a release at an instance after values came on top of it. It is to be rendered unless rendered is true.
-// rendered is also true if there is none.
+// RollbackTargetBelow is the rollback target of a release at an instance after values came on top of it. It is to be rendered unless
+// rendered is true. rendered is also true if there is none.
 func (s *State) RollbackTargetBelow(i *Instance, r, values *Release) (op RenderOp, rendered bool) {
 	_, full := s.MergedVersion(i, values)
 	to, of, why := s.aspectRollbackTargetFrom(i, full, r)

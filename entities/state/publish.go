@@ -88,8 +88,8 @@ func (s *State) backfillConvergedAt(c *entities.ChannelSpec, now time.Time) {
 	}
 }
 
-// AdoptTemplates records that a new configuration renders to the payloads of a release. It then belongs to all releases with the same previous
-// configuration.
+// AdoptTemplates records that a new configuration renders to the payloads of a release. It then belongs to all releases with the same
+// previous configuration.
 func (s *State) AdoptTemplates(of *Release, templates map[entities.InstanceID]string) {
 	old := of.Templates
 	of.Templates = templates
@@ -114,8 +114,8 @@ func templatesDiffer(r *Release, spec *entities.Spec) bool {
 	return false
 }
 
-// ReleasePending reports whether the release of the newest configuration is still to be created, and will be. A dependency without an answer
-// only delays it.
+// ReleasePending reports whether the release of the newest configuration is still to be created, and will be. A dependency without an
+// answer only delays it.
 func (s *State) ReleasePending() bool {
 	if s.RenderingIncarnation > 0 {
 		return true
@@ -132,8 +132,8 @@ func (s *State) UnreleasedReason() string {
 	return s.RenderFailure
 }
 
-// cancelInRemovedChannels cancels pending and running phases in channels that are not declared any more. Their objects stay and are reported as
-// orphaned. A channel that comes back is a new one for the releases that were cut off there.
+// cancelInRemovedChannels cancels pending and running phases in channels that are not declared any more. Their objects stay and are
+// reported as orphaned. A channel that is declared again is a new one for the releases that were cancelled there.
 func (s *State) cancelInRemovedChannels(now time.Time) {
 	for _, r := range s.Releases {
 		for _, c := range entities.SortedKeys(r.Phases) {
@@ -156,8 +156,8 @@ func (s *State) cancelInRemovedChannels(now time.Time) {
 	}
 }
 
-// markChannelRemoved records that the channel of an instance was removed before a release had succeeded there, so its target is not good. Values of
-// aspects are exempt: no later configuration brings them again.
+// markChannelRemoved records that the channel of an instance was removed before a release had succeeded there, so its target is not good.
+// Values of aspects are exempt: no later configuration brings them again.
 func (i *Instance) markChannelRemoved(r *Release) {
 	d, p := &i.Delivery, r.phaseState(i.ID.Channel)
 	if r.IsAspect() || !i.IsAt(r) {
@@ -201,7 +201,7 @@ func (s *State) dropInstance(id entities.InstanceID) {
 	}
 }
 
-// declareInstance sets the runtime of a declared instance. An instance that was taken down, or is being taken down, is applied again, unless
+// declareInstance sets the runtime of a declared instance. An instance that was removed, or is being removed, is applied again, unless
 // another runtime is named: then nothing stays on the old one. A delivered target stays where it is until a release moves it to the other
 // runtime.
 func (s *State) declareInstance(id entities.InstanceID, runtime string, now time.Time) {
@@ -225,8 +225,8 @@ func (s *State) declareInstance(id entities.InstanceID, runtime string, now time
 	}
 }
 
-// retainOldSpec keeps the parts of the old spec that are still needed for things that the new one does not declare any more: the runtimes of
-// remaining objects, and, if the whole service is removed, its id and its rules.
+// retainOldSpec keeps the parts of the old spec that are still needed for things that the new one does not declare any more: the runtimes
+// of remaining objects, and, if the whole service is removed, its id and its rules.
 func (s *State) retainOldSpec(spec *entities.Spec) {
 	if s.Spec == nil {
 		return
@@ -254,53 +254,43 @@ func (s *State) retainOldSpec(spec *entities.Spec) {
 	spec.Remove = spec.Remove || s.Spec.Remove
 }
 
-// settleDeletion: a service that declares its removal is taken down once it is not declared any more. A service that is declared again is
-// not taken down.
+// settleDeletion: a service that declares its removal is deleted once it is not declared any more. A service that is declared again is
+// not deleted.
 func (s *State) settleDeletion(now time.Time) {
 	declared := len(s.Spec.Channels) > 0
 	switch {
 	case declared && s.Deletion != nil:
 		s.Deletion = nil
-		s.AppendJournal(now, "", "declared again: no longer taken down")
+		s.AppendJournal(now, "", "declared again: no longer deleted")
 	case !declared && s.Spec.Remove && s.Deletion == nil:
 		s.Deletion = &Deletion{Who: entities.Who{Name: "its configuration"}, Reason: "removal is declared", At: now}
-		s.AppendJournal(now, "", "no longer declared: taken down, as declared")
-		s.recordAudit(entities.AuditEntry{At: now, Kind: entities.EventDelete, Text: "no longer declared: taken down", Reason: "removal is declared"})
+		s.AppendJournal(now, "", "no longer declared: deleted, as declared")
+		s.recordAudit(entities.AuditEntry{At: now, Kind: entities.EventDelete, Text: "no longer declared: deleted", Reason: "removal is declared"})
 	}
-}
-
-// OldestPending is the oldest pending release of a channel, or nil.
-func (s *State) OldestPending(channel string) *Release {
-	for _, r := range s.Releases {
-		if p := r.Phases[channel]; p != nil && p.Phase == maestro.Pending {
-			return r
-		}
-	}
-	return nil
 }
 
 // Delete starts to remove the running objects of a service that is not declared any more (A24). It returns an error for a declared
-// service, because the next publication would bring it back.
+// service, because the next publication would restore it.
 func (s *State) Delete(who entities.Who, reason string, now time.Time) (Effect, error) {
 	name := s.scopeName("")
 	switch {
 	case s.Spec == nil:
-		return nil, fmt.Errorf("%s has no configuration yet: there is nothing to take down", name)
+		return nil, fmt.Errorf("%s has no configuration yet: there is nothing to delete", name)
 	case len(s.Spec.Channels) > 0:
 		return nil, fmt.Errorf("%s is still declared%s; remove it from the configuration, apply that, and delete it then", name, entities.InChannel(s.Spec.DeclaredAt))
 	case s.Deletion != nil:
-		return noChange("%s is already being taken down, by %s", name, s.Deletion.Who.Name)
+		return noChange("%s is already being deleted, by %s", name, s.Deletion.Who.Name)
 	}
 	return func() string {
 		s.Deletion = &Deletion{Who: who, Reason: reason, At: now}
-		s.AppendJournal(now, "", "taken down by "+who.Name+entities.Because(reason))
-		s.recordAction(entities.EventDelete, who, nil, "", "taken down", reason, now)
-		return name + " is being taken down"
+		s.AppendJournal(now, "", "deleted by "+who.Name+entities.Because(reason))
+		s.recordAction(entities.EventDelete, who, nil, "", "deleted", reason, now)
+		return name + " is being deleted"
 	}, nil
 }
 
-// FullyRemoved reports whether a service that is taken down is removed, except for objects that its runtimes cannot remove. Its workflow then
-// ends.
+// FullyRemoved reports whether a service that is being deleted is removed, except for objects that its runtimes cannot remove. Its workflow
+// then ends.
 func (s *State) FullyRemoved() bool {
 	if s.Deletion == nil {
 		return false
@@ -315,7 +305,7 @@ func (s *State) FullyRemoved() bool {
 	return true
 }
 
-// IsRemoved reports whether an instance of a service that is being taken down is removed.
+// IsRemoved reports whether an instance of a service that is being deleted is removed.
 func (s *State) IsRemoved(id entities.InstanceID) bool {
 	return s.Deletion != nil && slices.Contains(s.Deletion.Removed, id)
 }
@@ -327,7 +317,7 @@ func (s *State) CanRemove(id entities.InstanceID) bool {
 	return i != nil && i.Delivery.Target != nil && rt.CanRemove && !s.IsReportOnly(id.Channel)
 }
 
-// WillRemove reports whether an undeclared instance is taken down, rather than left in place: with the whole service, or because its channel
+// WillRemove reports whether an undeclared instance is removed, rather than left in place: with the whole service, or because its channel
 // declared it, or else the service.
 func (s *State) WillRemove(i *Instance) bool {
 	if s.Deletion != nil || i.OnDelete != "" {
@@ -336,8 +326,8 @@ func (s *State) WillRemove(i *Instance) bool {
 	return s.Spec != nil && s.Spec.Remove
 }
 
-// RecordRemoval records the result of a removal of an instance; an empty err is success. A failed one is retried without a limit, with growing
-// backoff.
+// RecordRemoval records the result of a removal of an instance; an empty err is success. A failed one is retried without a limit, with
+// growing backoff.
 func (s *State) RecordRemoval(op RemoveOp, err string, now time.Time) {
 	i := s.Instances[op.Instance]
 	if i == nil {
@@ -350,7 +340,7 @@ func (s *State) RecordRemoval(op RemoveOp, err string, now time.Time) {
 	a := &i.Delivery.Apply
 	a.Running, a.Ended = false, now
 	takenDown := s.isTakenDown(i) || s.DrainOf(i.Runtime) != nil
-	if s.Declared(op.Instance) && !takenDown { // it came back in the meantime, and is applied again
+	if s.Declared(op.Instance) && !takenDown { // it is declared again, and is applied again
 		*a, i.Observed.Requested, i.Observed.Fresh = Apply{Ended: now}, true, false
 		return
 	}
@@ -361,7 +351,7 @@ func (s *State) RecordRemoval(op RemoveOp, err string, now time.Time) {
 		a.NotBefore = now.Add(max(backoff(rt.Timing, a.Attempts), time.Second))
 		return
 	}
-	text := op.Target.FullVersion + " taken down"
+	text := op.Target.FullVersion + " removed"
 	s.AppendJournal(now, op.Instance.Channel, text)
 	s.recordAudit(entities.AuditEntry{At: now, Kind: entities.EventDelete, Channel: op.Instance.Channel, Version: op.Target.FullVersion, Text: text})
 	if takenDown {

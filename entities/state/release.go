@@ -27,19 +27,19 @@ type Release struct {
 	// Present: for a config release, the render of its configuration with the current version of an instance; set when the release is
 	// next there.
 	Present map[entities.InstanceID]entities.Target `json:"present,omitempty"`
-	// KeepsVersionIn: for a config release, the channels in which its version was cancelled, or taken back by a person: only its configuration
-	// comes there, with the current version (I2, I4). MergedTargets is the result of that render, set together with Present.
+	// KeepsVersionIn: for a config release, the channels in which its version was cancelled, or rolled back by a person: only its
+	// configuration comes there, with the current version (I2, I4). MergedTargets is the result of that render, set together with Present.
 	KeepsVersionIn map[string]bool                      `json:"keeping,omitempty"`
 	MergedTargets  map[entities.InstanceID]MergedTarget `json:"kept,omitempty"`
 	Phases         map[string]*PhaseState               `json:"phases"` // by channel
-	// Aspect that it gives values to; empty: it has a version. ValuesText are the values, for people. The targets are in MergedTargets, as are those of
-	// a version that keeps the current values.
+	// Aspect that it gives values to; empty: it has a version. ValuesText are the values, for people. The targets are in MergedTargets, as are
+	// those of a version that keeps the current values.
 	Aspect     string `json:"aspect,omitempty"`
 	ValuesText string `json:"sets,omitempty"`
-	// RollbackTargets are, for values that pass a release in progress, the rollback targets of that release after the values: its previous targets
-	// with the values.
+	// RollbackTargets are, for values that pass a release in progress, the rollback targets of that release after the values: its previous
+	// targets with the values.
 	RollbackTargets map[entities.InstanceID]MergedTarget `json:"ways,omitempty"`
-	// Return: it takes another release back, to an earlier good target, because a person requested it.
+	// Return: it rolls another release back, to an earlier good target, because a person requested it.
 	Return bool `json:"return,omitempty"`
 	// RollsBack is the id of that release, if a person requested a rollback.
 	RollsBack string `json:"takesBack,omitempty"`
@@ -56,7 +56,7 @@ type PhaseState struct {
 	Phase  maestro.Phase `json:"phase"`
 	Since  time.Time     `json:"since"`
 	Reason string        `json:"reason,omitempty"`
-	// Revoked: a person took the release back here. A change of configuration does not bring its version again.
+	// Revoked: a person rolled the release back here. A change of configuration does not bring its version again.
 	Revoked bool `json:"calledOff,omitempty"`
 	// FailedChecks are the checks that returned FAIL before the release entered: a newer one may pass it (B10).
 	FailedChecks []string `json:"refused,omitempty"`
@@ -64,7 +64,7 @@ type PhaseState struct {
 	RetriedAt time.Time `json:"retried,omitzero"`
 	// Aside: it is in progress, and waits between two steps for values that pass it.
 	Aside *Aside `json:"aside,omitempty"`
-	// ResumedAt is when it continued after such values had been taken back.
+	// ResumedAt is when it continued after such values had been rolled back.
 	ResumedAt time.Time `json:"doubted,omitzero"`
 }
 
@@ -94,7 +94,7 @@ func (r *Release) phaseState(channel string) *PhaseState {
 }
 
 // PassesRollback reports whether a rollback that is in progress in a channel, or failed there, does not hold the release: it was made after
-// the failure, or it is the release that was taken back and a person retries it.
+// the failure, or it is the release that was rolled back and a person retries it.
 func (r *Release) PassesRollback(channel string, b *entities.Rollback) bool {
 	p := r.phaseState(channel)
 	retried := p != nil && b.Release == r.ID && !p.RetriedAt.IsZero()
@@ -205,7 +205,7 @@ func (r *Release) cancel(channel, reason string, now time.Time) {
 	r.Phases[channel] = &PhaseState{Phase: maestro.Cancelled, Since: now, Reason: reason}
 }
 
-// isRevoked reports whether a person cancelled the release here, or took it back. (A release that was cancelled because its channel was
+// isRevoked reports whether a person cancelled the release here, or rolled it back. (A release that was cancelled because its channel was
 // removed has no template there any more.)
 func (r *Release) isRevoked(channel string) bool {
 	p := r.Phases[channel]

@@ -32,8 +32,8 @@ func (s *State) TargetRelease(i *Instance) *Release {
 	return nil
 }
 
-// EntryIncarnations are the incarnation of the release that an audit entry is about, and of the one that had succeeded in its channel before; 0:
-// none.
+// EntryIncarnations are the incarnation of the release that an audit entry is about, and of the one that had succeeded in its channel
+// before; 0: none.
 func (s *State) EntryIncarnations(entry entities.AuditEntry) (incarnation, since int64) {
 	for _, r := range s.Releases { // oldest first
 		if r.ID == entry.Release {
@@ -169,7 +169,7 @@ func (s *State) targetReleases() map[*Instance]*Release {
 }
 
 // isNeeded reports whether an instance is at a release, may return to it, or may be retried there. Such a release maps a full version to
-// its version, even if it was cut off there because the channel was removed for a while.
+// its version, even if it was cancelled there because the channel was removed for a while.
 func (s *State) isNeeded(r *Release, targetReleases map[*Instance]*Release) bool {
 	// The order does not affect the result.
 	//workflowcheck:ignore

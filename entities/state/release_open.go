@@ -129,8 +129,8 @@ func (r *Release) contentText() string {
 	return fmt.Sprintf("%s from incarnation %d", r.FullVersion, r.Incarnation)
 }
 
-// inheritCancellations: if a version was cancelled before it came, a change of configuration does not bring it (A18). The configuration comes
-// with the current version, if there is one.
+// inheritCancellations: if a version was cancelled before it entered, a change of configuration does not bring it (A18). The configuration
+// comes with the current version, if there is one.
 func (s *State) inheritCancellations(r *Release, now time.Time) {
 	of := s.newestUncancelled()
 	if of == nil || of.Version != r.Version {
@@ -141,7 +141,7 @@ func (s *State) inheritCancellations(r *Release, now time.Time) {
 		of := cmp.Or(s.newestIn(c, r.Version), offered)
 		switch revoked := of.KeepsVersion(c) || of.isRevoked(c) && !s.allAt(c, of); {
 		case s.hasRevokedTargetAt(c, r.Version):
-			r.cancel(c, r.Version+" was cancelled before it had succeeded here", now)
+			r.cancel(c, r.Version+" was cancelled before it succeeded here", now)
 		case revoked && s.canTakeConfig(c) && !s.isReportedOnlyAt(c, r.Version):
 			r.markKeepsVersion(c)
 		case revoked:
@@ -164,7 +164,8 @@ func (s *State) newestIn(channel, version string) *Release {
 	return nil
 }
 
-// newestUncancelled is the newest release that was not cancelled before it entered a channel: a change of configuration applies to its version.
+// newestUncancelled is the newest release that was not cancelled before it entered a channel: a change of configuration applies to its
+// version.
 func (s *State) newestUncancelled() *Release {
 	for n := len(s.Releases) - 1; n >= 0; n-- {
 		r := s.Releases[n]
@@ -182,8 +183,8 @@ func (s *State) newestUncancelled() *Release {
 	return nil
 }
 
-// MergedVersion is the version of a release for an instance, as a person or CI named it, and the full version. The latter includes the current
-// values of other aspects, or, if the instance has no target yet, those that were promoted into the channel.
+// MergedVersion is the version of a release for an instance, as a person or CI named it, and the full version. The latter includes the
+// current values of other aspects, or, if the instance has no target yet, those that were promoted into the channel.
 func (s *State) MergedVersion(i *Instance, r *Release) (version, full string) {
 	var current []string
 	full = r.FullVersion
@@ -208,8 +209,8 @@ func (s *State) MergedVersion(i *Instance, r *Release) (version, full string) {
 	return version, entities.JoinVersion(full, current)
 }
 
-// HasUnfinishedAspect reports whether the result of a release of another aspect at an instance is neither good nor taken back. So only one change
-// at a time is in progress there (B5), and differs from the last good target in one aspect.
+// HasUnfinishedAspect reports whether the result of a release of another aspect at an instance is neither good nor rolled back. So only one
+// change at a time is in progress there (B5), and differs from the last good target in one aspect.
 func (s *State) HasUnfinishedAspect(i *Instance, r *Release) bool {
 	d := &i.Delivery
 	if d.Target == nil || d.isGood() || r.Return || d.ReportedOnly || s.IsReportOnly(i.ID.Channel) {

@@ -8,7 +8,7 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// This file lists the objects that would be taken down, before a removal.
+// This file lists the objects that would be removed, before a removal.
 
 // Removal is one instance that a deletion concerns, or objects that an instance left on another runtime.
 type Removal struct {
@@ -16,7 +16,7 @@ type Removal struct {
 	Runtime    string
 	Spec       entities.RuntimeSpec // of the runtime
 	Target     entities.Target      // the current target
-	KeepReason string               // why it is kept; empty: it is taken down
+	KeepReason string               // why it is kept; empty: it is removed
 }
 
 // RemovalsOf are the removals of a channel, or of the whole service if none is named, in order.

@@ -138,8 +138,8 @@ func (s *State) PendingIncarnationText() string {
 	return fmt.Sprintf("incarnation %d waits: %s", s.PendingIncarnation.Incarnation, s.RenameBlocker(s.PendingIncarnation.Names, s.PendingIncarnation.Title))
 }
 
-// CheckChannelKeys returns an error for a spec in which two channels would have the same key: one has the first name of another, or a name that
-// remaining objects still use.
+// CheckChannelKeys returns an error for a spec in which two channels would have the same key: one has the first name of another, or a name
+// that remaining objects still use.
 func (s *State) CheckChannelKeys(spec *entities.Spec) error {
 	by := map[string]string{}
 	for n := range spec.Channels {

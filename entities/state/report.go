@@ -19,8 +19,8 @@ func (s *State) IsReportOnly(channel string) bool {
 	return c != nil && c.ReportOnly
 }
 
-// applyReportMode applies a change of report-only mode. When a channel becomes enforced, targets that did not arrive must enter again: their gates
-// passed some time ago.
+// applyReportMode applies a change of report-only mode. When a channel becomes enforced, targets that did not arrive must enter again:
+// their gates passed some time ago.
 func (s *State) applyReportMode(spec *entities.ChannelSpec, now time.Time) {
 	c, reportOnly := s.Channel(spec.Name), spec.Report != ""
 	if c.ReportOnly == reportOnly {

@@ -11,9 +11,9 @@ import (
 
 // This file restarts instances at their current version (I1).
 
-// Restart restores the instances of a channel that was taken down. Otherwise it restarts the instances of a channel, or of the service if
+// Restart restores the instances of a deleted channel. Otherwise it restarts the instances of a channel, or of the service if
 // channel is empty, at their current targets. It uses a separate apply, which a pause holds and a pin does not. No gate is evaluated,
-// because no new version goes out. An instance that has not converged, or whose channel is report-only (A25), is left alone, and named.
+// because no new version is deployed. An instance that has not converged, or whose channel is report-only (A25), is skipped, and named.
 func (s *State) Restart(channel string, who entities.Who, reason string, now time.Time) (Effect, error) {
 	if err := s.checkChannel(channel); err != nil {
 		return nil, err
@@ -56,18 +56,18 @@ func (s *State) Restart(channel string, who entities.Who, reason string, now tim
 	}, nil
 }
 
-// cancelledHint is the command that goes back to a good version instead of a cancelled one that the restart restores; or "".
+// cancelledHint is the command that returns to a good version instead of a cancelled one that the restart restores; or "".
 func (s *State) cancelledHint(instances []*Instance) string {
 	for _, i := range instances {
 		if d := &i.Delivery; d.Cancelled != "" && !d.Converged {
-			return fmt.Sprintf("; %s was cancelled %s, before it had succeeded there; to return to the last good version: converge rollback %s/%s %s --channel %s",
+			return fmt.Sprintf("; %s was cancelled %s, before it succeeded there; to return to the last good version: converge rollback %s/%s %s --channel %s",
 				i.currentVersion(), d.Cancelled, s.Application, s.Title(), i.currentVersion(), i.ID.Channel)
 		}
 	}
 	return ""
 }
 
-// restartable are the instances of a channel, or of all channels that are not taken down, that can restart, and those that are left alone
+// restartable are the instances of a channel, or of all channels that are not deleted, that can restart, and those that are skipped
 // and why.
 func (s *State) restartable(channel string) (instances []*Instance, skipped []string) {
 	for _, c := range s.Spec.ChannelNames() {
@@ -90,7 +90,7 @@ func (s *State) restartable(channel string) (instances []*Instance, skipped []st
 	return instances, skipped
 }
 
-// restartRefusal returns why an instance with a target is left alone, or "".
+// restartRefusal returns why an instance with a target is skipped, or "".
 func (s *State) restartRefusal(i *Instance) string {
 	switch d := &i.Delivery; {
 	case d.Target == nil:

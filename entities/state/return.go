@@ -10,12 +10,12 @@ import (
 	"github.com/converge-engine/converge/entities/maestro"
 )
 
-// This file takes releases back through the gates: manual rollbacks of services that are configured to evaluate gates for them, and the
-// return after a pin. The earlier good version comes as a release, for the channels where another one is taken back, and ahead of all
+// This file rolls releases back through the gates: manual rollbacks of services that are configured to evaluate gates for them, and the
+// return after a pin. The earlier good version comes as a release, for the channels where another one is rolled back, and ahead of all
 // pending releases there.
 
-// openRollbackReleases opens the releases that take one back, one for each version that it goes back to. A change of configuration does not bring the
-// release that is taken back again.
+// openRollbackReleases opens the releases that roll one back, one for each version that it returns to. A change of configuration does not
+// bring the release that is rolled back again.
 func (s *State) openRollbackReleases(r *Release, changes []Change, who entities.Who, now time.Time) string {
 	var texts []string
 	var moves []Move
@@ -39,7 +39,7 @@ func (s *State) openRollbackReleases(r *Release, changes []Change, who entities.
 	return fmt.Sprintf("%s is rolled back in %s once all gates pass, as for a release (rollback.gates is ask)", r.FullVersion, strings.Join(texts, ", "))
 }
 
-// openReturns opens a release for each version that instances go back to, with the aspect that is taken back, ahead of all pending
+// openReturns opens a release for each version that instances return to, with the aspect that is rolled back, ahead of all pending
 // releases there.
 func (s *State) openReturns(moves []Move, aspect string, who entities.Who, now time.Time) (opened []*Release) {
 	byVersion := map[string]*Release{}
@@ -83,13 +83,13 @@ func (r *Release) addReturn(m Move, now time.Time) {
 	r.Phases[m.Instance.Channel] = &PhaseState{Phase: maestro.Pending, Since: now}
 }
 
-// rollsBack reports whether a release takes another one back.
+// rollsBack reports whether a release rolls another one back.
 func (r *Release) rollsBack(other *Release) bool { return r != nil && r.RollsBack == other.ID }
 
-// isRollback reports whether this release takes another one back. A return from a pin takes nothing back.
+// isRollback reports whether this release rolls another one back. A return from a pin rolls nothing back.
 func (r *Release) isRollback() bool { return r != nil && r.RollsBack != "" }
 
-// RollbackOf is the release that will take another one back in a channel once all gates pass, or is doing so; or nil.
+// RollbackOf is the release that will roll another one back in a channel once all gates pass, or is doing so; or nil.
 func (s *State) RollbackOf(r *Release, channel string) *Release {
 	for _, by := range s.Releases {
 		if by.rollsBack(r) {
@@ -101,8 +101,8 @@ func (s *State) RollbackOf(r *Release, channel string) *Release {
 	return nil
 }
 
-// recordRolledBack records that a release was taken back in a channel, when the release that does so has entered there or a newer one has passed
-// it.
+// recordRolledBack records that a release was rolled back in a channel, when the release that does so has entered there or a newer one has
+// passed it.
 func (s *State) recordRolledBack(by *Release, channel string, now time.Time) {
 	if !by.isRollback() {
 		return
@@ -116,7 +116,7 @@ func (s *State) recordRolledBack(by *Release, channel string, now time.Time) {
 	}
 }
 
-// pendingReturn is a pending release that takes another one back in a channel, or nil.
+// pendingReturn is a pending release that rolls another one back in a channel, or nil.
 func (s *State) pendingReturn(channel string) *Release {
 	for _, r := range s.Releases {
 		if p := r.phaseState(channel); r.Return && p != nil && p.Phase == maestro.Pending {
@@ -126,7 +126,7 @@ func (s *State) pendingReturn(channel string) *Release {
 	return nil
 }
 
-// moveAhead puts a release before all pending releases of its line in its channels: directly after the last one that entered there.
+// moveAhead puts a release before all pending releases of its track in its channels: directly after the last one that entered there.
 func (s *State) moveAhead(r *Release) {
 	others := slices.DeleteFunc(slices.Clone(s.Releases), func(o *Release) bool { return o == r })
 	at := 0
@@ -154,7 +154,7 @@ func (s *State) checkPinGates(channel, version string, targets map[string]entiti
 	return nil
 }
 
-// PendingReturns lists the releases that wait to take another one back, a line each.
+// PendingReturns lists the releases that wait to roll another one back, a line each.
 func (s *State) PendingReturns() []string {
 	var out []string
 	for _, r := range s.Releases {

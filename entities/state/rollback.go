@@ -10,7 +10,7 @@ import (
 	"github.com/converge-engine/converge/entities/maestro"
 )
 
-// applyRollback takes a release back. Its target is not good any more, and it does not enter again automatically; only a retry by a person
+// applyRollback rolls a release back. Its target is not good any more, and it does not enter again automatically; only a retry by a person
 // lifts that bar.
 func (s *State) applyRollback(c Change, who *entities.Who, now time.Time) {
 	r := s.ReleaseByID(c.Release)
@@ -59,10 +59,10 @@ type RollbackRequest struct {
 	Reason          string
 }
 
-// RollBack takes a release back in each channel that it entered and where it is the target (A22): to the previous good target, without
+// RollBack rolls a release back in each channel that it entered and where it is the target (A22): to the previous good target, without
 // gates, which is recorded. Its pending phases are cancelled. If the configuration requires gates, a release returns the channel, and
 // waits for them. An empty version means the newest release that is the target of some instance. Pinned and paused channels, and those
-// without an earlier good target, are left alone and named.
+// without an earlier good target, are skipped and named.
 func (s *State) RollBack(b RollbackRequest, now time.Time) (Effect, error) {
 	who, reason, channel := b.Who, b.Reason, b.Channel
 	r, err := s.findRollback(b.Version, channel)
@@ -108,7 +108,7 @@ func (s *State) RollBack(b RollbackRequest, now time.Time) (Effect, error) {
 	}, nil
 }
 
-// cancelRest handles a release that cannot be taken back anywhere. A joint release, which is taken back by its id, must not continue in
+// cancelRest handles a release that cannot be rolled back anywhere. A joint release, which is rolled back by its id, must not continue in
 // part: its pending phases are cancelled.
 func (s *State) cancelRest(r *Release, b *RollbackRequest, skipped []string, now time.Time) (Effect, error) {
 	var pending []string
@@ -147,7 +147,7 @@ func skippedText(skipped []string) string {
 	return "; skipped: " + strings.Join(skipped, ", ")
 }
 
-// retargetConfigs lets newer configuration for a version that is taken back come with the version that replaces it (I2).
+// retargetConfigs lets newer configuration for a version that is rolled back come with the version that replaces it (I2).
 func (s *State) retargetConfigs(r *Release, changes []Change) {
 	for _, o := range s.openConfigReleases(r) {
 		for _, c := range changes {
@@ -176,7 +176,8 @@ func (s *State) whilePaused(r *Release, b *RollbackRequest) string {
 	return fmt.Sprintf("; to do so while it is paused: converge rollback %s/%s %s%s --while-paused", s.Application, s.Title(), r.FullVersion, channel)
 }
 
-// rollbackHint is the advice to move a channel to an earlier good release: a rollback names the release that it leaves, not its destination.
+// rollbackHint is the advice to move a channel to an earlier good release: a rollback names the release that it leaves, not its
+// destination.
 func (s *State) rollbackHint(r *Release, channel string) string {
 	for _, c := range s.phaseChannels(r, channel) {
 		for _, i := range s.InstancesIn(c) {
@@ -216,7 +217,7 @@ func (s *State) rollBackNow(r *Release, changes []Change, who entities.Who, now 
 	return fmt.Sprintf("%s is rolled back in %s", r.FullVersion, strings.Join(texts, ", "))
 }
 
-// rollbackMoves are the targets that a rollback of a release sets in a channel, and the instances that it leaves alone there and why.
+// rollbackMoves are the targets that a rollback of a release sets in a channel, and the instances that it skips there and why.
 func (s *State) rollbackMoves(channel string, r *Release, b *RollbackRequest) (moves []Move, skipped []string) {
 	pending := s.pendingReturn(channel)
 	for _, i := range s.InstancesIn(channel) {
@@ -246,16 +247,16 @@ func (s *State) rollbackMoves(channel string, r *Release, b *RollbackRequest) (m
 	return moves, skipped
 }
 
-// canRollBack reports whether a release entered a channel and was not taken back there, cancelled or not.
+// canRollBack reports whether a release entered a channel and was not rolled back there, cancelled or not.
 func (s *State) canRollBack(r *Release, channel string) bool {
 	p := r.Phases[channel].Phase
 	return p.Entered() && p != maestro.RolledBack || slices.ContainsFunc(s.InstancesIn(channel), func(i *Instance) bool {
-		return i.Delivery.Cancelled != "" && i.IsAt(r) || p == maestro.RolledBack && s.isBelow(i, r) // it was left alone then
+		return i.Delivery.Cancelled != "" && i.IsAt(r) || p == maestro.RolledBack && s.isBelow(i, r) // it was skipped then
 	})
 }
 
-// rollbackRefusal returns why an instance cannot be rolled back now, or "". whilePaused: a pause of its channel, or of the service, does not
-// count. below: the release is not the last one there, and has its own rollback target.
+// rollbackRefusal returns why an instance cannot be rolled back now, or "". whilePaused: a pause of its channel, or of the service, does
+// not count. below: the release is not the last one there, and has its own rollback target.
 func (s *State) rollbackRefusal(i *Instance, whilePaused, below bool) string {
 	if p, ok := s.PauseOf(i.ID); ok && !(whilePaused && !s.HasWiderPause(i.ID)) {
 		return "paused by " + p.By
@@ -277,7 +278,7 @@ func (s *State) rollbackRefusal(i *Instance, whilePaused, below bool) string {
 	return ""
 }
 
-// findRollback finds the release to take back: the named one, or the newest that entered a channel and is the target there.
+// findRollback finds the release to roll back: the named one, or the newest that entered a channel and is the target there.
 func (s *State) findRollback(version, channel string) (*Release, error) {
 	if version != "" {
 		return s.Find(version, channel)

@@ -8,10 +8,10 @@ import (
 )
 
 // This file prevents rollbacks below the minimum version that the configuration names (noRollbackBelow): the versions that ran since
-// cannot go back to those.
+// cannot return to those.
 
-// RollbackTarget is the target of a rollback of an instance: the newest allowed good target other than the current one. If there is none, why
-// states what prevents the newest; "" means that there is no good target at all.
+// RollbackTarget is the target of a rollback of an instance: the newest allowed good target other than the current one. If there is none,
+// why states what prevents the newest; "" means that there is no good target at all.
 func (s *State) RollbackTarget(i *Instance) (to *entities.Target, why string) {
 	good := i.Delivery.knownTargets()
 	for n := range good {
@@ -29,7 +29,7 @@ func (s *State) RollbackTarget(i *Instance) (to *entities.Target, why string) {
 	return nil, why
 }
 
-// Barred returns why an instance may not go back to a target, or "". It is barred if it is below the configured minimum and the current
+// Barred returns why an instance may not return to a target, or "". It is barred if it is below the configured minimum and the current
 // target is not. A version that cannot be compared is barred. A person can bypass this for the current release.
 func (s *State) Barred(i *Instance, to entities.Target) string {
 	floor := s.Spec.NoRollbackBelow
@@ -63,7 +63,7 @@ func (s *State) HeldByFloor(channel string, r *Release) bool {
 	return s.Spec.NoRollbackBelow != "" && s.aboveFloor(r.FullVersion) && s.isAt(channel, r)
 }
 
-// checkPinFloor returns an error for a pin to a target that an instance may not go back to.
+// checkPinFloor returns an error for a pin to a target that an instance may not return to.
 func (s *State) checkPinFloor(channel string, targets map[string]entities.Target) error {
 	for _, i := range s.InstancesIn(channel) {
 		if t, ok := targets[i.ID.Name]; ok && !i.Delivery.Target.Same(t) {

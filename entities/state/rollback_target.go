@@ -10,15 +10,15 @@ import (
 // This file finds the rollback target of one aspect after others came on top of it: its earlier good values, with everything else
 // unchanged. Usually that combination never existed, so it is rendered first.
 
-// RollbackRender is a target that must be rendered before a person can take a release back.
+// RollbackRender is a target that must be rendered before a person can roll a release back.
 type RollbackRender struct {
 	RenderOp
-	Aspect      string // that is taken back
+	Aspect      string // that is rolled back
 	Incarnation int64  // of the rollback target
 	Hash        string // of that incarnation
 }
 
-// RollbackTargets are the targets that must be rendered before a release can be taken back.
+// RollbackTargets are the targets that must be rendered before a release can be rolled back.
 func (s *State) RollbackTargets(version, channel string) (renders []RollbackRender) {
 	r, err := s.findRollback(version, channel)
 	if err != nil {
@@ -71,8 +71,8 @@ func (s *State) releaseOnTop(i *Instance, r *Release) string {
 	return ""
 }
 
-// aspectRollbackTarget is the rollback target of an instance for a release on top of which others came. Without a payload it must be rendered, from
-// version of (as a person or CI named it). why: there is no target.
+// aspectRollbackTarget is the rollback target of an instance for a release on top of which others came. Without a payload it must be
+// rendered, from version of (as a person or CI named it). why: there is no target.
 func (s *State) aspectRollbackTarget(i *Instance, r *Release) (to entities.Target, of, why string) {
 	return s.aspectRollbackTargetFrom(i, i.currentVersion(), r)
 }
@@ -112,7 +112,7 @@ func replaceAspect(full, by, aspect string) string {
 	return entities.JoinVersion(version, values)
 }
 
-// rollbackMove is the move that takes a release back at an instance, or why there is none.
+// rollbackMove is the move that rolls a release back at an instance, or why there is none.
 func (s *State) rollbackMove(i *Instance, r *Release, b *RollbackRequest, below bool) (m Move, why string) {
 	if !below {
 		to, _ := s.RollbackTarget(i)
@@ -132,7 +132,7 @@ func (s *State) rollbackMove(i *Instance, r *Release, b *RollbackRequest, below 
 	return Move{Instance: i.ID, Target: to, Version: of}, why
 }
 
-// markReleaseBad ensures that nothing leads back to the target of a release at an instance, with any values of other aspects.
+// markReleaseBad ensures that nothing returns to the target of a release at an instance, with any values of other aspects.
 func (s *State) markReleaseBad(i *Instance, r *Release) {
 	d, current := &i.Delivery, *i.Delivery.Target
 	d.markBad(current)

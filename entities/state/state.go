@@ -56,10 +56,11 @@ type Mailbox struct {
 	Inbox    []*Message         `json:"inbox,omitempty"`    // signals not yet carried out
 	Requests []Request          `json:"requests,omitempty"` // answered request ids, oldest first
 	Refused  []entities.Refusal `json:"refused,omitempty"`  // bounded tail
-	// SeenSignals are the digests of the last received signals without a request id. They detect duplicates that arrive after a reset of a run.
+	// SeenSignals are the digests of the last received signals without a request id. They detect duplicates that arrive after a reset of a
+	// run.
 	SeenSignals []string   `json:"heard,omitempty"`
 	Checkpoint  Checkpoint `json:"checkpoint,omitzero"`
-	// Audit holds the lines that are not yet in the store, oldest first. AuditCount counts all lines ever written, and AuditHead is the
+	// Audit holds the entries that are not yet in the store, oldest first. AuditCount counts all entries ever written, and AuditHead is the
 	// hash of the last one.
 	Audit      []entities.AuditEntry `json:"audit,omitempty"`
 	AuditCount int64                 `json:"auditLines,omitempty"`
@@ -70,8 +71,8 @@ type Mailbox struct {
 	TransientProblem string `json:"trouble,omitempty"`
 }
 
-// Checkpoint detects accepted signals and decisions since the last checkpoint for the store. N is the number of that checkpoint, and Fingerprint
-// identifies everything that was accepted and decided before it.
+// Checkpoint detects accepted signals and decisions since the last checkpoint for the store. N is the number of that checkpoint, and
+// Fingerprint identifies everything that was accepted and decided before it.
 type Checkpoint struct {
 	N           int64  `json:"n"`
 	Fingerprint string `json:"of"`
@@ -89,7 +90,7 @@ const (
 	MaxEarlier          = 5 // good targets of an instance before the last one
 	// MaxAnnouncements bounds the queue of notifications.
 	MaxAnnouncements = 100
-	// MaxAudit bounds the audit entries in the state: the workflow writes them to the store long before. One turn may write several lines
+	// MaxAudit bounds the audit entries in the state: the workflow writes them to the store long before. One turn may write several entries
 	// for each of hundreds of channels, and none may be lost.
 	MaxAudit = 20_000
 	// MaxInbox and MaxInboxBytes bound the queued signals, and their payloads: as many as a server accepts in one run.
@@ -148,7 +149,8 @@ func (d *Mailbox) Answered(verb, id string) (Request, bool) {
 	return d.Requests[at], true
 }
 
-// CheckSame returns an error for a request with the same id but another content or caller. An empty by means that the caller is not known yet.
+// CheckSame returns an error for a request with the same id but another content or caller. An empty by means that the caller is not known
+// yet.
 func (r *Request) CheckSame(digest, by string) error {
 	if r.Digest == "" || digest == "" || r.Digest == digest && (by == "" || by == r.By) {
 		return nil
@@ -191,19 +193,19 @@ func (d *Mailbox) AppendAudit(entry entities.AuditEntry) entities.AuditEntry {
 	return entry
 }
 
-// ContinueTrail continues after the last line in the store, if that is later than all known lines: another run wrote it.
+// ContinueTrail continues after the last entry in the store, if that is later than all known entries: another run wrote it.
 func (d *Mailbox) ContinueTrail(end *entities.TrailEnd) {
 	if end != nil && end.N > d.AuditCount {
 		d.AuditCount, d.AuditHead = end.N, end.Hash
 	}
 }
 
-// TrailEnd is the last recorded line.
+// TrailEnd is the last recorded entry.
 func (d *Mailbox) TrailEnd() entities.TrailEnd {
 	return entities.TrailEnd{N: d.AuditCount, Hash: d.AuditHead}
 }
 
-// AuditPending reports lines that wait for a store that does not answer, or "".
+// AuditPending reports entries that wait for a store that does not answer, or "".
 func (d *Mailbox) AuditPending() string {
 	if d.TransientProblem != ProblemStore || len(d.Audit) == 0 {
 		return ""
@@ -211,7 +213,7 @@ func (d *Mailbox) AuditPending() string {
 	return AuditPending(len(d.Audit))
 }
 
-// AuditPending formats the number of lines that wait for the store.
+// AuditPending formats the number of entries that wait for the store.
 func AuditPending(lines int) string {
 	return fmt.Sprintf("audit pending: %d lines wait for the store", lines)
 }
@@ -219,7 +221,7 @@ func AuditPending(lines int) string {
 // ProblemStore is the kind of problem that the store does not answer.
 const ProblemStore = "store"
 
-// AuditStored removes the lines up to that number: they are in the store.
+// AuditStored removes the entries up to that number: they are in the store.
 func (d *Mailbox) AuditStored(upTo int64) {
 	d.Audit = slices.DeleteFunc(d.Audit, func(l entities.AuditEntry) bool { return l.N <= upTo })
 }
@@ -286,7 +288,8 @@ func (s *State) Instance(id entities.InstanceID) *Instance {
 	return i
 }
 
-// InstancesIn are the instances of a channel in order: the declared ones, or, if the channel is not declared, the remaining ones. It creates none.
+// InstancesIn are the instances of a channel in order: the declared ones, or, if the channel is not declared, the remaining ones. It
+// creates none.
 func (s *State) InstancesIn(channel string) []*Instance {
 	var out []*Instance
 	c, declared := s.Spec.Channel(channel)

@@ -9,17 +9,17 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// This file holds the requests of people for rollouts with steps of their own (H3): their controller waits for a person, or must abort
+// This file holds the requests of people for rollouts with their own steps (H3): their controller waits for a person, or must abort
 // one.
 
-// The ways in which a rollout is steered.
+// The actions on a rollout.
 const (
 	SteerPromote = "promote"
 	SteerAbort   = "abort"
 )
 
 // Steer is a person's request for the rollouts of an instance, until it is done. After a lost worker the request is carried out again.
-// FullVersion and At identify the rollout: one that has moved on since is left alone.
+// FullVersion and At identify the rollout: one that has moved on since is skipped.
 type Steer struct {
 	Action      string       `json:"way"`
 	Full        bool         `json:"full,omitempty"` // of a promotion: all remaining steps
@@ -68,7 +68,7 @@ func (s *State) SteerRollout(k SteerRequest, now time.Time) (Effect, error) {
 	}, nil
 }
 
-// steerable are the instances whose rollouts can be steered so, and why the others are left alone.
+// steerable are the instances whose rollouts can be steered so, and why the others are skipped.
 func (s *State) steerable(k SteerRequest) (matching []*Instance, skipped []string) {
 	for _, c := range s.Spec.ChannelNames() {
 		if k.Channel != "" && k.Channel != c {
@@ -87,7 +87,7 @@ func (s *State) steerable(k SteerRequest) (matching []*Instance, skipped []strin
 	return matching, skipped
 }
 
-// steerRefusal returns why the rollouts of an instance are left alone, or "". A pause prevents a promotion, but not an abort.
+// steerRefusal returns why the rollouts of an instance are skipped, or "". A pause prevents a promotion, but not an abort.
 func (s *State) steerRefusal(i *Instance, action string) string {
 	if s.IsReportOnly(i.ID.Channel) {
 		return "its channel is report-only"

@@ -9,19 +9,19 @@ import (
 	"github.com/converge-engine/converge/entities/maestro"
 )
 
-// This file takes a single channel down and brings it back. The channel stays declared, and nothing runs there until then.
+// This file deletes a single channel and restores it. The channel stays declared, and nothing runs there until then.
 
-// Takedown records that a person took a channel down.
+// Takedown records that a person deleted a channel.
 type Takedown struct {
 	Who    entities.Who `json:"who"`
 	Reason string       `json:"reason,omitempty"`
 	At     time.Time    `json:"at"`
 }
 
-// Text states who took it down, and why.
-func (d *Takedown) Text() string { return "taken down by " + d.Who.Name + entities.Because(d.Reason) }
+// Text states who deleted it, and why.
+func (d *Takedown) Text() string { return "deleted by " + d.Who.Name + entities.Because(d.Reason) }
 
-// TakedownOf is the record that a channel is taken down, or nil.
+// TakedownOf is the record that a channel is deleted, or nil.
 func (s *State) TakedownOf(channel string) *Takedown {
 	if c := s.Channels[channel]; c != nil {
 		return c.Takedown
@@ -45,12 +45,12 @@ func (s *State) TakeDown(channel string, who entities.Who, reason string, now ti
 		s.Channel(channel).Takedown = &Takedown{Who: who, Reason: reason, At: now}
 		s.Channel(channel).endWindow()
 		s.AppendJournal(now, channel, s.Channel(channel).Takedown.Text())
-		s.recordAction(entities.EventDelete, who, nil, channel, "taken down", reason, now)
-		return fmt.Sprintf("%s is being taken down; to restore it: converge restart %s/%s %s", s.scopeName(channel), s.Application, s.Title(), channel)
+		s.recordAction(entities.EventDelete, who, nil, channel, "deleted", reason, now)
+		return fmt.Sprintf("%s is being deleted; to restore it: converge restart %s/%s %s", s.scopeName(channel), s.Application, s.Title(), channel)
 	}, nil
 }
 
-// checkTakeDown returns why a channel cannot be taken down now, or nil.
+// checkTakeDown returns why a channel cannot be deleted now, or nil.
 func (s *State) checkTakeDown(channel string) error {
 	for _, r := range s.Releases {
 		if p, _ := r.PhaseIn(channel); p == maestro.InProgress {
@@ -72,12 +72,12 @@ func (s *State) checkTakeDown(channel string) error {
 		found = found || i.Delivery.Target != nil
 	}
 	if !found {
-		return fmt.Errorf("nothing was released to %s yet: there is nothing to take down", s.scopeName(channel))
+		return fmt.Errorf("nothing was released to %s yet: there is nothing to delete", s.scopeName(channel))
 	}
 	return nil
 }
 
-// endTakedown ends the takedown of a channel: its targets are applied again.
+// endTakedown ends the deletion of a channel: its targets are applied again.
 func (s *State) endTakedown(channel string) {
 	s.Channel(channel).Takedown = nil
 	for _, i := range s.InstancesIn(channel) {

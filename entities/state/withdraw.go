@@ -10,7 +10,7 @@ import (
 )
 
 // This file withdraws approvals: the approvers of a release did not know that it would fail. After a failure their approvals do not count
-// any more in channels that it has not entered, nor where it was taken back (G2). A rejection stays, and so does a bypass, which lets a
+// any more in channels that it has not entered, nor where it was rolled back (G2). A rejection stays, and so does a bypass, which lets a
 // release pass in any case.
 
 // withdraw withdraws the approvals of a release that failed in a channel, or was rolled back there, in the downstream channels that it

@@ -130,7 +130,7 @@ type ExtensionOp struct {
 	Release   string
 	Extension entities.Extension
 	Attempt   int
-	BackTo    string // of a release that was taken back: the full version that replaced it
+	BackTo    string // of a release that was rolled back: the full version that replaced it
 }
 
 // LeaseOp requests a lease, or returns one.
@@ -146,7 +146,7 @@ type LeaseOp struct {
 	Timeout  time.Duration // of the apply: after it the Runtime workflow queries whether the lease is still held
 }
 
-// RemoveOp takes down the objects of an instance, or those that it left on a runtime that it moved away from.
+// RemoveOp removes the objects of an instance, or those that it left on a runtime that it moved away from.
 type RemoveOp struct {
 	Instance entities.InstanceID
 	Target   entities.Target

@@ -106,8 +106,8 @@ type Evidence struct {
 var ErrNoSamples = errors.New("no samples")
 
 // Samples compares samples, in the order of time. Autocorrelated samples count as the equivalent number of independent ones. The effect is
-// the Hodges-Lehmann shift (the median of all differences between the groups) relative to the control group's median. Errors: ErrNoSamples, and
-// samples that are not finite numbers, unless they are dropped.
+// the Hodges-Lehmann shift (the median of all differences between the groups) relative to the control group's median. Errors: ErrNoSamples,
+// and samples that are not finite numbers, unless they are dropped.
 func Samples(p Plan, released, control []float64) (Evidence, error) {
 	e := Evidence{Plan: p, Test: "Mann-Whitney"}
 	var err error

@@ -62,7 +62,8 @@ func permutationP(first, second []float64) float64 {
 	return float64(tail) / float64(ways)
 }
 
-// Where it is approximated, from about 40 samples in each group, p is that of the exact test, or more by at most as much: it is the cautious one.
+// The approximation, used from about 40 samples in each group, gives the p of the exact test or a slightly larger one, so it is
+// conservative.
 func TestMannWhitneyApproximation_D26(t *testing.T) {
 	t.Parallel()
 	source := rand.New(rand.NewPCG(26, 1))
@@ -126,7 +127,7 @@ func TestFisherMatchesAllPermutations_D26(t *testing.T) {
 	}
 }
 
-// Each of the inputs that are no ordinary samples has its verdict.
+// Every unusual input has its verdict.
 func TestVerdicts_D26(t *testing.T) {
 	t.Parallel()
 	flat := func(v float64, n int) []float64 { return slices.Repeat([]float64{v}, n) }
@@ -213,7 +214,7 @@ func cutEllipsis(s string) (string, bool) {
 	return s, false
 }
 
-// What is said to be needed is what is needed.
+// The reported number of needed samples is sufficient.
 func TestNeeded_D26(t *testing.T) {
 	t.Parallel()
 	for _, alpha := range []float64{0.05, 0.01, 0.001, 1e-6} {
@@ -229,7 +230,7 @@ func TestNeeded_D26(t *testing.T) {
 			require.Equal(t, Inconclusive, judged(n-1), "%g: %d", alpha, n)
 		}
 	}
-	// With as many samples as an undecided comparison asks for, about four of five such comparisons tell of the change.
+	// With the number of samples that an undecided comparison reports as needed, about four of five such comparisons show the change.
 	source := rand.New(rand.NewPCG(26, 2))
 	p := planWith(func(p *Plan) { p.Tolerance = 0 })
 	n := noether(p, 0.65)
@@ -268,8 +269,8 @@ func metrics(source *rand.Rand) []func() float64 {
 	}
 }
 
-// Ten metrics, and three looks at each as its samples grow: of a release that changes nothing no more than alpha are taken for
-// worse, by any of the thirty comparisons.
+// Ten metrics, each compared three times as its samples grow: a release that changes nothing is judged worse by any of the thirty
+// comparisons with a probability of at most alpha.
 func TestFalseAlarms_D26(t *testing.T) {
 	t.Parallel()
 	const alpha, releases = 0.05, 400
@@ -300,8 +301,8 @@ func TestFalseAlarms_D26(t *testing.T) {
 	}
 }
 
-// Samples that follow each other closely repeat each other. Taken for independent they give many times as many false alarms as
-// alpha; as they are counted, about as many, and where little is left of them they tell nothing.
+// Samples at short intervals are correlated. Counted as independent they give many times as many false alarms as alpha; corrected, about as
+// many; and with too few effective samples the result is inconclusive.
 func TestFalseAlarmsOfCorrelatedSamples_D26(t *testing.T) {
 	t.Parallel()
 	const releases = 1000
@@ -312,7 +313,7 @@ func TestFalseAlarmsOfCorrelatedSamples_D26(t *testing.T) {
 			return func() float64 { x = by*x + math.Sqrt(1-by*by)*source.NormFloat64(); return x }
 		}
 	}
-	rate := func(steps int) func() func() float64 { // that looks back over so many steps
+	rate := func(steps int) func() func() float64 { // over that many past steps
 		return func() func() float64 {
 			last := samples(steps, source.ExpFloat64)
 			return func() float64 {
@@ -325,7 +326,7 @@ func TestFalseAlarmsOfCorrelatedSamples_D26(t *testing.T) {
 			}
 		}
 	}
-	scraped := func(steps int) func() func() float64 { // once in so many steps
+	scraped := func(steps int) func() func() float64 { // once in that many steps
 		return func() func() float64 {
 			n, v := source.IntN(steps), source.NormFloat64()
 			return func() float64 {
@@ -374,7 +375,7 @@ func TestFalseAlarmsOfCorrelatedSamples_D26(t *testing.T) {
 	}
 }
 
-// What is in both groups is no matter: a busy hour makes samples alike, and none of the differences.
+// An effect on both groups does not matter: a busy hour makes the samples correlated, but not the differences.
 func TestBusyHour_D26(t *testing.T) {
 	t.Parallel()
 	source := rand.New(rand.NewPCG(26, 7))
@@ -414,7 +415,7 @@ func TestFalseAlarmsOfCounts_D26(t *testing.T) {
 	require.NotZero(t, alarms, "it never alarms")
 }
 
-// How many samples find which change: of samples that vary by a fifth, with alpha 0.01 shared by ten comparisons, and the
+// How many samples show which change, for samples that vary by a fifth, alpha 0.01 shared by ten comparisons, and a
 // tolerance of 10 %. docs/validation.md has the table.
 func TestPower_D26(t *testing.T) {
 	t.Parallel()

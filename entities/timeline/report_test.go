@@ -13,7 +13,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// four weeks of a service in one channel, in days. What each line is to count for is beside it.
+// month is four weeks of a service in one channel, in days. The comments state how each line counts.
 func month() Input {
 	days := func(d float64) time.Time { return hours(24 * d) }
 	entry := func(d float64, kind, release, version string) entities.AuditEntry {
@@ -40,9 +40,9 @@ func month() Input {
 			entry(4, entities.EventFailed, "3", "v3"),
 			entry(6, entities.EventSucceeded, "3", "v3"),
 
-			entry(7, entities.EventRelease, "4", "v4"), // superseded as it went out: nothing
+			entry(7, entities.EventRelease, "4", "v4"), // superseded while it was deployed: nothing
 			entry(7, entities.EventTarget, "4", "v4"),
-			entry(8, entities.EventRelease, "5", "v5"), // succeeds: lead time 1 day; bob takes it back a day later, recovery 1 day
+			entry(8, entities.EventRelease, "5", "v5"), // succeeds: lead time 1 day; bob rolls it back a day later, recovery 1 day
 			entry(8, entities.EventTarget, "5", "v5"),
 			entry(9, entities.EventSucceeded, "5", "v5"),
 			byUser(entry(10, entities.EventRollback, "5", "v5"), "bob"),
@@ -53,7 +53,7 @@ func month() Input {
 			entry(13, entities.EventTarget, "", "v2"),
 			entry(13, entities.EventSucceeded, "", "v2"),
 
-			entry(14, entities.EventRelease, "6", "v6"), // succeeds: lead time 0.5 days; carol takes it back through the gates, recovery 2.5 days
+			entry(14, entities.EventRelease, "6", "v6"), // succeeds: lead time 0.5 days; carol rolls it back through the gates, recovery 2.5 days
 			entry(14, entities.EventTarget, "6", "v6"),
 			entry(14.5, entities.EventSucceeded, "6", "v6"),
 			byUser(entry(15, entities.EventRelease, "7", "v2"), "carol"),
@@ -61,7 +61,7 @@ func month() Input {
 			entry(17, entities.EventTarget, "7", "v2"),
 			entry(17.5, entities.EventSucceeded, "7", "v2"),
 
-			entry(20, entities.EventRelease, "1", "v8"), // the service began anew, and counts from one; Converge takes it back, and that fails too
+			entry(20, entities.EventRelease, "1", "v8"), // the service was recreated and counts from one; Converge rolls it back, and that fails too
 			entry(20, entities.EventTarget, "1", "v8"),
 			entry(21, entities.EventRollback, "1", "v8"),
 			entry(22, entities.EventFailed, "", "v2"),
@@ -75,7 +75,7 @@ func TestReportCountsTheTrail(t *testing.T) {
 	number := func(n float64) *float64 { return &n }
 	got, _ := Report(month(), monday)
 	require.Len(t, got, 1)
-	require.Equal(t, 5, got[0].Releases) // 3, 4, 5, 6 and 1 again; 7 only returns
+	require.Equal(t, 5, got[0].Releases) // 3, 4, 5, 6 and 1 again; 7 is only a rollback
 	require.Equal(t, Numbers{
 		Succeeded: 4, PerWeek: 1, LeadTime: number(1.5 * day), // of 0.5, 1, 2 and 4 days
 		Failed: 4, FailureRate: number(0.8), Automatic: 1, ByPeople: 2,
@@ -99,8 +99,8 @@ func TestReportCountsTheTrail(t *testing.T) {
 	require.Equal(t, Numbers{}, got[0].Numbers)
 }
 
-// What is counted is what was deployed: a way back after an unpin is none, a rollback through the gates is one whatever version the
-// release was kept under, a channel that is called otherwise is the same, and one that is gone is no last one.
+// Only deployments are counted: a return after an unpin is none; a rollback through the gates is one, under any version; a renamed channel
+// is the same channel; a removed channel is not a last one.
 func TestReportCountsOnlyDeployments(t *testing.T) {
 	entry := func(h float64, kind, channel, release, version string) entities.AuditEntry {
 		return entities.AuditEntry{At: hours(h), Kind: kind, Channel: channel, Release: release, Version: version, Who: &entities.Who{Name: "bob"}}
@@ -117,7 +117,7 @@ func TestReportCountsOnlyDeployments(t *testing.T) {
 			// A pin of v1; once unpinned it returns to v2.
 			entry(6, entities.EventPin, "prod", "", "v1"), entry(6, entities.EventTarget, "prod", "", "v1"), entry(6, entities.EventSucceeded, "prod", "", "v1"),
 			entry(7, entities.EventPin, "prod", "", "v1"), entry(7, entities.EventRelease, "", "3", "v2"), entry(7, entities.EventTarget, "prod", "3", "v2"), entry(7, entities.EventSucceeded, "prod", "3", "v2"),
-			// Configuration for v3 that is kept under v2, and is taken back through the gates.
+			// Configuration for v3 that is kept under v2, and is rolled back through the gates.
 			entry(8, entities.EventRelease, "", "4", "v3+c2"), entry(8, entities.EventTarget, "prod", "4", "v2+c2"), entry(9, entities.EventSucceeded, "prod", "4", "v2+c2"),
 			entry(10, entities.EventRelease, "", "5", "v2"), entry(10, entities.EventRollback, "prod", "4", "v3+c2"),
 			entry(11, entities.EventTarget, "prod", "5", "v2"), entry(12, entities.EventSucceeded, "prod", "5", "v2"),
@@ -134,12 +134,12 @@ func TestReportCountsOnlyDeployments(t *testing.T) {
 	require.Equal(t, []string{"v1", "v2", "v3+c2"}, versions)
 	require.Equal(t, []any{3, 1, 1}, []any{got[0].Numbers.Succeeded, got[0].Numbers.Failed, got[0].Numbers.ByPeople})
 
-	in.Status = protocol.Status{} // it is gone
+	in.Status = protocol.Status{} // the service no longer exists
 	got, _ = Report(in, monday)
 	require.Len(t, got, 2)
 }
 
-// What is cancelled on its way is on its way no longer.
+// A cancelled release is no longer being deployed.
 func TestCancelEndsTheDeploySpan_A18(t *testing.T) {
 	entry := func(h float64, kind string) entities.AuditEntry {
 		return entities.AuditEntry{At: hours(h), Kind: kind, Channel: "prod", Release: "1", Version: "v1"}
@@ -152,7 +152,7 @@ func TestCancelEndsTheDeploySpan_A18(t *testing.T) {
 	require.Equal(t, hours(3), Of(in)[0].Spans[1].To)
 }
 
-// What failed and was tried again ran from then on, and failed until then.
+// A failed release that succeeds when retried failed until the retry, and ran from then on.
 func TestARetryEndsTheFailure_B6(t *testing.T) {
 	var kinds []string
 	for _, e := range Of(month()) {

@@ -277,7 +277,8 @@ func (m *reader) startRollbackRun(l entities.AuditEntry, aspect string) {
 			return
 		}
 	}
-	if base := m.currentRun(l.Channel, nil); base != nil { // rollback of the first values of an aspect: their base version continues without values
+	// After a rollback of the first values of an aspect, their base version continues without values.
+	if base := m.currentRun(l.Channel, nil); base != nil {
 		m.runs = append(m.runs, run{channel: l.Channel, aspect: aspect, version: base.version, from: l.At, isRollback: true})
 	}
 }
@@ -426,8 +427,8 @@ func (m *reader) waitSpan(r *release, channel string, until time.Time) chart.Spa
 	return span
 }
 
-// possibleHolds returns everything that may have held a release before a channel: actions of users, current conditions, channels that come first,
-// and other releases in progress there. Of reasons with the same duration the most informative comes first.
+// possibleHolds returns everything that may have held a release before a channel: actions of users, current conditions, channels that come
+// first, and other releases in progress there. Of reasons with the same duration the most informative comes first.
 func (m *reader) possibleHolds(r *release, channel string) []hold {
 	var out []hold
 	for _, h := range slices.Concat(m.holdsByChannel[channel], m.holdsByChannel[""]) {

@@ -21,7 +21,7 @@ type Report struct {
 	Lines   int `json:"lines"`   // all lines in the store
 	Chained int `json:"chained"` // in the chain that ends at the reported end
 	Forked  int `json:"beside"`  // written by an earlier run after the checkpoint from which the workflow continued
-	// Earlier counts the lines from before the service was taken down, if numbers then restarted at one. Nothing vouches for these lines: any
+	// Earlier counts the lines from before the service was deleted, if numbers then restarted at one. Nothing vouches for these lines: any
 	// writer could have added them.
 	Earlier int `json:"earlier,omitempty"`
 	// End is the number of the last line that the workflow or its checkpoint vouches for; 0 if there is none.
@@ -82,7 +82,7 @@ type verifier struct {
 	next    map[string]*entities.StoredEntry // the next line in the chain, by hash
 	forks   map[string]*entities.StoredEntry // where a line forks from the chain, as far as followed so far
 	reached *entities.StoredEntry            // the last line reached
-	// earlier is true while lines from before a takedown are followed.
+	// earlier is true while lines from before a deletion are followed.
 	earlier bool
 	report  Report
 }
@@ -191,7 +191,7 @@ func (v *verifier) entryBelow(of *entities.StoredEntry) (found *entities.StoredE
 	return found
 }
 
-// lastBeforeTakedown returns the last line before the service was taken down and its numbers restarted at one.
+// lastBeforeTakedown returns the last line before the service was deleted and its numbers restarted at one.
 func (v *verifier) lastBeforeTakedown() *entities.StoredEntry {
 	if v.reached == nil || v.reached.N != 1 {
 		return nil
@@ -220,8 +220,8 @@ func (v *verifier) classifyRest() {
 // isFork reports whether a line follows from a line of the chain.
 func (v *verifier) isFork(l *entities.StoredEntry) bool { return v.forkPoint(l) != nil }
 
-// forkPoint returns the line of the chain from which another line forks. It caches its results, because a trail is long and lines follow from
-// each other.
+// forkPoint returns the line of the chain from which another line forks. It caches its results, because a trail is long and lines follow
+// from each other.
 func (v *verifier) forkPoint(l *entities.StoredEntry) *entities.StoredEntry {
 	var passed []string
 	from := l
@@ -257,7 +257,7 @@ func (v *verifier) problem(from, to int64, kind ProblemKind) {
 		Changed:  "differs from what was recorded",
 		Removed:  verb + " removed",
 		Inserted: "was never recorded, or was moved",
-		CutOff:   verb + " cut off at the end",
+		CutOff:   verb + " removed from the end",
 	}[kind]
 	v.report.Problems = append(v.report.Problems, Problem{From: from, To: to, Kind: kind, Text: lines + " " + text})
 }

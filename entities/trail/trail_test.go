@@ -12,7 +12,7 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// chain is what a workflow notes: lines of these texts, each an hour after the one before it.
+// chain is what a workflow records: lines with these texts, each an hour after the one before it.
 func chain(after *entities.StoredEntry, texts ...string) (out []entities.StoredEntry) {
 	for _, text := range texts {
 		l := entities.AuditEntry{N: 1, At: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Kind: entities.EventPause, Text: text}
@@ -52,7 +52,7 @@ func problemTexts(r Report) string {
 	return strings.Join(all, "; ")
 }
 
-// What was changed, removed, inserted or cut off is found by its number; what was not is whole.
+// Changed, removed and inserted lines are found by number, also at the end. An unchanged trail has no problem.
 func TestVerify(t *testing.T) {
 	whole := chain(nil, numbered(9)...)
 	changed := func(n int, text string) entities.StoredEntry {
@@ -88,9 +88,9 @@ func TestVerify(t *testing.T) {
 		"the first one changed":                {append(without(1), changed(1, "x")), endOf(whole, true), "line 1 differs from what was recorded"},
 		"removed":                              {without(4, 5), endOf(whole, true), "lines 4 to 5 were removed"},
 		"the first ones removed":               {without(1, 2), endOf(whole, true), "lines 1 to 2 were removed"},
-		"cut off":                              {whole[:7], endOf(whole, true), "lines 8 to 9 were cut off at the end"},
-		"cut off, by a checkpoint":             {whole[:5], endOf(whole[:6], false), "line 6 was cut off at the end"},
-		"all of it":                            {nil, endOf(whole, true), "lines 1 to 9 were cut off at the end"},
+		"removed from the end":                 {whole[:7], endOf(whole, true), "lines 8 to 9 were removed from the end"},
+		"removed, by a checkpoint":             {whole[:5], endOf(whole[:6], false), "line 6 was removed from the end"},
+		"all of it":                            {nil, endOf(whole, true), "lines 1 to 9 were removed from the end"},
 		"inserted":                             {append(without(), chain(&whole[3], "x")...), endOf(whole, true), "line 5 was never recorded, or was moved"},
 		"appended":                             {append(without(), chain(&whole[8], "x")...), endOf(whole, true), "line 10 was never recorded, or was moved"},
 		"without any hash":                     {stripped(), endOf(whole, true), strings.Join(each(9, "line %d differs from what was recorded"), "; ")},
@@ -110,7 +110,7 @@ func each(n int, format string) (all []string) {
 	return all
 }
 
-// A workflow that was reset, or started again, goes on from its checkpoint: what it went on without is beside the chain.
+// A workflow that was reset or restarted continues from its checkpoint. The lines after the checkpoint are a fork of the chain.
 func TestForkedLinesOfAnEarlierRun(t *testing.T) {
 	before := chain(nil, numbered(5)...)
 	lost := chain(&before[4], "lost 1", "lost 2")
@@ -122,8 +122,8 @@ func TestForkedLinesOfAnEarlierRun(t *testing.T) {
 	require.NotEmpty(t, Verify(append(all, chain(&before[2], "forged")...), endOf(resumed, true)).Problems)
 }
 
-// A service that was taken down and declared again counted from one again. Nothing says that it was so: such lines could be
-// anybody's.
+// A service that was deleted and declared again numbers its lines from one again. Nothing vouches for the earlier lines: anyone could
+// have written them.
 func TestLinesFromBeforeATakedown(t *testing.T) {
 	first := chain(nil, numbered(6)...)
 	var second []entities.StoredEntry
@@ -138,7 +138,7 @@ func TestLinesFromBeforeATakedown(t *testing.T) {
 	require.Equal(t, Report{Lines: 9, Chained: 3, Earlier: 6, End: 3}, r)
 }
 
-// Whatever one thing is done to a trail whose end is known, that is found; and nothing is found where nothing was done.
+// Any single change of a trail with a known end is found. An unchanged trail has no problem.
 func TestVerifyFindsEveryChange(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		whole := chain(nil, numbered(rapid.IntRange(1, 30).Draw(t, "lines"))...)

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A payload means one thing to whoever reads it, and can be read again wherever it was put.
+// A payload means the same to every reader, and can be read again from the state.
 func TestCheckFormRejectsAmbiguousJSON(t *testing.T) {
 	deep := func(n int) string { return `{"a":` + strings.Repeat("[", n) + strings.Repeat("]", n) + "}" }
 	for _, c := range []struct{ name, payload, why string }{
@@ -38,7 +38,7 @@ func TestCheckFormRejectsAmbiguousJSON(t *testing.T) {
 	}
 }
 
-// What stands for a payload that is too large says so.
+// The placeholder for a payload that is too large is rejected with that reason.
 func TestTooLargePayloadIsRejected(t *testing.T) {
 	require.EqualError(t, CheckRaw("pause", TooLarge(1<<20)), "payload of pause: too large: 1048576 bytes; at most 65536")
 }

@@ -41,13 +41,14 @@ func TooLarge(bytes int) json.RawMessage {
 	return fmt.Appendf(nil, `%s%d bytes; at most %d"`, tooLarge, bytes, MaxPayload)
 }
 
-// DecodeStrict decodes the input of a user, within limits. It rejects unknown fields, so that a misspelt field does not count as a missing one.
+// DecodeStrict decodes the input of a user, within limits. It rejects unknown fields, so that a misspelt field does not count as a missing
+// one.
 func DecodeStrict(verb string, raw json.RawMessage, out any) error {
 	return decode(verb, raw, out, (*json.Decoder).DisallowUnknownFields)
 }
 
-// DecodeTolerant decodes the input of another workflow, within limits. It ignores unknown fields: they come from a newer version, which adds no
-// field that an older version has to understand.
+// DecodeTolerant decodes the input of another workflow, within limits. It ignores unknown fields: they come from a newer version, which
+// adds no field that an older version has to understand.
 func DecodeTolerant(verb string, raw json.RawMessage, out any) error {
 	return decode(verb, raw, out, func(*json.Decoder) {})
 }

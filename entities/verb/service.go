@@ -144,7 +144,7 @@ var service = [...]Row{
 		},
 	},
 	{
-		Name: protocol.Delete, Description: "takes down a service that is no longer declared, or a channel", Channels: namedChannel,
+		Name: protocol.Delete, Description: "deletes a service that is no longer declared, or a channel", Channels: namedChannel,
 		payload: payloadOf(func(r *Request, p *protocol.DeleteRequest) { r.RequestMeta, r.Channel = p.RequestMeta, p.Channel }),
 		Do: func(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
 			if r.Channel != "" {

@@ -40,13 +40,13 @@ type Row struct {
 	addText  func(answer json.RawMessage, text string) json.RawMessage // nil: the same as for an Answer
 	payload  payload
 	unsigned bool                // services send it too, without a caller
-	validate func(Request) error // rejects requests that have all Needed fields but are incomplete
+	validate func(Request) error // rejects requests that have all Required fields but are incomplete
 }
 
 // Access is the authorization that a verb requires.
 type Access int
 
-// The guards.
+// The kinds of access.
 const (
 	// Operator requires a grant if one names the verb, and proof of identity if the identity settings name the verb or "*".
 	Operator Access = iota

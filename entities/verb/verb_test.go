@@ -15,12 +15,12 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// tables are all there are.
+// tables returns all tables of verbs.
 func tables() map[string][]Row {
 	return map[string][]Row{"service": Service(), "application": Application(), "runtime": Runtime()}
 }
 
-// minimal is the least that each verb takes.
+// minimal returns the smallest valid payload of each verb.
 func minimal(entity, verb string) string {
 	switch entity + " " + verb {
 	case "service cancel", "service retry", "service release":
@@ -51,7 +51,7 @@ func minimal(entity, verb string) string {
 	return `{"by":"bob"}`
 }
 
-// Every verb takes its least payload, and none with a field that it does not have, or without who asks.
+// Every verb accepts its smallest payload, and rejects unknown fields and a missing caller.
 func TestEveryRow(t *testing.T) {
 	for _, entity := range entities.SortedKeys(tables()) {
 		rows := tables()[entity]
@@ -97,7 +97,7 @@ func without(payload, name string) json.RawMessage {
 	return raw
 }
 
-// What is wrong with a payload is said, with what would be right.
+// The error for an invalid payload names the problem and the expected form.
 func TestDecodeRejectsInvalidPayloads(t *testing.T) {
 	long := func(n int) string { return strings.Repeat("x", n) }
 	for _, tt := range []struct{ verb, payload, want string }{
@@ -153,7 +153,7 @@ func TestDecodeRejectsInvalidPayloads(t *testing.T) {
 	require.NoError(t, err, "a release checks its own version")
 }
 
-// What a payload says reaches the request.
+// Each field of a payload is in the request.
 func TestDecode(t *testing.T) {
 	r, err := Find(Service(), "approve").Decode(json.RawMessage(`{"by":"bob","version":"v1","topic":"go-live","reason":"seen it"}`))
 	require.NoError(t, err)
@@ -170,7 +170,7 @@ func TestDecode(t *testing.T) {
 	require.NotEmpty(t, r.PayloadDigest)
 }
 
-// What an identity asks proof of under "*", and what a grant may name, is what the rows say.
+// The verbs that require proof under "*", and those that a grant may name, follow from the rows.
 func TestAccess_A14(t *testing.T) {
 	all := &entities.Identity{Required: []string{"*"}}
 	for _, rows := range [][]Row{Service(), Application()} {
@@ -184,7 +184,8 @@ func TestAccess_A14(t *testing.T) {
 		"abort", "approve", "bypass", "cancel", "delete", "manage", "pause", "pin", "promote", "publish", "refresh", "reject", "release", "restart", "resume", "retry",
 		"rollback", "takeOver", "unmanage", "unpin",
 	}, Grantable())
-	require.ElementsMatch(t, append(grantable(Runtime(), Installation()), protocol.Publish), grantableVerbs) // the first publication is nobody's yet
+	// The first publication has no grants yet.
+	require.ElementsMatch(t, append(grantable(Runtime(), Installation()), protocol.Publish), grantableVerbs)
 }
 
 // A verb concerns the channel that it names, those of its topic, or all.
@@ -209,7 +210,7 @@ func TestAffectedChannels(t *testing.T) {
 	}
 }
 
-// Asking what a verb would do changes nothing; its effect does.
+// Do changes nothing; its effect does.
 func TestDoChangesNothing(t *testing.T) {
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	for n := range service {
@@ -245,7 +246,7 @@ func TestDoChangesNothing(t *testing.T) {
 	}
 }
 
-// An answer that is given again is marked as such, where it has room for that.
+// A repeated answer is marked as such, if it has a field for that.
 func TestRepeat(t *testing.T) {
 	require.JSONEq(t, `{"id":"1","version":"v1","incarnation":2,"repeated":true}`,
 		string(Find(Service(), "release").Repeat(json.RawMessage(`{"id":"1","version":"v1","incarnation":2}`))))
@@ -253,13 +254,13 @@ func TestRepeat(t *testing.T) {
 	require.Nil(t, Find(Runtime(), "release").Repeat)
 }
 
-// Text is cut between characters.
+// Text is cut at a character boundary.
 func TestClip(t *testing.T) {
 	require.Equal(t, "abc", Clip("abc", 3))
 	require.Equal(t, "é…", Clip("éé", 3))
 }
 
-// What a service sends may say more than this version knows; a person's word may not, however it comes.
+// A payload of a service may have fields that this version does not know; a payload of a user may not, also in a signal.
 func TestSignalsOfServicesAreDecodedTolerantly(t *testing.T) {
 	rows := Runtime()
 	for _, name := range []string{protocol.SignalLease, protocol.SignalKeep, protocol.SignalGive} {

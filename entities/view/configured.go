@@ -65,8 +65,8 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// heldReason returns why a release can enter none of its channels, if other services need not wait for it: it is paused or pinned, or waits for
-// other services itself. "" means that it may enter a channel.
+// heldReason returns why a release can enter none of its channels, if other services need not wait for it: it is paused or pinned, or waits
+// for other services itself. "" means that it may enter a channel.
 func heldReason(s *state.State, d *decide.Decision, r *state.Release) (reason string) {
 	for n := range d.Channels {
 		c := &d.Channels[n]

@@ -14,8 +14,8 @@ import (
 	"github.com/converge-engine/converge/entities/view"
 )
 
-// How far a service is with an incarnation follows from the newest of its releases that has entered a channel; what waits is the one that the
-// configuration made.
+// How far a service is with an incarnation follows from the newest of its releases that has entered a channel; the waiting one is that of
+// the configuration.
 func TestConfigured_D23(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)

@@ -17,7 +17,7 @@ func Deployed(s *state.State, d *decide.Decision, q protocol.DeployedQuestion) p
 	out := protocol.Deployed{Spec: s.SpecDigest}
 	switch {
 	case s.Deletion != nil:
-		out.State, out.Text = string(plan.Failed), "it is being taken down"
+		out.State, out.Text = string(plan.Failed), "it is being deleted"
 		return out
 	case s.ReservationByID(q.Release) != nil, q.Release == "" && s.ReleasePending():
 		out.State, out.Text = string(plan.Running), "its release is being prepared"

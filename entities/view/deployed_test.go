@@ -14,7 +14,7 @@ import (
 	"github.com/converge-engine/converge/entities/view"
 )
 
-// What became of a plan's part in a service is what became of the releases that the plan is of, or of what came in their place.
+// The result of a plan in a service is that of the releases of the plan, or of those that replaced them.
 func TestDeployed_E10_E13(t *testing.T) {
 	t.Parallel()
 	type release struct {
@@ -58,7 +58,7 @@ func TestDeployed_E10_E13(t *testing.T) {
 	}
 }
 
-// While the store does not answer, what a new configuration changes is still to come; what cannot be rendered never comes.
+// While the store does not answer, the changes of a new configuration are pending. A release that cannot be rendered is not.
 func TestNotDeployedYet_E10(t *testing.T) {
 	t.Parallel()
 	s := state.New("home", "web")
@@ -82,7 +82,8 @@ func TestNotDeployedYet_E10(t *testing.T) {
 	require.Equal(t, "failed incarnation 3 is not released", deployed())
 }
 
-// A service that has taken over what a plan deploys, and has yet to render its first release, or one of another version, has not deployed it.
+// A service that has taken over what a plan deploys, and has yet to render its first release, or one of another version, has not deployed
+// it.
 func TestUnrenderedFirstReleaseIsNotDeployed_E10(t *testing.T) {
 	t.Parallel()
 	id := entities.InstanceID{Channel: "prod", Name: entities.OnlyInstance}

@@ -16,9 +16,9 @@ func headline(s *state.State, d *decide.Decision, worst entities.Status) string 
 	newest := s.Newest()
 	switch {
 	case worst == entities.StatusDeleted:
-		return "taken down; its objects are removed"
+		return "deleted; its objects are removed"
 	case s.Deletion != nil:
-		return fmt.Sprintf("is being taken down by %s", s.Deletion.Who.Name)
+		return fmt.Sprintf("is being deleted by %s", s.Deletion.Who.Name)
 	case len(s.Spec.Channels) == 0:
 		return "no longer declared; its objects were left in place"
 	case newest == nil:

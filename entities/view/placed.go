@@ -43,7 +43,7 @@ func placedInstance(s *state.State, c *entities.ChannelSpec, decision decide.Ins
 	out.Stable = !i.Drained && i.Delivery.Converged && decision.Current.Stable
 	switch {
 	case c.Report != "":
-		out.KeepReason = "its channel only reports"
+		out.KeepReason = "its channel is report-only"
 	case !rt.CanRemove:
 		out.KeepReason = "the runtime cannot remove objects"
 	}

@@ -52,7 +52,7 @@ func randomStatus(t *rapid.T) (s protocol.Status) {
 	return s
 }
 
-// However large a status is, it fits into a payload once it is cut short, and counts what is left out.
+// A status of any size fits into a payload once it is shortened, and counts the omitted entries.
 func TestShortenedStatusFits_F8(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -72,7 +72,7 @@ func TestShortenedStatusFits_F8(t *testing.T) {
 	})
 }
 
-// What needs somebody stays.
+// Entries that need a person are kept.
 func TestShortenedStatusKeepsTheWorst_F8(t *testing.T) {
 	t.Parallel()
 	var s protocol.Status

@@ -155,8 +155,8 @@ func channel(s *state.State, c *decide.ChannelDecision) protocol.ChannelStatus {
 	return out
 }
 
-// stableTimeMatters reports whether a channel's stable time matters: a delivery is in progress, or the rollout has steps that wait for stable
-// instances.
+// stableTimeMatters reports whether a channel's stable time matters: a delivery is in progress, or the rollout has steps that wait for
+// stable instances.
 func stableTimeMatters(s *state.State, channel string) bool {
 	spec, _ := s.Spec.Channel(channel)
 	return spec.Rollout != nil || slices.ContainsFunc(s.InstancesIn(channel), func(i *state.Instance) bool {
@@ -175,7 +175,8 @@ func channelsOf(s *state.State, channel, condition string) []string {
 	return nil
 }
 
-// instancesWithoutVersion names the instances of a fleet that have no version yet and no release on its way, although other instances have one; or "".
+// instancesWithoutVersion names the instances of a fleet that have no version yet and no release on its way, although other instances have
+// one; or "".
 func instancesWithoutVersion(s *state.State, channel string) string {
 	var names []string
 	all := s.InstancesIn(channel)
@@ -260,7 +261,7 @@ func addInstance(out *protocol.ChannelStatus, i *state.Instance) {
 	}
 }
 
-// unread returns why the current version of an instance cannot be read, or nil. An instance that is no longer declared, or taken down, is
+// unread returns why the current version of an instance cannot be read, or nil. An instance that is no longer declared, or was deleted, is
 // not read.
 func unread(s *state.State, i *state.Instance) *protocol.Unread {
 	e := i.Observed.Reading.Err

@@ -125,7 +125,7 @@ type redactedError struct {
 func (e redactedError) Error() string { return e.text }
 func (e redactedError) Unwrap() error { return e.err }
 
-// head keeps the beginning of a stream, and calls full once if there is more.
+// head keeps the beginning of a stream, and calls onExceeded once if there is more.
 type head struct {
 	buf        bytes.Buffer
 	limit      int
@@ -145,7 +145,7 @@ func (h *head) Write(b []byte) (int, error) {
 
 // command is a command with all references resolved, ready to run.
 type command struct {
-	env           map[string]string // without the variables of the place where it runs
+	env           map[string]string // without the variables of the machine where it runs
 	secrets       map[string]string // environment too, hidden from others
 	files         map[string]string // relative path → content
 	fileVariables map[string]string // variables for the paths of some of them, by name → relative path

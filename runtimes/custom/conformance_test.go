@@ -49,8 +49,7 @@ func TestConformance(t *testing.T) {
 	}})
 }
 
-// newRuntime makes one with short waits for what ignores signals or holds pipes.
-// everything of the worker's environment may be named.
+// everything allows all variables of the worker's environment.
 var everything = secret.Environment{Allowed: []string{"*"}}
 
 func newRuntime(t *testing.T, dir string, c entities.CustomRuntime) *Runtime {

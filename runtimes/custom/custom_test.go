@@ -61,7 +61,7 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// Exactly this environment, whatever else the worker has.
+// Exactly this environment, without the other variables of the worker.
 func TestEnvironment_C7(t *testing.T) {
 	t.Setenv("LANG", "C")
 	t.Setenv("HOME", "/home/worker")
@@ -91,7 +91,7 @@ func TestEnvironment_C7(t *testing.T) {
 	}, "\n"), out.Stdout)
 }
 
-// A command knows that it is to have what runs begin anew.
+// A command gets the request for a restart.
 func TestRestartIsPassedToTheCommand_I1(t *testing.T) {
 	rt := newRuntime(t, t.TempDir(), applying(`echo "${PVN_RESTART-no}"`))
 	in := web("v1")
@@ -153,7 +153,7 @@ func TestApplyExitCodes_C10(t *testing.T) {
 	}
 }
 
-// What exit codes say, and that an unapplied instance is not asked about.
+// The meaning of exit codes; an unapplied instance is not fetched.
 func TestExitCodeFetch_C2(t *testing.T) {
 	for _, c := range []struct {
 		exit    string

@@ -184,7 +184,7 @@ func (d *document) event(path string, v any) entities.Event {
 	var t time.Time
 	err := t.UnmarshalText([]byte(timestamp)) // strict, unlike time.Parse
 	if t = t.UTC(); err != nil || t.Year() < 0 || t.Year() > 9999 {
-		d.addError(path+".timestamp", "%s; expected RFC 3339, like 2006-01-02T15:04:05Z", d.quote(timestamp))
+		d.addError(path+".timestamp", "%s; expected RFC 3339, such as 2006-01-02T15:04:05Z", d.quote(timestamp))
 		return e
 	}
 	e.Timestamp = t

@@ -119,8 +119,8 @@ func TestMalformedDocument_C6(t *testing.T) {
 		{"event without timestamp", object(`, "debugEvents": [{"message": "x"}]`), `objects[0].debugEvents[0].timestamp: missing; expected a string that is not empty`},
 		{"event without message", object(`, "debugEvents": [{"timestamp": "2026-11-21T10:00:00Z"}]`), `objects[0].debugEvents[0].message: missing; expected a string that is not empty`},
 		{"timestamp in seconds", object(`, "debugEvents": [{"timestamp": 1795000000, "message": "x"}]`), `objects[0].debugEvents[0].timestamp: the number 1795000000; expected a string`},
-		{"timestamp without zone", object(`, "debugEvents": [{"timestamp": "2026-11-21T10:00:00", "message": "x"}]`), `objects[0].debugEvents[0].timestamp: "2026-11-21T10:00:00"; expected RFC 3339, like 2006-01-02T15:04:05Z`},
-		{"timestamp outside of years", object(`, "debugEvents": [{"timestamp": "9999-12-31T23:59:59-10:00", "message": "x"}]`), `objects[0].debugEvents[0].timestamp: "9999-12-31T23:59:59-10:00"; expected RFC 3339, like 2006-01-02T15:04:05Z`},
+		{"timestamp without zone", object(`, "debugEvents": [{"timestamp": "2026-11-21T10:00:00", "message": "x"}]`), `objects[0].debugEvents[0].timestamp: "2026-11-21T10:00:00"; expected RFC 3339, such as 2006-01-02T15:04:05Z`},
+		{"timestamp outside of years", object(`, "debugEvents": [{"timestamp": "9999-12-31T23:59:59-10:00", "message": "x"}]`), `objects[0].debugEvents[0].timestamp: "9999-12-31T23:59:59-10:00"; expected RFC 3339, such as 2006-01-02T15:04:05Z`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			objects, err := ParseDocument([]byte(c.document))

@@ -45,8 +45,8 @@ func (r *Runtime) environment(ctx context.Context, in runtimes.Request) (env, se
 	return env, secrets, err
 }
 
-// refuseLoaderVariables refuses variables that make loaders and shells run other programs. The compiler refuses them too, on the machine of the
-// publisher.
+// refuseLoaderVariables refuses variables that make loaders and shells run other programs. The compiler refuses them too, on the
+// machine of the publisher.
 func refuseLoaderVariables(values map[string]entities.Value) error {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		if entities.ControlsPrograms(name) {

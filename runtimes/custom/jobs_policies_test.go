@@ -17,8 +17,9 @@ import (
 	"github.com/converge-engine/converge/tests/kubetest"
 )
 
-// A namespace may demand what Pod Security calls restricted, and a quota that every pod says what it uses: a command runs there
-// with what its definition says, and is refused without, in the cluster's words. What a Job and its pod carry is as declared.
+// A namespace may require the restricted Pod Security Standard, and a quota may require resource requests of every pod: a command
+// runs there with the settings of its definition, and is refused without them, with the cluster's message. The labels and annotations
+// of a Job and its pod are as declared.
 func TestJobsWherePoliciesAreStrict_C1(t *testing.T) {
 	plane := kubetest.Start(t)
 	namespace := plane.Namespace(t)
@@ -66,7 +67,7 @@ func TestJobsWherePoliciesAreStrict_C1(t *testing.T) {
 	}, pod.Spec.Containers[0].SecurityContext)
 }
 
-// strict has a namespace demand what restricted says, and requests of every pod.
+// strict makes a namespace require the restricted Pod Security Standard, and resource requests of every pod.
 func strict(t *testing.T, plane *kubetest.Cluster, namespace string) {
 	t.Helper()
 	_, err := plane.Client.CoreV1().Namespaces().Patch(t.Context(), namespace, "application/merge-patch+json",
@@ -86,7 +87,7 @@ func strict(t *testing.T, plane *kubetest.Cluster, namespace string) {
 	})
 }
 
-// firstPod notes the first pod of a namespace that is made from now on.
+// firstPod records the first pod that is created in a namespace from now on.
 func firstPod(t *testing.T, plane *kubetest.Cluster, namespace string) (pod func() *corev1.Pod) {
 	t.Helper()
 	w, err := plane.Client.CoreV1().Pods(namespace).Watch(t.Context(), metav1.ListOptions{})

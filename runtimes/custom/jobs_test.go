@@ -33,7 +33,7 @@ func (c oneCluster) Client(context.Context, entities.RuntimeDefinition) (*api.Cl
 	return c.client, nil
 }
 
-// clientOf is what a worker has of a control plane.
+// clientOf is a worker's connection to a control plane.
 func clientOf(t *testing.T, plane *kubetest.Cluster) oneCluster {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", plane.Kubeconfig)
@@ -192,7 +192,7 @@ func TestStandaloneJobReadsItsDocument_A20(t *testing.T) {
 	require.Equal(t, o.Document, strings.TrimSpace(out.Stdout))
 }
 
-// What a Job asks of its nodes stands in its pods.
+// The requirements of a Job for its nodes are in its pods.
 func TestJobHasResourcesAndNodeSelectors_C7(t *testing.T) {
 	t.Parallel()
 	j := jobRunner{def: entities.RuntimeDefinition{Custom: &entities.CustomRuntime{Job: &entities.CommandJob{

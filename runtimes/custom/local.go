@@ -112,7 +112,8 @@ func (res *result) setInterrupted(ctx context.Context) {
 		res.setError("", fmt.Errorf("%s interrupted: %w", res.argv[0], context.Canceled))
 		return
 	}
-	res.setError(runtimes.CodeTimeout, fmt.Errorf("%s did not finish in time and was ended%s", res.argv[0], res.lastOutput())) // the caller's deadline, not ours
+	// The deadline is the caller's, not ours.
+	res.setError(runtimes.CodeTimeout, fmt.Errorf("%s did not finish in time and was ended%s", res.argv[0], res.lastOutput()))
 }
 
 func (res *result) setTimedOut() {

@@ -11,8 +11,8 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// What had the same name and belonged to another service is nobody's version, and is taken over by an apply (C7). The script is
-// the one that the documentation gives.
+// An object with the same name that belonged to another service has no version, and is taken over by an apply (C7). The script is the
+// one that the documentation gives.
 func TestObjectThatMovedBetweenServices_C7(t *testing.T) {
 	rt := newRuntime(t, t.TempDir(), entities.CustomRuntime{
 		Apply: sh(`echo "$PVN_SERVICE_VERSION $PVN_SERVICE_ID" >function`),

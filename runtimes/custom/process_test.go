@@ -37,7 +37,7 @@ func waitEnded(t *testing.T, f *os.File) {
 // SIGTERM as well.
 const stubborn = `trap '' TERM; (exec 3>alive; exec tail -f /dev/null) & wait; wait; exec tail -f /dev/null`
 
-// The promise of Apply: a timeout leaves nothing behind, whatever it ignores.
+// The promise of Apply: a timeout leaves no processes, not even those that ignore signals.
 func TestTimeoutEndsTheGroup_C6(t *testing.T) {
 	for _, fetch := range []bool{false, true} {
 		dir := t.TempDir()
@@ -64,8 +64,8 @@ func TestTimeoutEndsTheGroup_C6(t *testing.T) {
 	}
 }
 
-// SIGTERM comes first: a command can clean up, and what its child does counts into the grace even
-// when the command itself is gone and nobody holds a pipe.
+// SIGTERM comes first: a command can clean up, and what its child does counts into the grace even when the command itself is gone and
+// no process holds a pipe.
 func TestTerminatedCommandsMayCleanUp(t *testing.T) {
 	dir := t.TempDir()
 	alive := pipe(t, filepath.Join(dir, "alive"))
@@ -170,14 +170,14 @@ func TestOutputIsBounded_C6(t *testing.T) {
 	}
 }
 
-// A question is asked each second for days: what it leaves running would fill the machine.
+// A query may run every second for days: processes that it leaves would fill the machine.
 func TestQueriesLeaveNoProcesses_A20(t *testing.T) {
 	t.Parallel()
 	o := standalone("sh", "-c", `(exec 3>alive; echo >ready; exec tail -f /dev/null) >/dev/null 2>&1 & read -r _ <ready; exit 2`)
 	o.Dir, o.Query = t.TempDir(), true
 	alive := pipe(t, filepath.Join(o.Dir, "alive"))
 	require.NoError(t, exec.Command("mkfifo", filepath.Join(o.Dir, "ready")).Run())
-	out, _, err := RunStandalone(t.Context(), workDir, o)
+	out, _, err := RunStandalone(t.Context(), testWorker, o)
 	require.NoError(t, err)
 	require.Equal(t, 2, out.ExitCode)
 	waitEnded(t, <-alive)

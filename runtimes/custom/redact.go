@@ -94,8 +94,8 @@ func (r *redactor) isSecretPrefix(b []byte) bool {
 	return slices.ContainsFunc(r.secrets, func(s []byte) bool { return len(b) < len(s) && bytes.HasPrefix(s, b) })
 }
 
-// dropPartialSecret redacts a stream that was cut without regard to secrets: if its beginning is missing, it drops bytes that may be a part of a
-// secret.
+// dropPartialSecret redacts a stream that was cut without regard to secrets: if its beginning is missing, it drops bytes that may be
+// a part of a secret.
 func (r *redactor) dropPartialSecret(stream []byte, truncated bool) []byte {
 	if !truncated {
 		return stream

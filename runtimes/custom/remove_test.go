@@ -28,7 +28,7 @@ func instance() runtimes.Request {
 	}
 }
 
-// The command gets what an apply of what is there would get.
+// The command gets the environment and the files of an apply of the current version.
 func TestRemoveGetsWhatApplyGets_A24_C7(t *testing.T) {
 	dir := t.TempDir()
 	rt := newRuntime(t, dir, removing(&entities.Command{Argv: []string{
@@ -41,7 +41,7 @@ func TestRemoveGetsWhatApplyGets_A24_C7(t *testing.T) {
 	require.Equal(t, "routes r3 prod eu-3 eu west {}\n", string(got))
 }
 
-// Exit codes say what is worth another try.
+// Exit codes determine whether a removal is retried.
 func TestFailedRemoval_C10(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
@@ -62,7 +62,7 @@ func TestFailedRemoval_C10(t *testing.T) {
 	}
 }
 
-// Where nothing was ever applied there is nothing to run.
+// Without an earlier apply no command runs.
 func TestRemoveWithoutPayloadRunsNothing(t *testing.T) {
 	in := instance()
 	in.Payload = nil

@@ -136,8 +136,7 @@ func TestTailProperty(t *testing.T) {
 	})
 }
 
-// A service gives values to commands that are somebody else's: it replaces none of theirs, and does not say what they
-// run.
+// A service gives values to commands of another owner: it cannot replace the owner's values, nor control which programs run.
 func TestServiceCannotSetLoaderVariablesOfARuntime_G5(t *testing.T) {
 	rt := newRuntime(t, t.TempDir(), applying(`printenv TARGET MINE`))
 	rt.def.Custom.Env = map[string]entities.Value{"TARGET": {Literal: "theirs"}}
@@ -153,12 +152,12 @@ func TestServiceCannotSetLoaderVariablesOfARuntime_G5(t *testing.T) {
 		require.True(t, runtimes.IsPermanent(err))
 		o := standalone("true")
 		o.Env = in.Payload.Custom.Env
-		_, _, err = RunStandalone(t.Context(), workDir, o)
+		_, _, err = RunStandalone(t.Context(), testWorker, o)
 		require.ErrorContains(t, err, name+" controls which programs run")
 	}
 }
 
-// What was not allowed is not given to the commands of anybody, set or not.
+// A variable that is not allowed is given to no command, whether it is set or not.
 func TestWorkerEnvironmentIsNotInherited_G5(t *testing.T) {
 	t.Setenv("TEMPORAL_API_KEY", hidden)
 	c := applying(`printenv STOLEN`)

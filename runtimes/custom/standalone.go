@@ -15,8 +15,8 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// StandaloneCommand is a command that belongs to no runtime: a check or an extension (A20, A21). It runs in the same way as the commands of a
-// runtime, with the same environment (C7), limits and redaction of secrets.
+// StandaloneCommand is a command that belongs to no runtime: a check or an extension (A20, A21). It runs in the same way as the
+// commands of a runtime, with the same environment (C7), limits and redaction of secrets.
 type StandaloneCommand struct {
 	// The beginning of its errors: "check smoke of shop/web in prod".
 	ErrorPrefix string
@@ -28,19 +28,19 @@ type StandaloneCommand struct {
 	Job     *entities.CommandJob  // run it as a Job
 	Task    *entities.CommandTask // run it as a task; neither: a process of this machine
 	// Document is JSON for the command: in a file that PVN_CHECK_FILE names, or in PVN_CHECK itself for a task of ECS, which gets no
-	// files. About replaces CHECK in these names, such as PLAN.
+	// files. DocumentName replaces CHECK in these names, such as PLAN.
 	Document, DocumentName string
 	// DocumentSecrets are secrets in the document.
 	DocumentSecrets []string
-	// HandleSecretOutput: the output contains secrets. After the command has succeeded, Captures gets its stdout. Its error describes the
-	// problem of that stdout without quoting it. The output goes nowhere else.
+	// HandleSecretOutput: the output contains secrets. After the command has succeeded, HandleSecretOutput gets its stdout. Its error
+	// describes the problem of that stdout without quoting it. The output goes nowhere else.
 	HandleSecretOutput func(stdout []byte) error
 	// Timeout covers everything, for a Job including the wait for a node.
 	Timeout time.Duration
 	// Instance is the subject of the command: without a name, a whole channel. A payload is not necessary.
 	Instance runtimes.Request
-	// One and Key are for Jobs, as in job.Request: one Job at a time for One, whose result may be used while Key is equal. Empty:
-	// each run has its own Job. Try is for tasks, as in ecs.TaskRequest.
+	// ExclusiveKey and Key are for Jobs, as One and Key of job.Request: one Job at a time for ExclusiveKey, whose result may be used
+	// while Key is equal. Empty: each run has its own Job. AttemptID is for tasks, as in ecs.TaskRequest.
 	ExclusiveKey, Key, AttemptID string
 	// Query: the command is a query that runs repeatedly; processes that it leaves are ended.
 	Query bool

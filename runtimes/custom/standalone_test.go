@@ -24,8 +24,8 @@ func standalone(argv ...string) StandaloneCommand {
 	}
 }
 
-// workDir is a worker that knows one secret.
-var workDir = Worker{Secrets: secret.Environment{Allowed: []string{"*"}, Lookup: func(name string) (string, bool) { return "hunter22", name == "PASSWORD" }}}
+// testWorker is a worker that knows one secret.
+var testWorker = Worker{Secrets: secret.Environment{Allowed: []string{"*"}, Lookup: func(name string) (string, bool) { return "hunter22", name == "PASSWORD" }}}
 
 // A command of no runtime gets the variables of a runtime's command, but for the instance: it
 // is about all of a channel.
@@ -33,7 +33,7 @@ func TestStandaloneCommandGetsTheVariablesOfARuntimesCommand_A20_A21_C7(t *testi
 	t.Parallel()
 	o := standalone("sh", "-c", `echo "$PVN_APPLICATION $PVN_SERVICE $PVN_SERVICE_ID $PVN_SERVICE_VERSION $PVN_RELEASE_CHANNEL ${PVN_INSTANCE-none} $MINE"; exit 2`)
 	o.Env = map[string]entities.Value{"MINE": {Literal: "a b"}, "PVN_SERVICE": {Literal: "forged"}}
-	out, signal, err := RunStandalone(t.Context(), workDir, o)
+	out, signal, err := RunStandalone(t.Context(), testWorker, o)
 	require.NoError(t, err)
 	require.Empty(t, signal)
 	require.Equal(t, 2, out.ExitCode)
@@ -44,7 +44,7 @@ func TestStandaloneCommandHidesSecrets(t *testing.T) {
 	t.Parallel()
 	o := standalone("sh", "-c", `echo "out $P"; echo "err $P" >&2; exit 1`)
 	o.Env = map[string]entities.Value{"P": {WorkerEnv: "PASSWORD"}}
-	out, _, err := RunStandalone(t.Context(), workDir, o)
+	out, _, err := RunStandalone(t.Context(), testWorker, o)
 	require.NoError(t, err)
 	require.Equal(t, "out ***\n", out.Stdout)
 	require.Equal(t, "err ***\n", out.Stderr)
@@ -60,7 +60,7 @@ func TestStandaloneCommandShowsItsOutput_C9(t *testing.T) {
 	ctx, progress := runtimes.WithProgress(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		_, _, err := RunStandalone(ctx, workDir, o)
+		_, _, err := RunStandalone(ctx, testWorker, o)
 		ended <- err
 	}()
 	said := func() string {
@@ -97,7 +97,7 @@ func TestStandaloneCommandErrors(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			out, _, err := RunStandalone(t.Context(), workDir, row.once)
+			out, _, err := RunStandalone(t.Context(), testWorker, row.once)
 			require.Equal(t, row.name == "too slow", out.TimedOut)
 			require.ErrorContains(t, err, "check smoke of shop/web in prod: "+"")
 			require.ErrorContains(t, err, row.says)
@@ -105,6 +105,6 @@ func TestStandaloneCommandErrors(t *testing.T) {
 	}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, _, err := RunStandalone(gone, workDir, standalone("true"))
+	_, _, err := RunStandalone(gone, testWorker, standalone("true"))
 	require.ErrorIs(t, err, context.Canceled)
 }

@@ -124,7 +124,7 @@ func TestNoSecretsInTasks_G5(t *testing.T) {
 	require.Zero(t, server.Calls()["RunTask"])
 }
 
-// A check or an extension says what its task printed, or that nobody knows.
+// A check or an extension reports the output of its task, or that it is unknown.
 func TestStandaloneTask_A20_A21(t *testing.T) {
 	t.Parallel()
 	server, where, worker := onECS(t)

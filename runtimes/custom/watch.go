@@ -213,7 +213,7 @@ func (o *observedOwners) awaitAny(ctx context.Context) bool {
 	}
 }
 
-// awaitNone calls none after a period without observations. It forgets instances that were not observed.
+// awaitNone calls onNone after a period without observations. It forgets instances that were not observed.
 func (o *observedOwners) awaitNone(ctx context.Context, idleTimeout time.Duration, onNone func()) {
 	for {
 		select {

@@ -14,7 +14,7 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// noticing is a runtime whose watch prints what is written into a named pipe, and the hints that come of it.
+// noticing is a runtime whose watch prints the lines that are written into a named pipe, and the resulting hints.
 func noticing(t *testing.T, script string, observed ...runtimes.Owner) (dir string, hints chan runtimes.Owner) {
 	t.Helper()
 	dir, hints = t.TempDir(), make(chan runtimes.Owner, 100)
@@ -46,7 +46,7 @@ func received(t *testing.T, hints chan runtimes.Owner, n int) (got []runtimes.Ow
 	return got
 }
 
-// Each line of a watch says where something may have changed; who is not meant is left alone.
+// Each line of a watch says where something may have changed; other instances get no hint.
 func TestWatchCommand(t *testing.T) {
 	prod, staging := owner("shop", "web", "prod", "main"), owner("shop", "web", "staging", "main")
 	eu, other, api := owner("shop", "web", "prod", "eu"), owner("blog", "web", "prod", "main"), owner("shop", "api", "prod", "main")
@@ -79,7 +79,7 @@ func TestWatchCommand(t *testing.T) {
 	require.Empty(t, hints)
 }
 
-// One that ends is started again, and whatever changed meanwhile is looked for. When nobody watches any more, it is ended.
+// A watch that ends is restarted, and changes in the meantime are found. When the watch is stopped, its process is ended.
 func TestEndedWatchIsRestarted(t *testing.T) {
 	prod := owner("shop", "web", "prod", "main")
 	watch := sh(`echo x >>runs; [ "$(wc -l <runs)" -gt 1 ] && exec tail -f /dev/null; exit 1`)
@@ -94,12 +94,12 @@ func TestEndedWatchIsRestarted(t *testing.T) {
 		runs, _ := os.ReadFile(filepath.Join(dir, "runs"))
 		return string(runs) == "x\nx\n"
 	}, time.Minute, time.Millisecond)
-	stop() // returns when the process, which would go on for ever, has ended
+	stop() // returns when the process, which would run forever, has ended
 
 	require.Nil(t, newRuntime(t, dir, applying("true")).Watch(func(runtimes.Owner) {}), "no watch without the command")
 }
 
-// A definition that is used no more, since a newer one is published, has no process; once it is used again it has one.
+// A definition that is no longer used, since a newer one is published, has no process; once it is used again it has one.
 func TestUnusedWatchEnds(t *testing.T) {
 	dir := t.TempDir()
 	watch := sh(`echo x >>runs; trap 'echo gone >>runs; exit' TERM; while :; do sleep 0.01; done`)

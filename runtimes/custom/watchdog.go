@@ -52,7 +52,8 @@ type watchdog struct {
 	in *os.File // of the running one, or nil
 }
 
-// enforceLifeline ends a process group when the lifeline of ctx is over, also by the watchdog. It returns a function that ends the watch.
+// enforceLifeline ends a process group when the lifeline of ctx expires, also by the watchdog. It returns a function that ends the
+// watch.
 func (w *watchdog) enforceLifeline(ctx context.Context, group int) (done func()) {
 	until := runtimes.LifelineOf(ctx)
 	if until == nil || w.program == "" {

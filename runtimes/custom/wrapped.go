@@ -13,8 +13,8 @@ import (
 // maxReportSize limits the bytes of a wrapper's document that are read: both streams, and their encoding as JSON.
 const maxReportSize = 4 << 20
 
-// remaining is the limit of a head. It is larger for a wrapper's document than for a command's own output, since the document contains
-// more.
+// remaining is the number of bytes that a head still accepts. A wrapper's document may be larger than a command's own output, since
+// the document contains more.
 func (h *head) remaining() int {
 	limit := h.limit
 	if bytes.HasPrefix(h.buf.Bytes(), []byte(report.Opening)) {

@@ -84,7 +84,7 @@ func TestWrappersDocumentIsUnwrapped_C8(t *testing.T) {
 	require.ErrorContains(t, err, "exited 7: err")
 	require.Equal(t, [2]string{"out\n", "err\n"}, [2]string{done.Stdout, done.Stderr})
 
-	done, _, err = RunStandalone(t.Context(), workDir, StandaloneCommand{ErrorPrefix: "check smoke", Argv: apply.Argv, Timeout: defaultFetchTimeout, Instance: web("v1")})
+	done, _, err = RunStandalone(t.Context(), testWorker, StandaloneCommand{ErrorPrefix: "check smoke", Argv: apply.Argv, Timeout: defaultFetchTimeout, Instance: web("v1")})
 	require.NoError(t, err)
 	require.Equal(t, [2]string{"out\n", "err\n"}, [2]string{done.Stdout, done.Stderr})
 	require.Equal(t, 7, done.ExitCode)

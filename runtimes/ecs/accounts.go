@@ -26,11 +26,11 @@ type Accounts struct {
 	// ConfigureLogs is the same for the clients of CloudWatch Logs.
 	ConfigureLogs func(*cloudwatchlogs.Options)
 
-	// Patience, if set before the first use, is how long an apply waits for the rate limit of ECS before it returns an error,
+	// ThrottleTimeout, if set before the first use, is how long an apply waits for the rate limit of ECS before it returns an error,
 	// instead of 1 min.
 	ThrottleTimeout time.Duration
 
-	// Every, if set before the first use, is the interval between readings of a service or a task, instead of 5 s.
+	// PollInterval, if set before the first use, is the interval between readings of a service or a task, instead of 5 s.
 	PollInterval time.Duration
 
 	timing   *timing // for tests; nil: the default
@@ -178,7 +178,8 @@ func (a *account) assumeRoleOptions(o *stscreds.AssumeRoleOptions) {
 	}
 }
 
-// clientOptions disables the retries of the SDK: after a lost answer it would register a definition twice (call decides about retries).
+// clientOptions disables the retries of the SDK: after a lost answer it would register a definition twice (call decides about
+// retries).
 func (a *account) clientOptions(o *ecs.Options) {
 	o.Retryer = aws.NopRetryer{}
 	if a.def.Endpoint != "" {

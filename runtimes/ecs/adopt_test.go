@@ -14,7 +14,7 @@ import (
 	"github.com/converge-engine/converge/tests/ecsfake"
 )
 
-// createManually makes a service as somebody does with the AWS CLI.
+// createManually creates a service as a person does with the AWS CLI.
 func (l *testCluster) createManually(name string) {
 	l.Helper()
 	definition, err := l.client.RegisterTaskDefinition(l.ctx, &ecs.RegisterTaskDefinitionInput{
@@ -33,7 +33,7 @@ func (l *testCluster) createManually(name string) {
 	require.NoError(l, err)
 }
 
-// adoptedRequest is an instance of what was found.
+// adoptedRequest is an instance of a discovered service.
 func adoptedRequest(t *testing.T, found DiscoveredService, version string, n int64) runtimes.Request {
 	t.Helper()
 	in := requestFor(version, n)
@@ -47,8 +47,8 @@ func adoptedRequest(t *testing.T, found DiscoveredService, version string, n int
 	return in
 }
 
-// What was made by hand is found as a configuration would say it, and taken over as it runs: nothing is registered and nothing is
-// rolled, until something changes.
+// A manually created service is discovered in the form of a configuration, and adopted as it runs: no registration and no rollout,
+// until something changes.
 func TestAdoptionRegistersAndRollsOutNothing(t *testing.T) {
 	l := newTestCluster(t, ecsfake.Options{})
 	l.createManually("legacy")
@@ -87,7 +87,7 @@ func TestAdoptionRegistersAndRollsOutNothing(t *testing.T) {
 	require.Equal(t, []string{"legacy:2"}, gone, "revisions of other owners stay")
 }
 
-// What says something else than what is declared, if only one thing more, is no version of ours.
+// A revision that differs from the declaration, if only in one field, is not adopted.
 func TestOnlyEqualRevisionsAreAdopted(t *testing.T) {
 	there := &types.TaskDefinition{
 		Family: aws.String("web"), Revision: 3, Status: types.TaskDefinitionStatusActive,

@@ -45,7 +45,7 @@ func TestRollbackReusesTheRevision(t *testing.T) {
 	require.Equal(t, "demo/web/staging/main", valueOf(l.web().Tags, TagOwner))
 }
 
-// A restart is a new deployment of what is there, and one that is asked for once.
+// A restart is a new deployment of the current version, once.
 func TestRestartForcesADeployment_I1(t *testing.T) {
 	l := newTestCluster(t, ecsfake.Options{})
 	l.applyStable(requestFor("v1", 1))
@@ -108,7 +108,7 @@ func TestLostAnswerOfCreateMakesOneService(t *testing.T) {
 	require.Equal(t, []string{"web:1"}, l.revisions())
 }
 
-// Reads that lag behind a write show what was before it: neither is that believed, nor done again.
+// Reads that lag behind a write show the state before it: an apply does not trust them, and does not write again.
 func TestLaggingReads(t *testing.T) {
 	l := newTestCluster(t, ecsfake.Options{})
 	l.Lag(30 * time.Second)
@@ -216,7 +216,7 @@ func TestWrongDocumentsArePermanent(t *testing.T) {
 	}
 }
 
-// What a parameter stands for becomes what the field wants.
+// The value of a parameter gets the type of its field.
 func TestScalarsAreConvertedToTheirFields(t *testing.T) {
 	in := &ecs.RegisterTaskDefinitionInput{}
 	document, err := decode([]byte(`{"family": "web", "cpu": 256, "containerDefinitions": [{"memory": "512", "essential": "true", "environment": [{"name": "N", "value": 3}]}]}`), in)
@@ -243,7 +243,7 @@ func TestDaemonServices(t *testing.T) {
 	require.Equal(t, "INACTIVE", *l.web().Status)
 }
 
-// remove takes the instance down while the clock goes on.
+// remove removes the instance while the clock advances.
 func (l *testCluster) remove(in runtimes.Request) {
 	l.Helper()
 	done := make(chan error, 1)
@@ -282,7 +282,7 @@ func TestRemovalIsFenced(t *testing.T) {
 	require.Equal(t, "ACTIVE", *l.web().Status)
 }
 
-// Pruning keeps what is used, what is not ours and the newest ten, and lets go of a few at a time.
+// Pruning keeps used revisions, those of others and the newest ten, and deregisters a few at a time.
 func TestPruneKeepsUsedAndNewestRevisions(t *testing.T) {
 	l := newTestCluster(t, ecsfake.Options{})
 	foreign, err := l.client.RegisterTaskDefinition(l.ctx, &ecs.RegisterTaskDefinitionInput{
@@ -307,7 +307,7 @@ func TestPruneKeepsUsedAndNewestRevisions(t *testing.T) {
 	require.Less(t, len(left), versions+2)
 }
 
-// A service that drains, since somebody deletes it, is waited for and then made again.
+// An apply waits for a service that drains because it was deleted, and then creates it again.
 func TestServiceInDraining(t *testing.T) {
 	l := newTestCluster(t, ecsfake.Options{})
 	l.applyStable(requestFor("v1", 1))

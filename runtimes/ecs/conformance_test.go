@@ -30,10 +30,10 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// versioned is the runtime with payloads that differ by version, as those of releases do, and levers for its next call.
+// versioned is the runtime with payloads that differ by version, as those of releases do, and switches that make its next call fail.
 type versioned struct {
 	*Runtime
-	lab         *testCluster
+	fake        *testCluster
 	refuseApply atomic.Bool
 	failReading atomic.Bool
 }
@@ -61,7 +61,7 @@ func (v *versioned) Apply(ctx context.Context, in runtimes.Request) (runtimes.Ou
 
 func (v *versioned) Observe(ctx context.Context, in runtimes.Request) ([]entities.Object, error) {
 	if v.failReading.CompareAndSwap(true, false) {
-		defer v.lab.Break(ecsfake.Fault{Kind: ecsfake.ServerError, Operations: []string{"DescribeServices"}})()
+		defer v.fake.Break(ecsfake.Fault{Kind: ecsfake.ServerError, Operations: []string{"DescribeServices"}})()
 	}
 	return v.Runtime.Observe(ctx, filled(in))
 }
@@ -71,7 +71,7 @@ func (v *versioned) Remove(ctx context.Context, in runtimes.Request) error {
 }
 
 func subject(l *testCluster) runtimetest.Subject {
-	v := &versioned{Runtime: l.Runtime, lab: l}
+	v := &versioned{Runtime: l.Runtime, fake: l}
 	return runtimetest.Subject{
 		Runtime: v,
 		Changes: func(string) int { return writes(l.Calls()) },

@@ -14,8 +14,8 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// A service with a changed name in its declaration is another service for ECS. The instance's earlier service stays: the tag TagFormerServices
-// of the new service names it, so that it is reported until it is deleted. Removing the instance removes both.
+// A service with a changed name in its declaration is another service for ECS. The instance's earlier service stays: the tag
+// TagFormerServices of the new service names it, so that it is reported until it is deleted. Removing the instance removes both.
 
 // serviceOwners are the services of a cluster by owner, from the last list.
 type serviceOwners struct {
@@ -23,8 +23,8 @@ type serviceOwners struct {
 	names    map[string][]string // by the key of the owner
 }
 
-// servicesExcept are the services of an instance except the one with a name. The list of the cluster is shared by all callers, and refreshed
-// from time to time.
+// servicesExcept are the services of an instance except the one with a name. The list of the cluster is shared by all callers, and
+// refreshed from time to time.
 func (c *cluster) servicesExcept(ctx context.Context, owner runtimes.Owner, name string) ([]string, error) {
 	select {
 	case c.listing <- struct{}{}:

@@ -20,8 +20,8 @@ func renamed(name string) func(*serviceSpec) {
 	}
 }
 
-// A service that is declared by another name is made anew. What ran by the name before stays, is said to by whoever looks, a new
-// worker too, counts neither way, and goes with the instance, or when somebody deletes it.
+// A service that is declared by another name is created. The service with the former name stays, is reported, also by a new worker,
+// does not affect the status, and is removed with the instance, or when a person deletes it.
 func TestFormerServiceIsReported(t *testing.T) {
 	l := newTestCluster(t, ecsfake.Options{})
 	l.applyStable(requestFor("v1", 1))
@@ -67,7 +67,7 @@ func TestFormerServiceIsReported(t *testing.T) {
 	require.Equal(t, "other SUCCEEDED; v1* 2/2", "other "+summary(l.observe(foreign)), "services of others stay")
 }
 
-// Who may not list services is not held up: it is said.
+// A worker that may not list services continues, and reports that.
 func TestForbiddenListOfServices(t *testing.T) {
 	l := newTestCluster(t, ecsfake.Options{})
 	l.Break(ecsfake.Fault{Kind: ecsfake.AccessDenied, Operations: []string{"ListServices"}})

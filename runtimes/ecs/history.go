@@ -78,8 +78,8 @@ func (c *cluster) readRollback(ctx context.Context, s *types.Service, owner runt
 	return found, nil
 }
 
-// rollbackReasonOf is the reason for the rollback of a service deployment. A STOPPED one was replaced by another: the service was changed in
-// the meantime, and an apply corrects that.
+// rollbackReasonOf is the reason for the rollback of a service deployment. A STOPPED one was replaced by another: the service was
+// changed in the meantime, and an apply corrects that.
 func rollbackReasonOf(d types.ServiceDeploymentBrief) string {
 	if !strings.HasPrefix(string(d.Status), "ROLLBACK_") {
 		return ""

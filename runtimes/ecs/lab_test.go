@@ -23,7 +23,7 @@ type testCluster struct {
 	*testing.T
 	*ecsfake.Server
 	*Runtime
-	client *ecs.Client // of somebody else
+	client *ecs.Client // of another user
 	ctx    context.Context
 }
 
@@ -43,7 +43,7 @@ func newTestCluster(t *testing.T, options ecsfake.Options) *testCluster {
 
 func noRetries(o *ecs.Options) { o.Retryer = aws.NopRetryer{} }
 
-// worker is a runtime with a memory of its own, such as another worker has.
+// worker is a runtime with its own caches, as another worker has.
 func (l *testCluster) worker(change ...func(*timing)) *Runtime {
 	l.Helper()
 	accounts := &Accounts{Configure: l.configure, timing: fastTiming(change...)}

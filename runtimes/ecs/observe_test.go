@@ -25,8 +25,8 @@ func messages(o entities.Object) (all []string) {
 	return all
 }
 
-// The breaker takes back an image that cannot be pulled: that is a failure of the version for whoever looks, then and much
-// later, and none of what runs again.
+// The circuit breaker rolls back an image that cannot be pulled: that is a failure of the version in every observation, then and much
+// later, and no failure of the version that runs again.
 func TestBreakerRollsBack(t *testing.T) {
 	bothRollbacks(t, func(t *testing.T, options ecsfake.Options) {
 		l := newTestCluster(t, options)
@@ -38,7 +38,7 @@ func TestBreakerRollsBack(t *testing.T) {
 		require.Contains(t, messages(o), "task "+firstTask(t, o)+" of web:2 stopped: CannotPullContainerError: pull image manifest has been retried 1 time(s): failed to resolve ref shop/web:v2: not found")
 
 		require.Contains(t, o.Message, "tasks failed to start; task "+firstTask(t, o)+" of web:2 stopped: CannotPullContainerError", "and why")
-		l.Advance(2 * time.Hour) // then ECS has forgotten the tasks
+		l.Advance(2 * time.Hour) // then ECS no longer has the tasks
 		for _, rt := range []*Runtime{l.Runtime, l.worker()} {
 			l.Runtime = rt
 			require.Equal(t, "FAILED; v1* 2/2; v2 0/0; rolled back by ECS: ECS deployment circuit breaker: tasks failed to start.", summary(l.observe(requestFor("v2", 2))))
@@ -59,7 +59,7 @@ func firstTask(t *testing.T, o entities.Object) string {
 	return ""
 }
 
-// A person who applies it again once the image is there is not held back by what was.
+// A rolled back version can be applied again once the image exists.
 func TestRolledBackVersionCanBeAppliedAgain(t *testing.T) {
 	bothRollbacks(t, func(t *testing.T, options ecsfake.Options) {
 		l := newTestCluster(t, options)
@@ -141,7 +141,7 @@ func TestDriftIsOfDeclaredFieldsOnly(t *testing.T) {
 	require.Empty(t, l.apply(scaled))
 }
 
-// Somebody deploys something else by hand.
+// A person deploys another revision manually.
 func TestManualChangeOfTheTaskDefinition(t *testing.T) {
 	l := newTestCluster(t, ecsfake.Options{})
 	in := requestFor("v1", 1)
@@ -158,7 +158,7 @@ func TestManualChangeOfTheTaskDefinition(t *testing.T) {
 	require.Equal(t, []string{"web:2", "web:1"}, l.revisions())
 }
 
-// Somebody deploys over a version that is on its way: that is a change by hand, and no failure of the version.
+// A person deploys over a version that is in progress: that is a manual change, and no failure of the version.
 func TestReplacedDeploymentHasNotFailed(t *testing.T) {
 	l := newTestCluster(t, ecsfake.Options{})
 	l.applyStable(requestFor("v1", 1))

@@ -103,7 +103,7 @@ func (p *rateLimiter) hasSpare(g group) bool {
 	return b.tokens > b.burst/4 && now.After(b.until)
 }
 
-// onThrottled records a throttling error; ok records a success.
+// onThrottled records a throttling error; onSuccess records a success.
 func (p *rateLimiter) onThrottled(g group) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -121,17 +121,17 @@ func (p *rateLimiter) onSuccess(g group) {
 	p.buckets[g].pause = 0
 }
 
-// wait returns when a call of a group may be made. At the end of ctx or of the patience it returns an error.
-func (p *rateLimiter) wait(ctx context.Context, g group, patience time.Duration) error {
+// wait returns when a call of a group may be made. At the end of ctx or after the timeout it returns an error.
+func (p *rateLimiter) wait(ctx context.Context, g group, timeout time.Duration) error {
 	wait := p.reserve(g)
 	if wait == 0 {
 		return ctx.Err()
 	}
-	timer := time.NewTimer(min(wait, max(0, patience)))
+	timer := time.NewTimer(min(wait, max(0, timeout)))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		if wait <= patience {
+		if wait <= timeout {
 			return nil
 		}
 		p.release(g)
@@ -158,8 +158,8 @@ func (e *rateLimitError) Error() string {
 // transientAttempts limits the retries of a read after a network or server error.
 const transientAttempts = 3
 
-// call makes a request to ECS within its limits. It retries a throttled request as long as ctx and patience last: such a request
-// changed nothing. It retries after a network or server error only if the request reads: a write may have arrived.
+// call makes a request to ECS within its limits. It retries a throttled request until ctx ends or throttleTimeout has passed: such a
+// request changed nothing. It retries after a network or server error only if the request reads: a write may have arrived.
 func call[In, Out, Option any](ctx context.Context, c *cluster, g group, send func(context.Context, *In, ...Option) (*Out, error), in *In) (*Out, error) {
 	began := time.Now()
 	for failed := 1; ; {

@@ -16,7 +16,7 @@ import (
 	"github.com/converge-engine/converge/tests/ecsfake"
 )
 
-// What an apply asks of ECS, counted: docs/ecs.md has the same table.
+// The number of calls of an apply: docs/ecs.md has the same table.
 func TestCallsOfAnApply(t *testing.T) {
 	l := newTestCluster(t, ecsfake.Options{})
 	counted := func(do func()) map[string]int {
@@ -116,7 +116,7 @@ func TestBurstIsSlowedDownAndNotRefused(t *testing.T) {
 	require.Empty(t, l.Throttled())
 }
 
-// An account that somebody else has used up: an apply waits and goes on, a reading says what it waits for.
+// An account whose rate limit others have used up: an apply waits and continues, a reading reports what it waits for.
 func TestThrottledAccountDelaysAndFailsNothing(t *testing.T) {
 	l := newTestCluster(t, ecsfake.Options{})
 	l.Break(ecsfake.Fault{Kind: ecsfake.Throttled, Operations: []string{"RegisterTaskDefinition"}, Times: 1})
@@ -148,7 +148,7 @@ func TestThrottledAccountDelaysAndFailsNothing(t *testing.T) {
 	require.Equal(t, "SUCCEEDED; v2* 2/2", summary(l.observe(requestFor("v2", 2))))
 }
 
-// Readings of several services go together, whoever asks; a change that somebody else makes is hinted at, without a poll.
+// Readings of several services are batched across callers; a change by others causes a hint, without a poll of the caller.
 func TestReaderHintsAtChanges(t *testing.T) {
 	l := newTestCluster(t, ecsfake.Options{})
 	l.Runtime = l.worker(func(t *timing) { t.pollInterval, t.perService, t.maxAge = 20*time.Millisecond, 0, time.Minute })
@@ -169,7 +169,7 @@ func TestReaderHintsAtChanges(t *testing.T) {
 	require.Contains(t, summary(l.observe(in)), "desiredCount is 5, declared 2")
 }
 
-// applyStableByReader applies, and waits for what the reader finds by itself.
+// applyStableByReader applies, and waits until the reader has found the result on its own.
 func (l *testCluster) applyStableByReader(in runtimes.Request) {
 	l.Helper()
 	l.apply(in)
@@ -179,7 +179,7 @@ func (l *testCluster) applyStableByReader(in runtimes.Request) {
 	}, time.Minute, 5*time.Millisecond)
 }
 
-// Runtimes of one account and region share what is allowed there, whatever role they have in it; those of others do not.
+// Runtimes of one account and region share its rate limit, with any role; those of other accounts and regions do not.
 func TestRateLimitIsSharedByAccountAndRegion(t *testing.T) {
 	accounts := &Accounts{}
 	defer accounts.Close()

@@ -26,9 +26,9 @@ import (
 // TaskRequest is a command to run as its own task.
 type TaskRequest struct {
 	Task entities.CommandTask
-	// One, if not empty, limits the cluster to one task at a time of this name. Try names the attempt: RunTask waits for the task of
-	// an interrupted attempt of that name, or uses its result, and first stops any other task of One. Without a Try each run has its
-	// own task.
+	// ExclusiveKey, if not empty, limits the cluster to one task at a time of this name. AttemptID names the attempt: RunTask waits for
+	// the task of an interrupted attempt of that name, or uses its result, and first stops any other task of ExclusiveKey. Without an
+	// AttemptID each run has its own task.
 	ExclusiveKey, AttemptID string
 	Tags                    map[string]string // for people
 
@@ -241,8 +241,8 @@ func (c *command) argv() []string {
 	return append(append(argv, "--"), c.Command...)
 }
 
-// startedBy is the filter for the tasks of One. group identifies those of this attempt: by its name and the whole request, without
-// the deadline.
+// startedBy is the filter for the tasks of ExclusiveKey. group identifies those of this attempt: by its name and the whole request,
+// without the deadline.
 func (c *command) startedBy() string {
 	return "converge/" + sum(cmp.Or(c.ExclusiveKey, c.AttemptID))
 }
@@ -317,7 +317,7 @@ func (c *command) noExitCodeError(t *types.Task) error {
 	return failure(code, "task %s of %s %s: %s (%s)", idOf(c.arn), short(text(t.TaskDefinitionArn)), ending, message, t.StopCode)
 }
 
-// stopOthers stops the tasks of One that are not of this attempt, and waits until they have ended.
+// stopOthers stops the tasks of ExclusiveKey that are not of this attempt, and waits until they have ended.
 func (c *command) stopOthers(ctx context.Context) error {
 	if c.ExclusiveKey == "" {
 		return nil
@@ -331,8 +331,8 @@ func (c *command) stopOthers(ctx context.Context) error {
 	return err
 }
 
-// running lists the tasks of One, or of this run, whose desired state is running. The filter cannot be combined with others (API
-// ListTasks, startedBy).
+// running lists the tasks of ExclusiveKey, or of this run, whose desired state is running. The filter cannot be combined with others
+// (API ListTasks, startedBy).
 func (c *command) running(ctx context.Context, matches func(types.Task) bool) ([]types.Task, error) {
 	client, err := c.cluster.account.client(ctx)
 	if err != nil {
@@ -391,7 +391,7 @@ func (c *command) end(ctx context.Context) {
 	if c.arn == "" || c.stopping {
 		return
 	}
-	_ = c.stop(ctx, c.arn) // no other action is possible: the next attempt of One stops it
+	_ = c.stop(ctx, c.arn) // no other action is possible: the next attempt of ExclusiveKey stops it
 }
 
 // location is the name of the task and its link in the console.

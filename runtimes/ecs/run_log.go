@@ -89,7 +89,7 @@ type missingLog struct {
 
 func (m *missingLog) Error() string { return m.reason }
 
-// log reads the end of a container's log; whole reports that it includes the beginning.
+// log reads the end of a container's log; complete reports that it includes the beginning.
 func (c *command) log(ctx context.Context, id string) (log []byte, complete bool, err error) {
 	if c.logs.group == "" {
 		return nil, true, &missingLog{fmt.Sprintf("container %s has no log driver awslogs with a group", c.container), true}

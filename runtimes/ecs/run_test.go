@@ -23,11 +23,11 @@ import (
 	"github.com/converge-engine/converge/tests/ecsfake"
 )
 
-// taskCluster is a fake of ECS whose minute takes a moment, with a task definition tool:1 in the cluster shop.
+// taskCluster is a fake of ECS with a fast clock, with a task definition tool:1 in the cluster shop.
 type taskCluster struct {
 	*testing.T
 	*ecsfake.Server
-	client *ecs.Client // of somebody else
+	client *ecs.Client // of another user
 }
 
 func newTaskCluster(t *testing.T, change ...func(*ecs.RegisterTaskDefinitionInput)) *taskCluster {
@@ -53,7 +53,7 @@ func newTaskCluster(t *testing.T, change ...func(*ecs.RegisterTaskDefinitionInpu
 	return y
 }
 
-// worker has a memory of its own, as another worker has.
+// worker has its own caches, as another worker has.
 func (y *taskCluster) worker(change ...func(*timing)) *Accounts {
 	accounts := &Accounts{
 		Configure: (&testCluster{}).configure, timing: fastTiming(append([]func(*timing){func(t *timing) { t.logPollInterval = time.Millisecond }}, change...)...),
@@ -219,7 +219,7 @@ func TestTaskStoppedByHandHasNoExitCode_A20(t *testing.T) {
 	require.Regexp(t, `task [0-9a-f]{8} of tool:1 was stopped: lunch \(UserInitiated\)`, (<-done).Error())
 }
 
-// A command that takes too long, or that nobody waits for any more, is stopped, and what it said last is told.
+// A command that takes too long, or whose caller no longer waits, is stopped, and its last output is reported.
 func TestTaskIsStopped_A20_A21(t *testing.T) {
 	t.Parallel()
 	y := newTaskCluster(t)
@@ -247,7 +247,7 @@ func TestTaskIsStopped_A20_A21(t *testing.T) {
 	}
 }
 
-// deadWorker workers ask nothing any more.
+// deadWorker workers send no more requests.
 type deadWorker struct{ atomic.Bool }
 
 type deadClient struct {
@@ -263,8 +263,8 @@ func (c deadClient) Do(r *http.Request) (*http.Response, error) {
 	return c.HTTPClient.Do(r)
 }
 
-// An attempt that is begun anew, after its worker was lost, waits for the task that was begun, and takes the result of one that has
-// ended meanwhile. The next attempt stops what is left and has a task of its own.
+// An attempt that is repeated after its worker was lost waits for the task that was started, or uses the result of one that has
+// ended. The next attempt stops the remaining tasks and has its own task.
 func TestTaskOfALostWorkerIsReused_A21_C1(t *testing.T) {
 	t.Parallel()
 	y := newTaskCluster(t)
@@ -302,7 +302,7 @@ func TestTaskOfALostWorkerIsReused_A21_C1(t *testing.T) {
 	require.Equal(t, [2]any{4, res.Location}, [2]any{again.ExitCode, again.Location})
 }
 
-// A task that an interrupted attempt stopped is no result of the same attempt when it is begun anew.
+// A task that an interrupted attempt stopped is no result of the same attempt when it is repeated.
 func TestStoppedTaskIsRestarted_A21(t *testing.T) {
 	t.Parallel()
 	y := newTaskCluster(t)
@@ -339,7 +339,7 @@ func TestLostAnswerStartsOneTask_C1(t *testing.T) {
 	require.Eventually(t, func() bool { return len(y.started(types.DesiredStatusStopped)) == 1 }, time.Minute, time.Millisecond)
 }
 
-// Where it is not known what was printed, the exit code stands alone, and the result says so.
+// If the output is unknown, the result has only the exit code, and says so.
 func TestTaskWithoutLog_A20(t *testing.T) {
 	t.Parallel()
 	y := newTaskCluster(t, func(in *ecs.RegisterTaskDefinitionInput) { in.ContainerDefinitions[0].LogConfiguration = nil })
@@ -412,7 +412,7 @@ func TestPlacementOfATask_C10(t *testing.T) {
 	require.Equal(t, `["",[{"CapacityProvider":"spot","Base":0,"Weight":0}],null]`, where(func(w *entities.CommandTask) { w.CapacityProvider = "spot" }))
 }
 
-// A task that ECS has forgotten is lost: nobody waits for it until the time is over.
+// A task that ECS no longer has is lost: RunTask does not wait until the timeout.
 func TestForgottenTask_A20(t *testing.T) {
 	t.Parallel()
 	c := &command{arn: "arn:aws:ecs:us-east-1:123456789012:task/shop/0123", cluster: &cluster{timing: *fastTiming()}, startedAt: time.Now()}
@@ -423,7 +423,7 @@ func TestForgottenTask_A20(t *testing.T) {
 	require.ErrorContains(t, err, "task 0123 no longer exists")
 }
 
-// A container beside the one that counts does not go on alone.
+// Other containers of the task do not continue alone.
 func TestOtherContainersAreStopped_A20(t *testing.T) {
 	t.Parallel()
 	running, exited := "RUNNING", "STOPPED"

@@ -47,13 +47,13 @@ func (l *testCluster) readingLines(in runtimes.Request) (lines []string, all []e
 	return lines, all
 }
 
-// stagesOf lists what is observed until it is stable or has failed, each stage once: the name of the object that stands for it.
+// stagesOf lists what is observed until it is stable or has failed, each stage once: the name of the object that represents it.
 func (l *testCluster) stagesOf(in runtimes.Request) (names []string, last entities.Current) {
 	l.Helper()
 	target := &entities.Target{FullVersion: in.FullVersion}
 	digests := map[string]bool{}
 	for range 720 {
-		l.Runtime = l.worker() // whose calls are not held back
+		l.Runtime = l.worker() // whose calls are not limited
 		_, all := l.readingLines(in)
 		if len(all) > 1 && (len(names) == 0 || names[len(names)-1] != all[1].Name) {
 			names = append(names, all[1].Name)
@@ -175,7 +175,7 @@ func TestRollbacksOfShiftedTraffic(t *testing.T) {
 	}
 }
 
-// A hook that pauses says how to go on.
+// A hook that pauses says how to continue.
 func TestPausedDeploymentIsReported(t *testing.T) {
 	l := newTestCluster(t, ecsfake.Options{})
 	shifting := loadBalanced(map[string]any{"strategy": "BLUE_GREEN", "bakeTimeInMinutes": 0, "lifecycleHooks": []any{hook("PAUSE", "POST_SCALE_UP")}})
@@ -194,7 +194,7 @@ func TestPausedDeploymentIsReported(t *testing.T) {
 	require.True(t, last.Stable)
 }
 
-// Who may not ask for the stage is told what the service itself says.
+// A worker that may not read the stage gets the state of the service itself.
 func TestUnreadableStage(t *testing.T) {
 	l := newTestCluster(t, ecsfake.Options{})
 	shifting := loadBalanced(map[string]any{"strategy": "BLUE_GREEN", "bakeTimeInMinutes": 5})

@@ -56,7 +56,7 @@ func (p *ScriptedInstance) set(change func()) {
 // SettleAfter makes later applies show only after n readings that still report them as under way.
 func (p *ScriptedInstance) SettleAfter(n int) { p.set(func() { p.settle = n }) }
 
-// SetObjects makes the instance have n objects; words is the message of all but the first.
+// SetObjects makes the instance have n objects; message is that of all but the first.
 func (p *ScriptedInstance) SetObjects(n int, message string) {
 	p.set(func() { p.objects, p.otherMessage = n, message })
 }
@@ -110,7 +110,7 @@ func (p *ScriptedInstance) gate(slot *chan struct{}) func() {
 	}
 }
 
-// SetVersion changes the running version by hand; an empty version removes it.
+// SetVersion changes the running version manually; an empty version removes it.
 func (p *ScriptedInstance) SetVersion(version string) {
 	p.set(func() {
 		p.current, p.next, p.moving, p.drifted, p.failMessage = version, "", false, false, ""

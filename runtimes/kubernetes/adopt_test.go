@@ -21,7 +21,7 @@ func (d *recordingCluster) updateAs(tool, kind, text string) {
 	require.NoError(d, err)
 }
 
-// managers are who declares an object, beside us.
+// managers are the other field managers that declare an object.
 func (d *recordingCluster) managers(kind, name string) (found []string) {
 	d.Helper()
 	for _, entry := range d.liveObject(kind, name).GetManagedFields() {
@@ -165,7 +165,7 @@ func TestConsentOfAnObject_H7(t *testing.T) {
 	require.Equal(t, map[string]any{"a": "mine", "b": "theirs"}, d.liveObject("ConfigMap", "four").Object["data"], "no consent names this manager")
 }
 
-// A consent counts once: what another tool declares later is a conflict, as it is without one, until the object consents anew.
+// A consent counts once: what another tool declares later is a conflict, as it is without one, until the object has a new consent.
 func TestAdoptingHappensOnce_H7(t *testing.T) {
 	d := newTestCluster(t).recording()
 	d.applyAs("kubectl", "Deployment", "web", foreignDeployment)
@@ -181,7 +181,7 @@ func TestAdoptingHappensOnce_H7(t *testing.T) {
 	require.Empty(t, d.managers("Deployment", "web"))
 }
 
-// What was made with a consent was adopted from nobody, and is not to be taken from anybody later by it.
+// An object that was created with a consent was adopted from no other manager, and the consent takes it from no other manager later.
 func TestAConsentOfANewObjectIsUsedUp_H7(t *testing.T) {
 	d := newTestCluster(t).recording()
 	v1 := withAdopt(d.instance("v1", ownDeployment(true)))
@@ -208,7 +208,7 @@ func TestAnInterruptedAdoptionIsFinished_H7_A11(t *testing.T) {
 	require.Equal(t, []string{"unchanged 1 object"}, d.mustApply(in))
 }
 
-// Who is adopted from is told apart by name, and what is written through a subresource is nobody's declaration.
+// Managers are distinguished by name, and a write through a subresource is no declaration.
 func TestManagersOfAnAdoption_H7(t *testing.T) {
 	wanted := &unstructured.Unstructured{Object: map[string]any{}}
 	wanted.SetAnnotations(map[string]string{AnnotationAdopt: "true, our-gitops"})
@@ -229,7 +229,7 @@ func TestManagersOfAnAdoption_H7(t *testing.T) {
 	require.Equal(t, "it is adopted from a, b; 1 field of theirs is not declared and is removed", (&adoption{managers: []string{"a", "b"}, removed: 1}).String())
 }
 
-// cutAfter lets a write of an object through that has one content type, and cuts the line before the next write of it.
+// cutAfter lets a write of an object through that has one content type, and cuts the connection before the next write of it.
 func cutAfter(name, contentType string) func(*http.Request, func() (*http.Response, error)) (*http.Response, error) {
 	var through atomic.Bool
 	return func(req *http.Request, send func() (*http.Response, error)) (*http.Response, error) {
@@ -238,7 +238,7 @@ func cutAfter(name, contentType string) func(*http.Request, func() (*http.Respon
 			return nil, errConnectionCut
 		}
 		answer, err := send()
-		if its && err == nil && answer.StatusCode == http.StatusOK { // one that met a change of somebody else's comes again
+		if its && err == nil && answer.StatusCode == http.StatusOK { // a write that conflicts with a change by others is repeated
 			through.Store(req.Header.Get("Content-Type") == contentType)
 		}
 		return answer, err

@@ -36,7 +36,7 @@ type apply struct {
 	objects            []declared
 	hooks              []declared                   // declared among the payload's objects, but kept apart from them
 	attempt            int                          // of runtimes.Request
-	attemptID          string                       // its Try
+	attemptID          string                       // its AttemptID
 	fence              *runtimes.Fence              // nil: no fence
 	allow              *entities.RuntimeAllow       // nil: everything is allowed
 	inventory          *unstructured.Unstructured   // the inventory as this apply wrote it

@@ -18,7 +18,7 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// recordingCluster is a bench on which is written, with every request that writes noted, and faults at will.
+// recordingCluster is a testCluster for applies. It records every write request, and can inject faults.
 type recordingCluster struct {
 	*testCluster
 	mu           sync.Mutex
@@ -186,7 +186,7 @@ func (d *recordingCluster) waitWatchedAs(kind, name string) {
 	d.Helper()
 	var want *unstructured.Unstructured
 	d.wait("the watch to catch up", func() bool {
-		want = d.liveObject(kind, name) // controllers go on writing its status
+		want = d.liveObject(kind, name) // controllers continue to write its status
 		v, err := d.cluster.view(d.Context(), d.resourceOf(kind), d.namespace)
 		if err != nil {
 			return false

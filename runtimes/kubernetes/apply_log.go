@@ -12,7 +12,7 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// maxApplyLog limits the account of an apply, in bytes.
+// maxApplyLog limits the log of an apply, in bytes.
 const maxApplyLog = 16 << 10
 
 // applyLog describes what an apply did, with a line for each changed object, for `converge logs`.

@@ -24,7 +24,7 @@ func TestApplyAgainWritesNothing_A9_A11(t *testing.T) {
 	at := "/api/v1/namespaces/" + d.namespace + "/configmaps"
 	writes, _ := d.takeWrites()
 	require.Equal(t, []string{
-		"POST " + at, // the inventory, first, so that whatever is made is found again
+		"POST " + at, // the inventory, first, so that every created object is found again
 		"PATCH " + at + "/settings",
 		"PATCH /apis/apps/v1/namespaces/" + d.namespace + "/deployments/web",
 	}, writes)
@@ -52,8 +52,8 @@ func TestApplyAgainWritesNothing_A9_A11(t *testing.T) {
 	d.until(v2, "v2", settled("v2"))
 }
 
-// A restart replaces the pods of what runs for good and nothing else, is no drift, and stays in later applies, which replace no
-// pod for its lack.
+// A restart replaces the pods of permanent workloads and nothing else, is no drift, and stays in later applies, so that they replace
+// no pods.
 func TestRestartReplacesPods_I1(t *testing.T) {
 	d := newTestCluster(t).recording()
 	v1 := d.instance("v1", deploymentOf("web:1", 2, ""), configOf("settings", "b"))
@@ -86,8 +86,7 @@ func TestOneBadObjectStopsAll(t *testing.T) {
 	require.Contains(t, text, "ConfigMap "+d.namespace+"/settings is declared twice")
 }
 
-// What is not ours is refused; adopting takes over what is nobody's, and never another
-// instance's.
+// Objects of others are refused; adopting takes over objects without an owner, and never those of another instance.
 func TestOwnersOfObjects_D11(t *testing.T) {
 	d := newTestCluster(t).recording()
 	mine := d.instance("v1", configOf("settings", "mine"))
@@ -192,7 +191,7 @@ func TestWavesWaitForEarlierWaves_A3(t *testing.T) {
 	require.Nil(t, d.liveObject("ConfigMap", "later"))
 }
 
-// What somebody else made while earlier waves became ready is not taken.
+// An object that another writer created while earlier waves became ready is not taken over.
 func TestAnObjectCreatedDuringAnApplyIsNotTakenOver_D11(t *testing.T) {
 	d := newTestCluster(t).recording()
 	late := "{apiVersion: v1, kind: ConfigMap, metadata: {name: late}, data: {b: theirs}}"
@@ -251,7 +250,7 @@ func TestNamespacesAndDefinitionsComeFirst(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "ConfigMap,CustomResourceDefinition.apiextensions.k8s.io,Namespace,Widget."+group, parent.Annotations[annotationKinds])
 
-	// Without them (D10) nothing of the kind goes: what nobody declared is in them.
+	// Without them (D10) no namespace and no definition is removed: they contain undeclared objects.
 	less := withPrune(d.instance("v2"))
 	less.Payload.Address["namespace"] = name
 	lines := d.mustApply(less)
@@ -286,7 +285,7 @@ func TestUndeclaredObjects_D10(t *testing.T) {
 	require.Equal(t, "ConfigMap,PersistentVolumeClaim", d.liveObject("ConfigMap", parent).GetAnnotations()[annotationKinds])
 }
 
-// What is watched may be late: a plan, and an apply, compare with what the server has, and not with what was there before.
+// The watch may lag: a plan and an apply compare with the server's object, and not with its earlier state.
 func TestALateWatchIsNoChange_A9(t *testing.T) {
 	d := newTestCluster(t).recording()
 	late := make(chan struct{})

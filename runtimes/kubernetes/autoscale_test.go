@@ -30,7 +30,8 @@ func unreplicated(image string) string {
 	return strings.Replace(deploymentOf(image, 1, ""), "  replicas: 1\n", "", 1)
 }
 
-// What an autoscaler of the same service sets is no drift and costs no request, whatever is declared, and stays in what is applied.
+// Replicas that an autoscaler of the same service sets are no drift and cost no request, independent of the declaration, and stay in
+// later applies.
 func TestReplicasBelongToTheAutoscaler_H2_H8(t *testing.T) {
 	d := newTestCluster(t).recording()
 	at := func(version, image string, replicas int) runtimes.Request {
@@ -69,7 +70,7 @@ func TestReplicasBelongToTheAutoscaler_H2_H8(t *testing.T) {
 	require.Equal(t, 6, d.replicas(), "also with a forced apply")
 }
 
-// settledExceptAutoscalers is settled of all but autoscalers, which have no metrics here.
+// settledExceptAutoscalers is settled without autoscalers, which have no metrics here.
 func settledExceptAutoscalers(objects []entities.Object, version string) bool {
 	var all []entities.Object
 	for _, o := range objects {
@@ -80,7 +81,7 @@ func settledExceptAutoscalers(objects []entities.Object, version string) bool {
 	return settled(version)(all)
 }
 
-// The controller itself, of an autoscaler that somebody else made, is left alone.
+// The replicas that the real controller sets for an autoscaler of another owner stay.
 func TestReplicasOfAnAutoscalerInTheClusterStay_H2_H8(t *testing.T) {
 	d := newTestCluster(t).recording()
 	v1 := d.instance("v1", deploymentOf("web:1", 2, ""))
@@ -127,7 +128,7 @@ func TestReplicasStayWhenTheyAreNoLongerDeclared_H2(t *testing.T) {
 	}
 }
 
-// Whoever writes replicas through scale keeps them, but for the controller of autoscalers where none is there any more.
+// A writer of replicas through scale keeps them, except the controller of autoscalers if the autoscaler no longer exists.
 func TestReplicasAfterTheAutoscalerIsRemoved_H2(t *testing.T) {
 	d := newTestCluster(t).recording()
 	both := d.instance("v1", deploymentOf("web:1", 2, ""), autoscalerYAML("1", "9"))
@@ -146,8 +147,8 @@ func TestReplicasAfterTheAutoscalerIsRemoved_H2(t *testing.T) {
 	require.Equal(t, 4, d.replicas())
 }
 
-// A VerticalPodAutoscaler writes into pods, by admission or in place, and leaves the template as declared: as whatever else changes
-// pods on their way, it is no drift.
+// A VerticalPodAutoscaler writes into pods, by admission or in place, and leaves the template as declared: like other changes of pods
+// by admission, it is no drift.
 func TestPodsChangedByAdmissionAreNoDrift_H2(t *testing.T) {
 	d := newTestCluster(t).recording()
 	v1 := d.instance("v1", deploymentOf("web:1", 1, ""))

@@ -105,11 +105,11 @@ func (c *cluster) connect(ctx context.Context) (*clients, error) {
 	if c.connected != nil {
 		return c.connected, nil
 	}
-	wire, err := newClusterTransport(c.ctx, c.source, c.wrap)
+	origin, err := newClusterTransport(c.ctx, c.source, c.wrap)
 	if err != nil {
 		return nil, err
 	}
-	c.connected, err = newClients(wire, wire)
+	c.connected, err = newClients(origin, origin)
 	return c.connected, err
 }
 

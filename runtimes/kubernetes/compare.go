@@ -198,7 +198,7 @@ func keyOf(lists ...[]any) string {
 	return ""
 }
 
-// byKey maps the elements of a list by key; by is nil if an element has no key.
+// byKey maps the elements of a list by key; elements is nil if an element has no key.
 func byKey(list []any, key string) (names []string, elements map[string]any) {
 	elements = map[string]any{}
 	for _, each := range list {

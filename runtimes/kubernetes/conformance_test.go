@@ -65,7 +65,7 @@ func (d *recordingCluster) version(kind, name string) int {
 	return n
 }
 
-// failOnce has the server refuse the next object.
+// failOnce makes the server refuse the next object.
 func (d *recordingCluster) failOnce(permanent bool) {
 	status := metav1.Status{Status: metav1.StatusFailure, Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable, Message: "busy"}
 	if permanent {
@@ -89,7 +89,7 @@ func (d *recordingCluster) failOnce(permanent bool) {
 	})
 }
 
-// recoveringRuntime is a runtime whose server is back after one reading that failed.
+// recoveringRuntime is a runtime whose server is available again after one failed reading.
 type recoveringRuntime struct {
 	*Runtime
 	recording *recordingCluster
@@ -106,7 +106,7 @@ func (o *recoveringRuntime) Observe(ctx context.Context, in runtimes.Request) ([
 	return objects, err
 }
 
-// close shuts the gate, and returns when the watches have noticed.
+// close shuts the proxy, and returns when the watches have noticed.
 func (o *recoveringRuntime) close() {
 	o.recording.proxy.shut()
 	o.until("the watches to notice", func(err error) bool {

@@ -141,7 +141,7 @@ func TestACredentialIsReadAgain(t *testing.T) {
 	server.Close()
 	write(t, path, fileOf(moved.URL+"/proxy", "moved"))
 	clients.transport.rereadAt = clients.transport.rereadAt.Add(-rereadInterval)
-	_, err = get() // nobody is there any more: what happened to the request is not known
+	_, err = get() // the server is gone: the outcome of the request is unknown
 	require.Error(t, err)
 	by, err = get()
 	require.NoError(t, err)

@@ -48,8 +48,8 @@ type eventDecoder struct{ runtime.Serializer }
 
 func (d eventDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	if event, ok := into.(*metav1.WatchEvent); ok {
-		if of, object := splitEvent(data); object != nil {
-			event.Type, event.Object.Raw = of, object
+		if eventType, object := splitEvent(data); object != nil {
+			event.Type, event.Object.Raw = eventType, object
 			return event, nil, nil
 		}
 	}

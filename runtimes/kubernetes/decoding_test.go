@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// What is watched is decoded to what client-go decodes it to, whatever it is and however it is written, and so is what cannot be.
+// Watch events of any type and form are decoded with the same result as by client-go, invalid ones too.
 func TestEventsAreDecodedAsByClientGo(t *testing.T) {
 	theirs := dynamic.ConfigFor(&rest.Config{}).NegotiatedSerializer
 	decoded := func(by runtime.NegotiatedSerializer, data string) (of string, object runtime.Object, kind any, err error) {

@@ -40,7 +40,7 @@ const (
 	rollback event = "rollback"
 )
 
-// maxDelivered limits the versions that an inventory records: the return of an older one is an upgrade.
+// maxDelivered limits the versions that an inventory records: an older one that is deployed again counts as an upgrade.
 const maxDelivered = 20
 
 // parseDelivery reads the delivery from an inventory; nil if it has none.
@@ -62,8 +62,8 @@ func parseDelivery(inventory *unstructured.Unstructured) (*delivery, error) {
 	return d, nil
 }
 
-// nextDelivery is the delivery of a version after another delivery; for the same version the delivery continues. there reports whether an
-// inventory existed.
+// nextDelivery is the delivery of a version after another delivery; for the same version the delivery continues. hadInventory reports
+// whether an inventory existed.
 func nextDelivery(previous *delivery, version string, hadInventory bool) *delivery {
 	if previous != nil && previous.Version == version {
 		return previous

@@ -153,9 +153,9 @@ func contentOf(o *unstructured.Unstructured, d declared) [32]byte {
 	return sha256.Sum256(text)
 }
 
-// compareByDryRun compares the result of a dry run of the declaration with the object. The watched object may be older than the one that the
-// server compared with. So a difference counts only if the server's own object, read for this purpose, has it too. ask returns the
-// object that the verdict is about.
+// compareByDryRun compares the result of a dry run of the declaration with the object. The watched object may be older than the one
+// that the server compared with. So a difference counts only if the server's own object, read for this purpose, has it too. The
+// returned object is the one that the verdict is about.
 func (ob *observation) compareByDryRun(ctx context.Context, live *unstructured.Unstructured, d declared) (verdict, *unstructured.Unstructured, error) {
 	action := fmt.Sprintf("compare %s %s with its declaration", d.GetKind(), d.GetName())
 	r, err := ob.cluster.resource(ctx, d.GroupVersionKind())

@@ -140,8 +140,7 @@ func TestRefusals_D18(t *testing.T) {
 	}
 }
 
-// webhook registers a webhook over the config maps of the desk's namespace, which refuses, or does
-// not even answer.
+// webhook registers a webhook over the config maps of the test's namespace, which refuses, or does not even answer.
 func (d *recordingCluster) webhook(answers bool, message string) {
 	d.Helper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -40,7 +40,7 @@ type recentEvents struct {
 	warning warning // the last warning
 }
 
-// events lists the recent events of a troubled object, of its newest ReplicaSet and of a failing pod. They are for people:
+// events lists the recent events of an unhealthy object, of its newest ReplicaSet and of a failing pod. They are for people:
 // unreadable events are omitted.
 func (ob *observation) events(ctx context.Context, object entities.Object, live *unstructured.Unstructured, p parts, found podFailure) []entities.Event {
 	newest := live
@@ -86,8 +86,8 @@ func waitingSince(newest *unstructured.Unstructured, pods []*unstructured.Unstru
 	return newest.GetCreationTimestamp().Time
 }
 
-// eventsOf requests the events of one object, unless it did so a moment ago or many requests are under way: when a whole cluster has
-// trouble, its server should not get more load.
+// eventsOf requests the events of one object, unless it did so a moment ago or many requests are under way: when a whole cluster is
+// unhealthy, its server should not get more load.
 func (ob *observation) eventsOf(ctx context.Context, o *unstructured.Unstructured) []entities.Event {
 	return ob.cachedEvents(ctx, o).events
 }

@@ -21,8 +21,8 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// While the server is unavailable nothing is known; when it is back, readings are whole again by
-// themselves, and who got an error is hinted at.
+// While the server is unavailable nothing is known; when it is back, readings recover automatically, and callers that got an error
+// get a hint.
 func TestAnUnavailableServerIsUnknownAndRecovers_D17(t *testing.T) {
 	b := newTestCluster(t)
 	v1 := b.instance("v1", config)
@@ -76,7 +76,7 @@ func TestCredentialsThatAreNotAccepted(t *testing.T) {
 	require.True(t, hasCode(err, runtimes.CodeUnauthorized), err)
 }
 
-// grant gives a user verbs in the namespace of the bench, or in all when there is none.
+// grant gives a user verbs in a namespace, or in all when it is empty.
 func (b *testCluster) grant(user, namespace string, rules ...rbacv1.PolicyRule) {
 	b.Helper()
 	name := fmt.Sprintf("%s-%s", b.namespace, user)
@@ -271,7 +271,7 @@ func TestOtherWorkloads(t *testing.T) {
 	b.until(v2, "v2", settled("v2"))
 }
 
-// Nothing of ours goes on after Close, also when the server is unavailable.
+// Nothing of ours continues after Close, also when the server is unavailable.
 func TestCloseLeavesNothingBehind(t *testing.T) {
 	for name, down := range map[string]bool{"well": false, "server unavailable": true} {
 		t.Run(name, func(t *testing.T) {
@@ -326,8 +326,8 @@ func TestOneHintReachesEveryListenerUntilItStops(t *testing.T) {
 	require.Empty(t, second)
 }
 
-// While what fails is going to be replaced by what is asked about, and pods of that run already, the failure is not
-// of that: a rollback must not count as failed by what it takes back.
+// While what fails is going to be replaced by what is asked about, and pods of that run already, the failure is not of that: a
+// rollback must not count as failed because of the version that it replaces.
 func TestAFailedVersionDoesNotFailItsRollback(t *testing.T) {
 	b := newTestCluster(t)
 	v1, broken := b.instance("v1", deploymentOf("web:1", 2, "")), b.instance("v2", deploymentOf("web:nopull", 2, ""))

@@ -12,13 +12,13 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// withFence is an instance with a place among the targets of an installation.
+// withFence is an instance with the fence of a target of an installation.
 func withFence(in runtimes.Request, epoch, sequence int64) runtimes.Request {
 	in.Fence = &runtimes.Fence{Installation: "ours", Epoch: epoch, Sequence: sequence, Target: "digest of " + in.FullVersion, FullVersion: in.FullVersion}
 	return in
 }
 
-// recordedFence is the fence in the inventory of the bench's instance; nil when there is none.
+// recordedFence is the fence in the inventory of the test's instance; nil when there is none.
 func (d *recordingCluster) recordedFence() *runtimes.Fence {
 	d.Helper()
 	inventory := d.liveObject("ConfigMap", "converge."+d.namespace+".web.prod")
@@ -35,7 +35,7 @@ func (b *testCluster) secondWorker() *recordingCluster {
 	return (&testCluster{TB: b.TB, Runtime: b.Runtime, admin: b.admin, proxy: b.proxy, namespace: b.namespace}).recording()
 }
 
-// waitArrived waits until what is held has arrived there.
+// waitArrived waits until the held request has arrived.
 func waitArrived(t *testing.T, arrived chan struct{}, ended chan error) {
 	t.Helper()
 	select {
@@ -45,7 +45,7 @@ func waitArrived(t *testing.T, arrived chan struct{}, ended chan error) {
 	}
 }
 
-// holdRequest has the first request of a kind wait: arrived is closed when it has come, and it goes on when goOn is.
+// holdRequest holds the first matching request: arrived is closed when it has come, and it continues when release is closed.
 func (d *recordingCluster) holdRequest(matches func(*http.Request) bool) (arrived, release chan struct{}) {
 	arrived, release = make(chan struct{}), make(chan struct{})
 	var once sync.Once
@@ -63,7 +63,7 @@ func (d *recordingCluster) holdRequest(matches func(*http.Request) bool) (arrive
 	return arrived, release
 }
 
-// mustFence applies, and returns what refused that; nothing was written.
+// mustFence applies, and returns the error of the fence; nothing was written.
 func (d *recordingCluster) mustFence(in runtimes.Request) string {
 	d.Helper()
 	d.takeWrites()
@@ -75,8 +75,8 @@ func (d *recordingCluster) mustFence(in runtimes.Request) string {
 	return refusal.Error()
 }
 
-// What is earlier than what the inventory says, or another target in the same place, is refused before anything is
-// written. The same again passes, and so does what comes after.
+// A target that is earlier than the one in the inventory, or another one with the same sequence, is refused before anything is
+// written. The same target passes again, and so does a later one.
 func TestAnEarlierApplyIsRefusedByTheInventory(t *testing.T) {
 	d := newTestCluster(t).recording()
 	v1, v2, v3 := d.instance("v1", configOf("settings", "a")), d.instance("v2", configOf("settings", "b")), d.instance("v3", configOf("settings", "c"))
@@ -141,7 +141,7 @@ func TestTheOlderOfTwoStoresWritesNothingAfterTheNewer(t *testing.T) {
 				_, err := older.Apply(t.Context(), withFence(b.instance("v1", configOf("settings", "one")), 1, 2))
 				ended <- err
 			}()
-			waitArrived(t, arrived, ended) // it has read, and tried its objects
+			waitArrived(t, arrived, ended) // it has read the inventory, and tried its objects
 			newer.mustApply(withFence(b.instance("v2", configOf("settings", "two")), 2, 1))
 			close(goOn)
 			var refusal *runtimes.FencedError
@@ -155,7 +155,7 @@ func TestTheOlderOfTwoStoresWritesNothingAfterTheNewer(t *testing.T) {
 	}
 }
 
-// An older apply that was let in, and then stood still while a newer one came, stops before its next object.
+// An older apply that was admitted, and then was suspended while a newer one came, stops before its next object.
 func TestASuspendedApplyStops(t *testing.T) {
 	b := newTestCluster(t)
 	older, newer := b.recording(), b.secondWorker()
@@ -171,7 +171,7 @@ func TestASuspendedApplyStops(t *testing.T) {
 		_, err := older.Apply(t.Context(), withFence(b.instance("v1", objects("one")...), 1, 2))
 		ended <- err
 	}()
-	waitArrived(t, arrived, ended) // at its second wave, which it tries once more
+	waitArrived(t, arrived, ended) // at its second wave, which it tries again
 	newer.mustApply(withFence(b.instance("v2", objects("two")...), 1, 3))
 	older.waitWatchedAs("ConfigMap", "converge."+b.namespace+".web.prod")
 	older.takeWrites()
@@ -185,7 +185,7 @@ func TestASuspendedApplyStops(t *testing.T) {
 	}
 }
 
-// What was taken down, or was to be, is told from what came later.
+// A finished or an interrupted removal is refused after a later apply.
 func TestAnEarlierRemovalIsRefused(t *testing.T) {
 	d := newTestCluster(t).recording()
 	v2 := withFence(d.instance("v2", configOf("settings", "two")), 1, 4)
@@ -203,7 +203,7 @@ func TestAnEarlierRemovalIsRefused(t *testing.T) {
 	arrived, goOn := d.holdRequest(func(req *http.Request) bool { return req.Method == http.MethodDelete })
 	ended := make(chan error, 1)
 	go func() { ended <- d.Remove(t.Context(), later) }()
-	waitArrived(t, arrived, ended) // the inventory says that it is being taken down
+	waitArrived(t, arrived, ended) // the inventory says that it is being removed
 	require.Equal(t, "refused: its removal is newer (5), from a run that is unknown here (4)", d.mustFence(v2))
 	close(goOn)
 	require.NoError(t, <-ended)

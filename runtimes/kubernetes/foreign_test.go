@@ -15,7 +15,7 @@ func withRemoveForeign(in runtimes.Request) runtimes.Request {
 	return in
 }
 
-// added is what somebody adds by hand.
+// added is a manual addition by another writer.
 const added = `{"spec":{"template":{"spec":{"hostNetwork":true,
 	"containers":[{"name":"debug","image":"debug:1","volumeMounts":[{"name":"tmp","mountPath":"/tmp"}]},{"name":"c","image":"web:1","envFrom":[{"configMapRef":{"name":"settings"}}],"env":[{"name":"DEBUG","value":"1"}]}],
 	"volumes":[{"name":"tmp","emptyDir":{}}]}}}}`
@@ -34,7 +34,8 @@ func foreignOf(objects []entities.Object, name string) []string {
 	return nil
 }
 
-// What somebody adds to a workload is reported, with who, is no drift, and stays. What is nobody's to declare is not reported.
+// A field that another writer adds to a workload is reported with that writer, is no drift, and stays. Fields that are never declared
+// are not reported.
 func TestForeignFieldsAreReported_H2(t *testing.T) {
 	d := newTestCluster(t).recording()
 	v1 := d.instance("v1", deploymentYAML("web", "web:1", usesSettings), configOf("settings", "a"))
@@ -57,7 +58,7 @@ func TestForeignFieldsAreReported_H2(t *testing.T) {
 	require.Empty(t, foreignOf(d.until(ignored, "v2", settled("v2")), "web"))
 }
 
-// Where that is said it is drift, and goes; a plan shows it before.
+// If the payload says so, it is drift and is removed; a plan shows it before.
 func TestForeignFieldsAreRemovedIfDeclared_H2_A12(t *testing.T) {
 	d := newTestCluster(t).recording()
 	v1 := withRemoveForeign(d.instance("v1", deploymentYAML("web", "web:1", usesSettings), configOf("settings", "a")))

@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// answersOnceClient is an API server that answers once, and then no more.
+// answersOnceClient is the client of an API server that answers once, and then never again.
 type answersOnceClient struct {
 	dynamic.ResourceInterface
 	live  *unstructured.Unstructured
@@ -26,7 +26,7 @@ func (a *answersOnceClient) Get(ctx context.Context, _ string, _ metav1.GetOptio
 	return nil, ctx.Err()
 }
 
-// What an object waits for is said as it was seen last, also where the time is over while it is asked for once more.
+// The finalizers that an object waits for are reported as last seen, also if the time ends during another request.
 func TestTheAwaitedObjectIsReportedWithoutAnAnswer(t *testing.T) {
 	live := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{
 		"name": "migrate", "deletionTimestamp": "2026-03-01T12:00:00Z", "finalizers": []any{"example.com/never"},

@@ -16,7 +16,7 @@ import (
 //
 // It is the result of kstatus, which gives no verdict until observedGeneration is that of the object, with these differences. A Job
 // succeeds when it is complete, not when it has started. A failed Pod is FAILED, and one that cannot be scheduled or crashes is
-// PENDING (the object does not say for how long it may be: see trouble). An APIService, and any kind whose Ready condition has its
+// PENDING (the object does not say for how long it may be: see podFailure). An APIService, and any kind whose Ready condition has its
 // own generation (the Gateway API's), succeeds when the condition is true for the current declaration.
 //
 // Some limits of kstatus remain: a Service of type LoadBalancer succeeds without an address, a StatefulSet whose pods change

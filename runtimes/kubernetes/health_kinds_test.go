@@ -165,7 +165,7 @@ spec: {source: {repoURL: "https://git.shop.dev/web", path: deploy, targetRevisio
 	}
 }
 
-// A pause that lasts a while ends by itself: nobody is told to do anything.
+// A pause with a duration ends automatically: the message asks for no action.
 func TestATimedPauseEndsAutomatically_H3(t *testing.T) {
 	begun := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for _, row := range []struct {
@@ -185,7 +185,7 @@ status: {phase: Paused, controllerPause: true, currentStepIndex: 0, pauseConditi
 	}
 }
 
-// What steers a Rollout is what kubectl's plugin for it would patch, and what has gone on since is left alone.
+// What steers a Rollout is what kubectl's plugin for it would patch, and a Rollout that has continued since is not changed.
 func TestPatchesOfRollouts_H3(t *testing.T) {
 	paused := `{apiVersion: argoproj.io/v1alpha1, kind: Rollout, metadata: {name: web}, spec: {strategy: {canary: {steps: [{pause: {}}, {pause: {}}]}}},
 		status: {phase: Paused, controllerPause: true, currentStepIndex: 0, currentPodHash: b, stableRS: a, pauseConditions: [{reason: CanaryPauseStep, startTime: "2026-01-02T03:04:05Z"}]`

@@ -173,7 +173,7 @@ status: {currentRevision: a, updateRevision: b}
 	}
 }
 
-// A rollout that ran out of time has its time again from an apply that left it as it is.
+// The deadline of a rollout that exceeded it restarts at a later apply, even one that does not change it.
 func TestTheDeadlineOfARolloutRestartsAtTheLastApply_H1(t *testing.T) {
 	stuck := func(applied string) *unstructured.Unstructured {
 		return object(t, `{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, managedFields: [{manager: converge, operation: Apply, time: "`+applied+`"}]},

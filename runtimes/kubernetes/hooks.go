@@ -19,8 +19,8 @@ import (
 )
 
 // Hooks are objects that run once for each delivery of a version, before its other objects or after them, as in Helm. Install hooks
-// run in the first delivery, upgrade hooks in later ones, and rollback hooks when an earlier version returns after another one. They
-// run one after the other by weight, each until it ends. Their later removal (by their policy, or by hand) is no drift.
+// run in the first delivery, upgrade hooks in later ones, and rollback hooks when an earlier version is deployed again after another
+// one. They run one after the other by weight, each until it ends. Their later removal (by their policy, or by hand) is no drift.
 
 // The phases of a delivery.
 const (

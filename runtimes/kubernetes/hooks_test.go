@@ -13,7 +13,7 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// What a delivery is: which hooks run follows from it.
+// The event of a delivery determines which hooks run.
 func TestEventsOfDeliveries_H6(t *testing.T) {
 	step := func(d *delivery, version string) *delivery { return nextDelivery(d, version, d != nil) }
 	ended := func(d *delivery) *delivery {
@@ -50,7 +50,7 @@ func hookJob(name, when, command string, annotations ...string) string {
 	return strings.Replace(jobYAML(command, annotations...), "name: once", "name: "+name, 1)
 }
 
-// hooksOf are what an apply says of hooks.
+// hooksOf are the lines of an apply's log about hooks.
 func hooksOf(lines []string) (reported []string) {
 	for _, line := range lines {
 		if strings.Contains(line, "hook") {
@@ -67,8 +67,9 @@ func (d *recordingCluster) uid(kind, name string) types.UID {
 	return live.GetUID()
 }
 
-// Hooks of an installation run once, those of an upgrade at each, those of a rollback when a version comes back: by weight, each
-// to its end, before the other objects and after them. Nothing of that is drift, and neither is what their policies delete.
+// Hooks of an installation run once, those of an upgrade at each, those of a rollback when an earlier version is deployed again: by
+// weight, each to its end, before the other objects and after them. Nothing of that is drift, and neither is what their policies
+// delete.
 func TestHooksRunAsHelmRunsThem_H6(t *testing.T) {
 	d := newTestCluster(t).recording()
 	at := func(version string) runtimes.Request {
@@ -96,7 +97,7 @@ func TestHooksRunAsHelmRunsThem_H6(t *testing.T) {
 	d.until(v1, "v1", func(objects []entities.Object) bool { return settled("v1")(objects) && len(objects) == 1 })
 	first, last := d.uid("Job", "first"), d.uid("Job", "last")
 	require.Nil(t, d.liveObject("Job", "migrate"))
-	d.deleteJob("first") // somebody tidied up
+	d.deleteJob("first") // a person cleaned up
 	require.Equal(t, []string{"unchanged 1 object"}, d.mustApply(v1))
 	require.Len(t, d.observe(v1), 1)
 	require.Nil(t, d.liveObject("Job", "first"), "it had run")
@@ -122,8 +123,8 @@ func TestHooksRunAsHelmRunsThem_H6(t *testing.T) {
 	d.wait("all hooks to go with the rest", func() bool { return d.liveObject("Job", "undo") == nil && d.liveObject("Job", "last") == nil }, func() any { return nil })
 }
 
-// A hook that fails ends the delivery before the objects change; an attempt that comes by itself does not run it again, a retry
-// does, and the version before comes back by its own hooks.
+// A hook that fails ends the delivery before the objects change; an automatic attempt does not run it again, a retry does, and a
+// rollback to the version before runs its own hooks.
 func TestFailedHook_H6_H4(t *testing.T) {
 	d := newTestCluster(t).recording()
 	at := func(version, command, policy string, attempt int, try string) runtimes.Request {
@@ -155,7 +156,7 @@ func TestFailedHook_H6_H4(t *testing.T) {
 	require.Equal(t, "v2", d.liveObject("ConfigMap", "settings").Object["data"].(map[string]any)["a"])
 }
 
-// A worker that is lost while a hook runs, or after it, does not have it run twice.
+// A hook does not run twice if the worker is lost while it runs, or after it.
 func TestHookRunsOnceAfterALostWorker_H6_F2(t *testing.T) {
 	d := newTestCluster(t).recording()
 	v1 := d.instance("v1", configOf("settings", "v1"), hookJob("seed", "pre-install", "/bin/true"), hookJob("tell", "post-install", "/bin/true"))

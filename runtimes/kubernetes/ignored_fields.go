@@ -103,7 +103,7 @@ func (p path) get(in any) any {
 }
 
 // put sets the value at a path, or removes it if value is nil, provided that its parent exists. Elements of lists do not move: see
-// sweep.
+// compactLists.
 func (p path) put(in, value any) {
 	last := p[len(p)-1]
 	switch in := p[:len(p)-1].get(in).(type) {
@@ -177,8 +177,8 @@ func (d declared) watchedCopySuffices() bool {
 	return len(d.ignoredPaths) == 0 && len(d.ignoredManagers) == 0
 }
 
-// withoutOthersFields is the object to send over the live one. The live object must be complete, unless the watched copy is enough. The digest
-// remains that of the declared object, for comparisons.
+// withoutOthersFields is the object to send over the live one. The live object must be complete, unless the watched copy is enough.
+// The digest remains that of the declared object, for comparisons.
 func (d declared) withoutOthersFields(live *unstructured.Unstructured) (declared, error) {
 	omitted := d.omittedPaths(live)
 	if len(omitted) == 0 && len(d.ignoredManagers) == 0 {

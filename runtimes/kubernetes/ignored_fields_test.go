@@ -32,7 +32,7 @@ func (d *recordingCluster) image() string {
 	return image
 }
 
-// A field that is declared to be somebody else's begins as declared, is no drift, and is left as it is by what is applied later.
+// A field that is declared to belong to others begins as declared, is no drift, and keeps its value in later applies.
 func TestIgnoredFieldsStay_H2(t *testing.T) {
 	d := newTestCluster(t).recording()
 	at := func(version, image, setting string) runtimes.Request {
@@ -82,7 +82,7 @@ func TestTheRuntimeIgnoresForAllServices_H2(t *testing.T) {
 	require.Equal(t, 3, d.replicas())
 }
 
-// What a tool owns is left to it, wherever that is, and what it does not own is applied.
+// The fields that a tool owns are left to it, anywhere in the object, and the others are applied.
 func TestFieldsOfAnIgnoredManagerStay_H2(t *testing.T) {
 	d := newTestCluster(t).recording()
 	at := func(version, image string, replicas int) runtimes.Request {
@@ -102,7 +102,7 @@ func TestFieldsOfAnIgnoredManagerStay_H2(t *testing.T) {
 	require.Contains(t, d.mustApply(v2), "reverted spec.template.spec.containers[name=web].image of Deployment/web, written by kubectl-edit", "another's is not")
 }
 
-// What a refusal says to paste is taken, and leaves the fields alone.
+// The declaration in the hint of a refusal is accepted, and leaves the fields to their owner.
 func TestTheHintOfAConflictCanBePasted_H2(t *testing.T) {
 	d := newTestCluster(t).recording()
 	v1 := d.instance("v1", deploymentOf("web:1", 2, "a.b/c: x"))

@@ -27,7 +27,7 @@ type otherInstallations struct {
 	inventories map[string]*unstructured.Unstructured
 }
 
-// newOtherInstallations returns neighbours that have read nothing yet.
+// newOtherInstallations returns an otherInstallations that has not read the inventories yet.
 func newOtherInstallations(in runtimes.Request) *otherInstallations {
 	n := &otherInstallations{installation: in.Installation}
 	if n.installation == "" && in.Fence != nil {
@@ -47,7 +47,7 @@ func (n *otherInstallations) fenceOf(inventory *unstructured.Unstructured) *runt
 	return nil
 }
 
-// load reads the inventories of an owner from the watch. If they may not be watched, no neighbour is known.
+// load reads the inventories of an owner from the watch. If they may not be watched, no other installation is known.
 func (n *otherInstallations) load(ctx context.Context, c *cluster, owner runtimes.Owner, namespace string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

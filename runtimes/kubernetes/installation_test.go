@@ -62,8 +62,8 @@ func TestTwoInstallationsRefuseEachOther_H10(t *testing.T) {
 	require.Equal(t, "moved", nestedMap(d.liveObject("ConfigMap", "settings").Object, "data")["a"])
 }
 
-// With consent one takes over, once: who was taken from is refused from then on, whatever it consents to, until somebody says that
-// it may have it back.
+// With a consent an installation takes over, once. The earlier installation is refused from then on, even with a consent, until a
+// person allows it to take the object back.
 func TestAnInstallationTakesOverWithConsent_H10(t *testing.T) {
 	d := newTestCluster(t).recording()
 	inventory := "converge." + d.namespace + ".web.prod"

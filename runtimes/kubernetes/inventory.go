@@ -102,8 +102,8 @@ func (a *apply) recordInventory(ctx context.Context) error {
 // maxConflictRetries limits how often the inventory is read again because another writer changes it at the same time.
 const maxConflictRetries = 10
 
-// writeInventory writes the inventory, if it changes, with the extent and the fence. It writes only over the inventory that it has read, and
-// refuses the write if the fence there is later.
+// writeInventory writes the inventory, if it changes, with the extent and the fence. It writes only over the inventory that it has
+// read, and refuses the write if the fence there is later.
 func (a *apply) writeInventory(ctx context.Context, r resource, parent *unstructured.Unstructured, all func(parent *unstructured.Unstructured) extent) error {
 	for n := 1; ; n++ {
 		if err := a.checkFences(append(slices.Clone(a.earlierInventories), parent)...); err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// A Job that failed runs again when a person retries it, or in another version, once; not in an attempt that comes by itself, nor
-// in the same one when its worker was lost. One that has ended well does not.
+// A failed Job runs again once when a person retries it, or in another version; not in an automatic attempt, nor in the same attempt
+// after its worker was lost. A Job that succeeded does not.
 func TestAFailedJobRunsAgainOnRetry_H4(t *testing.T) {
 	d := newTestCluster(t).recording()
 	at := func(version, command string, attempt int, try string) runtimes.Request {
@@ -57,8 +57,7 @@ func TestAFailedJobRunsAgainOnRetry_H4(t *testing.T) {
 	require.Equal(t, "1 e", d.liveObject("Job", "once").GetAnnotations()[AnnotationRuns])
 }
 
-// What is read right after an apply that ran a Job again is the Job that runs, and not the one that failed, also where the watch is
-// behind.
+// A reading right after an apply that ran a Job again shows the running Job, and not the failed one, also if the watch lags.
 func TestARerunJobIsNotReportedAsFailed_H4(t *testing.T) {
 	d := newTestCluster(t).recording()
 	delay, catchUp := d.lag("jobs")

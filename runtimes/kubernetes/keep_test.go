@@ -9,7 +9,7 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// What says that an object is to be kept, by whatever tool it was written for.
+// The marks of all tools that keep an object.
 func TestKeepMarks_H5(t *testing.T) {
 	for _, c := range []struct{ name, value, says string }{
 		{"converge/keep", "true", "converge/keep: true"},
@@ -34,7 +34,7 @@ func TestKeepMarks_H5(t *testing.T) {
 	require.Empty(t, keepMark(&unstructured.Unstructured{}))
 }
 
-// It is kept when it is no longer declared, and when the instance is taken down; so is what somebody marked by hand, and claims.
+// It is kept when it is no longer declared, and when the instance is removed; so are manually marked objects, and claims.
 func TestMarkedObjectsAreKept_H5(t *testing.T) {
 	d := newTestCluster(t).recording()
 	claim := "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}"
@@ -86,10 +86,10 @@ func TestMarkedObjectsAreKept_H5(t *testing.T) {
 	there("ours", "helm", "argo", "flux", "marked")
 	require.Nil(t, d.liveObject("ConfigMap", "gone"))
 	require.Nil(t, d.liveObject("ConfigMap", "settings"))
-	d.mustApply(d.instance("v4", all...)) // what was kept is taken up again
+	d.mustApply(d.instance("v4", all...)) // kept objects are managed again
 }
 
-// Claims go where the service says so, and one of them stays that says so itself.
+// Claims are removed if the service says so, except one with a mark that keeps it.
 func TestClaimsAreRemovedIfDeclared_H5(t *testing.T) {
 	d := newTestCluster(t).recording()
 	claim := func(name, annotations string) string {

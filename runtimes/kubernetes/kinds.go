@@ -99,7 +99,7 @@ func (c *cluster) lookUp(ctx context.Context, kind schema.GroupVersionKind, refr
 	return resource{}, false, nil
 }
 
-// discover answers from the cache. With the last argument it asks the server, unless the last answer is recent.
+// discover answers from the cache. With refresh it asks the server, unless the last answer is recent.
 func (c *cluster) discover(ctx context.Context, path string, refresh bool) (*discoveryAnswer, error) {
 	clients, err := c.connect(ctx)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 // lists again, and a server that shuts down closes watches that have just started.
 const minWatchDuration = 1100 * time.Millisecond
 
-// minDurationWatch is a watch that does not end earlier than minWatchDuration, with three exceptions: it is stopped, it had an event, or the
-// watch before it was also short. So a server that keeps no watch open is listed again and again.
+// minDurationWatch is a watch that does not end earlier than minWatchDuration, with three exceptions: it is stopped, it had an event,
+// or the watch before it was also short. So a server that keeps no watch open is listed again and again.
 type minDurationWatch struct {
 	inner   watch.Interface
 	events  chan watch.Event

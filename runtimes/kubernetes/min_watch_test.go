@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// A watch that a server hangs up on as it begins is no reason to list anew, and ends a second later; one that has brought something, or is stopped,
-// ends at once.
+// A watch that the server closes as it begins is no reason to list again, and ends a second later; one that had an event, or is
+// stopped, ends at once.
 func TestShortWatchesAreExtended_F9(t *testing.T) {
 	var short atomic.Bool // of the last one
 	ends := func(do func(of *watch.FakeWatcher, l *minDurationWatch)) (after time.Duration) {

@@ -11,8 +11,8 @@ import (
 	"github.com/converge-engine/converge/tests/kubetest"
 )
 
-// A kubeconfig that leads to another server, under the same name, is another cluster: what was watched
-// in the first says nothing of it (D17). A cluster that was made anew is such a one.
+// A kubeconfig that leads to another server, under the same name, is another cluster: what was watched in the first says nothing of
+// it (D17). A recreated cluster is another one too.
 func TestAnotherServerIsListedAgain_D17(t *testing.T) {
 	t.Parallel()
 	two := kubetest.Own(t, "staging", "production")

@@ -90,8 +90,8 @@ func isInventory(o *unstructured.Unstructured, owner runtimes.Owner) bool {
 	return idOf(o).kind == kindInventory.GroupKind() && o.GetName() == inventoryName(owner)
 }
 
-// isOriginalInventory reports whether an object is an original inventory and not a copy in another namespace: a copy has the ApplySet id of its
-// original.
+// isOriginalInventory reports whether an object is an original inventory and not a copy in another namespace: a copy has the ApplySet
+// id of its original.
 func isOriginalInventory(o *unstructured.Unstructured, owner runtimes.Owner) bool {
 	return isInventory(o, owner) && o.GetLabels()[labelSetID] == setID(o.GetName(), o.GetNamespace())
 }

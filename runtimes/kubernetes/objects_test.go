@@ -125,7 +125,7 @@ func TestDeclareSetsLabelsAndAnnotations(t *testing.T) {
 	require.NotEqual(t, a[0].digest, b[0].digest)
 }
 
-// When an instance was restarted stands in the pod templates of what runs for good, and nowhere else.
+// The time of a restart is in the pod templates of permanent workloads, and nowhere else.
 func TestDeclareSetsTheRestartTime_I1(t *testing.T) {
 	rt := serving(t)
 	in := instanceOf(t,

@@ -191,14 +191,14 @@ func (ob *observation) statusLags(o *unstructured.Unstructured, runs []entities.
 		slices.ContainsFunc(runs, func(v entities.ObjectVersion) bool { return v.Active && v.Version == ob.in.FullVersion })
 }
 
-// showsEarlierVersion reports whether the watch still shows a workload as it was before the observed version was applied. A failure is then of
-// another version, such as the one that a rollback replaces, even if pods of the observed version already run.
+// showsEarlierVersion reports whether the watch still shows a workload as it was before the observed version was applied. A failure
+// is then of another version, such as the one that a rollback replaces, even if pods of the observed version already run.
 func (ob *observation) showsEarlierVersion(o *unstructured.Unstructured) bool {
 	return ob.in.FullVersion != "" && isWorkload(o) && versionIn(o) != ob.in.FullVersion
 }
 
-// deadlineExceededBefore reports whether a rollout exceeded its deadline before the last apply, and that apply was after the given time: the
-// missing dependency may exist now.
+// deadlineExceededBefore reports whether a rollout exceeded its deadline before the last apply, and that apply was after the given
+// time: the missing dependency may exist now.
 func deadlineExceededBefore(o *unstructured.Unstructured, after time.Time) bool {
 	applied, c := appliedAt(o), conditionOf(o, "Progressing")
 	since, err := time.Parse(time.RFC3339, c.change)

@@ -17,8 +17,8 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// Who clones an object copies its labels, and so does the controller that makes Endpoints for
-// a Service. Neither made them ours: they are not reported, and pruning leaves them.
+// A clone of an object has the same labels, and so does the controller that makes Endpoints for a Service. Neither made them ours:
+// they are not reported, and pruning leaves them.
 func TestCopiedLabelsAreNoOwnership_D10_D11(t *testing.T) {
 	d := newTestCluster(t).recording()
 	v1 := d.instance("v1", config,
@@ -76,7 +76,7 @@ func TestObjectsOfAMovedInstanceAreFound_D10(t *testing.T) {
 	require.Nil(t, d.liveObject("ConfigMap", "converge."+d.namespace+".web.prod"))
 }
 
-// laggingBody hands on what a watch says only while it may.
+// laggingBody passes on the events of a watch only when wait returns.
 type laggingBody struct {
 	io.ReadCloser
 	wait func()
@@ -88,7 +88,7 @@ func (l laggingBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// lag begins to hold back what watches of a resource report when delay is called, until waitForWatch is.
+// lag returns functions for the watches of a resource: delay begins to hold back their events, catchUp ends that.
 func (d *recordingCluster) lag(resource string) (delay, catchUp func()) {
 	var late atomic.Bool
 	open := make(chan struct{})
@@ -172,7 +172,7 @@ func TestDriftThatReturnsWhileTheWatchLagsIsReported_A12(t *testing.T) {
 	require.True(t, drifted(d.observe(v1)))
 }
 
-// An object that somebody makes between the trial and the apply is not taken by force.
+// An object that another writer creates between the trial and the apply is not overwritten.
 func TestAnObjectCreatedBeforeTheApplyIsNotOverwritten_D11(t *testing.T) {
 	d := newTestCluster(t).recording()
 	theirs := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "settings"}, Data: map[string]string{"a": "theirs"}}
@@ -190,7 +190,7 @@ func TestAnObjectCreatedBeforeTheApplyIsNotOverwritten_D11(t *testing.T) {
 	require.Empty(t, settings.GetLabels())
 }
 
-// What keeps an object from being made again is named when time is up.
+// The finalizers that prevent the recreation of an object are named when the time has passed.
 func TestAStuckDeletionNamesItsFinalizers(t *testing.T) {
 	d := newTestCluster(t).recording()
 	job := `{apiVersion: batch/v1, kind: Job, metadata: {name: migrate, finalizers: [example.com/never], annotations: {converge/recreate: "true"}}, spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: "x", command: ["/bin/true"]}]}}}}`

@@ -24,7 +24,8 @@ import (
 
 const outageNamespaces = 20
 
-// namespacedInstances has instances in namespaces of their own, and a worker with no rights outside of them: each is watched on its own.
+// namespacedInstances returns instances in separate namespaces, and a worker with no rights outside of them: each is watched
+// separately.
 func namespacedInstances(t *testing.T) (*testCluster, []runtimes.Request) {
 	b := newTestCluster(t, func(info *clientcmdapi.AuthInfo) { info.Impersonate = "outage" })
 	rules := []rbacv1.PolicyRule{{APIGroups: []string{"", "apps"}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch", "patch"}}}
@@ -44,7 +45,7 @@ func namespacedInstances(t *testing.T) (*testCluster, []runtimes.Request) {
 		b.put(in)
 		b.until(in, "v1 in "+namespace, settled("v1"))
 	}
-	for n := range all { // client-go lists anew after a watch that ended at once and brought nothing
+	for n := range all { // client-go lists again after a watch that ended at once without an event
 		all[n].FullVersion = "v2"
 		b.put(all[n])
 		b.until(all[n], "v2", settled("v2"))
@@ -82,8 +83,8 @@ func (b *testCluster) waitReadings(all []runtimes.Request, what string, is func(
 func unreachable(err error) bool { return hasCode(err, runtimes.CodeUnreachable) }
 func noError(err error) bool     { return err == nil }
 
-// While a server is unavailable one request at a time finds out, whatever is watched and read; when it is back, the watches go on
-// where they were, and nothing is listed anew.
+// While a server is unavailable, one request at a time probes it, independent of the number of watches and readings; when it is
+// available again, the watches continue at their position, and nothing is listed again.
 func TestAnOutageCausesFewRequests_H9(t *testing.T) {
 	b, all := namespacedInstances(t)
 	hints := b.hintsOf()
@@ -123,7 +124,7 @@ func TestAnOutageCausesFewRequests_H9(t *testing.T) {
 	}, func() any { return hinted })
 }
 
-// A server that has forgotten what happened meanwhile is asked for each list once, and for few at a time.
+// A server that no longer has the missed events is asked for each list once, and for few at a time.
 func TestListsAfterAnOutageAreFewAtATime_H9(t *testing.T) {
 	b, all := namespacedInstances(t)
 	views := len(b.cluster.views.all)
@@ -140,7 +141,7 @@ func TestListsAfterAnOutageAreFewAtATime_H9(t *testing.T) {
 			n := now.Add(1)
 			var once sync.Once
 			leave := func() { once.Do(func() { now.Add(-1) }) }
-			late := time.AfterFunc(startSlotTimeout-time.Second, leave) // of who takes longer nobody waits for the place
+			late := time.AfterFunc(startSlotTimeout-time.Second, leave) // a slower one no longer holds a slot
 			defer func() { late.Stop(); leave() }()
 			for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
 			}
@@ -172,8 +173,8 @@ func newResponse(req *http.Request, code int, reason string) *http.Response {
 	return answer
 }
 
-// A watch that is ended, because nobody has read it for long or its scope changes, leaves no gap: all in it are hinted at, so that
-// whoever wants to know reads, which watches anew.
+// A watch that is ended, because it was not read for long or its scope changes, leaves no gap: all its instances get a hint, so that
+// their callers read, which starts a new watch.
 func TestTheEndOfAWatchHints_H9(t *testing.T) {
 	b := newTestCluster(t)
 	v1 := b.instance("v1", config)

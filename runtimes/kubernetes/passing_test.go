@@ -10,7 +10,7 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// evictPods takes the pods of an application away, as the drain of a node does.
+// evictPods removes the pods of an application, as the drain of a node does.
 func (d *recordingCluster) evictPods(app string) {
 	d.Helper()
 	pods := d.admin.typed.CoreV1().Pods(d.namespace)
@@ -21,7 +21,7 @@ func (d *recordingCluster) evictPods(app string) {
 	}
 }
 
-// Pods that come and go leave a workload as declared: nothing is asked for it, and there is nothing to apply.
+// Replaced pods leave a workload as declared: no requests are made for it, and there is nothing to apply.
 func TestReplacedPodsAreNoDrift_H8(t *testing.T) {
 	d := newTestCluster(t).recording()
 	v1 := d.instance("v1", deploymentOf("web:1", 2, "kubelab/ready-in: 1s"))
@@ -36,7 +36,7 @@ func TestReplacedPodsAreNoDrift_H8(t *testing.T) {
 	require.Zero(t, asked)
 }
 
-// What somebody changed is drift, whether it is ready or not.
+// A changed object is drift, whether it is ready or not.
 func TestUnreadyObjectsMayHaveDrifted_H8_A12(t *testing.T) {
 	d := newTestCluster(t).recording()
 	v1 := d.instance("v1", deploymentOf("web:1", 1, "kubelab/ready-in: 1s"))

@@ -99,7 +99,7 @@ func (t *podFailure) recordTermination(container map[string]any) {
 	t.previous = true
 }
 
-// cannotStart reports whether a container waits because of an error, and not because its turn has not come.
+// cannotStart reports whether a container waits because of an error, and not because earlier containers still run.
 func cannotStart(reason string) bool {
 	switch reason {
 	case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull",

@@ -31,7 +31,7 @@ const (
 	minRedacted        = 4                // minimum length in bytes of a redacted Secret value
 )
 
-// explainUnready adds information from events and nodes to the trouble of pods. It returns known trouble at once.
+// explainUnready adds information from events and nodes to the failure of a pod. It returns a known failure at once.
 func (ob *observation) explainUnready(ctx context.Context, live *unstructured.Unstructured, p parts, found podFailure) podFailure {
 	if found.message != "" {
 		return found

@@ -18,7 +18,7 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// waitMessage observes until an object of that type says something.
+// waitMessage observes until the message of an object of that type contains a text.
 func (d *recordingCluster) waitMessage(in runtimes.Request, kind, text string) entities.Object {
 	d.Helper()
 	var found entities.Object
@@ -33,14 +33,14 @@ func (d *recordingCluster) waitMessage(in runtimes.Request, kind, text string) e
 	return found
 }
 
-// clearRecent has events and logs asked for at once, and not once in half a minute.
+// clearRecent clears the cache, so that events and logs are requested at once, and not only every half a minute.
 func (d *recordingCluster) clearRecent() {
 	d.recent.mu.Lock()
 	defer d.recent.mu.Unlock()
 	d.recent.events, d.recent.logs = nil, nil
 }
 
-// advanceClock has the runtime believe that it is later.
+// advanceClock advances the clock of the runtime.
 func (d *recordingCluster) advanceClock(by time.Duration) {
 	d.now = func() time.Time { return time.Now().Add(by) }
 }
@@ -76,7 +76,7 @@ func TestLastLogLinesOfACrash_G5(t *testing.T) {
 	require.Equal(t, []string{"log of web: line 3", "log of web: line 4", "log of web: line 5", "log of web: line 6", "log of web: token=***"}, said)
 }
 
-// What a container said as it ended is without the values of Secrets too.
+// The termination message of a container is without the values of Secrets too.
 func TestTerminationMessageOfAContainer_G5(t *testing.T) {
 	d := newTestCluster(t).recording()
 	v1 := d.instance("v1", workloadYAML("StatefulSet", "db", "db:notready", ""), "{apiVersion: v1, kind: Secret, metadata: {name: db}, stringData: {token: s3cr3t-token}}")
@@ -88,8 +88,9 @@ func TestTerminationMessageOfAContainer_G5(t *testing.T) {
 				return true
 			}
 		}
+		// Repeated until it shows, and the simulated node keeps it.
 		_, _ = d.admin.typed.CoreV1().Pods(d.namespace).Patch(t.Context(), "db-0", types.StrategicMergePatchType, []byte(`{"status":{"containerStatuses":[{"name":"c","image":"db","imageID":"","ready":false,"restartCount":3,
-			"state":{"waiting":{"reason":"CrashLoopBackOff"}},"lastState":{"terminated":{"exitCode":3,"message":"cannot log in with s3cr3t-token"}}}]}}`), metav1.PatchOptions{}, "status") // until it is there, and whoever plays the node leaves it
+			"state":{"waiting":{"reason":"CrashLoopBackOff"}},"lastState":{"terminated":{"exitCode":3,"message":"cannot log in with s3cr3t-token"}}}]}}`), metav1.PatchOptions{}, "status")
 		return false
 	})
 	require.Contains(t, seen.Message, "CrashLoopBackOff db-0: cannot log in with ***")
@@ -112,7 +113,7 @@ func TestLastLogLinesOfAFailedJob_G5(t *testing.T) {
 	require.Equal(t, []string{"log of c: no such table"}, logOf(seen))
 }
 
-// A node that goes away is named, and so is a pod on it that does not go.
+// A lost node is named, and so is a pod on it that does not terminate.
 func TestPodsOfALostNode_C9(t *testing.T) {
 	d := newTestCluster(t).recording()
 	node := "lost-" + d.namespace
@@ -154,8 +155,8 @@ func TestAnUnreadyPodHasAReason_C9(t *testing.T) {
 	d.waitMessage(v1, "Deployment", pod.Name+" is not ready: Unhealthy: Readiness probe failed: HTTP probe failed with statuscode: 503")
 }
 
-// A rollout that is superseded half way, and an image that comes late: what is there is said, and what failed of the version before is
-// not held against the one that is there now.
+// A rollout that is superseded half way, and an image that becomes available late: the current state is reported, and failures of the
+// version before do not count for the current one.
 func TestSupersededAndLate_C9(t *testing.T) {
 	d := newTestCluster(t).recording()
 	at := func(version, image string) runtimes.Request { return d.instance(version, deploymentOf(image, 2, "")) }
@@ -265,8 +266,8 @@ func TestARefusedObjectHasAdvice_H3(t *testing.T) {
 	require.Contains(t, why, "create PriorityClass absent, or change spec.priorityClassName")
 }
 
-// A server whose fairness lets nothing through is named as that, and neither a reading nor an apply is anybody's failure. The answer is
-// that of API priority and fairness, but for Retry-After, for which client-go would wait ten times.
+// A server whose fairness lets nothing through is named as that, and neither a reading nor an apply counts as a failure of the
+// version. The answer is that of API priority and fairness, but for Retry-After, for which client-go would wait ten times.
 func TestTooManyRequestsAreNoFailure(t *testing.T) {
 	d := newTestCluster(t).recording()
 	v1 := d.instance("v1", config)

@@ -30,16 +30,16 @@ import (
 	"github.com/converge-engine/converge/tests/kubetest"
 )
 
-// testCluster is a namespace of a real control plane, and a runtime that reaches it through a gate.
+// testCluster is a namespace of a real control plane, and a runtime that reaches it through a proxy.
 type testCluster struct {
 	testing.TB
 	*Runtime
 	clusters   *Clusters
-	admin      admin // past the gate, with all rights
+	admin      admin // without the proxy, with all rights
 	proxy      *proxy
 	namespace  string
 	requests   atomic.Int64
-	requestLog sync.Map                      // what was asked, by number
+	requestLog sync.Map                      // the requests, by number
 	hold       atomic.Pointer[chan struct{}] // when set, requests wait for it
 	intercept  atomic.Pointer[func(*http.Request, http.RoundTripper) (*http.Response, error)]
 }
@@ -57,14 +57,14 @@ func newAdmin(t testing.TB, c *clients) admin {
 	return admin{c, typed}
 }
 
-// newTestCluster begins a bench. change makes the runtime's kubeconfig another one: other credentials.
+// newTestCluster makes a testCluster. change changes the runtime's kubeconfig: other credentials.
 func newTestCluster(t *testing.T, change ...func(user *clientcmdapi.AuthInfo)) *testCluster {
 	t.Helper()
 	t.Parallel()
 	return newExclusiveTestCluster(t, change...)
 }
 
-// newExclusiveTestCluster is reach for tests that nothing may run beside.
+// newExclusiveTestCluster is newTestCluster for tests that must not run in parallel with others.
 func newExclusiveTestCluster(t testing.TB, change ...func(user *clientcmdapi.AuthInfo)) *testCluster {
 	t.Helper()
 	direct := kubetest.Start(t).Kubeconfig
@@ -124,7 +124,7 @@ func (b *testCluster) count(next http.RoundTripper) http.RoundTripper {
 // WrappedRoundTripper lets client-go find the connection underneath.
 func (f counted) WrappedRoundTripper() http.RoundTripper { return f.RoundTripper }
 
-// wrapped has the bench answer requests, when it wants to.
+// wrapped passes requests to the intercept function of the testCluster, if it is set.
 type wrapped struct {
 	http.RoundTripper
 	b *testCluster
@@ -149,7 +149,7 @@ func (f counted) RoundTrip(req *http.Request) (*http.Response, error) {
 	return f.RoundTripper.RoundTrip(req)
 }
 
-// instance is the bench's service web in prod at a version, made of objects in YAML.
+// instance is the test's service web in prod at a version, made of objects in YAML.
 func (b *testCluster) instance(version string, objects ...string) runtimes.Request {
 	payload := &entities.Payload{
 		Application: b.namespace, Service: "web", Channel: "prod", Address: map[string]string{"namespace": b.namespace},
@@ -252,7 +252,7 @@ func settled(version string) func([]entities.Object) bool {
 	}
 }
 
-// hintsOf collects the hints of the bench; others work on the same cluster.
+// hintsOf collects the hints of the test's instances; other tests use the same cluster.
 func (b *testCluster) hintsOf() <-chan runtimes.Owner {
 	hints := make(chan runtimes.Owner, 10_000)
 	b.Cleanup(b.Watch(func(owner runtimes.Owner) {
@@ -283,7 +283,7 @@ func drain(hints <-chan runtimes.Owner) {
 	}
 }
 
-// waitQuiet waits until nothing was hinted at and nothing asked for a while: controllers have settled.
+// waitQuiet waits until there were no hints and no requests for a while: controllers have settled.
 func (b *testCluster) waitQuiet(in runtimes.Request, hints <-chan runtimes.Owner) {
 	b.Helper()
 	deadline := time.After(time.Minute)

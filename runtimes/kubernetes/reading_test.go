@@ -45,7 +45,7 @@ func TestARollingUpdateHasTwoVersionsAndThenOne_C4(t *testing.T) {
 	b.until(v2, "v2 alone", settled("v2"))
 }
 
-// What somebody changed by hand is drift; what others add is theirs.
+// A manual change is drift; fields that others add are theirs.
 func TestHandEditsAreDriftAndForeignFieldsAreNot_A12(t *testing.T) {
 	b := newTestCluster(t)
 	v1 := b.instance("v1", deploymentOf("web:1", 2, ""), config)
@@ -140,7 +140,7 @@ func TestADeletedObjectIsHintedAndAbsent(t *testing.T) {
 	require.Empty(t, seen[0].Versions)
 }
 
-// What is ours and no longer declared is reported, until it is gone; what is somebody else's is not.
+// Our objects that are no longer declared are reported, until they are gone; those of others are not.
 func TestOrphansAreReported_D10(t *testing.T) {
 	b := newTestCluster(t)
 	b.put(b.instance("v1", config, "{apiVersion: v1, kind: Secret, metadata: {name: old}}", deploymentOf("web:1", 1, "")))

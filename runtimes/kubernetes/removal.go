@@ -123,7 +123,8 @@ func (a *apply) usedByOthers(ctx context.Context, g removalTarget, gone map[type
 	if err != nil || !ok {
 		return false, explain(ctx, action, err)
 	}
-	list, err := a.clients.resourceClient(at, "").List(ctx, metav1.ListOptions{Limit: int64(len(gone)) + 1}) // one more than those, so that one is another object
+	// The limit is one more than gone, so that one is another object.
+	list, err := a.clients.resourceClient(at, "").List(ctx, metav1.ListOptions{Limit: int64(len(gone)) + 1})
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}

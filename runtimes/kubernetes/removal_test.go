@@ -14,7 +14,7 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// removal is what a removal would do, a line for each object: it has to write nothing.
+// removal is the plan of a removal, a line for each object: it has to write nothing.
 func (d *recordingCluster) removal(in runtimes.Request) (lines []string) {
 	d.Helper()
 	d.takeWrites()
@@ -32,7 +32,7 @@ func (d *recordingCluster) removal(in runtimes.Request) (lines []string) {
 	return lines
 }
 
-// Claims that a StatefulSet has made stay with their data, unless it says itself that they go; nobody else's are named.
+// Claims that a StatefulSet has made stay with their data, unless it declares their removal; claims of others are not named.
 func TestAPlannedRemovalNamesTheClaimsOfAStatefulSet_A24_H5(t *testing.T) {
 	d := newTestCluster(t).recording()
 	set := func(says string) string {
@@ -65,7 +65,7 @@ func TestAPlannedRemovalNamesTheClaimsOfAStatefulSet_A24_H5(t *testing.T) {
 	}, d.removal(v2))
 }
 
-// denyDeletes has the server refuse to delete a ConfigMap.
+// denyDeletes makes the server refuse to delete a ConfigMap.
 func (d *recordingCluster) denyDeletes(name string) {
 	d.Helper()
 	policies, fails := d.admin.typed.AdmissionregistrationV1(), admission.Fail
@@ -95,7 +95,7 @@ func (d *recordingCluster) denyDeletes(name string) {
 	})
 }
 
-// What the server would refuse is said before, and so is what is being deleted already and does not go.
+// A deletion that the server would refuse is reported before, and so is an object that is already being deleted and stays.
 func TestAPlannedRemovalReportsRefusals_A24(t *testing.T) {
 	d := newTestCluster(t).recording()
 	v1 := d.instance("v1", config, configOf("held", "x"))
@@ -111,7 +111,7 @@ func TestAPlannedRemovalReportsRefusals_A24(t *testing.T) {
 	require.ErrorContains(t, d.Remove(t.Context(), v1), "not today")
 }
 
-// What another installation has is not ours to take down: it is refused as the removal is.
+// The plan of a removal is refused for an instance of another installation, as the removal is.
 func TestAPlannedRemovalOfAnotherInstallationIsRefused_A24_H10(t *testing.T) {
 	d := newTestCluster(t).recording()
 	theirs := d.instance("v1", config)

@@ -232,8 +232,8 @@ func (a *apply) stillUsed(ctx context.Context, g removalTarget) (bool, error) {
 }
 
 // delete deletes an object if it is still the object that was read, and still ours. It reports whether it did. The controller of the
-// object may write it at the same time, so it is read again after a change. With spares, an object stays if it is now marked to be
-// kept.
+// object may write it at the same time, so it is read again after a change. With respectKeep, an object stays if it is now marked to
+// be kept.
 func (a *apply) delete(ctx context.Context, l leftover, policy metav1.DeletionPropagation, respectKeep bool) (deleted bool, err error) {
 	const attempts = 10
 	at := a.clients.resourceClient(l.resource, l.GetNamespace())

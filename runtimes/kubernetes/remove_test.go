@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Everything of the inventory goes, later waves first, each once the one before is gone, the
-// inventory last; what is somebody else's stays.
+// All objects of the inventory are removed, later waves first, each once the one before is gone, the inventory last; objects of
+// others stay.
 func TestRemoveDeletesInReverseOrder_A24(t *testing.T) {
 	d := newTestCluster(t).recording()
 	v1 := d.instance("v1",
@@ -56,7 +56,7 @@ func TestRemoveDeletesInReverseOrder_A24(t *testing.T) {
 	require.Empty(t, writes, "missing objects are not removed again")
 }
 
-// An inventory that is lost hides nothing of what is declared: it goes all the same, and is said before.
+// Declared objects are removed, and planned to be removed, even if the inventory is lost.
 func TestRemoveWithoutItsInventory_A24(t *testing.T) {
 	d := newTestCluster(t).recording()
 	v1 := d.instance("v1", configOf("settings", "b"), deploymentOf("web:1", 1, ""))
@@ -70,8 +70,8 @@ func TestRemoveWithoutItsInventory_A24(t *testing.T) {
 	require.Nil(t, d.liveObject("Deployment", "web"))
 }
 
-// A copy of an instance in another namespace, as a restored backup is one, is nobody's to take down or to prune, though it looks like what was applied; and
-// nothing that it says of the instance counts.
+// A copy of an instance in another namespace, such as a restored backup, is never removed or pruned, though it looks like applied
+// objects; and its inventory does not count.
 func TestCopiesInAnotherNamespaceStay_A24(t *testing.T) {
 	d := newTestCluster(t).recording()
 	v1 := d.instance("v1", configOf("settings", "b"), configOf("old", "b"))
@@ -130,8 +130,8 @@ func TestRemoveLeavesOtherInstances_A24(t *testing.T) {
 	require.NotNil(t, d.liveObject("ConfigMap", "settings-beta"))
 }
 
-// What does not go holds up what lies under it, and says why; once it can go, the removal is run
-// again and goes on.
+// An object that is not deleted blocks earlier waves, and the error says why; once it can be deleted, the removal is run again and
+// continues.
 func TestRemoveWaitsForEachWave_A24(t *testing.T) {
 	d := newTestCluster(t).recording()
 	v1 := d.instance("v1", configOf("settings", "b"),
@@ -149,7 +149,7 @@ func TestRemoveWaitsForEachWave_A24(t *testing.T) {
 	require.Nil(t, d.liveObject("ConfigMap", "settings"))
 }
 
-// A definition of which somebody has objects stays with them; it goes once they have gone.
+// A definition stays while others have objects of it; it is removed once they are gone.
 func TestRemoveLeavesADefinitionInUse_A24(t *testing.T) {
 	d := newTestCluster(t).recording()
 	group := strings.ReplaceAll(d.namespace, "-", "") + ".example.com"

@@ -58,8 +58,8 @@ func jobNamedYAML(name string) string {
 	return strings.Replace(jobYAML("/bin/true"), "name: once", "name: "+name, 1)
 }
 
-// A change of a PodDisruptionBudget and of a ConfigMap replaces the pods that use it, and no others; a Job that has ended is left
-// alone, and is at the new version all the same.
+// A change of a PodDisruptionBudget and of a ConfigMap replaces the pods that use it, and no others; a Job that has ended is not
+// changed, and still counts as being at the new version.
 func TestAChangeReplacesOnlyAffectedPods_H1(t *testing.T) {
 	d := newTestCluster(t).recording()
 	at := func(version, image string, unavailable int, setting string) runtimes.Request {
@@ -96,8 +96,8 @@ func TestAChangeReplacesOnlyAffectedPods_H1(t *testing.T) {
 	require.Contains(t, d.mustRefuse(d.instance("v3", jobYAML("/bin/echo")), true), "field is immutable")
 }
 
-// A version that leaves the pods alone goes back to what it left, and so does the version before one that failed: pods that
-// run are kept, and are of the version that is asked for.
+// A rollback from a version that does not change the pods, or from a failed version, keeps the running pods, and they count as being
+// of the requested version.
 func TestRollbackKeepsThePodsOfTheSameTemplate_H1(t *testing.T) {
 	d := newTestCluster(t).recording()
 	at := func(version, image string, unavailable int) runtimes.Request {
@@ -123,7 +123,7 @@ func TestRollbackKeepsThePodsOfTheSameTemplate_H1(t *testing.T) {
 	d.wait("the pods of v3 to go", func() bool { return maps.EqualFunc(first, d.pods(), slices.Equal) }, func() any { return d.pods() })
 }
 
-// The pods of a StatefulSet that are not replaced yet are of the version that they were last, not of that which made them.
+// The pods of a StatefulSet that are not replaced yet are of the last version that included them, not of the one that created them.
 func TestOldPodsHaveThePreviousVersion_H1(t *testing.T) {
 	d := newTestCluster(t).recording()
 	at := func(version, image string, unavailable int) runtimes.Request {

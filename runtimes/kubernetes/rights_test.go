@@ -49,7 +49,7 @@ func TestRightsThatShrink(t *testing.T) {
 	b.wait("rights over all namespaces", func() bool { return scope() == "" }, func() any { return scope() })
 	b.until(v1, "v1", settled("v1"))
 	withdraw()
-	b.proxy.shut() // a watch that is open goes on without the right to it
+	b.proxy.shut() // an open watch continues without the right to it
 	b.proxy.unlock()
 	b.wait("rights in the namespace", func() bool { return scope() == b.namespace }, func() any { return scope() })
 	b.until(v1, "v1 in the namespace", settled("v1"))
@@ -74,7 +74,7 @@ func (b *testCluster) waitAllowed(user string, verbs ...string) {
 	}
 }
 
-// Who may list and not watch would see the past: that is no reading.
+// A worker that may list and not watch would see an outdated state: that is no reading.
 func TestListingWithoutWatchingIsNoReading(t *testing.T) {
 	b := newTestCluster(t, as("blind"))
 	b.grant("blind", b.namespace, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list"}})
@@ -84,7 +84,7 @@ func TestListingWithoutWatchingIsNoReading(t *testing.T) {
 	b.wait("the right that is missing", func() bool {
 		_, err = b.Observe(t.Context(), v1)
 		require.True(t, hasCode(err, runtimes.CodeForbidden), err) // and never a reading in between
-		return b.requests.Load() > 12                              // listed anew several times
+		return b.requests.Load() > 12                              // listed again several times
 	}, func() any { return err })
 	require.Contains(t, err.Error(), `cannot watch resource "configmaps"`)
 }
@@ -112,7 +112,7 @@ func TestRenewedCredentials(t *testing.T) {
 	b.waitHint(hints)
 }
 
-// What nobody reads is not watched for ever.
+// Unread views do not continue forever.
 func TestUnreadViewsEnd(t *testing.T) {
 	b := newTestCluster(t)
 	of := func(kind string) *view {

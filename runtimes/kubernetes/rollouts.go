@@ -87,7 +87,7 @@ type patch struct {
 	fields      map[string]any
 }
 
-// rolloutPatches are the necessary patches of a Rollout. There are none if it does not wait, or has already gone back.
+// rolloutPatches are the necessary patches of a Rollout. There are none if it does not wait, or has already rolled back.
 func rolloutPatches(o *unstructured.Unstructured, s runtimes.Steer) (all []patch) {
 	status := func(result string, fields map[string]any) patch {
 		return patch{result: result, subresource: []string{"status"}, fields: map[string]any{"status": fields}}

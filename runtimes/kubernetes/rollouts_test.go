@@ -49,7 +49,7 @@ func (d *recordingCluster) setStatus(gvk schema.GroupVersionKind, name, status s
 	return o
 }
 
-// waitOnlyObject observes until the one object that there is says something.
+// waitOnlyObject observes until the message of the only object contains a text.
 func (d *recordingCluster) waitOnlyObject(in runtimes.Request, says string) entities.Object {
 	d.Helper()
 	return d.until(in, says, func(objects []entities.Object) bool {
@@ -57,8 +57,8 @@ func (d *recordingCluster) waitOnlyObject(in runtimes.Request, says string) enti
 	})[0]
 }
 
-// A Rollout whose controller paused it for a person is suspended, with the command; it is let go on, once, by the status that
-// kubectl's plugin would patch, and taken back, and none of that is drift.
+// A Rollout whose controller paused it for a person is suspended, with the command in its message; it is promoted once, by the status
+// that kubectl's plugin would patch, and aborted, and none of that is drift.
 func TestARolloutIsPromotedAndAborted_H3(t *testing.T) {
 	folder := kubetest.PublicRollouts(t)
 	d := newTestCluster(t).recording()
@@ -212,7 +212,7 @@ func TestHealthOfHooksByExpressions_H3_H6(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-// useHealthRules has the runtime judge by these expressions.
+// useHealthRules makes the runtime evaluate health by these expressions.
 func (d *recordingCluster) useHealthRules(rules ...entities.HealthRule) {
 	d.Helper()
 	connection := *d.def.Kubernetes

@@ -8,8 +8,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// A key that is no longer declared goes, and one that somebody changed is put back, also when
-// it is declared in plain text.
+// A key that is no longer declared is removed, and a changed one is restored, also when it is declared in plain text.
 func TestPlainDataOfASecretIsDeclaredLikeAnyOther_A12(t *testing.T) {
 	d := newTestCluster(t).recording()
 	d.mustApply(d.instance("v1", "{apiVersion: v1, kind: Secret, metadata: {name: key}, data: {a: eA==}, stringData: {b: plain, c: gone}}"))
@@ -37,7 +36,7 @@ func TestAWrongSecretIsReportedWithoutItsValues(t *testing.T) {
 	}
 }
 
-// What a chart leaves empty is not declared, and stays with whoever fills it in.
+// A field that a chart leaves empty is not declared, and stays with the controller that fills it in.
 func TestNullIsNotDeclared_A12(t *testing.T) {
 	for text, want := range map[string]string{
 		"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, annotations: null}, data: {b: null, c: ''}, x: [{y: null}]}": `{"apiVersion":"v1","data":{"c":""},"kind":"ConfigMap","metadata":{"name":"a"},"x":[{}]}`,

@@ -265,8 +265,8 @@ func (l *listWatch) list(ctx context.Context, o metav1.ListOptions) (*unstructur
 	return clients.resourceClient(l.view.resource, l.view.namespace).List(ctx, o)
 }
 
-// connectionChanged reports whether the kubeconfig has changed since the list. The server may then be another one, to which the list does not
-// apply.
+// connectionChanged reports whether the kubeconfig has changed since the list. The server may then be another one, to which the list
+// does not apply.
 func (l *listWatch) connectionChanged(clients *clients) bool {
 	return l.listedFingerprint != clients.transport.current().fingerprint
 }

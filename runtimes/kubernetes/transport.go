@@ -20,9 +20,9 @@ const rereadInterval = 3 * time.Second
 // dialTimeout is the timeout of a new connection, and the time of silence after which a connection is probed.
 const dialTimeout = 30 * time.Second
 
-// clusterTransport sends requests to the cluster that its kubeconfig currently describes. If the credentials are rejected (an expired token) or
-// the server does not answer, it reads the file again. Any change, even of the address, then applies to all clients and watches. A
-// rejected request is sent again if something changed.
+// clusterTransport sends requests to the cluster that its kubeconfig currently describes. If the credentials are rejected (an expired
+// token) or the server does not answer, it reads the file again. Any change, even of the address, then applies to all clients and
+// watches. A rejected request is sent again if something changed.
 type clusterTransport struct {
 	source      source
 	wrap        func(http.RoundTripper) http.RoundTripper

@@ -48,7 +48,7 @@ type trial struct {
 	err       error
 
 	origin          declared // as it was declared, for another trial
-	webhook         string   // of outcome guarded: the webhook, whether it answered, and its message
+	webhook         string   // of outcome webhookBlocked: the webhook, whether it answered, and its message
 	webhookAnswered bool
 	refusal         error
 }
@@ -290,11 +290,11 @@ func (r *Runtime) Plan(ctx context.Context, in runtimes.Request) ([]runtimes.Cha
 	}
 	for _, l := range left {
 		change := runtimes.Change{Action: runtimes.ActionOrphan, Type: l.GetKind(), Name: l.GetName(), Namespace: l.GetNamespace()}
-		switch why := a.pruneKeepReason(l.Unstructured); {
-		case a.prune && why == "":
+		switch reason := a.pruneKeepReason(l.Unstructured); {
+		case a.prune && reason == "":
 			change.Action = runtimes.ActionPrune
 		case a.prune:
-			change.Message = "no longer declared, kept: " + why
+			change.Message = "no longer declared, kept: " + reason
 		}
 		changes = append(changes, change)
 	}

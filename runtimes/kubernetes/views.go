@@ -48,7 +48,7 @@ type view struct {
 	listErr, watchErr error
 	reported          bool          // a caller got the error
 	kindGone          bool          // the kind is no longer served; the next caller starts a new view
-	failedAt          time.Time     // the time when gone was set
+	failedAt          time.Time     // the time when kindGone was set
 	changed           chan struct{} // closed and replaced when one of the above changes
 }
 
@@ -242,8 +242,8 @@ const (
 	deniedRecheckInterval = 10 * time.Second // but not for every forbidden list
 )
 
-// watchesAllNamespaces reports whether a kind is watched over all namespaces, so that one watch serves all services. It asks the server once per
-// kind. While the answer is no, it asks again after some minutes, and after a forbidden list.
+// watchesAllNamespaces reports whether a kind is watched over all namespaces, so that one watch serves all services. It asks the
+// server once per kind. While the answer is no, it asks again after some minutes, and after a forbidden list.
 func (c *cluster) watchesAllNamespaces(ctx context.Context, r resource) (bool, error) {
 	s := c.views.scope(r.GroupVersionResource)
 	select {

@@ -200,7 +200,7 @@ func (a *apply) refuseStillBlocked(waiting []*trial) {
 	}
 }
 
-// retryBlocked tries the waiting objects again, until no webhook of the instance refuses them, or patience ends.
+// retryBlocked tries the waiting objects again, until no webhook of the instance refuses them, or the timeout has passed.
 func (a *apply) retryBlocked(ctx context.Context, waiting []*trial, timeout time.Duration) bool {
 	ticker := time.NewTicker(250 * time.Millisecond)
 	defer ticker.Stop()

@@ -43,7 +43,7 @@ func (d *recordingCluster) hookServer(allows func() bool) (address, authority st
 	return server.URL + "/", base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
 }
 
-// hook is the configuration of a webhook over resources of the desk's namespace.
+// hook is the configuration of a webhook over resources of the test's namespace.
 func (d *recordingCluster) hook(address, authority, groups, resources string, annotations ...string) string {
 	name := "gate." + d.namespace + ".example.com"
 	d.Cleanup(func() {
@@ -71,8 +71,8 @@ func (d *recordingCluster) dryConfig() error {
 	return err
 }
 
-// A webhook of the service itself that does not answer, or refuses everything, does not block the version that mends it: what it
-// refuses is applied after the rest of its wave. The inventory, too, where the webhook watches over that.
+// A webhook of the service itself that does not answer, or refuses everything, does not block the version that repairs it: the
+// objects that it refuses are applied after the rest of their wave. So is the inventory, if the webhook covers it.
 func TestABrokenOwnWebhookIsRepaired_H1(t *testing.T) {
 	for name, refuses := range map[string]bool{"it does not answer": false, "it refuses": true} {
 		t.Run(name, func(t *testing.T) {
@@ -112,8 +112,7 @@ func TestABrokenOwnWebhookIsRepaired_H1(t *testing.T) {
 	}
 }
 
-// A webhook that stands in the way of its own repair is taken away meanwhile, where its configuration allows that, and is there
-// again afterwards.
+// A webhook that blocks its own repair is temporarily removed, if its configuration allows that, and is restored afterwards.
 func TestAWebhookThatBlocksItsOwnRepair_H1(t *testing.T) {
 	d := newTestCluster(t).recording()
 	address := "https://127.0.0.1:1/"
@@ -137,7 +136,7 @@ func TestAWebhookThatBlocksItsOwnRepair_H1(t *testing.T) {
 	require.Equal(t, "web:2", containers[0].(map[string]any)["image"])
 }
 
-// The configuration of a webhook that is no longer declared goes before what it refuses, where what is no longer declared goes.
+// With pruning, the configuration of a webhook that is no longer declared is removed before the objects that it refuses are applied.
 func TestAPrunedWebhookBlocksNothing_H1(t *testing.T) {
 	d := newTestCluster(t).recording()
 	_, authority := d.hookServer(func() bool { return true })
@@ -204,7 +203,7 @@ func TestAForeignWebhookStillRefuses_H1(t *testing.T) {
 	require.Empty(t, writes)
 }
 
-// What an object made stays when it is made again with converge/recreate: orphan, and belongs to the new one.
+// The dependents of an object stay when it is recreated with converge/recreate: orphan, and belong to the new one.
 func TestRecreateKeepsDependents_H1(t *testing.T) {
 	set := func(service, recreate string) string {
 		return `{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: db, annotations: {converge/recreate: ` + recreate + `}}, spec: {serviceName: ` + service + `, replicas: 2,

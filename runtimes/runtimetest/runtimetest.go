@@ -18,7 +18,7 @@ import (
 type Harness struct {
 	// New makes a runtime on which nothing runs. It is called once per test.
 	New func(t *testing.T) Subject
-	// Timeout is the timeout of every wait; default 30 s.
+	// Timeout is the timeout of one promise; default 1 min.
 	Timeout time.Duration
 }
 

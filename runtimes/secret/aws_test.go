@@ -60,7 +60,7 @@ func TestSecretsManager_G5(t *testing.T) {
 	require.EqualError(t, err, "{awsSecret: shop/none}, which does not exist")
 }
 
-// What AWS answers, right or wrong, is told without what the secret is, and the region that a reference names is asked.
+// Errors of AWS are reported without the secret, and the request goes to the region of the reference.
 func TestSecretsManagerErrors_G5(t *testing.T) {
 	asked := make(chan string, 10)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -31,8 +31,8 @@ func awsSecret(name, region string) entities.Value {
 	return entities.Value{AWSSecret: name, Region: region}
 }
 
-// Of what a worker can read elsewhere a configuration has only what whoever started the worker named: that namespace, that
-// cluster, that region, and nothing that looks alike.
+// Of the external secrets that a worker can read, a configuration gets only those that the worker's operator allowed: that namespace,
+// that cluster, that region, and none with a similar name.
 func TestOnlyAllowedExternalSecretsAreRead_G5(t *testing.T) {
 	for _, row := range []struct {
 		allowed string
@@ -79,7 +79,7 @@ func TestOnlyAllowedExternalSecretsAreRead_G5(t *testing.T) {
 	require.ErrorContains(t, err, "this worker reads only its environment")
 }
 
-// A field is taken out of a JSON object; what is wrong is said without it. What was fetched a moment ago is not fetched again.
+// A field is read from a JSON object; errors do not quote it. A value that was just fetched is not fetched again.
 func TestFieldOfASecret_G5(t *testing.T) {
 	all, err := secret.ParseExternal("aws:*")
 	require.NoError(t, err)

@@ -9,8 +9,7 @@ import (
 	"github.com/converge-engine/converge/runtimes/secret"
 )
 
-// Nothing of the worker's environment is to be had that whoever started it did not name, and a pattern that is wide does
-// not mean the worker's own credentials.
+// Only the variables that the worker's operator allowed are readable, and a wide pattern does not match the worker's own credentials.
 func TestOnlyAllowedVariablesAreRead_G5(t *testing.T) {
 	env := func(name string) (string, bool) { return "hunter2", name != "UNSET" }
 	for _, row := range []struct{ allowed, name, wrong string }{

@@ -35,7 +35,7 @@ func TestOnlyReadsWhereItIsOnlyReported_A25(t *testing.T) {
 	w.Act("web", protocol.Rollback, `{"by":"test","channel":"production","reason":"bad"}`)
 	w.Await("web", "staging CONVERGED v2, production ROLLED_BACK v1")
 	err := w.Update(w.ID("web"), protocol.RestartService, protocol.ScopeRequest{RequestMeta: protocol.RequestMeta{By: "test"}, Channel: "production"}, nil)
-	require.ErrorContains(t, err, "its channel only reports")
+	require.ErrorContains(t, err, "its channel is report-only")
 	w.patchWeb(w.production, "kubectl-edit", `{"spec":{"replicas":5}}`)
 	would("report only: Converge would repair it to v1")
 	w.Act("web", protocol.Retry, `{"by":"test","channel":"production","version":"v2"}`)

@@ -86,7 +86,7 @@ func TestChannelOfCommandsIsTakenDown_A24(t *testing.T) {
 	c.Await("web", "production CONVERGED v1")
 	c.Act("web", protocol.Delete, `{"channel":"production","by":"bob","reason":"moved"}`)
 	s := c.Await("web", "production DELETED v1")
-	require.Equal(t, "production is taken down by bob: moved", s.Headline)
+	require.Equal(t, "production is deleted by bob: moved", s.Headline)
 	removed, err := os.ReadFile(c.Dir + "/removed")
 	require.NoError(t, err)
 	require.Equal(t, "v1\n", string(removed))

@@ -115,7 +115,7 @@ func TestTamperedTrailIsFound_G7(t *testing.T) {
 	require.NoError(t, os.Remove(last))
 	said, code = history(w, web, "--verify")
 	require.Equal(t, 1, code, said)
-	require.Regexp(t, "were (cut off at the end|removed)", said) // the newest lines are in the checkpoint
+	require.Regexp(t, "were removed( from the end)?", said) // the newest lines are in the checkpoint
 }
 
 func put(t *testing.T, file, text string) {

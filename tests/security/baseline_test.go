@@ -262,7 +262,7 @@ authorization:
 		protocol.ApplicationWorkflow, protocol.ApplicationInput{Application: w.App + "-other", StartMode: protocol.StartMode{Adopt: true}})
 	require.NoError(t, err)
 	forged.RequestMeta = protocol.RequestMeta{Token: issuer.TokenOf(t, "alice@shop.dev")}
-	require.ErrorContains(t, w.Update(other, protocol.Publish, forged, &protocol.PublishAnswer{}), "alice@shop.dev may not publish; allowed: nobody")
+	require.ErrorContains(t, w.Update(other, protocol.Publish, forged, &protocol.PublishAnswer{}), "alice@shop.dev may not publish; allowed: no one")
 	numbers, err := s.ListNumbers(t.Context(), w.App)
 	require.NoError(t, err)
 	require.Empty(t, numbers)

@@ -231,7 +231,7 @@ authorization:
 	for _, refused := range []struct{ text, token, why string }{
 		{org, "none", `publish-library needs proof of identity, since only certain callers may: "token" is missing`},
 		{org, issuer.TokenOf(t, "bob@shop.dev"), "bob@shop.dev may not publish-library in library/org; allowed: alice@shop.dev"},
-		{strings.Replace(org, "name: org", "name: team", 1), issuer.TokenOf(t, "alice@shop.dev"), "alice@shop.dev may not publish-library in library/team; allowed: nobody"},
+		{strings.Replace(org, "name: org", "name: team", 1), issuer.TokenOf(t, "alice@shop.dev"), "alice@shop.dev may not publish-library in library/team; allowed: no one"},
 	} {
 		said, err := shelves(w, refused.text, "--token", refused.token)
 		require.Error(t, err)

@@ -201,8 +201,8 @@ func (n Namespace) unhealthyServices(ctx context.Context) (all []protocol.Status
 	return slices.DeleteFunc(answers, func(s protocol.Status) bool { return s.Service == "" }), nil
 }
 
-// statusesToQuery returns the statuses of a service that may have an unreadable channel: likely are UNKNOWN and those with a higher severity. Others
-// may hide one, because the status of such a channel can be another one that comes first, or is more severe.
+// statusesToQuery returns the statuses of a service that may have an unreadable channel: likely are UNKNOWN and those with a higher
+// severity. Others may hide one, because the status of such a channel can be another one that comes first, or is more severe.
 func statusesToQuery() (likely, others []string) {
 	minSeverity, unknown := math.MaxInt, entities.StatusUnknown.Row().Severity
 	for _, row := range entities.StatusTable() {

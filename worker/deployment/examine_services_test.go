@@ -9,7 +9,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// What cannot be read is found whatever else is said of a channel: the pause of everything hides no outage.
+// An unreadable runtime is found under any status of the channel: a pause of everything hides no outage.
 func TestUnreadableRuntimeIsFoundUnderAnyStatus_F10(t *testing.T) {
 	t.Parallel()
 	down := &protocol.Unread{Code: "unreachable", Message: "connection refused"}

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What a worker calls itself says of which version it was that a workflow is stuck at.
+// The identity of a worker says at which version a workflow is stuck.
 func TestFailureNamesTheWorkerVersion_F10(t *testing.T) {
 	t.Parallel()
 	require.Regexp(t, `^converge-worker v1\.5\.0 \d+@.+$`, Identity("v1.5.0"))

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// A worker that has much to do polls seldom, and its workflows are not taken from it: in the first demonstration of a
-// thousand services on a starved machine fifty were, in the middle of their runs.
+// A busy worker polls rarely, and keeps its workflows. In the first demonstration of a thousand services, on an overloaded machine, fifty
+// workflows were taken over in the middle of their runs.
 func TestBusyVersionIsNotTakenOver(t *testing.T) {
 	now := time.Date(2026, 11, 21, 3, 15, 0, 0, time.UTC)
 	var n Namespace
@@ -23,7 +23,8 @@ func TestBusyVersionIsNotTakenOver(t *testing.T) {
 	require.False(t, n.isUnanswered(task(enumspb.PENDING_WORKFLOW_TASK_STATE_STARTED, time.Hour), now), "a worker has it")
 }
 
-// A version is abandoned when nobody was seen for a minute and more; where the server remembers nobody, since then.
+// A version is abandoned if no worker has polled for more than a minute. If the server knows no poller, the time counts from when that was
+// first seen.
 func TestAbandoned(t *testing.T) {
 	r := Rollout{noPollerSince: map[Version]time.Time{}}
 	lasts := r.pollTimeout()

@@ -23,8 +23,8 @@ const (
 	MaxBlob  = 512 << 10
 )
 
-// taskAckInterval is how long a completed task stays in its queue. Each time a task is added, the server scans all tasks in the queue. With its
-// default of half a minute, that is a tenth of its work while it starts 45 workflows a second.
+// taskAckInterval is how long a completed task stays in its queue. Each time a task is added, the server scans all tasks in the queue. With
+// its default of half a minute, that is a tenth of its work while it starts 45 workflows a second.
 const taskAckInterval = 2 * time.Second
 
 // serverConfig is a cluster of one host with one shard, since SQLite writes one transaction at a time anyway.

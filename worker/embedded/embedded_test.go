@@ -26,7 +26,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 )
 
-// helperEnv makes this test binary, started by a test, serve or lock a database file in a process of its own.
+// helperEnv makes this test binary, started by a test, serve or lock a database file in a separate process.
 const (
 	helperEnv = "CONVERGE_EMBEDDED_HELPER"
 	queue     = "embedded-test"
@@ -67,7 +67,7 @@ func runHelper(mode, file string) error {
 
 type helper struct {
 	*exec.Cmd
-	address string // what it said when it was ready
+	address string // its output when it was ready
 	stdin   io.Closer
 	stdout  *bufio.Reader
 	stderr  *strings.Builder
@@ -123,7 +123,7 @@ func dial(t *testing.T, address string) client.Client {
 	return c
 }
 
-// chain runs an activity as many times as it is asked to, one after the other, and leaves word of it in the note.
+// chain runs an activity that many times, one after the other, and has the note in a search attribute.
 func chain(ctx workflow.Context, hops int, note string) (int, error) {
 	if note != "" {
 		if err := workflow.UpsertTypedSearchAttributes(ctx, noteKey.ValueSet(note)); err != nil {
@@ -224,7 +224,7 @@ func get(t *testing.T, url string) string {
 	return string(body)
 }
 
-// The directory's name holds every character that means something in SQLite's file URIs.
+// The name of the directory has every character with a meaning in SQLite's file URIs.
 func TestRestartOnTheSameFileKeepsWorkflows(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "50% of #1?", "made by us", DBName())
@@ -274,8 +274,8 @@ func TestWritesNothingToTheTerminal(t *testing.T) {
 	require.Empty(t, h.stderr.String())
 }
 
-// With the stock poll rates a hop waits up to 50 ms, so the same chain of activities takes a multiple of the time. Both
-// servers run in turn, and one unlucky round on a busy machine is forgiven.
+// With the default poll rates a hop waits up to 50 ms, so the same chain of activities takes a multiple of the time. Both servers run in
+// turn, and one slow round on a busy machine is allowed.
 func TestPollRatesAreInEffect(t *testing.T) {
 	const hops, rounds = 40, 3
 	stock := dial(t, startServer(t, Options{tune: func(s *settings) {
@@ -306,7 +306,7 @@ func TestPollRatesAreInEffect(t *testing.T) {
 	t.Fatalf("%d hops take as long as with the stock settings: %s", hops, seen)
 }
 
-// What the server has done is put away soon, so its queues are short: with the stock settings it stays for half a minute.
+// Completed tasks are removed soon, so queues are short: with the default settings they stay for half a minute.
 func TestCompletedTasksAreRemovedSoon(t *testing.T) {
 	tuned := pendingTasks(t, Options{})
 	stock := pendingTasks(t, Options{tune: func(s *settings) {
@@ -325,7 +325,7 @@ func TestCompletedTasksAreRemovedSoon(t *testing.T) {
 	require.Positive(t, stock())
 }
 
-// pendingTasks has a server do something, and counts what it keeps of that in its queues.
+// pendingTasks gives a server some work, and counts the tasks of it that stay in its queues.
 func pendingTasks(t *testing.T, o Options) (left func() int) {
 	t.Helper()
 	o.DBFile = filepath.Join(t.TempDir(), DBName())

@@ -95,7 +95,7 @@ func TestDamagedDatabase(t *testing.T) {
 	require.ErrorContains(t, err, "file is not a database", "the message of SQLite")
 }
 
-// newForeignDatabase makes a database that the server did not make, in SQLite's ordinary journal mode.
+// newForeignDatabase makes a database that was not made by the server, in SQLite's ordinary journal mode.
 func newForeignDatabase(t *testing.T, file string) string {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+file)
@@ -128,7 +128,7 @@ func TestForeignDatabaseIsNotChanged(t *testing.T) {
 	require.Equal(t, before, after)
 }
 
-// Root may write anywhere, so the test asks with the file system identity of nobody, which belongs to the thread.
+// Root may write anywhere, so the test uses the file system identity of the user nobody, which applies to the thread.
 func TestUnwritableDirectory(t *testing.T) {
 	t.Parallel()
 	dir, err := os.MkdirTemp("", "embedded")
@@ -161,8 +161,8 @@ func newKilledDatabase(t *testing.T) (file, workflow string) {
 	return file, "kept"
 }
 
-// A database whose server was killed and whose log is gone is not begun from where it was before. Once somebody says that
-// it may be, it is; and one with its log goes on where it was.
+// A database whose server was killed and whose log is gone does not continue from an earlier state, unless the user allows it. A database
+// with its log continues from its last state.
 func TestDatabaseWithoutItsLogIsRefused(t *testing.T) {
 	t.Parallel()
 	file, id := newKilledDatabase(t)
@@ -182,7 +182,7 @@ func TestDatabaseWithoutItsLogIsRefused(t *testing.T) {
 	require.NoError(t, startServer(t, Options{DBFile: file}).Stop())
 }
 
-// What happens without the check: the workflow is gone.
+// Without the check, the workflow would be lost.
 func TestDatabaseWithoutItsLogLosesWorkflows(t *testing.T) {
 	t.Parallel()
 	file, id := newKilledDatabase(t)
@@ -193,7 +193,7 @@ func TestDatabaseWithoutItsLogLosesWorkflows(t *testing.T) {
 	require.ErrorContains(t, err, "not found")
 }
 
-// Damage is found before a server builds upon it, and is named with what to do.
+// Damage is detected before a server uses the file, and the error has the remedy.
 func TestDamagedPageIsFound(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), DBName())
@@ -212,7 +212,7 @@ func TestDamagedPageIsFound(t *testing.T) {
 	require.NoError(t, lock.release())
 }
 
-// A payload that a server of one's own would refuse, or warn of, does not pass unseen.
+// A payload that a production server would refuse is refused here too.
 func TestLargePayloadIsRefused(t *testing.T) {
 	t.Parallel()
 	c := dial(t, startServer(t, Options{}).Address())

@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The database is nobody else's to read, nor what SQLite makes beside it, whatever the umask.
+// Only the owner can read the database and the files that SQLite creates next to it, regardless of the umask.
 func TestDatabaseIsForItsOwnerOnly_G5(t *testing.T) {
-	defer syscall.Umask(syscall.Umask(0)) // of the whole process: nothing runs beside this test
+	defer syscall.Umask(syscall.Umask(0)) // of the whole process: no other test runs in parallel
 	dir := filepath.Join(t.TempDir(), "home")
 	server, err := Start(t.Context(), Options{DBFile: filepath.Join(dir, "temporal.db")})
 	require.NoError(t, err)

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// When this fails the server has been upgraded and its SQLite schema has changed: put the new name here and say in the
-// release notes that `converge dev` starts with a fresh database.
+// If this fails, the server was upgraded and its SQLite schema has changed: put the new name here, and mention in the release notes that
+// `converge dev` starts with a new database.
 func TestDBName(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, "temporal-sqlite-v0.11-1118f5fb.db", DBName())
@@ -25,7 +25,7 @@ func TestInterruptedSetUpStartsAgain(t *testing.T) {
 	db := &database{sql: fileConfig(path)}
 	admin, err := db.admin()
 	require.NoError(t, err)
-	require.NoError(t, admin.Exec("CREATE TABLE tasks (id INT)")) // in the way of the set-up, which fails half way
+	require.NoError(t, admin.Exec("CREATE TABLE tasks (id INT)")) // conflicts with the set-up, which fails halfway
 	require.Error(t, db.setUpSchema())
 	tables, err := admin.ListTables("")
 	require.NoError(t, err)

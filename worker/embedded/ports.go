@@ -69,9 +69,9 @@ func (r *reservations) release() {
 	}
 }
 
-// closeWithoutReuse closes a listener such that the kernel does not assign its port to a request for any free port: a connection that the listening
-// side closed first stays in TIME_WAIT. A request for that specific port still works, as Go sets SO_REUSEADDR. If this fails, the port is
-// only a little easier to lose.
+// closeWithoutReuse closes a listener such that the kernel does not assign its port to a request for any free port: a connection that the
+// listening side closed first stays in TIME_WAIT. A request for that specific port still works, as Go sets SO_REUSEADDR. If this fails, the
+// port is only a little easier to lose.
 func closeWithoutReuse(listener net.Listener) {
 	defer listener.Close()
 	client, err := net.Dial("tcp", listener.Addr().String())

@@ -57,7 +57,7 @@ func (timers) CreateDB(
 		return nil, fmt.Errorf("database %s: %w", c.DatabaseName, err)
 	}
 	reader.SetMaxOpenConns(1)
-	return &timersDB{DB: db, admins: admins{db.(sqlplugin.AdminDB)}, reader: reader}, nil //nolint:forcetypeassert // the plugin has one type for both
+	return &timersDB{DB: db, admins: admins{db.(sqlplugin.AdminDB)}, reader: reader}, nil //nolint:forcetypeassert // one type for both
 }
 
 // timersDB reads timers on a separate connection, which sees all committed data (the log is written ahead) and does not wait for writers.

@@ -14,7 +14,7 @@ import (
 	"go.temporal.io/server/common/resolver"
 )
 
-// Timers are those that the plugin finds, in its order, and found from where they begin on: the plugin reads all before them too.
+// The timers are those that the plugin finds, in its order, but read from their lower bound on: the plugin reads all earlier ones too.
 func TestTimersAreReadByIndex(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "temporal.db")
 	d, err := openDatabase(path, nil)
@@ -51,7 +51,7 @@ func TestTimersAreReadByIndex(t *testing.T) {
 				require.NoError(t, err)
 				require.Len(t, found, len(want))
 				for n := range want {
-					want[n].ShardID = 1 // the plugin leaves it out
+					want[n].ShardID = 1 // the plugin omits it
 					require.Equal(t, want[n], found[n])
 				}
 			}
@@ -60,7 +60,7 @@ func TestTimersAreReadByIndex(t *testing.T) {
 	require.Contains(t, planOf(t, path, timersQuery), "visibility_timestamp>? AND visibility_timestamp<?")
 }
 
-// planOf is how SQLite looks for what a query asks for.
+// planOf is the query plan of SQLite.
 func planOf(t *testing.T, path, query string) (plan string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+escape(path)+"?mode=ro")

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A name that somebody makes mean 127.0.0.1 in a browser (DNS rebinding) reaches nothing of the UI, which has no other
-// protection: it could signal and read everything.
+// A name that resolves to 127.0.0.1 in a browser (DNS rebinding) does not reach the UI, which has no other protection: a page of that name
+// could read everything and send signals.
 func TestUIAnswersToLoopbackOnly(t *testing.T) {
 	s := startServer(t, Options{UIPort: -1})
 	for _, path := range []string{"/", "/healthz", "/api/v1/settings", "/api/v1/namespaces", "/api/v1/namespaces/default/workflows/x/runs/y/history.json"} {

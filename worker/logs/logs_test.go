@@ -9,7 +9,8 @@ import (
 	sdklog "go.temporal.io/sdk/log"
 )
 
-// What names a workflow of a service says which service that is, whoever logs it and however it is said; nothing else does.
+// A record that names a workflow of a service names the service too, for every logger and every form of the attributes; no other record
+// does.
 func TestRecordsNameTheService_F10(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer

@@ -30,7 +30,7 @@ func TestAddress(t *testing.T) {
 	}
 }
 
-// A port alone is not served to others.
+// A port alone is served on loopback only.
 func TestServesOnLoopback(t *testing.T) {
 	t.Parallel()
 	m, err := New("v1")
@@ -53,7 +53,7 @@ func TestServesOnLoopback(t *testing.T) {
 	require.Error(t, err)
 }
 
-// What is measured is called as Prometheus calls things.
+// The names of metrics follow the conventions of Prometheus.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	m, err := New("v1")
@@ -71,7 +71,7 @@ func TestNames(t *testing.T) {
 	require.Equal(t, 1, names["converge_thing_duration_seconds"])
 }
 
-// How the last poll of a kind ended is what counts; one that the worker ended itself says nothing.
+// The result of the last poll of a kind counts; a poll that the worker itself cancelled is ignored.
 func TestPolls(t *testing.T) {
 	t.Parallel()
 	m, err := New("v1")
@@ -82,7 +82,7 @@ func TestPolls(t *testing.T) {
 		return text
 	}
 	require.Equal(t, "polling: it does not poll for work yet\n", ready())
-	expireCache := func() { m.ready.cachedAt = time.Time{} } // what was found out is told to others for a moment
+	expireCache := func() { m.ready.cachedAt = time.Time{} } // results are cached for a moment
 	for _, row := range []struct {
 		request any
 		err     error
@@ -101,7 +101,7 @@ func TestPolls(t *testing.T) {
 	}
 }
 
-// What a worker needs is said in the order in which it was added, a line each, also where an error has several.
+// The checks of a worker are listed in the order in which they were added, one line each, even if an error has several lines.
 func TestReady(t *testing.T) {
 	t.Parallel()
 	var m Monitor

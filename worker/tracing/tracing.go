@@ -84,7 +84,7 @@ func (t *Tracing) Stop() {
 // header is where Temporal's SDKs, of all languages, write the parent span.
 const header = "_tracer-data"
 
-// newTracer makes spans. If follows is set, it makes only child spans.
+// newTracer makes spans. If childrenOnly is set, it makes only child spans.
 func (t *Tracing) newTracer(childrenOnly bool) (interceptor.Tracer, error) {
 	return opentelemetry.NewTracer(opentelemetry.TracerOptions{
 		Tracer:               t.provider.Tracer("github.com/converge-engine/converge"),

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Nothing is traced unless a collector is named, and nothing where that is forbidden.
+// Nothing is traced unless a collector is configured, and nothing if tracing is disabled.
 func TestOffUnlessConfigured(t *testing.T) {
 	t.Parallel()
 	for name, env := range map[string]map[string]string{
@@ -32,13 +32,13 @@ func TestOffUnlessConfigured(t *testing.T) {
 	require.EqualError(t, err, `traces: OTEL_EXPORTER_OTLP_PROTOCOL="http/json": expected grpc or http/protobuf`)
 }
 
-// A collector that takes HTTP gets what is left when the process ends; OTEL_SERVICE_NAME names the process.
+// A collector over HTTP gets the remaining spans when the process ends; OTEL_SERVICE_NAME names the process.
 func TestOverHTTP(t *testing.T) {
 	var got collectorpb.ExportTraceServiceRequest
 	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err == nil && r.URL.Path == "/v1/traces" {
-			_ = proto.Unmarshal(body, &got) // what it is not is seen below
+			_ = proto.Unmarshal(body, &got) // the assertions below detect a failure
 		}
 	}))
 	defer collector.Close()
@@ -66,7 +66,7 @@ func TestOverHTTP(t *testing.T) {
 	require.Equal(t, "UpdateWorkflow:release", got.GetResourceSpans()[0].GetScopeSpans()[0].GetSpans()[0].GetName())
 }
 
-// The newest releases are known, and what was asked for last stands for all others; who traces nothing ends that.
+// The newest releases are known, and the last update is the cause of all others; an update without a trace ends that.
 func TestCauses(t *testing.T) {
 	t.Parallel()
 	type ref struct{ n int }

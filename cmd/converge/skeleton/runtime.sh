@@ -1,15 +1,15 @@
 #!/bin/sh
-# A runtime in a few lines: what is released is the file live/<channel>/<service>.txt.
-# apply is told what to put there and may run twice; fetch says on stdout, as one JSON document,
-# what is there, and never changes it. What either prints on stderr is kept: converge logs.
+# A minimal runtime: it deploys the file live/<channel>/<service>.txt.
+# apply receives the content in the environment, and may run twice; fetch reports the current state
+# on stdout, as one JSON document, and changes nothing. converge logs shows what both print on stderr.
 set -eu
-place="$(dirname "$0")/live/$PVN_RELEASE_CHANNEL"
-file="$place/$PVN_SERVICE.txt"
-mark="$place/.$PVN_SERVICE" # version and checksum of what was applied
+dir="$(dirname "$0")/live/$PVN_RELEASE_CHANNEL"
+file="$dir/$PVN_SERVICE.txt"
+mark="$dir/.$PVN_SERVICE" # version and checksum of what was applied
 
 case "$1" in
 apply)
-	mkdir -p "$place"
+	mkdir -p "$dir"
 	printf '%s, this is %s\n' "$GREETING" "$PVN_SERVICE_VERSION" > "$file"
 	printf '%s\n%s\n' "$PVN_SERVICE_VERSION" "$(cksum < "$file")" > "$mark"
 	echo "wrote $file" >&2

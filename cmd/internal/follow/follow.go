@@ -33,7 +33,7 @@ const (
 	settledPerPoll      = 3
 )
 
-// Poller are the last known states of the services of an application.
+// Poller polls the services of an application, and keeps their last known states.
 type Poller struct {
 	client      client.Client
 	application string
@@ -52,7 +52,7 @@ type service struct {
 	queries    int
 }
 
-// New returns Services without any service.
+// New returns a Poller without services.
 func New(c client.Client) *Poller { return &Poller{client: c, byKey: map[string]*service{}} }
 
 // SetServices sets the services to follow by their workflow names, in display order. The next poll is soon.

@@ -74,7 +74,7 @@ func (s *server) requests() (all int, of map[string]int) {
 	return all, of
 }
 
-// set sets the status of a service and the number of its journal lines. Tell says whether the list shows the change.
+// set sets the status of a service and the number of its journal lines. list says whether the list of workflows shows the change.
 func (s *server) set(id string, status entities.Status, lines int64, list bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -29,8 +29,7 @@ type Client struct {
 	parameters    runtime.ParameterCodec
 }
 
-// New makes a client from a configuration. Requests go through the client spoken; nil: through a client that the configuration
-// describes.
+// New makes a client from a configuration. Requests go through httpClient; nil: through a client that the configuration describes.
 func New(config *rest.Config, httpClient *http.Client) (c *Client, err error) {
 	if httpClient == nil {
 		if httpClient, err = rest.HTTPClientFor(config); err != nil {

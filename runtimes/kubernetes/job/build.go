@@ -180,8 +180,8 @@ func (a *attempt) ownedMeta(owner *batchv1.Job) metav1.ObjectMeta {
 
 func key(i int) string { return fmt.Sprintf("value-%d", i) }
 
-// escapeExpansions prevents Kubernetes from expanding $(NAME), and from replacing $$ with $, in a command or a variable: it doubles each run
-// of $ that Kubernetes would change.
+// escapeExpansions prevents Kubernetes from expanding $(NAME), and from replacing $$ with $, in a command or a variable: it doubles
+// each run of $ that Kubernetes would change.
 func escapeExpansions(text string) string {
 	return expansionRE.ReplaceAllStringFunc(text, func(found string) string {
 		return strings.TrimSuffix(found, "(") + found
@@ -193,7 +193,7 @@ var expansionRE = regexp.MustCompile(`\$\$+|\$\(`)
 // maxPrefixLength leaves space for the suffix: a Job's name is a label value of its pods, at most 63 characters.
 const maxPrefixLength = 45
 
-// jobName returns the name of a Job: always the same for One, otherwise a new one.
+// jobName returns the name of a Job: always the same for an exclusiveKey, otherwise a new one.
 func jobName(prefix, exclusiveKey string) string {
 	suffix := strings.ToLower(rand.Text()[:10])
 	if exclusiveKey != "" {

@@ -124,7 +124,7 @@ func TestExitCodeAndStreams_C8(t *testing.T) {
 	b.waitClean()
 }
 
-// A whole structured answer comes through, beside a flood on stderr of which the end is kept.
+// A complete structured answer arrives, in spite of a large stderr, of which the end is kept.
 func TestLargeOutput_C6(t *testing.T) {
 	b := newTestCluster(t)
 	r := b.request(`head -c 262144 /dev/zero | tr '\0' '"'; head -c 3000000 /dev/zero >&2; echo last >&2`)
@@ -282,8 +282,8 @@ func TestFiles(t *testing.T) {
 	b.waitClean()
 }
 
-// A worker dies: whoever applies the same again waits for the Job that runs, and does not start a
-// second one. The dead one, should it only have been cut off, then leaves the Job alone.
+// A worker is lost: the next worker that applies the same waits for the running Job, and does not start a second one. If the lost
+// worker was only disconnected, it does not change the Job any more.
 func TestTakeOver(t *testing.T) {
 	b := newTestCluster(t)
 	r := b.request(`echo run >>"$DIR/runs"; while [ ! -e "$DIR/go" ]; do sleep 0.05; done; echo done`)

@@ -117,7 +117,7 @@ func TestDigest(t *testing.T) {
 	require.NotEqual(t, r.digest(), other.digest())
 }
 
-// What is asked of nodes stands in the pod, and distinguishes Jobs.
+// Requirements for nodes are in the pod, and distinguish Jobs.
 func TestPodHasResourcesAndNodeSelectors_C7(t *testing.T) {
 	plain := Request{Image: "a", Command: []string{"x"}}
 	r := plain

@@ -59,7 +59,8 @@ func ResultOf(doc report.Document) Result {
 	}
 }
 
-// resultWithoutDocument is the result of a container without a document: its image has no wrapper, or the wrapper was killed before it could print.
+// resultWithoutDocument is the result of a container without a document: its image has no wrapper, or the wrapper was killed before
+// it could print.
 func (a *attempt) resultWithoutDocument(pod *corev1.Pod, log []byte, cut bool) (Result, error) {
 	state := statusOf(pod).State.Terminated
 	res := Result{
