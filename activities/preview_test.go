@@ -16,7 +16,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/store"
 	"github.com/converge-engine/converge/runtimes"
-	"github.com/converge-engine/converge/runtimes/fake"
+	"github.com/converge-engine/converge/tests/fakeruntime"
 )
 
 // runtimeWithoutPlanner is a runtime that cannot preview changes.
@@ -62,7 +62,7 @@ func previewer(t *testing.T, runtime runtimes.Runtime) func(edit func(*protocol.
 }
 
 func TestPreviewListsChanges(t *testing.T) {
-	rt := fake.New(nil)
+	rt := fakeruntime.New(nil)
 	web := rt.At("shop", "web", "prod")
 	ask := previewer(t, rt)
 	web.SetVersion("v1")
@@ -84,7 +84,7 @@ func TestPreviewListsChanges(t *testing.T) {
 
 // A removal is previewed as a removal, with the objects that it would delete.
 func TestPreviewOfARemoval_A24(t *testing.T) {
-	rt := fake.New(nil)
+	rt := fakeruntime.New(nil)
 	web := rt.At("shop", "web", "prod")
 	web.SetVersion("v1")
 	removal := func(r *protocol.PreviewRequest) { r.Item.Removal = true }
@@ -100,7 +100,7 @@ func TestPreviewOfARemoval_A24(t *testing.T) {
 
 // An error is part of the answer, with a code, and is not retried.
 func TestPreviewReturnsErrorsInTheAnswer(t *testing.T) {
-	rt := fake.New(nil)
+	rt := fakeruntime.New(nil)
 	web := rt.At("shop", "web", "prod")
 	ask := previewer(t, rt)
 	check := func(code, message string, got protocol.ItemPreview) {
@@ -123,7 +123,7 @@ func TestPreviewReturnsErrorsInTheAnswer(t *testing.T) {
 
 // A huge preview is truncated and reports that. Its totals are complete.
 func TestPreviewIsBounded(t *testing.T) {
-	rt := fake.New(nil)
+	rt := fakeruntime.New(nil)
 	ask := previewer(t, rt)
 	var all []runtimes.Change
 	for n := range 600 {

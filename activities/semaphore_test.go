@@ -18,7 +18,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/store"
 	"github.com/converge-engine/converge/runtimes"
-	"github.com/converge-engine/converge/runtimes/fake"
+	"github.com/converge-engine/converge/tests/fakeruntime"
 )
 
 // A hung holder uses its share of the slots and no more. The retry delay grows with the time that it hangs.
@@ -57,12 +57,12 @@ func TestKeyedSemaphore_A7(t *testing.T) {
 }
 
 // newFakeActivities returns activities with a store of their own, and the runtime in memory that all their runtimes are.
-func newFakeActivities(t *testing.T) (*Activities, *fake.Runtime) {
+func newFakeActivities(t *testing.T) (*Activities, *fakeruntime.Runtime) {
 	t.Helper()
 	s, err := store.Open(t.Context(), t.TempDir())
 	require.NoError(t, err)
 	t.Cleanup(func() { s.Close() })
-	rt := fake.New(nil)
+	rt := fakeruntime.New(nil)
 	a := New(s, nil, map[entities.RuntimeKind]Factory{
 		entities.RuntimeFake: func(entities.RuntimeDefinition) (runtimes.Runtime, error) { return rt, nil },
 	})

@@ -19,7 +19,7 @@ import (
 	"github.com/converge-engine/converge/intent/incarnation"
 	"github.com/converge-engine/converge/runtimes"
 	"github.com/converge-engine/converge/runtimes/custom"
-	"github.com/converge-engine/converge/runtimes/runtimetest"
+	"github.com/converge-engine/converge/tests/runtimetest"
 )
 
 // compiled loads an example from a copy of its own, so that what it leaves behind goes with the test. Its runtimes are placed there, as

@@ -2,7 +2,7 @@
 // kind of runtime. A runtime reports objects in one common form and applies a rendered payload. It makes no decisions, and knows
 // nothing of workflows.
 //
-// It may import entities and no other package of Converge. Every runtime passes runtimes/runtimetest.
+// It may import entities and no other package of Converge. Every runtime passes tests/runtimetest.
 package runtimes
 
 import (

@@ -8,7 +8,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/converge-engine/converge/entities/protocol"
-	"github.com/converge-engine/converge/runtimes/fake"
+	"github.com/converge-engine/converge/tests/fakeruntime"
 	"github.com/converge-engine/converge/tests/internal/stage"
 	"github.com/converge-engine/converge/tests/temporaltest"
 )
@@ -71,7 +71,7 @@ func (d *drained) awaitReason(service, want string) {
 	})
 }
 
-func (d *drained) at(service string) *fake.ScriptedInstance {
+func (d *drained) at(service string) *fakeruntime.ScriptedInstance {
 	return d.Fake.At(d.App, service, "production/"+d.runtime)
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/store"
-	"github.com/converge-engine/converge/runtimes/fake"
+	"github.com/converge-engine/converge/tests/fakeruntime"
 	"github.com/converge-engine/converge/tests/internal/stage"
 )
 
@@ -56,7 +56,7 @@ func (w *world) awaitInstances(want string) protocol.Status {
 }
 
 // inFleet is the instance on a runtime.
-func (w *world) inFleet(runtime string) *fake.ScriptedInstance {
+func (w *world) inFleet(runtime string) *fakeruntime.ScriptedInstance {
 	return w.Fake.At(w.App, "web", "production/"+w.App+"-"+runtime)
 }
 

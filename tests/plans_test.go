@@ -17,7 +17,7 @@ import (
 
 	"github.com/converge-engine/converge/activities"
 	"github.com/converge-engine/converge/entities/protocol"
-	"github.com/converge-engine/converge/runtimes/fake"
+	"github.com/converge-engine/converge/tests/fakeruntime"
 	"github.com/converge-engine/converge/tests/internal/stage"
 	"github.com/converge-engine/converge/tests/temporaltest"
 )
@@ -359,7 +359,7 @@ func TestCapOfOneIsSerial_E8(t *testing.T) {
 		require.Equal(t, strings.TrimPrefix(log[n], "begin "), strings.TrimPrefix(log[n+1], "end "), log)
 	}
 	applies := h.Fake.Applies()
-	slices.SortFunc(applies, func(a, b fake.Apply) int { return a.Started.Compare(b.Started) })
+	slices.SortFunc(applies, func(a, b fakeruntime.Apply) int { return a.Started.Compare(b.Started) })
 	last := time.Time{}
 	for _, a := range applies {
 		if !strings.HasPrefix(a.Instance, h.App+"/") {

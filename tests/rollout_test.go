@@ -17,7 +17,7 @@ import (
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/runtimes"
-	"github.com/converge-engine/converge/runtimes/fake"
+	"github.com/converge-engine/converge/tests/fakeruntime"
 	"github.com/converge-engine/converge/tests/internal/stage"
 )
 
@@ -30,7 +30,7 @@ func numbered(n int) (names []string) {
 }
 
 // applied is what was asked of the fleet of a version, in the order in which it began.
-func (w *world) applied(version string) (all []fake.Apply) {
+func (w *world) applied(version string) (all []fakeruntime.Apply) {
 	for _, a := range w.Fake.Applies() {
 		if strings.HasPrefix(a.Instance, w.App+"/web/") && a.Version == version {
 			all = append(all, a)
@@ -40,7 +40,7 @@ func (w *world) applied(version string) (all []fake.Apply) {
 }
 
 // appliedTo names where these were, without what comes before the runtime's own name.
-func (w *world) appliedTo(all []fake.Apply) (names []string) {
+func (w *world) appliedTo(all []fakeruntime.Apply) (names []string) {
 	for _, a := range all {
 		names = append(names, strings.TrimPrefix(a.Instance, w.App+"/web/production/"+w.App+"-"))
 	}
@@ -190,7 +190,7 @@ func TestFleetChangesMidway_D23_D24_D25(t *testing.T) {
 	w.awaitSaid("step 2 of 2: 1 of 12 at v2; next 11 at ")
 
 	w.pauseRuntime("n002", &entities.Pause{By: "alice", Reason: "upgrade", At: time.Now()})
-	w.inFleet("n003").FailReadings(fake.Always, runtimes.CodeFetchFailed)
+	w.inFleet("n003").FailReadings(fakeruntime.Always, runtimes.CodeFetchFailed)
 	w.inFleet("n011").SetVersion("by hand")
 	require.NoError(t, w.Fake.Await(t.Context(), func() bool { return w.inFleet("n011").Version() == "v1" }), "repaired to what it had")
 	w.AwaitThat("web", "n003 cannot be read", func(s protocol.Status) bool { return s.Channels[0].Health == "UNKNOWN" })

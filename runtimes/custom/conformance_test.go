@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/converge-engine/converge/entities"
-	"github.com/converge-engine/converge/runtimes/runtimetest"
 	"github.com/converge-engine/converge/runtimes/secret"
+	"github.com/converge-engine/converge/tests/runtimetest"
 )
 
 func TestConformance(t *testing.T) {

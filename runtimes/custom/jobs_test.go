@@ -21,8 +21,8 @@ import (
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/runtimes"
 	"github.com/converge-engine/converge/runtimes/kubernetes/api"
-	"github.com/converge-engine/converge/runtimes/runtimetest"
 	"github.com/converge-engine/converge/tests/kubetest"
+	"github.com/converge-engine/converge/tests/runtimetest"
 )
 
 // These run commands as Jobs of a real control plane, whose node runs them as processes of this machine.

@@ -11,8 +11,8 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/runtimes"
-	"github.com/converge-engine/converge/runtimes/runtimetest"
 	"github.com/converge-engine/converge/tests/ecsfake"
+	"github.com/converge-engine/converge/tests/runtimetest"
 )
 
 // speed is how fast the fake's clock goes: a rollout takes about a minute of it.

@@ -17,7 +17,7 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/runtimes"
-	"github.com/converge-engine/converge/runtimes/runtimetest"
+	"github.com/converge-engine/converge/tests/runtimetest"
 )
 
 func TestConformance(t *testing.T) {

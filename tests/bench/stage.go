@@ -7,13 +7,13 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/runtimes"
-	"github.com/converge-engine/converge/runtimes/fake"
+	"github.com/converge-engine/converge/tests/fakeruntime"
 )
 
 // stage is the fake runtime, with somebody watching when it is called. It obeys at once, so that
 // what is measured is Converge.
 type stage struct {
-	*fake.Runtime
+	*fakeruntime.Runtime
 	mu       sync.Mutex
 	calls    map[string]*calls // by service/channel
 	readings int
@@ -29,7 +29,7 @@ type calls struct {
 	read  chan struct{}
 }
 
-func newStage() *stage { return &stage{Runtime: fake.New(nil), calls: map[string]*calls{}} }
+func newStage() *stage { return &stage{Runtime: fakeruntime.New(nil), calls: map[string]*calls{}} }
 
 // watch records what happens to an instance from now on.
 func (s *stage) watch(service, channel string) *calls {

@@ -10,7 +10,7 @@ import (
 	"github.com/converge-engine/converge/client/publish"
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
-	"github.com/converge-engine/converge/runtimes/fake"
+	"github.com/converge-engine/converge/tests/fakeruntime"
 	"github.com/converge-engine/converge/tests/internal/stage"
 )
 
@@ -59,7 +59,7 @@ func TestRuntimeIsForWhomItsOwnerAllows_G8(t *testing.T) {
 }
 
 // appliesOf are the applies of an application on the runtime in memory, which all share.
-func appliesOf(w *stage.World) (all []fake.Apply) {
+func appliesOf(w *stage.World) (all []fakeruntime.Apply) {
 	for _, a := range w.Fake.Applies() {
 		if strings.HasPrefix(a.Instance, w.App+"/") {
 			all = append(all, a)

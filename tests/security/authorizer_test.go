@@ -21,7 +21,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/examples/authorizer"
 	"github.com/converge-engine/converge/runtimes"
-	"github.com/converge-engine/converge/runtimes/fake"
+	"github.com/converge-engine/converge/tests/fakeruntime"
 	"github.com/converge-engine/converge/tests/idptest"
 	"github.com/converge-engine/converge/tests/internal/stage"
 	"github.com/converge-engine/converge/tests/temporaltest"
@@ -74,7 +74,7 @@ func TestAuthorizerLetsPeopleAct_G1(t *testing.T) {
 		return as(t, server.Address(), issuer.Token(t, map[string]any{"roles": roles}))
 	}
 	people, workers, nobody := with("people"), with("workers"), with()
-	kept, runtime := t.TempDir(), fake.New(nil)
+	kept, runtime := t.TempDir(), fakeruntime.New(nil)
 	stop, err := worker.Start(t.Context(), workers, worker.Options{Store: kept, Factories: map[entities.RuntimeKind]activities.Factory{
 		entities.RuntimeFake: func(entities.RuntimeDefinition) (runtimes.Runtime, error) { return runtime, nil },
 	}})

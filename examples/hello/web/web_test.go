@@ -19,7 +19,7 @@ import (
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/runtimes"
 	"github.com/converge-engine/converge/runtimes/custom"
-	"github.com/converge-engine/converge/runtimes/runtimetest"
+	"github.com/converge-engine/converge/tests/runtimetest"
 )
 
 var program string // the program, built

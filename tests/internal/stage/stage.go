@@ -27,7 +27,7 @@ import (
 	"github.com/converge-engine/converge/intent/codec"
 	"github.com/converge-engine/converge/intent/render"
 	"github.com/converge-engine/converge/runtimes"
-	"github.com/converge-engine/converge/runtimes/fake"
+	"github.com/converge-engine/converge/tests/fakeruntime"
 	"github.com/converge-engine/converge/tests/temporaltest"
 	"github.com/converge-engine/converge/worker"
 	"github.com/converge-engine/converge/worker/embedded"
@@ -51,7 +51,7 @@ type Stage struct {
 	once  sync.Once // of the worker
 	err   error
 	store string
-	fake  *fake.Runtime
+	fake  *fakeruntime.Runtime
 
 	mu   sync.Mutex
 	stop []func() // at the end, the last first
@@ -115,7 +115,7 @@ func (s *Stage) workForAll(address string) (err error) {
 	if s.store, err = s.folder("store"); err != nil {
 		return err
 	}
-	s.fake = fake.New(nil)
+	s.fake = fakeruntime.New(nil)
 	stop, err := s.work(address, s.fake, worker.Options{Store: s.store})
 	if err != nil {
 		return err
@@ -155,7 +155,7 @@ func (s *Stage) At(t *testing.T, address string) *World {
 	c, err := client.Dial(client.Options{HostPort: address, Logger: Quiet{}, ConnectionOptions: client.ConnectionOptions{GetSystemInfoTimeout: time.Minute}})
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
-	w := &World{T: t, Client: c, App: temporaltest.Unique(t), Dir: t.TempDir(), Store: t.TempDir(), Fake: fake.New(nil)}
+	w := &World{T: t, Client: c, App: temporaltest.Unique(t), Dir: t.TempDir(), Store: t.TempDir(), Fake: fakeruntime.New(nil)}
 	w.Address = address
 	w.StartWorkerAs = func(o worker.Options) (stop func()) {
 		t.Helper()
@@ -180,7 +180,7 @@ func (s *Stage) At(t *testing.T, address string) *World {
 }
 
 // work serves with a connection of its own, so that it may outlive the test that starts it.
-func (s *Stage) work(address string, runtime *fake.Runtime, o worker.Options, between ...grpc.UnaryClientInterceptor) (stop func(), err error) {
+func (s *Stage) work(address string, runtime *fakeruntime.Runtime, o worker.Options, between ...grpc.UnaryClientInterceptor) (stop func(), err error) {
 	o.Eager = &worker.Eager{}
 	if o.Payloads == nil {
 		o.Payloads = &codec.Codec{}

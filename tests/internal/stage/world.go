@@ -23,7 +23,7 @@ import (
 
 	"github.com/converge-engine/converge/client/publish"
 	"github.com/converge-engine/converge/entities/protocol"
-	"github.com/converge-engine/converge/runtimes/fake"
+	"github.com/converge-engine/converge/tests/fakeruntime"
 	"github.com/converge-engine/converge/tests/temporaltest"
 	"github.com/converge-engine/converge/worker"
 )
@@ -37,7 +37,7 @@ type World struct {
 	App   string
 	Dir   string
 	Store string
-	Fake  *fake.Runtime
+	Fake  *fakeruntime.Runtime
 	// StartWorker and StopWorker are nil unless the world has a server of its own. StopWorker stops the one that was started
 	// last; all are stopped when the test is over.
 	StartWorker, StopWorker func()

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/converge-engine/converge/runtimes/fake"
+	"github.com/converge-engine/converge/tests/fakeruntime"
 	"github.com/converge-engine/converge/tests/temporaltest"
 )
 
@@ -34,7 +34,7 @@ func (p *Player) fakes(l line) {
 		word, text, _ := strings.Cut(rest, " ")
 		times, err := strconv.Atoi(word)
 		if err != nil {
-			times = fake.Always
+			times = fakeruntime.Always
 		}
 		do(instance, times, word, text)
 	case verb == "hang":
@@ -59,18 +59,20 @@ func (p *Player) fakes(l line) {
 	}
 }
 
-// scripts get a number, or fake.Always when the first word is none; the first word; and what follows it.
-var scripts = map[string]func(p *fake.ScriptedInstance, times int, word, text string){
-	"fails": func(p *fake.ScriptedInstance, times int, _, text string) { p.FailApplies(times, text) },
-	"ends":  func(p *fake.ScriptedInstance, times int, _, text string) { p.FailAppliesPermanently(times, text) },
-	"break": func(p *fake.ScriptedInstance, _ int, version, text string) { p.Break(version, text) },
-	"slow": func(p *fake.ScriptedInstance, times int, _, _ string) {
+// scripts get a number, or fakeruntime.Always when the first word is none; the first word; and what follows it.
+var scripts = map[string]func(p *fakeruntime.ScriptedInstance, times int, word, text string){
+	"fails": func(p *fakeruntime.ScriptedInstance, times int, _, text string) { p.FailApplies(times, text) },
+	"ends": func(p *fakeruntime.ScriptedInstance, times int, _, text string) {
+		p.FailAppliesPermanently(times, text)
+	},
+	"break": func(p *fakeruntime.ScriptedInstance, _ int, version, text string) { p.Break(version, text) },
+	"slow": func(p *fakeruntime.ScriptedInstance, times int, _, _ string) {
 		if times < 0 {
 			times = 1 << 30
 		}
 		p.SettleAfter(times)
 	},
-	"drift": func(p *fake.ScriptedInstance, _ int, _, _ string) { p.SetDrifted(true) },
-	"sick":  func(p *fake.ScriptedInstance, _ int, word, text string) { p.SetFailed(word + " " + text) },
-	"blind": func(p *fake.ScriptedInstance, times int, _, _ string) { p.FailReadings(times, "FETCH_FAILED") },
+	"drift": func(p *fakeruntime.ScriptedInstance, _ int, _, _ string) { p.SetDrifted(true) },
+	"sick":  func(p *fakeruntime.ScriptedInstance, _ int, word, text string) { p.SetFailed(word + " " + text) },
+	"blind": func(p *fakeruntime.ScriptedInstance, times int, _, _ string) { p.FailReadings(times, "FETCH_FAILED") },
 }

@@ -1,5 +1,5 @@
 // Package runtimetest has the contract of all runtimes, as tests. A runtime joins with a Harness of about thirty lines. Each promise
-// in the comments of runtimes.Runtime is then checked against it, on fresh state: see runtimes/fake and runtimes/custom.
+// in the comments of runtimes.Runtime is then checked against it, on fresh state: see tests/fakeruntime and runtimes/custom.
 //
 // It may import entities and runtimes.
 package runtimetest

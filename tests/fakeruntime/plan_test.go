@@ -1,4 +1,4 @@
-package fake_test
+package fakeruntime_test
 
 import (
 	"errors"
@@ -8,12 +8,12 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/runtimes"
-	"github.com/converge-engine/converge/runtimes/fake"
+	"github.com/converge-engine/converge/tests/fakeruntime"
 )
 
 // Plan says what an apply would change, and changes nothing.
 func TestPlan(t *testing.T) {
-	rt := fake.New(nil)
+	rt := fakeruntime.New(nil)
 	web := rt.At("demo", "web", "staging")
 	with := func(version string, env map[string]entities.Value) runtimes.Request {
 		in := instance(version)

@@ -1,9 +1,9 @@
-// Package fake is a runtime in memory, for tests and for `converge simulate`. Its applies take effect at once, unless a test scripts
+// Package fakeruntime is a runtime in memory, for tests. Its applies take effect at once, unless a test scripts
 // it otherwise: applies that take some readings, fail or hang, readings that fail or hang, state changed by hand. It counts and
 // records every call, and detects two applies of one instance that overlap in time, which must never happen.
 //
 // It has no clock of its own: times come from the clock that is passed to New. It may import entities and runtimes only.
-package fake
+package fakeruntime
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package fake_test
+package fakeruntime_test
 
 import (
 	"context"
@@ -10,15 +10,15 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/runtimes"
-	"github.com/converge-engine/converge/runtimes/fake"
-	"github.com/converge-engine/converge/runtimes/runtimetest"
+	"github.com/converge-engine/converge/tests/fakeruntime"
+	"github.com/converge-engine/converge/tests/runtimetest"
 )
 
 func TestConformance(t *testing.T) {
 	for name, readings := range map[string]int{"at once": 0, "after three readings": 3} {
 		t.Run(name, func(t *testing.T) {
 			runtimetest.Run(t, runtimetest.Harness{New: func(t *testing.T) runtimetest.Subject {
-				rt := fake.New(nil)
+				rt := fakeruntime.New(nil)
 				for _, channel := range []string{"staging", "staging/eu", "staging/us", "production", "prod-0", "prod-1", "prod-2"} {
 					rt.At("demo", "web", channel).SettleAfter(readings)
 				}
@@ -29,7 +29,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-func subject(rt *fake.Runtime) runtimetest.Subject {
+func subject(rt *fakeruntime.Runtime) runtimetest.Subject {
 	staging := rt.At("demo", "web", "staging")
 	return runtimetest.Subject{
 		Runtime: rt, Fleet: true,
@@ -62,7 +62,7 @@ func instance(version string) runtimes.Request {
 
 // Two applies of one instance at a time are what the engine must never do; the fake sees it.
 func TestOverlapIsDetected(t *testing.T) {
-	rt := fake.New(nil)
+	rt := fakeruntime.New(nil)
 	web := rt.At("demo", "web", "staging")
 	release := web.HangApplies()
 	first := make(chan error, 1)
@@ -83,7 +83,7 @@ func TestOverlapIsDetected(t *testing.T) {
 
 func TestScript(t *testing.T) {
 	now := time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
-	rt := fake.New(func() time.Time { return now })
+	rt := fakeruntime.New(func() time.Time { return now })
 	web := rt.At("demo", "web", "staging")
 	object := func(o entities.Object) []entities.Object { o.Name, o.Type = "web", "fake"; return []entities.Object{o} }
 	one := func(version string) entities.ObjectVersion {
@@ -138,13 +138,13 @@ func TestScript(t *testing.T) {
 	require.True(t, errors.As(err, &reading))
 	require.Equal(t, runtimes.CodeTimeout, reading.Code)
 
-	web.FailApplies(fake.Always, "quota")
+	web.FailApplies(fakeruntime.Always, "quota")
 	for range 3 {
 		_, err = rt.Apply(t.Context(), instance("v4"))
 		require.EqualError(t, err, "apply v4 to demo/web/staging: quota")
 	}
 	applies := rt.Applies()
-	require.Equal(t, fake.Apply{
+	require.Equal(t, fakeruntime.Apply{
 		Instance: "demo/web/staging", Version: "v4", Payload: entities.DigestOf((*entities.Payload)(nil)), Key: "demo/web/staging/v4",
 		Started: now, Ended: now, Err: "apply v4 to demo/web/staging: quota",
 	}, applies[len(applies)-1])
