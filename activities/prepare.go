@@ -75,7 +75,7 @@ func (a *Activities) prepare(ctx context.Context, r protocol.PrepareRequest) (pr
 	for id, payload := range payloads {
 		name := displayName(inc, id, r.Keys)
 		prepared := protocol.PreparedPayload{Runtime: payload.Runtime, Digest: cmp.Or(record.Payloads[name], digests[name])}
-		if prepared.CurrentVersionDigest, err = a.underPresent(ctx, r, record, id); err != nil {
+		if prepared.CurrentVersionDigest, err = a.underCurrentVersion(ctx, r, record, id); err != nil {
 			return answer, err
 		}
 		answer.Payloads[id] = prepared
@@ -331,9 +331,9 @@ func displayName(inc *incarnation.Incarnation, id entities.InstanceID, keys map[
 	return entities.InstanceID{Channel: inc.TranslateChannel(id.Channel, keys), Name: id.Name}.String()
 }
 
-// underPresent returns the digest of the payload that the record's configuration renders to under the current version of an instance;
+// underCurrentVersion returns the digest of the payload that the record's configuration renders to under the current version of an instance;
 // empty if not requested.
-func (a *Activities) underPresent(ctx context.Context, r protocol.PrepareRequest, record store.VersionRecord, id entities.InstanceID) (string, error) {
+func (a *Activities) underCurrentVersion(ctx context.Context, r protocol.PrepareRequest, record store.VersionRecord, id entities.InstanceID) (string, error) {
 	present, requested := r.CurrentVersions[id]
 	if !requested {
 		return "", nil
@@ -376,8 +376,8 @@ func (a *Activities) Draft(ctx context.Context, r protocol.PrepareRequest) (Draf
 	return Draft{Known: known, Record: record, Payloads: payloads}, err
 }
 
-// UnderPresent returns the digest of the payload that a configuration (r.Hash) renders to under the current version of an instance, with
+// UnderCurrentVersion returns the digest of the payload that a configuration (r.Hash) renders to under the current version of an instance, with
 // that version's parameters. If it equals the current digest, publishing the configuration does not change the instance (B9).
-func (a *Activities) UnderPresent(ctx context.Context, r protocol.PrepareRequest, id entities.InstanceID) (string, error) {
-	return a.underPresent(ctx, r, store.VersionRecord{Hash: r.Hash}, id)
+func (a *Activities) UnderCurrentVersion(ctx context.Context, r protocol.PrepareRequest, id entities.InstanceID) (string, error) {
+	return a.underCurrentVersion(ctx, r, store.VersionRecord{Hash: r.Hash}, id)
 }

@@ -128,9 +128,9 @@ func (c *ChannelSpec) MarkAspects() {
 	c.Conditions = append(slices.Clip(c.Conditions), Condition{ID: string(AspectsMarker), Kind: AspectsMarker})
 }
 
-// ReportOnly makes a channel report-only: it applies nothing (A25). A version that does not know that finds a condition of an unknown kind,
+// SetReportOnly makes a channel report-only: it applies nothing (A25). A version that does not know that finds a condition of an unknown kind,
 // which lets no release in, and a drift policy without repair.
-func (c *ChannelSpec) ReportOnly() {
+func (c *ChannelSpec) SetReportOnly() {
 	c.Report, c.Drift = cmp.Or(c.Drift, DriftEnforce), DriftObserve
 	c.Conditions = append(slices.Clip(c.Conditions), Condition{ID: string(ReportOnlyMarker), Kind: ReportOnlyMarker})
 }

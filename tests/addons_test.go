@@ -13,7 +13,7 @@ import (
 
 // A check goes by what the service carries in the newest configuration. A change of that alone applies nothing, and opens no release;
 // where a payload names it, the change is released (D1).
-func TestAddonsAreToldToChecksAndApplyNothing_D1_A20_B9(t *testing.T) {
+func TestAddonsReachChecksAndApplyNothing_D1_A20_B9(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	carries := func(addon, greeting string) {

@@ -197,7 +197,7 @@ func TestTakenBackFromBelow_B5_A22(t *testing.T) {
 
 // A person takes back a version while a greeting goes through the fleet: what is gone back to knows no greeting. The greeting leaves it out
 // there, says so, and is not rendered again and again.
-func TestLeftOutWhereItCannotBe_B5_D23(t *testing.T) {
+func TestUnsupportedPartsAreOmitted_B5_D23(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	text := strings.Replace(fleet("rollout: {steps: [{instances: 1}]}", "a", "b", "c"), stage.Web, `---
@@ -233,7 +233,7 @@ aspects: {words: [greeting]}`, 1))
 		}
 	}
 	slices.Sort(out)
-	why := ": cannot be rendered under v1, which is here: its configuration does not accept all values of words." + strings.Split(bye, ".")[1]
+	why := ": cannot be rendered under the current version v1: its configuration does not accept all values of words." + strings.Split(bye, ".")[1]
 	require.Equal(t, []string{"b" + why, "c" + why}, out)
 }
 
@@ -264,7 +264,7 @@ func TestValuesPassAVersion_B5_D23_A22(t *testing.T) {
 	bye := w.say("bye")
 	w.awaitSaid("v2 continues afterwards: " + bye + " enters between two of its steps")
 	w.awaitInstances("a CONVERGED " + words("v2", "bye") + ", b CONVERGED v1, c CONVERGED v1")
-	require.ErrorContains(t, w.Update(w.ID("web"), protocol.Cancel, protocol.CancelRequest{RequestMeta: protocol.RequestMeta{By: "test"}, Version: "v2"}, nil), bye+" passes it")
+	require.ErrorContains(t, w.Update(w.ID("web"), protocol.Cancel, protocol.CancelRequest{RequestMeta: protocol.RequestMeta{By: "test"}, Version: "v2"}, nil), bye+" enters between two of its steps")
 
 	w.inFleet("c").Break(words("v2", "bye"), "no memory")
 	w.Write(atOnce) // what is left of each is one step

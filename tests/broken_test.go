@@ -146,7 +146,7 @@ func (w *world) runID(service string) string {
 }
 
 // A store that was unavailable and is back leaves nothing behind: no note, and no timer that goes on firing.
-func TestStoreComesBack(t *testing.T) {
+func TestStoreRecovers(t *testing.T) {
 	t.Parallel()
 	w := shortRuns(t, 0)
 	w.RunWeb()

@@ -195,7 +195,7 @@ func TestCapturedSecretReachesWhoNeedsIt_E2_G5(t *testing.T) {
 }
 
 // A command that fails while it captures is tried again, and shows nothing of what it printed; nobody begins before who needs the secret.
-func TestFailedCaptureSaysNothing_E2_G5(t *testing.T) {
+func TestFailedCaptureRevealsNothing_E2_G5(t *testing.T) {
 	t.Parallel()
 	b := newBoot(t)
 	fails := filepath.Join(b.out, "fails")

@@ -12,7 +12,7 @@ import (
 
 // What our code imports stands in the first block of a go.mod, what that brings along in the last: `go mod tidy` leaves
 // lines in the block where they are.
-func TestRequirementsOfModulesStandApart(t *testing.T) {
+func TestDirectRequirementsOfModulesAreSeparate(t *testing.T) {
 	for path := range repositoryFiles(t, "go.mod") {
 		data, err := os.ReadFile(filepath.Join(repository, path))
 		require.NoError(t, err)

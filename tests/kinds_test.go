@@ -19,11 +19,11 @@ import (
 var namesKinds = []string{
 	// What a kind is made of, by its digest and its bundle.
 	"entities/payload.go Bundled", "entities/payload.go SamePlace", "entities/payload.go Fill",
-	"intent/incarnation/incarnation.go bundle", "intent/incarnation/diff.go payloadPaths", "intent/incarnation/render.go payload", "intent/incarnation/render.go fixed",
+	"intent/incarnation/incarnation.go bundle", "intent/incarnation/diff.go payloadPaths", "intent/incarnation/render.go payload", "intent/incarnation/render.go fixedInChart",
 	// Commands need not be observable or removable, and start in a directory.
 	"intent/incarnation/specs.go runtimeSpec", "intent/incarnation/specs.go CanRemove",
 	"activities/activities.go observable", "activities/roots.go needsDir",
-	"client/preview/questions.go flat",
+	"client/preview/items.go flat",
 }
 
 // kindsAtHome are where each kind is written down by name: what people write, how it is checked, and what an import writes for them.

@@ -34,7 +34,7 @@ func (h *household) layers(services, wide int) string {
 
 // A plan that is larger than a run of its workflow may be goes on in the next one: everything is done, and nothing twice. `go run
 // ./tests/bench -run plan` has one of a thousand services.
-func TestLargePlanGoesOnInAnotherRun_E8(t *testing.T) {
+func TestLargePlanContinuesInAnotherRun_E8(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("a hundred services; not with -short")

@@ -174,7 +174,7 @@ func TestPlanDeploysInOrder_E1_E3_E4_E5(t *testing.T) {
 }
 
 // What is tried again later says so, and takes no place meanwhile.
-func TestCommandThatIsTriedAgainHoldsNobody_E8_E10(t *testing.T) {
+func TestRetriedCommandBlocksNoOther_E8_E10(t *testing.T) {
 	t.Parallel()
 	h := newHousehold(newWorld(t))
 	works := h.on("fail-SYNC_traefik_" + h.App + "-rt")
@@ -305,7 +305,7 @@ func TestReleaseOfAnEarlierVersionKeepsTheRoutesOfNow_E7_E11(t *testing.T) {
 }
 
 // A service that nobody looks after is waited for like one that waits for people: it takes no place of others.
-func TestUnmanagedServiceHoldsNobody_E8(t *testing.T) {
+func TestUnmanagedServiceBlocksNoOther_E8(t *testing.T) {
 	t.Parallel()
 	h := newHousehold(newWorld(t))
 	h.configure("one", ", maxParallelism: 1")
@@ -456,7 +456,7 @@ func TestPlansShareATarget_E14(t *testing.T) {
 }
 
 // A plan that is terminated midway is there again, and goes on: what was done is not done twice.
-func TestTerminatedPlanGoesOn_F1(t *testing.T) {
+func TestTerminatedPlanContinues_F1(t *testing.T) {
 	t.Parallel()
 	h := newHousehold(newWorld(t))
 	off := h.on("hold-RECONCILE sonarr@" + h.App + "-rt")
@@ -600,7 +600,7 @@ func plannedLife(w *world) {
 }
 
 // What the store lost of a plan it has again, while the plan runs: it goes on as if nothing was.
-func TestLostRecordIsKeptOnceMore_E8(t *testing.T) {
+func TestLostRecordIsStoredAgain_E8(t *testing.T) {
 	t.Parallel()
 	h := newHousehold(newWorld(t))
 	release := h.Fake.At(h.App, "postgres", "production").HangApplies()

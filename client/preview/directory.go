@@ -334,7 +334,7 @@ func (d *directory) instance(ctx context.Context, service *Service, spec entitie
 	}
 	payload, existed := now.Payloads[id]
 	request.Hash, request.CurrentVersions = d.compiled.Incarnation.Hash(), map[entities.InstanceID]string{id: at}
-	under, err := (&activities.Activities{Store: d.planner.Store}).UnderPresent(ctx, request, id)
+	under, err := (&activities.Activities{Store: d.planner.Store}).UnderCurrentVersion(ctx, request, id)
 	if err = refusal(err); err != nil && !errors.As(err, new(*Refused)) { // if it cannot be compared, it counts as changed
 		return err
 	}

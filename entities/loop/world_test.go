@@ -90,7 +90,7 @@ func enforcement(c *entities.ChannelSpec, value string) {
 		c.Conditions = slices.DeleteFunc(slices.Clone(c.Conditions), func(cond entities.Condition) bool { return cond.Kind == entities.ReportOnlyMarker })
 	}
 	if value == "report" {
-		c.ReportOnly()
+		c.SetReportOnly()
 	}
 }
 

@@ -274,7 +274,7 @@ func TestRenamedDependencyIsNotLooser(t *testing.T) {
 func TestEnforcingIsLooserThanReporting_A25(t *testing.T) {
 	t.Parallel()
 	reports := strictSpec()
-	reports.Channels[0].ReportOnly()
+	reports.Channels[0].SetReportOnly()
 	require.Empty(t, loosen.Rules(strictSpec(), reports, loosen.Definitions{}))
 	require.Equal(t, "prod: Converge applies instead of only reporting", texts(loosen.Rules(reports, strictSpec(), loosen.Definitions{})))
 }

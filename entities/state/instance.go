@@ -17,7 +17,7 @@ type Channel struct {
 	ReportOnly bool `json:"reports,omitempty"`
 	Gates      `json:"gates,omitzero"`
 	// Takedown: a person deleted it, until a person restores it.
-	Takedown *Takedown `json:"down,omitempty"`
+	Takedown *ChannelDeletion `json:"down,omitempty"`
 	// Status that was last shown to people, and since when.
 	Status entities.Status `json:"status,omitempty"`
 	Since  time.Time       `json:"since,omitzero"`

@@ -14,7 +14,7 @@ func TestReportOnlyChannel_A25(t *testing.T) {
 	spec := *s.Spec
 	spec.Channels = append([]entities.ChannelSpec(nil), spec.Channels...)
 	spec.Channels[0].Drift = entities.DriftEnforce
-	spec.Channels[0].ReportOnly()
+	spec.Channels[0].SetReportOnly()
 	s.ApplySpec(&spec, "two", dawn)
 	require.True(t, s.IsReportOnly("production"))
 

@@ -11,18 +11,20 @@ import (
 
 // This file deletes a single channel and restores it. The channel stays declared, and nothing runs there until then.
 
-// Takedown records that a person deleted a channel.
-type Takedown struct {
+// ChannelDeletion records that a person deleted a channel.
+type ChannelDeletion struct {
 	Who    entities.Who `json:"who"`
 	Reason string       `json:"reason,omitempty"`
 	At     time.Time    `json:"at"`
 }
 
 // Text states who deleted it, and why.
-func (d *Takedown) Text() string { return "deleted by " + d.Who.Name + entities.Because(d.Reason) }
+func (d *ChannelDeletion) Text() string {
+	return "deleted by " + d.Who.Name + entities.Because(d.Reason)
+}
 
 // TakedownOf is the record that a channel is deleted, or nil.
-func (s *State) TakedownOf(channel string) *Takedown {
+func (s *State) TakedownOf(channel string) *ChannelDeletion {
 	if c := s.Channels[channel]; c != nil {
 		return c.Takedown
 	}
@@ -42,7 +44,7 @@ func (s *State) TakeDown(channel string, who entities.Who, reason string, now ti
 		return nil, why
 	}
 	return func() string {
-		s.Channel(channel).Takedown = &Takedown{Who: who, Reason: reason, At: now}
+		s.Channel(channel).Takedown = &ChannelDeletion{Who: who, Reason: reason, At: now}
 		s.Channel(channel).endWindow()
 		s.AppendJournal(now, channel, s.Channel(channel).Takedown.Text())
 		s.recordAction(entities.EventDelete, who, nil, channel, "deleted", reason, now)

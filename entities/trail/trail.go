@@ -66,7 +66,7 @@ func Verify(lines []entities.StoredEntry, end End) Report {
 	}
 	slices.SortStableFunc(v.sorted, func(a, b *entities.StoredEntry) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.N, b.N)) })
 	v.report.Lines = len(v.sorted)
-	for from := v.end(end); from != nil; from = v.lastBeforeTakedown() {
+	for from := v.end(end); from != nil; from = v.lastBeforeDeletion() {
 		v.follow(from)
 		v.earlier = true
 	}
@@ -191,8 +191,8 @@ func (v *verifier) entryBelow(of *entities.StoredEntry) (found *entities.StoredE
 	return found
 }
 
-// lastBeforeTakedown returns the last line before the service was deleted and its numbers restarted at one.
-func (v *verifier) lastBeforeTakedown() *entities.StoredEntry {
+// lastBeforeDeletion returns the last line before the service was deleted and its numbers restarted at one.
+func (v *verifier) lastBeforeDeletion() *entities.StoredEntry {
 	if v.reached == nil || v.reached.N != 1 {
 		return nil
 	}

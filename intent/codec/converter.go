@@ -34,8 +34,7 @@ func (d dataConverter) WithContext(context.Context) converter.DataConverter { re
 
 // inWorkflow converts in workflow code. If a key of the installation is missing, it panics with a message. The workflow task fails and
 // is retried, here or on another worker. An error would instead end the workflow or lose a signal. A payload with an unknown key id is
-// not a valid message: it decodes to a text that reports this, which is
-// rejected with a trace.
+// not a valid message: it decodes to a text that reports this, which is rejected with a trace.
 type inWorkflow dataConverter
 
 func (d inWorkflow) FromPayload(payload *commonpb.Payload, into any) error {
@@ -50,7 +49,7 @@ func (d inWorkflow) FromPayloads(payloads *commonpb.Payloads, into ...any) error
 	if d.codec.missing(payloads.GetPayloads()) {
 		panic(err)
 	}
-	if !isErrorMessage(payloads, into) {
+	if !isEncryptedMessage(payloads, into) {
 		return err
 	}
 	replacement, encodeErr := converter.GetDefaultDataConverter().ToPayload(err.Error())
@@ -66,7 +65,7 @@ func (d inWorkflow) FromPayloads(payloads *commonpb.Payloads, into ...any) error
 	return err
 }
 
-// isErrorMessage reports whether there is one encrypted payload.
-func isErrorMessage(payloads *commonpb.Payloads, into []any) bool {
+// isEncryptedMessage reports whether payloads are an encrypted message: an encrypted payload that decodes to one value.
+func isEncryptedMessage(payloads *commonpb.Payloads, into []any) bool {
 	return len(into) == 1 && len(payloads.GetPayloads()) > 0 && Is(payloads.GetPayloads()[0])
 }

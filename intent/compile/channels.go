@@ -158,8 +158,8 @@ func (c *compiler) channelRuntime(app *config.Document[config.Application], chan
 	})
 }
 
-// checkRuntimeAllowed rejects a runtime that its owner does not allow, as far as that is known now. The worker checks again against the owner's rules
-// at that time.
+// checkRuntimeAllowed rejects a runtime that its owner does not allow, as far as that is known now. The worker checks again against the
+// owner's rules at that time.
 func (c *compiler) checkRuntimeAllowed(app *config.Document[config.Application], at string, ref config.RuntimeRef, runtime entities.RuntimeDefinition) {
 	account := ref.ServiceAccount
 	switch {

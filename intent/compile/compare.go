@@ -81,8 +81,8 @@ func (f *fieldCompiler) checkComparable(at string, c *config.CompareProtection, 
 	}
 }
 
-// checkComparedQuery checks a query. Queries for counts use the compared time range, queries for samples do not. A comparison with the past does
-// not name a version that did not exist then.
+// checkComparedQuery checks a query. Queries for counts use the compared time range, queries for samples do not. A comparison with the past
+// does not name a version that did not exist then.
 func checkComparedQuery(c *config.CompareProtection) func(string) *strict.Fault {
 	const ranged = "$__range"
 	return func(query string) *strict.Fault {
@@ -154,7 +154,8 @@ func (s *serviceCompiler) comparison(f *fieldCompiler, in *substitute.Scope, use
 	}
 }
 
-// postconditionTimeout returns how long a postcondition may wait. A comparison waits until its deadline plus the usual time for an evaluation.
+// postconditionTimeout returns how long a postcondition may wait. A comparison waits until its deadline plus the usual time for an
+// evaluation.
 func (s *serviceCompiler) postconditionTimeout(in *substitute.Scope, use protectionUse, check *entities.Check, fallback time.Duration) time.Duration {
 	comparison := s.compiler.definitions.checks[check.Definition].Compare
 	if comparison == nil {

@@ -31,7 +31,8 @@ func (c *compiler) defaultComparisons(d *strict.Decoder, given *config.DefaultCo
 	if given.Requests == "" && given.Pods == "" {
 		c.report(d, at, strict.Fault{Code: "missing-field", Message: "nothing would be compared", Expected: `"requests", "pods" or both`})
 	}
-	for field, text := range map[string]string{"requests": given.Requests, "pods": given.Pods, "failed": given.Failed} { // problems are sorted afterwards
+	// Problems are sorted afterwards.
+	for field, text := range map[string]string{"requests": given.Requests, "pods": given.Pods, "failed": given.Failed} {
 		if fault := rejectVersionInPast(text); fault != nil {
 			c.report(d, at+"."+field, *fault)
 		}

@@ -46,8 +46,8 @@ func (c *Compiled) Specs() (map[string]entities.Spec, error) {
 	return incarnation.Specs(c.Incarnation, c.knownRuntimes)
 }
 
-// InheritIdentities makes the incarnation a successor of the previous one (nil: there is none). Renamed things keep their identity. For services
-// that the previous one does not know, known has their first names. It is an error if two things would get the same identity.
+// InheritIdentities makes the incarnation a successor of the previous one (nil: there is none). Renamed things keep their identity. For
+// services that the previous one does not know, known has their first names. It is an error if two things would get the same identity.
 func (c *Compiled) InheritIdentities(before *incarnation.Incarnation, known protocol.ServiceNames) error {
 	inherited, err := incarnation.InheritChannelKeys(before, c.Incarnation)
 	if err == nil {

@@ -231,8 +231,8 @@ type edge struct {
 	dependency dependency
 }
 
-// checkDeadlocks rejects conditions that no release could satisfy: two services that each wait for the other by capacity (D21), and cycles of
-// services that wait for each other.
+// checkDeadlocks rejects conditions that no release could satisfy: two services that each wait for the other by capacity (D21), and cycles
+// of services that wait for each other.
 func (c *compiler) checkDeadlocks() {
 	reported := map[string]bool{}
 	for _, e := range c.edges {
@@ -255,8 +255,8 @@ func (c *compiler) checkDeadlocks() {
 	c.checkWaitCycles()
 }
 
-// checkWaitCycles searches cycles in all conditions except capacity, which does not block services whose capacity does not change. In a cycle
-// of other conditions, each service waits for the next: before their first releases, and, because repairs also evaluate these
+// checkWaitCycles searches cycles in all conditions except capacity, which does not block services whose capacity does not change. In a
+// cycle of other conditions, each service waits for the next: before their first releases, and, because repairs also evaluate these
 // conditions, if all of them are unhealthy.
 func (c *compiler) checkWaitCycles() {
 	next := map[instanceRef][]edge{}

@@ -122,8 +122,8 @@ func (s *serviceCompiler) compileTasks(scope *substitute.Scope, d *ecsDraft, ref
 	return doc, list
 }
 
-// rejectDuplicateTasks rejects an ECS service that is already declared for the same cluster. Task definitions may share a family, because their
-// revisions identify them.
+// rejectDuplicateTasks rejects an ECS service that is already declared for the same cluster. Task definitions may share a family, because
+// their revisions identify them.
 func (b *objectSet) rejectDuplicateTasks() {
 	for _, o := range b.objects {
 		if name, t := b.scope.Text(o.v.Name); t == nil && o.v.Kind == "Service" {

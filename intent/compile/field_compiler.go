@@ -10,8 +10,8 @@ import (
 	"github.com/converge-engine/converge/intent/internal/substitute"
 )
 
-// fieldCompiler checks a protection or an extension and applies its substitutions in two passes. The pass without a scope checks texts without
-// substitutions, once. The pass with a scope checks substituted texts, for each service and channel.
+// fieldCompiler checks a protection or an extension and applies its substitutions in two passes. The pass without a scope checks texts
+// without substitutions, once. The pass with a scope checks substituted texts, for each service and channel.
 type fieldCompiler struct {
 	c     *compiler
 	d     *strict.Decoder // of the declaring document

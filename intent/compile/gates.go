@@ -92,7 +92,8 @@ func (c *compiler) checkRuntimeRemovable(app *config.Document[config.Application
 	if i < 0 || app.Spec.ReleaseChannels[i].OnDelete != "remove" || !known || incarnation.CanRemove(runtime) {
 		return
 	}
-	c.reportIn(app.Decoder, strict.Index("releaseChannels", i)+".onDelete", channel, substitute.ScopedFault{Fault: strict.Fault{ // once for all services
+	// It is reported once for all services.
+	c.reportIn(app.Decoder, strict.Index("releaseChannels", i)+".onDelete", channel, substitute.ScopedFault{Fault: strict.Fault{
 		Code: "bad-value", Message: fmt.Sprintf("runtime %q cannot remove anything", ref.name), Expected: `"custom.remove" on the runtime, or "orphan" here`,
 	}})
 }
@@ -220,8 +221,8 @@ func unknownDocument(what, name string, known []string) strict.Fault {
 	return fault
 }
 
-// sortTopologically sorts items topologically, and otherwise keeps their order. If there is a cycle, ordered is nil and cycle lists its names; the
-// first name is repeated at the end.
+// sortTopologically sorts items topologically, and otherwise keeps their order. If there is a cycle, ordered is nil and cycle lists its
+// names; the first name is repeated at the end.
 func sortTopologically[T any](all []T, name func(T) string, dependencies func(T) []string) (ordered []T, cycle []string) {
 	done := map[string]bool{}
 	unresolved := func(names []string) []string {

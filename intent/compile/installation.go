@@ -16,8 +16,8 @@ func Rules(fsys fs.FS, name string) (entities.Rules, error) {
 	if doc != nil {
 		rules = c.rules(doc)
 	}
-	for _, trouble := range c.byPosition { // not for a particular channel
-		trouble.fault.InChannel = false
+	for _, shared := range c.byPosition { // not for a particular channel
+		shared.fault.InChannel = false
 	}
 	if problems := append(read.Problems(), c.allProblems()...); len(problems) > 0 {
 		return entities.Rules{}, problems.Sorted()

@@ -24,7 +24,7 @@ type Locked struct {
 }
 
 // Lock resolves the versions and digests of the charts in the configuration of a directory, and writes converge.lock there. It keeps
-// charts that are already locked, unless anew is set. An error of type Problems lists all problems; nothing is written then.
+// charts that are already locked, unless refresh is set. An error of type Problems lists all problems; nothing is written then.
 func Lock(ctx context.Context, dir string, options config.Options, refresh bool) (Locked, error) {
 	absolute, root, err := openDirectory(dir, &options)
 	if err != nil {

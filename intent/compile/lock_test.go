@@ -267,8 +267,8 @@ func TestCaptureIsAllOrNothing_H6(t *testing.T) {
 		return err
 	}
 	require.ErrorContains(t, capture(func([]entities.RuntimeDefinition) ([]charts.Capabilities, error) {
-		return nil, errors.New("nobody answers")
-	}), "nobody answers")
+		return nil, errors.New("the server does not answer")
+	}), "the server does not answer")
 	require.ErrorContains(t, capture(capabilitiesOf("newest", &names)), `invalid Kubernetes version "newest"`)
 	require.ErrorContains(t, capture(capabilitiesOf("v1.34.0", &names), "edge"), "the configuration has no runtime edge on Kubernetes; expected one of eks")
 	require.NoFileExists(t, filepath.Join(c.dir, "converge.lock"))

@@ -82,7 +82,7 @@ func TestInvalidPatchesAreRejected_H6_G4(t *testing.T) {
 		`{target: {name: notes}, patch: '[{op: replace, path: /spec/none, value: 1}]'}`:        "ConfigMap/notes cannot be patched",
 		`{target: {name: notes}, patch: '[{op: replace, path: /metadata/name, value: x}]'}`:    "the patch creates ConfigMap/x from ConfigMap/notes",
 		`{target: {name: notes}, patch: '{metadata: {annotations: {converge/version: "1"}}}'}`: `"converge/version" is set by Converge itself`,
-		`{target: {name: notes, knd: x}, patch: '{}'}`:                                         `there is no field "knd" here`,
+		`{target: {name: notes, knd: x}, patch: '{}'}`:                                         `unknown field "knd"`,
 	} {
 		_, err := patchedBy(t, "  - "+patch+"\n")
 		require.ErrorContains(t, err, want, patch)

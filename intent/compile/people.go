@@ -106,7 +106,7 @@ func (c *compiler) grantedIn(app *config.Document[config.Application], at string
 	return c.checkListed(app.Decoder, at+".releaseChannels", a.ReleaseChannels, channels)
 }
 
-// checkListed adds the channels of a list to the chosen ones.
+// checkListed adds the channels of a list to the selected ones.
 func (c *compiler) checkListed(d *strict.Decoder, at string, names []config.Name, selected []string) []string {
 	for i, name := range names {
 		location := strict.Index(at, i)
@@ -122,7 +122,7 @@ func (c *compiler) checkListed(d *strict.Decoder, at string, names []config.Name
 	return selected
 }
 
-// checkPeople checks names of people and groups. The text or describes other allowed values.
+// checkPeople checks names of people and groups. The text alternatives describes other allowed values.
 func (c *compiler) checkPeople(d identityDecoder, at string, all []string, alternatives string) {
 	if len(all) == 0 && d.Has(at) && !d.Faulty(at) {
 		c.report(d.Decoder, at, strict.Fault{Code: "missing-field", Message: "the list is empty", Expected: "names of people, or of groups as group:NAME" + alternatives})
@@ -162,7 +162,7 @@ func (c *compiler) approval(d identityDecoder, at, topic string, by config.Manua
 	if by.MinApprovers != nil {
 		needed = *by.MinApprovers
 	}
-	c.checkPeople(d, at+".approvers", by.Approvers, "; omit the field for anybody")
+	c.checkPeople(d, at+".approvers", by.Approvers, "; omit the field to allow any caller")
 	people := slices.Compact(slices.Sorted(slices.Values(by.Approvers)))
 	groups := slices.ContainsFunc(people, func(name string) bool { return strings.HasPrefix(name, "group:") })
 	switch {

@@ -109,10 +109,10 @@ func TestChannelsWithPlans_E15(t *testing.T) {
 		rules, service string
 		planned        []string
 	}{
-		"nobody says anything": {"", "", nil},
-		"a service says it":    {"", "requires: [db]\n", []string{"staging", "production"}},
-		"only production":      {"plan: {releaseChannels: [production]}\n", "requires: [db]\n", []string{"production"}},
-		"rules alone":          {"plan: {}\n", "", []string{"staging", "production"}},
+		"no settings":            {"", "", nil},
+		"a service has settings": {"", "requires: [db]\n", []string{"staging", "production"}},
+		"only production":        {"plan: {releaseChannels: [production]}\n", "requires: [db]\n", []string{"production"}},
+		"rules alone":            {"plan: {}\n", "", []string{"staging", "production"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			compiled := intenttest.Text(t, "apiVersion: converge/v1\nkind: Application\nname: home\n"+c.rules+`releaseChannels:

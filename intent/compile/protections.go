@@ -256,8 +256,8 @@ func intervalOf(kind entities.CheckKind) time.Duration {
 	return defaultInterval
 }
 
-// hasRepairsDefault reports whether drift repairs evaluate a protection, too. Freezes and capacity do. Freezes that are defined by windows do not,
-// or no drift would be repaired at night.
+// hasRepairsDefault reports whether drift repairs evaluate a protection, too. Freezes and capacity do. Freezes that are defined by windows
+// do not, or no drift would be repaired at night.
 func hasRepairsDefault(kind config.ProtectionKind) bool {
 	if t := kind.AllowedTimes; t != nil {
 		return len(t.Freezes) > 0 && len(t.Windows)+len(t.Holidays)+len(t.HolidayCountries) == 0

@@ -29,7 +29,7 @@ type Command struct {
 	Timeout time.Duration
 }
 
-// RunResult is the result of a run. If the program did not end on its own, Run returns an error, too.
+// RunResult is the result of a run. If the program did not end on its own, Options.RunCommand returns an error, too.
 type RunResult struct {
 	Stdout, Stderr []byte
 	ExitCode       int

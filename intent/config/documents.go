@@ -330,7 +330,7 @@ type Options struct {
 	OpenDirectory func(path string) (*os.Root, error)
 	// Within is the only directory from which libraries are read; empty: they may be anywhere.
 	Within string
-	// Run runs a command of the configuration. Nil: commands are not allowed, and a configuration with commands is rejected.
+	// RunCommand runs a command of the configuration. Nil: commands are not allowed, and a configuration with commands is rejected.
 	RunCommand func(Command) (RunResult, error)
 }
 

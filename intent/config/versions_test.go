@@ -49,7 +49,7 @@ func TestEarlierVersionsAreConverted_D4(t *testing.T) {
 	_, problems = read("apiVersion: converge/v0beta\nkind: Service\nname: web\n\ntext: 7\nabout: hello\n", earlier...)
 	require.Len(t, problems, 2)
 	require.Equal(t, `converge.yaml:5:7: description: this is the number 7; expected text (put it in quotes: "7") [wrong-type]`, problems[0].String())
-	require.Contains(t, problems[1].String(), `converge.yaml:6:1: about: there is no field "about" here; `, "that is a field of another version")
+	require.Contains(t, problems[1].String(), `converge.yaml:6:1: about: unknown field "about"; `, "that is a field of another version")
 	_, problems = read("apiVersion: converge/v2\nkind: Service\nname: web\n", earlier...)
 	require.EqualError(t, problems, `converge.yaml:1:13: apiVersion: "converge/v2" needs a newer converge; expected one of converge/v0alpha, converge/v0beta, converge/v1, or a newer converge [newer-version]`)
 	_, problems = read("apiVersion: converge/v0beta\nkind: Service\nname: web\n")

@@ -11,7 +11,7 @@ import (
 // step leads from a value to a nested value: .key or ["key"], [3], or [name=web].
 type step struct {
 	key     string
-	index   int    // of a list, if at is set
+	index   int    // of a list, if isIndex is set
 	isIndex bool   // [3]
 	by      string // [name=web]: the item with that field value
 	value   string

@@ -1,4 +1,4 @@
-// Package expression evaluates expressions in CEL (A20): Check validates an expression, Judge evaluates it. The input of an expression
+// Package expression evaluates expressions in CEL (A20): Check validates an expression, Evaluate evaluates it. The input of an expression
 // is an entities.CheckInput, with typed fields. Evaluation has no side effects, makes no requests and does not depend on the time, and
 // its cost is bounded.
 package expression

@@ -23,9 +23,10 @@ func AssetKinds() []AssetKind { return []AssetKind{AssetChannel, AssetService, A
 
 // Asset is a part of an incarnation in its public form (D1, D7).
 type Asset struct {
-	ID      string                    `json:"id"` // ReleaseChannel/prod, Service/web, Instance/web/prod/main: unique in its incarnation
-	Kind    AssetKind                 `json:"kind"`
-	Labels  map[string]string         `json:"labels,omitempty"` // of the channel; an instance also has those of its runtime, which take precedence
+	ID   string    `json:"id"` // ReleaseChannel/prod, Service/web, Instance/web/prod/main: unique in its incarnation
+	Kind AssetKind `json:"kind"`
+	// Labels are those of the channel; an instance also has those of its runtime, which take precedence.
+	Labels  map[string]string         `json:"labels,omitempty"`
 	Payload any                       `json:"payload"`
 	Addons  map[string]entities.Addon `json:"addons,omitempty"` // of a service, by name
 }

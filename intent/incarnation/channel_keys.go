@@ -57,7 +57,8 @@ func (i *Incarnation) channelName(identity string) string {
 	return i.doc.Channels[at].Name
 }
 
-// TranslateChannel returns the name of a channel in this incarnation, given its name in another one and the identities of renamed channels there.
+// TranslateChannel returns the name of a channel in this incarnation, given its name in another one and the identities of renamed channels
+// there.
 func (i *Incarnation) TranslateChannel(name string, keys map[string]string) string {
 	return i.channelName(cmp.Or(keys[name], name))
 }

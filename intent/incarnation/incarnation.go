@@ -59,7 +59,7 @@ type Import struct {
 type Channel struct {
 	Name string `json:"name"`
 	// RenamedFrom is the former name. Key is the first name, by which runtimes identify the channel, if it differs from Name.
-	// Publication sets Key from the newest incarnation (Follow).
+	// Publication sets Key from the newest incarnation (InheritChannelKeys).
 	RenamedFrom string               `json:"renamedFrom,omitempty"`
 	Key         string               `json:"key,omitempty"`
 	Labels      map[string]string    `json:"labels,omitempty"`
@@ -135,7 +135,7 @@ type InstanceDoc struct {
 // Member is the runtime-specific part of an instance.
 type Member struct {
 	// Name is the name of an instance that existed before its channel became a fleet or stopped being one. It is empty if the instance
-	// has its default name: that of its runtime, or none if it is the only one. Publication sets it (Follow).
+	// has its default name: that of its runtime, or none if it is the only one. Publication sets it (InheritInstanceNames).
 	Name    string               `json:"name,omitempty"`
 	Runtime string               `json:"runtime,omitempty"`
 	Kind    entities.RuntimeKind `json:"kind,omitempty"`

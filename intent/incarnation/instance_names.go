@@ -7,8 +7,8 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// InheritInstanceNames keeps the names of instances from the previous incarnation (nil: there is none). An instance keeps its identity on its
-// runtime when its channel becomes a fleet, or is no longer a fleet. Its workload continues to run with its labels.
+// InheritInstanceNames keeps the names of instances from the previous incarnation (nil: there is none). An instance keeps its identity on
+// its runtime when its channel becomes a fleet, or is no longer a fleet. Its workload continues to run with its labels.
 func InheritInstanceNames(before, inc *Incarnation) (*Incarnation, error) {
 	if before == nil {
 		return inc, nil

@@ -305,8 +305,8 @@ func (s *Service) fixedInChart(channel, parameter string) bool {
 	})
 }
 
-// NormalizeParameters checks the parameters of a release without rendering. It returns them with the values that rendering uses: releases with equal
-// results have the same meaning.
+// NormalizeParameters checks the parameters of a release without rendering. It returns them with the values that rendering uses: releases
+// with equal results have the same meaning.
 func NormalizeParameters(inc *Incarnation, service string, in RenderInput) (RenderInput, error) {
 	doc, ok := inc.Service(service)
 	if !ok {
@@ -324,8 +324,8 @@ func NormalizeParameters(inc *Incarnation, service string, in RenderInput) (Rend
 	return in, nil
 }
 
-// CheckSettable rejects parameters that only the configuration may set: secrets, and those that are declared so. It is called when a version
-// is first named; the meaning of an existing version does not change. The error is a *strict.Fault.
+// CheckSettable rejects parameters that only the configuration may set: secrets, and those that are declared so. It is called when a
+// version is first named; the meaning of an existing version does not change. The error is a *strict.Fault.
 func CheckSettable(inc *Incarnation, service string, in RenderInput) error {
 	doc, ok := inc.Service(service)
 	if !ok {
@@ -353,9 +353,9 @@ func (s *Service) notSettable(name string) bool {
 	return slices.ContainsFunc(s.Parameters, func(p Parameter) bool { return p.Name == name && !p.Settable() })
 }
 
-// CompatibleParameters returns the parameters of a release that are still valid in another incarnation: declared there with a compatible type, settable
-// by releases, and for channels of the service. A config release renders the parameters of an earlier version, and a removed parameter
-// must not block the change that removed it.
+// CompatibleParameters returns the parameters of a release that are still valid in another incarnation: declared there with a compatible
+// type, settable by releases, and for channels of the service. A config release renders the parameters of an earlier version, and a removed
+// parameter must not block the change that removed it.
 func CompatibleParameters(inc *Incarnation, service string, in RenderInput) RenderInput {
 	doc, ok := inc.Service(service)
 	if !ok {

@@ -136,7 +136,8 @@ func (i *Incarnation) spec(doc *Service, known map[string]entities.RuntimeDefini
 			declared := runtimeSpec(runtime)
 			spec.Runtimes[m.Runtime] = &declared
 			digest := entities.DigestOf(template)
-			if len(instance.Fleet) > 0 { // only compared; the full values of hundreds of instances would be half of the size limit of a workflow's input
+			// The digest is only compared. The full digests of hundreds of instances would be half of the size limit of a workflow's input.
+			if len(instance.Fleet) > 0 {
 				digest = entities.ShortDigestOf(template)
 			}
 			c.Instances = append(c.Instances, entities.InstanceSpec{Name: instance.id(m).Name, Runtime: m.Runtime, Template: digest, MovedFrom: m.MovedFrom})
@@ -144,7 +145,7 @@ func (i *Incarnation) spec(doc *Service, known map[string]entities.RuntimeDefini
 		}
 		spec.Channels = append(spec.Channels, c)
 		if channel.ReportOnly {
-			spec.Channels[len(spec.Channels)-1].ReportOnly()
+			spec.Channels[len(spec.Channels)-1].SetReportOnly()
 		}
 		if channel.Rollout != nil {
 			spec.Channels[len(spec.Channels)-1].SetRollout(*channel.Rollout)
@@ -156,9 +157,9 @@ func (i *Incarnation) spec(doc *Service, known map[string]entities.RuntimeDefini
 	return spec, nil
 }
 
-// UndeclaredMoves lists the services that an incarnation moves to other runtimes than the previous one without declaring the move (movedFrom), one
-// line each. A move into a
-// fleet cannot be declared: the fleet must include the current runtime. A nil previous incarnation has no services.
+// UndeclaredMoves lists the services that an incarnation moves to other runtimes than the previous one without declaring the move
+// (movedFrom), one line each. A move into a fleet cannot be declared: the fleet must include the current runtime. A nil previous
+// incarnation has no services.
 func UndeclaredMoves(before, inc *Incarnation) []string {
 	var messages []string
 	if before == nil {

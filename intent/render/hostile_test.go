@@ -62,7 +62,7 @@ func (o *outsideDirectory) requireUntouched(t testing.TB) {
 	require.Zero(t, o.requests.Load(), "the network was reached")
 }
 
-// build builds what an archive holds, a chart or a kustomization.
+// renderedFrom renders what an archive holds, a chart or a kustomization.
 func renderedFrom(t testing.TB, fsys fs.FS) (string, error) {
 	t.Helper()
 	if _, err := fs.Stat(fsys, "Chart.yaml"); err != nil {

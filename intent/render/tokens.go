@@ -9,8 +9,8 @@ import (
 
 const letters = "ghijklmnopqrstuvwxyz"
 
-// secondToken returns a token of the second rendering. It differs in every letter, so that every transformation of a token, such as truncation
-// or encoding, differs, too.
+// secondToken returns a token of the second rendering. It differs in every letter, so that every transformation of a token, such as
+// truncation or encoding, differs, too.
 func secondToken(token string) string {
 	return strings.Map(func(r rune) rune { return rune(letters[(strings.IndexRune(letters, r)+7)%len(letters)]) }, token)
 }
@@ -22,8 +22,8 @@ func restoreSecond(text string) string {
 
 var checksum = regexp.MustCompile(`[0-9a-f]{8,128}`)
 
-// firstDifference returns the first line in which the two renderings of a template differ after their tokens are replaced; "" if there is none.
-// Checksums of texts with a version may differ, because every version rolls the pods anyway.
+// firstDifference returns the first line in which the two renderings of a template differ after their tokens are replaced; "" if there is
+// none. Checksums of texts with a version may differ, because every version rolls the pods anyway.
 func firstDifference(first, second string) string {
 	one := strings.Split(sources.RestoreSubstitutions(first), "\n")
 	two := strings.Split(restoreSecond(second), "\n")

@@ -1,8 +1,9 @@
 // Package sops reads manifests that SOPS encrypted for age, and decrypts the Kubernetes Secrets in them.
 //
-// Read extracts the data that is readable without a key, on the machine that compiles. Keys decrypt in a worker. The package supports the parts of
-// SOPS's format that such manifests use, and rejects the rest: it decrypts to the same result as SOPS, and a test compares with SOPS. It
-// uses no network, starts no program, and no error contains decrypted text. It imports the YAML parser, age, and packages of intent.
+// Read extracts the data that is readable without a key, on the machine that compiles. Keys decrypt in a worker. The package supports the
+// parts of SOPS's format that such manifests use, and rejects the rest: it decrypts to the same result as SOPS, and a test compares with
+// SOPS. It uses no network, starts no program, and no error contains decrypted text. It imports the YAML parser, age, and packages of
+// intent.
 package sops
 
 import (

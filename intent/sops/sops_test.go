@@ -138,15 +138,16 @@ func TestChangedFilesAreRefused_G5(t *testing.T) {
 		"an additional plain-text field": {text, "type: Opaque", "type: Opaque\nimmutable: true", mac},
 		"a missing value":                {text, line(text, "user") + "\n", "", mac},
 		"another order":                  {text, line(text, "user") + "\n" + line(text, "password"), line(text, "password") + "\n" + line(text, "user"), mac},
-		"an additional empty value":      {text, `    empty: ""`, "    empty: \"\"\n    more: \"\"", ""}, // it adds nothing to what SOPS makes its MAC of
-		"a value moved":                  {text, line(text, "user") + "\n" + line(text, "password"), strings.Replace(line(text, "password"), "password", "user", 1), "stringData.user cannot be decrypted: it was changed, or moved from elsewhere"},
-		"an earlier value":               {text, line(text, "password"), line(again, "password"), "stringData.password cannot be decrypted"},
-		"an earlier MAC":                 {text, line(text, "mac"), line(again, "mac"), "its MAC cannot be decrypted"},
-		"the time":                       {text, line(text, "lastmodified"), `    lastmodified: "2001-01-01T00:00:00Z"`, "its MAC cannot be decrypted: the file was changed, its lastmodified for one"},
-		"the type":                       {text, line(text, "user"), strings.Replace(line(text, "user"), "type:str", "type:int", 1), "stringData.user does not have its stated type"},
-		"the kind of MAC":                {text, "    version:", "    mac_only_encrypted: true\n    version:", mac},
-		"the key":                        {text, "-----BEGIN AGE ENCRYPTED FILE-----\n            YWdl", "-----BEGIN AGE ENCRYPTED FILE-----\n            YWdm", "the key for age1"},
-		"a document":                     {read(t, "documents.yaml"), "name: plain", "name: other", mac},
+		// It adds nothing to what SOPS makes its MAC of.
+		"an additional empty value": {text, `    empty: ""`, "    empty: \"\"\n    more: \"\"", ""},
+		"a value moved":             {text, line(text, "user") + "\n" + line(text, "password"), strings.Replace(line(text, "password"), "password", "user", 1), "stringData.user cannot be decrypted: it was changed, or moved from elsewhere"},
+		"an earlier value":          {text, line(text, "password"), line(again, "password"), "stringData.password cannot be decrypted"},
+		"an earlier MAC":            {text, line(text, "mac"), line(again, "mac"), "its MAC cannot be decrypted"},
+		"the time":                  {text, line(text, "lastmodified"), `    lastmodified: "2001-01-01T00:00:00Z"`, "its MAC cannot be decrypted: the file was changed, its lastmodified for one"},
+		"the type":                  {text, line(text, "user"), strings.Replace(line(text, "user"), "type:str", "type:int", 1), "stringData.user does not have its stated type"},
+		"the kind of MAC":           {text, "    version:", "    mac_only_encrypted: true\n    version:", mac},
+		"the key":                   {text, "-----BEGIN AGE ENCRYPTED FILE-----\n            YWdl", "-----BEGIN AGE ENCRYPTED FILE-----\n            YWdm", "the key for age1"},
+		"a document":                {read(t, "documents.yaml"), "name: plain", "name: other", mac},
 	} {
 		require.Contains(t, c.from, c.old, name)
 		changed := strings.Replace(c.from, c.old, c.instead, 1)

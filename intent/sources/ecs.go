@@ -169,7 +169,7 @@ func (c *taskCheck) mapping(at string, to reflect.Type, given map[string]any) {
 			names := fieldNames(to)
 			field, ok := to.FieldByName(names[name])
 			if !ok {
-				c.Report(path, strict.Unknown("unknown-field", fmt.Sprintf("there is no field %q", name), name, strict.Keys(names)))
+				c.Report(path, strict.Unknown("unknown-field", fmt.Sprintf("unknown field %q", name), name, strict.Keys(names)))
 				continue
 			}
 			into = field.Type

@@ -57,7 +57,7 @@ func chartFault(h *config.ServiceHelm, named config.ServiceHelm) (field string, 
 	return "", nil
 }
 
-// lockedChartFault is misnamed for a chart of the lock.
+// lockedChartFault is chartFault for a chart of the lock.
 func lockedChartFault(named config.ServiceHelm) (field string, fault *strict.Fault) {
 	switch {
 	case named.Digest != "":

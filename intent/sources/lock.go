@@ -18,7 +18,7 @@ type LockUpdate struct {
 	Changes  []string // one line each
 }
 
-// MakeLock makes the lock for all charts of the services. It keeps existing entries, unless anew is set, and drops entries that are no
+// MakeLock makes the lock for all charts of the services. It keeps existing entries, unless refresh is set, and drops entries that are no
 // longer used. Only this function resolves versions. Errors are reported at the reference to the chart.
 func MakeLock(ctx context.Context, from *config.Reader, refresh bool) (LockUpdate, error) {
 	m := &lockMaker{objectLoader: newLoader(from), done: map[charts.Ref]bool{}, refresh: refresh}
@@ -70,8 +70,8 @@ func namesRuntime(c *config.Config, name string) bool {
 	return false
 }
 
-// CaptureCapabilities writes the capabilities of clusters into the lock of a configuration, and does not change its charts. It keeps existing
-// capabilities, unless anew is set. It calls ask for the others, which returns all of them or an error.
+// CaptureCapabilities writes the capabilities of clusters into the lock of a configuration, and does not change its charts. It keeps
+// existing capabilities, unless refresh is set. It calls fetch for the others, which returns all of them or an error.
 func CaptureCapabilities(from *config.Reader, runtimes []string, refresh bool, fetch func(runtimes []string) ([]charts.Capabilities, error)) (LockUpdate, error) {
 	m := &lockMaker{objectLoader: newLoader(from)}
 	old, err := m.readLock()

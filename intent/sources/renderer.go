@@ -33,8 +33,8 @@ const (
 	ExitTime   = 3
 )
 
-// RenderInSubprocess configures rendering by a program that contains intent/render, with a time limit for each rendering. It calls program when
-// the first source must be rendered; an error is reported as a problem of that source. Main functions call it before anything else.
+// RenderInSubprocess configures rendering by a program that contains intent/render, with a time limit for each rendering. It calls program
+// when the first source must be rendered; an error is reported as a problem of that source. Main functions call it before anything else.
 func RenderInSubprocess(program func() (path string, err error), limit time.Duration) {
 	sharedRenderer.mu.Lock()
 	defer sharedRenderer.mu.Unlock()

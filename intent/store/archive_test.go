@@ -53,7 +53,7 @@ func TestArchiveOfAStore_F4(t *testing.T) {
 	require.True(t, empty)
 	for key, data := range all {
 		require.NoError(t, to.Restore(ctx, key, []byte(data)))
-		require.NoError(t, to.Restore(ctx, key, []byte(data)), "once more")
+		require.NoError(t, to.Restore(ctx, key, []byte(data)), "again")
 	}
 	again, _ := archiveOf(t, to)
 	require.Equal(t, all, again)

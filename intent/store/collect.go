@@ -266,11 +266,12 @@ func (c *collection) sweep(ctx context.Context, marked map[string]bool) error {
 		byRank[0] = append(byRank[0], func(ctx context.Context) error { return c.removeUnfinished(ctx, e) })
 	}
 	for _, n := range slices.Sorted(maps.Keys(byRank)) {
-		g, rank := errgroup.WithContext(ctx) // an operation that has started is completed, even if others fail: a file system would complete it later, during the next collection
+		// An operation that has started is completed, even if others fail: a file system would complete it later, during the next collection.
+		g, groupCtx := errgroup.WithContext(ctx)
 		g.SetLimit(archiveConcurrency)
 		for _, do := range byRank[n] {
 			g.Go(func() error {
-				if err := cmp.Or(rank.Err(), c.lease.renew(ctx)); err != nil {
+				if err := cmp.Or(groupCtx.Err(), c.lease.renew(ctx)); err != nil {
 					return err
 				}
 				return do(ctx)

@@ -85,7 +85,7 @@ func (d *directory) create(_ context.Context, key string, data []byte) (bool, er
 	return true, nil
 }
 
-// writeTemp writes a temporary file in the directory of its target, and moves it there with take.
+// writeTemp writes a temporary file in the directory of its target, and moves it there with finish.
 func (d *directory) writeTemp(key string, data []byte, finish func(from, to string) error) error {
 	target, err := d.path(key)
 	if err != nil {

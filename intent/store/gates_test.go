@@ -74,7 +74,7 @@ func appendsAudit(t *testing.T, s *Store) {
 	require.Equal(t, audit(auditStart, 1, 2), all)
 
 	later := auditStart.Add(time.Hour)
-	require.NoError(t, s.AppendAudit(ctx, "shop", "web", audit(later, 1, 3)), "taken down, and declared again")
+	require.NoError(t, s.AppendAudit(ctx, "shop", "web", audit(later, 1, 3)), "removed, and declared again")
 	all, err = s.Audit(ctx, "shop", "web")
 	require.NoError(t, err)
 	require.Equal(t, append(audit(auditStart, 1, 100), audit(later, 1, 3)...), all)

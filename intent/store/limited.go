@@ -35,8 +35,8 @@ func IsReadOnly(err error) bool {
 	return errors.As(err, &e)
 }
 
-// RestrictToRemote limits writes and removals of this process to the folders that a worker of a remote runtime needs. It limits only Converge's
-// own code; a compromised process needs a policy of the bucket (docs/operating.md).
+// RestrictToRemote limits writes and removals of this process to the folders that a worker of a remote runtime needs. It limits only
+// Converge's own code; a compromised process needs a policy of the bucket (docs/operating.md).
 func (s *Store) RestrictToRemote(runtime string) {
 	s.blobs = writeRestricted{s.blobs, remoteFolders(runtime)}
 }

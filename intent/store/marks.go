@@ -159,7 +159,8 @@ func (m *marks) addHistorical(ctx context.Context) error {
 	}
 }
 
-// hasTruncatedName reports whether a version is too long for its key. Then only its beginning is known, and references to it cannot be found.
+// hasTruncatedName reports whether a version is too long for its key. Then only its beginning is known, and references to it cannot be
+// found.
 func (m *marks) hasTruncatedName(e entry) bool {
 	return strings.HasPrefix(e.key, "versions/") && len(path.Base(e.key)) > readableVersion
 }

@@ -12,7 +12,7 @@ import (
 // A record is a JSON object written once, whose last field is the digest of the object without that field.
 const sealField = `,"digest":"`
 
-// createRecord writes a record if none exists, and returns the stored one. Fits reports whether a record matches its key.
+// createRecord writes a record if none exists, and returns the stored one. The function matches reports whether a record matches its key.
 func createRecord[T any](ctx context.Context, s *Store, key string, record T, matches func(T) bool) (T, bool, error) {
 	if stored, err := readRecord(ctx, s, key, matches); !IsNotFound(err) {
 		return stored, false, err

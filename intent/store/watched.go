@@ -59,7 +59,7 @@ type Heartbeat struct {
 	Last bool `json:"left,omitempty"`
 	// Recorded lists the instances ("shop/web/production/main") that the worker recorded, one list per heartbeat, the oldest first.
 	Recorded [][]string `json:"told,omitempty"`
-	// Truncated: the worker recorded more instances than Told lists.
+	// Truncated: the worker recorded more instances than Recorded lists.
 	Truncated bool `json:"all,omitempty"`
 }
 

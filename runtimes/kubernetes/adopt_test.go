@@ -151,7 +151,7 @@ func TestConsentOfAnObject_H7(t *testing.T) {
 	d.applyAs("kubectl", "ConfigMap", "two", theirs("two"))
 	consenting := configOf("one", "mine", `converge/adopt: "true"`)
 	text := d.mustRefuse(d.instance("v1", consenting, configOf("two", "mine")), true)
-	require.Contains(t, text, "apply ConfigMap "+d.namespace+"/two: it already exists, and does not belong to this instance (written by kubectl) (to adopt it, set adopt, or on the object the annotation converge/adopt: \"true\"; else delete it)")
+	require.Contains(t, text, "apply ConfigMap "+d.namespace+"/two: it already exists, and does not belong to this instance (written by kubectl) (to adopt it, set adopt, or on the object the annotation converge/adopt: \"true\"; otherwise delete it)")
 	require.NotContains(t, text, "/one")
 	require.Contains(t, d.mustRefuse(withAdopt(d.instance("v1", consenting, configOf("two", "mine", `converge/adopt: "false"`))), true), d.namespace+"/two: ")
 	require.Contains(t, d.mustApply(d.instance("v1", consenting)), "adopted ConfigMap/one from kubectl")

@@ -91,7 +91,7 @@ func TestOwnersOfObjects_D11(t *testing.T) {
 	d := newTestCluster(t).recording()
 	mine := d.instance("v1", configOf("settings", "mine"))
 	d.applyAs("helm", "ConfigMap", "settings", "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}, data: {b: theirs}}")
-	require.Contains(t, d.mustRefuse(mine, true), "it already exists, and does not belong to this instance (written by helm) (to adopt it, set adopt, or on the object the annotation converge/adopt: \"true\"; else delete it)")
+	require.Contains(t, d.mustRefuse(mine, true), "it already exists, and does not belong to this instance (written by helm) (to adopt it, set adopt, or on the object the annotation converge/adopt: \"true\"; otherwise delete it)")
 	require.Equal(t, []string{"configured ConfigMap/settings (4 fields)", "adopted ConfigMap/settings from helm"}, d.mustApply(withAdopt(mine)))
 
 	for _, in := range []runtimes.Request{inChannel(mine, "beta"), withAdopt(inChannel(mine, "beta")), withAdopt(withInstanceName(mine, "eu-3"))} {

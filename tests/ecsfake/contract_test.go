@@ -18,7 +18,7 @@ import (
 )
 
 // The part of the API that others answer honestly too: task definitions, revisions, tags, typed errors, what is missing,
-// and the guard of a deletion. It is asked of the fake, of moto, and of whatever CONVERGE_ECS_ENDPOINT names; there it
+// and the condition of a deletion. It is asked of the fake, of moto, and of whatever CONVERGE_ECS_ENDPOINT names; there it
 // makes a cluster of its own, starts no task, and removes what it made.
 
 func TestContractOfTheFake(t *testing.T) {

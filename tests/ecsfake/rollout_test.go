@@ -33,7 +33,7 @@ func (l *lab) story() []string {
 	return nil
 }
 
-func TestRolloutStandsBesideTheOldDeployment(t *testing.T) {
+func TestRolloutRunsNextToTheOldDeployment(t *testing.T) {
 	l := newLab(t, ecsfake.Options{})
 	one, two := l.register("web", "web:1"), l.register("web", "web:2")
 	created := l.create(one, 2)
@@ -95,7 +95,7 @@ func TestPercentsGovernARollout(t *testing.T) {
 	}
 }
 
-func TestRolloutWithoutRoomSaysSo(t *testing.T) {
+func TestRolloutReportsMissingCapacity(t *testing.T) {
 	l := newLab(t, ecsfake.Options{})
 	l.register("web", "web:1")
 	l.register("web", "web:2")

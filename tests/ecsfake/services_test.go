@@ -185,7 +185,7 @@ func TestDeletingAService(t *testing.T) {
 	require.Equal(t, "ServiceNotFoundException", code(err))
 }
 
-func TestServiceIsMadeAnewWhereOneIsInactive(t *testing.T) {
+func TestInactiveServiceIsRecreated(t *testing.T) {
 	l := newLab(t, ecsfake.Options{})
 	arn := l.register("web", "web:1")
 	l.create(arn, 0)

@@ -83,7 +83,7 @@ func TestTasksGoThroughTheirLives(t *testing.T) {
 	require.Nil(t, l.describe(task.TaskArn), "stopped tasks are remembered for an hour")
 }
 
-func TestOneOffTasksEndAsTheLeverSays(t *testing.T) {
+func TestOneOffTasksEndAsTheLeverDecides(t *testing.T) {
 	l := newLab(t, ecsfake.Options{})
 	l.register("web", "web:1")
 	l.Command("migrate up", ecsfake.Run{ExitCode: 3, For: time.Minute})

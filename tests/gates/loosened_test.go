@@ -10,7 +10,7 @@ import (
 )
 
 // What a configuration asks for less is said before it is published, and who is told may still keep it from that.
-func TestLoosenedIsSaidBefore(t *testing.T) {
+func TestLoosenedRulesAreReportedBefore(t *testing.T) {
 	t.Parallel()
 	w := shared.World(t)
 	config := func(limit, people string) {

@@ -84,7 +84,7 @@ func TestKubernetesAppliesOnlyWhatIsAllowed_G8(t *testing.T) {
 	for _, why := range []string{
 		`is not for namespace "` + elsewhere + `"; its owner allows one of ` + home,
 		"is not for Secret; its owner allows one of ConfigMap, *.*.k8s.io",
-		"is not for ClusterRole.rbac.authorization.k8s.io, which belongs to the whole cluster",
+		"is not for ClusterRole.rbac.authorization.k8s.io, which is cluster-scoped",
 	} {
 		require.Contains(t, reasons(s, "staging"), why)
 	}

@@ -64,7 +64,7 @@ func (w *kubeWorld) runs(namespace string) string {
 
 // Flags go through a fleet beside the version that is there, in steps as it does; a version that cannot start goes back and leaves them,
 // and so does a person who takes back the version below them (A22, B5, D24).
-func TestKubernetesFlagsBesideAVersion_A22_B5_D24(t *testing.T) {
+func TestKubernetesFlagsWithAVersion_A22_B5_D24(t *testing.T) {
 	t.Parallel()
 	w, namespaces := newFlagged(t, shared.World(t), 3)
 	t.Cleanup(func() { w.Retire("web") }) // before the namespaces go

@@ -48,7 +48,7 @@ func TestMovedInstallationIsNotAppliedOver(t *testing.T) {
 
 // What stands in the cluster from a run that the store knows nothing of is not applied over, until a person says so: that counts
 // above it.
-func TestWhatStandsInTheClusterIsNotAppliedOver(t *testing.T) {
+func TestUnmanagedObjectsAreNotOverwritten(t *testing.T) {
 	t.Parallel()
 	w := newKubeWorld(t, "web")
 	w.Publish()

@@ -129,7 +129,7 @@ func TestQuotaIsHeld(t *testing.T) {
 	require.ErrorContains(t, err, "exceeded quota")
 }
 
-func TestWebhookIsAsked(t *testing.T) {
+func TestWebhookIsCalled(t *testing.T) {
 	t.Parallel()
 	c := Start(t)
 	ns := c.Namespace(t)

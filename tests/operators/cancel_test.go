@@ -40,7 +40,7 @@ func runOf(w *stage.World, id string) string {
 
 // A service whose cancellation is requested in the middle of an apply ends it, goes on, takes updates and signals,
 // repairs drift, and says what to do instead.
-func TestCancelledServiceGoesOn_F1(t *testing.T) {
+func TestCancelledServiceContinues_F1(t *testing.T) {
 	t.Parallel()
 	w := shared.World(t)
 	w.Write(stage.TwoChannels + stage.Web)
@@ -87,7 +87,7 @@ func TestCancelledServiceContinuesAsNew(t *testing.T) {
 }
 
 // An application goes on as well: what is published afterwards arrives.
-func TestCancelledApplicationGoesOn(t *testing.T) {
+func TestCancelledApplicationContinues(t *testing.T) {
 	t.Parallel()
 	w := shared.World(t)
 	w.Write(stage.TwoChannels + stage.Web)
@@ -106,7 +106,7 @@ func TestCancelledApplicationGoesOn(t *testing.T) {
 }
 
 // A runtime goes on as well: leases are granted afterwards.
-func TestCancelledRuntimeGoesOn_C10(t *testing.T) {
+func TestCancelledRuntimeContinues_C10(t *testing.T) {
 	t.Parallel()
 	w := shared.World(t)
 	w.Write(stage.TwoChannels + "maxConcurrentApplies: 1\n" + stage.Web)

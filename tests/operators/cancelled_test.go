@@ -45,7 +45,7 @@ func TestTerminatedCommandEndsAtOnce_A18_I2(t *testing.T) {
 	require.Equal(t, "v2 cancelled in production; end requested: the apply in production. the apply of v2 is being ended in production",
 		c.Act("web", protocol.Cancel, `{"version":"v2","by":"bob","reason":"wrong build"}`))
 	c.asked()
-	require.Contains(t, c.Act("web", protocol.Cancel, `{"version":"v2","by":"bob","terminate":true}`), "v2: ended at once: the apply in production")
+	require.Contains(t, c.Act("web", protocol.Cancel, `{"version":"v2","by":"bob","terminate":true}`), "v2: terminated: the apply in production")
 	s := c.Await("web", "production CANCELLED v2")
 	require.Contains(t, s.Channels[0].Reasons[0].Text, "v2 was cancelled by bob: wrong build, before it succeeded here")
 	require.Len(t, c.applies(), before+1, "nothing of it was applied again")
@@ -55,7 +55,7 @@ func TestTerminatedCommandEndsAtOnce_A18_I2(t *testing.T) {
 }
 
 // A worker that is killed while a command is asked to end has nobody begin it anew.
-func TestCancelledApplyOfAKilledWorkerIsNotBegunAnew_A18_I2(t *testing.T) {
+func TestCancelledApplyOfAKilledWorkerIsNotRestarted_A18_I2(t *testing.T) {
 	t.Parallel()
 	c := hanging(t)
 	before := len(c.applies())

@@ -26,7 +26,7 @@ fake: {pollInterval: 100ms, steadyPollInterval: 300ms, retry: {maxAttempts: 3, b
 
 // While an apply hangs the server suggests again and again that the run ends. Until it can, all goes on: a rollback of
 // the other channel goes out at once, drift there is repaired, a release arrives. Then the run ends.
-func TestSuggestedEndHoldsNobodyUp_F5(t *testing.T) {
+func TestSuggestedEndBlocksNoCaller_F5(t *testing.T) {
 	t.Parallel()
 	w := shared.OwnServer(t, 60)
 	w.Write(apart + stage.Web)

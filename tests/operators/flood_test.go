@@ -72,7 +72,7 @@ func TestFloodedServiceHoldsUpNoOther_F1_F5(t *testing.T) {
 
 // A pause of a runtime holds for applies even where the service has not heard of it, counts as no failed attempt, and
 // its end lets them go.
-func TestPauseHoldsForServicesThatHaveNotHeard(t *testing.T) {
+func TestPauseHoldsForServicesWithoutTheSignal(t *testing.T) {
 	t.Parallel()
 	w := shared.OwnServer(t, 0)
 	w.Write(stage.TwoChannels + stage.Web)

@@ -199,7 +199,7 @@ func TestLostStoreWithoutABackup_F4(t *testing.T) {
 	w.Lose()
 	_, err = worker.Start(t.Context(), w.Client, worker.Options{Store: w.Store})
 	require.ErrorContains(t, err, "whose store "+w.Store+" has lost its data: nothing was started")
-	require.ErrorContains(t, err, "converge worker --take-over, converge apply for each application, and converge release of what runs")
+	require.ErrorContains(t, err, "converge worker --take-over, converge apply for each application, and converge release of the running versions")
 	production := w.Fake.At(w.App, "web", "production")
 	moves := production.Changes()
 
@@ -219,7 +219,7 @@ func TestLostStoreWithoutABackup_F4(t *testing.T) {
 
 // A namespace goes with one store: a worker that is given another one, or one that is empty since it was lost, starts
 // nothing, and says which store it is.
-func TestNamespaceGoesWithItsStore_F4(t *testing.T) {
+func TestNamespaceIsBoundToItsStore_F4(t *testing.T) {
 	t.Parallel()
 	w := shared.OwnServer(t, 0)
 	other := t.TempDir()

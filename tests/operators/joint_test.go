@@ -50,7 +50,7 @@ func proposed(w *stage.World) {
 
 // A worker that dies between the promises and the decision leaves no half of a release: the next one goes on, and every service
 // carries out its part once. So it is when an operator ends the coordinator then, or a service that has promised.
-func TestJointReleaseIsWholeWhoeverDies_B8(t *testing.T) {
+func TestJointReleaseIsAtomicAfterCrashes_B8(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name string

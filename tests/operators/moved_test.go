@@ -99,7 +99,7 @@ func TestWhatTheCheckpointMissedIsCarriedOut(t *testing.T) {
 
 // A service whose workflow is ended three times within an hour comes back paused, and says why. That is a pause like any
 // other.
-func TestThirdRestartComesBackPaused(t *testing.T) {
+func TestThirdRestartIsRestoredPaused(t *testing.T) {
 	t.Parallel()
 	w := shared.OwnServer(t, 0)
 	w.RunWeb()

@@ -43,7 +43,7 @@ fake: {pollInterval: 100ms, steadyPollInterval: 300ms, retry: {maxAttempts: 1, b
 
 // A runtime's own worker comes, goes and comes back: what only it can do waits for it and says so, since when; nothing has
 // failed. Checks and extensions run there too.
-func TestRemoteWorkerComesAndGoes_D17(t *testing.T) {
+func TestRemoteWorkerStartsAndStops_D17(t *testing.T) {
 	stage.Long(t, "three minutes")
 	t.Parallel()
 	w := remoteWorld(t)

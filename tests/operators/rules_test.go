@@ -74,7 +74,7 @@ func TestRulesOfTheInstallation_F4(t *testing.T) {
 	require.ErrorContains(t, ask(everything, protocol.Pause, "bob", ""), "bob may not pause; allowed: alice")
 	require.ErrorContains(t, ask(rt, protocol.Pause, "mallory", ""), "mallory may not pause in runtime/"+runtime)
 	require.ErrorContains(t, ask(everything, protocol.Configure, "mallory", `,"grants":[]`), "mallory may not configure; allowed: carol")
-	require.ErrorContains(t, ask(everything, protocol.Configure, "carol", `,"grants":[{"verbs":["approve"],"to":["carol"]}]`), `no verb "approve" here`)
+	require.ErrorContains(t, ask(everything, protocol.Configure, "carol", `,"grants":[{"verbs":["approve"],"to":["carol"]}]`), `grant 1: unknown verb "approve"`)
 	require.NoError(t, w.Client.SignalWorkflow(t.Context(), everything, "", protocol.Configure, json.RawMessage(`{"by":"mallory","grants":[]}`)))
 	require.NoError(t, w.Client.SignalWorkflow(t.Context(), everything, "", protocol.Pause, json.RawMessage(`{"by":"mallory"}`)))
 	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {

@@ -102,7 +102,7 @@ func TestUnmanagedStaysDown(t *testing.T) {
 }
 
 // A pause that ended while its service was away is over for it too; one that began meanwhile is not.
-func TestPauseThatEndedMeanwhileIsOver_A16(t *testing.T) {
+func TestPauseThatEndedDuringAnOutageIsOver_A16(t *testing.T) {
 	t.Parallel()
 	w := shared.OwnServer(t, 0)
 	w.RunWeb()

@@ -40,7 +40,7 @@ func TestTagsHaveAFolderOfTheirOwn(t *testing.T) {
 	require.NotEqual(t, plain, tagged)
 }
 
-func TestWhatCannotBeBuiltIsSaid(t *testing.T) {
+func TestBuildFailuresAreReported(t *testing.T) {
 	t.Parallel()
 	_, err := Build(t.Context(), "", "github.com/converge-engine/converge/cmd/missing")
 	require.ErrorContains(t, err, "build github.com/converge-engine/converge/cmd/missing: ")

@@ -82,7 +82,7 @@ func TestBaselineHoldsAtOnceForAll_G2(t *testing.T) {
 	w.AwaitThat("web", "incarnation 2, frozen", func(s protocol.Status) bool { return s.Incarnation == 2 && frozen(s) })
 	for _, who := range []string{"mallory", "alice"} {
 		bypass := fmt.Sprintf(`{"by":%q,"version":"v1","channel":"production","condition":"baseline/freeze","reason":"now"}`, who)
-		require.ErrorContains(t, w.Update(w.ID("web"), protocol.Bypass, raw(bypass), &protocol.Answer{}), who+" may not bypass that; allowed: platform")
+		require.ErrorContains(t, w.Update(w.ID("web"), protocol.Bypass, raw(bypass), &protocol.Answer{}), who+" may not bypass it; allowed: platform")
 		w.Signal("web", protocol.Bypass, bypass)
 	}
 	w.AwaitThat("web", "what was refused", func(s protocol.Status) bool { return len(s.Refused) == 2 })
@@ -105,7 +105,7 @@ func TestBaselineHoldsAtOnceForAll_G2(t *testing.T) {
 }
 
 // A service whose workflow was gone when the baseline was set has it once it is started again, from a checkpoint of before.
-func TestServiceThatWasGoneHasTheBaseline_G2(t *testing.T) {
+func TestReturnedServiceHasTheBaseline_G2(t *testing.T) {
 	t.Parallel()
 	w := shared.OwnServerWith(t, embedded.Options{})
 	publishes(w, ", {manualApproval: {}}")
@@ -186,7 +186,7 @@ func TestPublicationWithoutTheBaselineGetsIt_G1(t *testing.T) {
 	})
 	require.NotContains(t, gates(w.Status("web"), "production"), "mine", "it counts the same word")
 	bypass := `{"by":"mallory","version":"v1","channel":"production","condition":"baseline/freeze","reason":"mine"}`
-	require.ErrorContains(t, w.Update(w.ID("web"), protocol.Bypass, raw(bypass), &protocol.Answer{}), "mallory may not bypass that; allowed: platform")
+	require.ErrorContains(t, w.Update(w.ID("web"), protocol.Bypass, raw(bypass), &protocol.Answer{}), "mallory may not bypass it; allowed: platform")
 	require.Zero(t, w.Fake.At(w.App, "web", "production").Applies())
 }
 

@@ -165,7 +165,7 @@ func TestWorkflowsMoveToTheCurrentVersion_F3(t *testing.T) {
 
 // A version whose workers are gone does not keep its workflows: the current one takes them over, and they are nobody's
 // override afterwards.
-func TestVersionWithoutWorkersIsLeft(t *testing.T) {
+func TestVersionWithoutWorkersIsLeftAlone(t *testing.T) {
 	stage.Long(t, "a minute")
 	t.Parallel()
 	w := newWorld(t, 3)

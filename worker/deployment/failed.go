@@ -41,8 +41,8 @@ func (f Failure) Text() string {
 const (
 	// lastEvents is how many events of a run are read from its end: of several failures in a row they have only the first.
 	lastEvents = 50
-	// longestMessage is how much of a message is shown.
-	longestMessage = 300
+	// maxMessageBytes is how much of a message is shown.
+	maxMessageBytes = 300
 )
 
 // LastFailure is the last failure of a workflow's task if none was completed since; an empty run means the newest.
@@ -59,8 +59,8 @@ func (n Namespace) LastFailure(ctx context.Context, id, run string) (f Failure, 
 		}
 		if a := e.GetWorkflowTaskFailedEventAttributes(); a != nil {
 			message := strings.Join(strings.Fields(a.GetFailure().GetMessage()), " ")
-			if cut := []rune(message); len(cut) > longestMessage {
-				message = string(cut[:longestMessage]) + "…"
+			if cut := []rune(message); len(cut) > maxMessageBytes {
+				message = string(cut[:maxMessageBytes]) + "…"
 			}
 			return Failure{a.GetIdentity(), message}, true, nil
 		}

@@ -75,7 +75,7 @@ func (d *Decoder) missing(path string, node *yaml.Node, known []field, given map
 func (d *Decoder) unknownField(path string, p pair, known []field) {
 	names := Map(known, func(f field) string { return f.name })
 	d.Fail(Key(path, p.name), p.key, Fault{
-		Code: "unknown-field", Message: fmt.Sprintf("there is no field %q here", p.name),
+		Code: "unknown-field", Message: fmt.Sprintf("unknown field %q", p.name),
 		Expected:   OneOf(names),
 		Suggestion: Nearest(p.name, names),
 	})

@@ -109,8 +109,8 @@ func (w *World) Publish() publish.Result {
 }
 
 // Retire ends services for good when a test is over: what is observed for ever would be observed until the program ends. The
-// application is told first, or each would be started again; one that nothing was published of, or whose worker is gone, does
-// not hear it.
+// application is notified first, or each would be started again; one that nothing was published of, or whose worker is gone,
+// gets no notification.
 func (w *World) Retire(services ...string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second) // no test depends on it
 	defer cancel()
@@ -130,7 +130,7 @@ const retired = "the test is over"
 func (w *World) ID(service string) string { return protocol.ServiceID(w.App, service) }
 
 // Update calls a verb as an update and decodes the answer into it. A workflow that ended its run just then has forgotten
-// the call, and one whose turn failed takes none until another one went well: as the CLI does, it is made again. So is one
+// the call, and one whose workflow task failed takes none until a later one succeeded: as the CLI does, it is made again. So is one
 // that was not answered in time, under the same id: a run carries it out once.
 func (w *World) Update(id, verb string, payload, answer any) error {
 	w.T.Helper()

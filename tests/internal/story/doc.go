@@ -1,10 +1,10 @@
 // Package story plays stories of gates and of rollbacks against a real Temporal server: archives of a configuration and a
 // script of what is done and what must then be seen, which read like documentation.
 //
-// An archive (txtar) holds converge.yaml, whatever files it names, further configurations, and a file named story. In all
-// of them APP stands for the application's name, SITE and HOST for the address of a web server that the story sets, DIR for
-// the directory of the configuration, YESTERDAY, TOMORROW and SOON (in four seconds) for times. Lines of the story, of the service web unless they begin with another's
-// name and a colon, "application:" or "runtime:" (which is APP-rt):
+// An archive (txtar) holds converge.yaml, whatever files it names, further configurations, and a file named story. In all of them APP
+// stands for the application's name, SITE and HOST for the address of a web server that the story sets, DIR for the directory of the
+// configuration, YESTERDAY, TOMORROW and SOON (in four seconds) for times. Lines of the story, of the service web unless they begin with
+// another's name and a colon, "application:" or "runtime:" (which is APP-rt):
 //
 //	publish [FILE] [-> refused: TEXT]     makes converge.yaml, or another file, the newest incarnation
 //	VERB {PAYLOAD} [-> TEXT]              an update, its payload in YAML, and what its answer contains; a token is
