@@ -3,7 +3,7 @@
 TOOL := go tool -modfile=tools/go.mod
 CHECKS := build vet test test-long race kube-test sops-test lint workflowcheck tidy generated
 # Packages that do not link the Temporal server: quick to build in any way.
-LIGHT := ./entities/... ./intent/... ./client/... ./runtimes/... ./activities/... ./workflows/... ./cmd/converge/... ./tests/ecsfake
+LIGHT := ./entities/... ./intent/... ./client/... ./runtimes/... ./activities/... ./workflows/... ./cmd/converge/... ./tests/ecsfake ./tests/fakeruntime
 FUZZTIME ?= 20s
 INTERLEAVINGS ?= 100000
 SERVICES ?= 1000

@@ -17,17 +17,24 @@ import (
 
 // layers is a configuration of many services: each needs two of the layer before, and every tenth is reconciled.
 func (h *household) layers(services, wide int) string {
+	return h.services(services, func(n int) string {
+		if n < wide {
+			return ""
+		}
+		return fmt.Sprintf(", requires: [s%d, s%d]", n-wide, n-wide/2-1)
+	})
+}
+
+// services is an application of that many services, each with what requires adds to it.
+func (h *household) services(count int, requires func(n int) string) string {
 	text := fmt.Sprintf("{apiVersion: converge/v1, kind: Application, name: %[1]s, releaseChannels: [{name: production, runtimes: [{name: %[1]s-rt}]}]}\n"+
 		"---\n{apiVersion: converge/v1, kind: Runtime, name: %[1]s-rt, fake: {pollInterval: 1s, steadyPollInterval: 1h}}\n", h.App)
-	for n := range services {
-		said := ""
-		if n >= wide {
-			said = fmt.Sprintf(", requires: [s%d, s%d]", n-wide, n-wide/2-1)
-		}
+	for n := range count {
+		fields := requires(n)
 		if n%10 == 0 {
-			said += ", reconcilers: [{name: register, command: [./run]}]"
+			fields += ", reconcilers: [{name: register, command: [./run]}]"
 		}
-		text += fmt.Sprintf("---\n{apiVersion: converge/v1, kind: Service, name: s%d, initialVersion: v1, custom: {}%s}\n", n, said)
+		text += fmt.Sprintf("---\n{apiVersion: converge/v1, kind: Service, name: s%d, initialVersion: v1, custom: {}%s}\n", n, fields)
 	}
 	return text
 }
@@ -74,10 +81,18 @@ func TestLargePlanContinuesInAnotherRun_E8(t *testing.T) {
 func TestPlanWakesWhoWaits_E1(t *testing.T) {
 	t.Parallel()
 	h := newHousehold(newWorld(t))
-	release := h.Fake.At(h.App, "s2", "production").HangApplies()
-	h.Write(h.layers(8, 4))
+	release := h.Fake.At(h.App, "s0", "production").HangApplies()
+	h.Write(h.services(10, func(n int) string {
+		if n == 0 {
+			return ""
+		}
+		return ", requires: [s0]"
+	}))
 	h.Publish()
-	waiting := []string{"s5", "s6"}
+	var waiting []string // so many that they do not all check at the moment at which the plan lets them enter
+	for n := 1; n < 10; n++ {
+		waiting = append(waiting, fmt.Sprintf("s%d", n))
+	}
 	for _, service := range waiting {
 		waitsFor(h.World, service, "plan/deploy: waits for DEPLOY s") // which one may be old: where only numbers differ it is told later
 	}

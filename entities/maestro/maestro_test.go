@@ -41,12 +41,15 @@ func (s testFacts) Refused(release, channel int) bool { return s.has(release, na
 func (s testFacts) UpstreamReady(release, channel int) bool {
 	return !s.has(release, name(channel), ".")
 }
+
 func (s testFacts) OnlyExternalLeft(release, channel int) bool {
 	return !s.has(release, name(channel), "?")
 }
+
 func (s testFacts) ApprovedOrBypassed(release, channel int) bool {
 	return s.has(release, name(channel), "+") || s.ExternalBypassed(release, channel)
 }
+
 func (s testFacts) ExternalBypassed(release, channel int) bool {
 	return s.has(release, name(channel), "!")
 }

@@ -127,7 +127,7 @@ func TestThrottledAccountIsSeenAndFailsNothing(t *testing.T) {
 	w.Release("web", "v3")
 	w.reads("staging", "moving to v3", "is being deployed: 0 of 2 tasks run")
 	mend = w.aws.Break(ecsfake.Fault{Kind: ecsfake.Throttled, Operations: []string{"DescribeServices"}})
-	w.reads("staging", "the running version is unknown", "throttled: observe "+w.App+"/web in staging: AWS currently throttles service reads in this account and region at present")
+	w.reads("staging", "the running version is unknown", "throttled: observe "+w.App+"/web in staging: AWS currently throttles service reads in this account and region; the call is retried later")
 	began := time.Now()
 	w.AwaitThat("web", "more than the deadline", func(s protocol.Status) bool {
 		require.NotContains(t, stage.Channels(s), "ROLL")

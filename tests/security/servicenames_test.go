@@ -205,7 +205,9 @@ func TestAReleaseOnItsWayKeepsTheNameOfItsService_G2(t *testing.T) {
 	})
 	require.NoError(t, err)
 	s := w.AwaitThat("web", "the incarnation to wait", func(s protocol.Status) bool {
-		return slices.ContainsFunc(s.Notes, func(n string) bool { return strings.HasPrefix(n, "incarnation 2 waits: web is renamed to frontend once") })
+		return slices.ContainsFunc(s.Notes, func(n string) bool {
+			return strings.HasPrefix(n, "incarnation 2 waits: web is renamed to frontend once")
+		})
 	})
 	require.Equal(t, "web", s.Service)
 	w.Await("web", "test CONVERGED v2, production WAITING_MANUAL_APPROVAL")
