@@ -84,7 +84,11 @@ func (ob *observation) markDrift(ctx context.Context, object *entities.Object, l
 		return err
 	}
 	if found.refused != "" {
-		object.Message = appendMessage(object, "drift is unknown, because the server refuses the declaration: "+found.refused)
+		text := "drift is unknown, because the server refuses the declaration: " + found.refused
+		if object.Status != entities.ObjectSucceeded {
+			text = object.Message + "; " + text
+		}
+		object.Message = text
 	}
 	object.Foreign = foreignTexts(found.foreign)
 	if found.drift == "" && ob.in.Payload.Kubernetes.RemoveForeign && len(found.foreign) > 0 {
@@ -94,7 +98,10 @@ func (ob *observation) markDrift(ctx context.Context, object *entities.Object, l
 		object.AsDeclared = found.refused == "" && object.Status != entities.ObjectSucceeded
 		return nil
 	}
-	object.Message = appendMessage(object, found.drift)
+	if object.Status != entities.ObjectSucceeded {
+		found.drift += "; " + object.Message // the cause first
+	}
+	object.Message = found.drift
 	marked := 0
 	for i := range object.Versions {
 		if object.Versions[i].Version == ob.in.FullVersion {
@@ -106,14 +113,6 @@ func (ob *observation) markDrift(ctx context.Context, object *entities.Object, l
 		object.Versions[0].Drifted = true // its pods do not exist yet
 	}
 	return nil
-}
-
-// appendMessage adds to a message, or replaces a message of a healthy object.
-func appendMessage(object *entities.Object, text string) string {
-	if object.Status == entities.ObjectSucceeded {
-		return text
-	}
-	return object.Message + "; " + text
 }
 
 // verdict compares an object with its declaration, or returns the cached result.
