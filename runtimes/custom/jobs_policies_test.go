@@ -85,6 +85,15 @@ func strict(t *testing.T, plane *kubetest.Cluster, namespace string) {
 		}
 		return err == nil && len(quota.Status.Hard) > 0, "the quota is not counted yet"
 	})
+	kubetest.AwaitRefusal(t, plane.Client, namespace, "violates PodSecurity", nil)
+	kubetest.AwaitRefusal(t, plane.Client, namespace, "failed quota: demanding", func(spec *corev1.PodSpec) {
+		spec.SecurityContext = &corev1.PodSecurityContext{
+			RunAsNonRoot: new(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		}
+		spec.Containers[0].SecurityContext = &corev1.SecurityContext{
+			AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+		}
+	})
 }
 
 // firstPod records the first pod that is created in a namespace from now on.

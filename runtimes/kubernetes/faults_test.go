@@ -19,6 +19,7 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/runtimes"
+	"github.com/converge-engine/converge/tests/kubetest"
 )
 
 // While the server is unavailable nothing is known; when it is back, readings recover automatically, and callers that got an error
@@ -210,6 +211,7 @@ func TestAQuotaIsReportedWithTheServersMessage(t *testing.T) {
 		}
 		return err == nil && len(q.Status.Hard) > 0
 	}, func() any { return nil })
+	kubetest.AwaitRefusal(t, b.admin.typed, b.namespace, "exceeded quota", nil)
 	v1 := b.instance("v1", deploymentOf("web:1", 1, ""))
 	b.put(v1)
 	b.until(v1, "the quota in the message", func(objects []entities.Object) bool {

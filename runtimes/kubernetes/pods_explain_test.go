@@ -16,6 +16,7 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/runtimes"
+	"github.com/converge-engine/converge/tests/kubetest"
 )
 
 // waitMessage observes until the message of an object of that type contains a text.
@@ -193,10 +194,7 @@ func TestRefusedPodsHaveAdvice_H3(t *testing.T) {
 					ObjectMeta: metav1.ObjectMeta{Name: "small"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"pods": quantity.MustParse("0")}},
 				}, metav1.CreateOptions{})
 				require.NoError(d, err)
-				d.wait("the quota to be in force", func() bool {
-					q, err := d.admin.typed.CoreV1().ResourceQuotas(d.namespace).Get(d.Context(), "small", metav1.GetOptions{})
-					return err == nil && len(q.Status.Hard) > 0
-				}, func() any { return nil })
+				kubetest.AwaitRefusal(d, d.admin.typed, d.namespace, "exceeded quota: small", nil)
 			},
 			object: deploymentOf("web:1", 1, ""), kind: "Deployment",
 			says: []string{"its pods are refused: FailedCreate", "exceeded quota: small", "ResourceQuota small: raise its spec.hard[pods]"},
@@ -207,10 +205,7 @@ func TestRefusedPodsHaveAdvice_H3(t *testing.T) {
 					ObjectMeta: metav1.ObjectMeta{Name: "counted"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"limits.cpu": quantity.MustParse("1")}},
 				}, metav1.CreateOptions{})
 				require.NoError(d, err)
-				d.wait("the quota to be in force", func() bool {
-					q, err := d.admin.typed.CoreV1().ResourceQuotas(d.namespace).Get(d.Context(), "counted", metav1.GetOptions{})
-					return err == nil && len(q.Status.Hard) > 0
-				}, func() any { return nil })
+				kubetest.AwaitRefusal(d, d.admin.typed, d.namespace, "failed quota: counted", nil)
 			},
 			object: workloadYAML("StatefulSet", "web", "web:1", ""), kind: "StatefulSet", failed: true,
 			says: []string{"its pods are refused: FailedCreate", "must specify limits.cpu for: c", "ResourceQuota counted counts it: set resources of the containers"},
@@ -220,6 +215,7 @@ func TestRefusedPodsHaveAdvice_H3(t *testing.T) {
 				_, err := d.admin.typed.CoreV1().Namespaces().Patch(d.Context(), d.namespace, "application/merge-patch+json",
 					[]byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`), metav1.PatchOptions{})
 				require.NoError(d, err)
+				kubetest.AwaitRefusal(d, d.admin.typed, d.namespace, "violates PodSecurity", nil)
 			},
 			object: deploymentOf("web:1", 1, ""), kind: "Deployment", failed: true,
 			says: []string{"its pods are refused: FailedCreate", `violates PodSecurity "restricted:latest"`},
@@ -232,6 +228,9 @@ func TestRefusedPodsHaveAdvice_H3(t *testing.T) {
 					}}},
 				}, metav1.CreateOptions{})
 				require.NoError(d, err)
+				kubetest.AwaitRefusal(d, d.admin.typed, d.namespace, "maximum cpu usage per Container is 100m", func(spec *corev1.PodSpec) {
+					spec.Containers[0].Resources.Limits = corev1.ResourceList{"cpu": quantity.MustParse("2")}
+				})
 			},
 			object: strings.Replace(jobYAML("/bin/true"), `image: "x"`, `image: "x", resources: {limits: {cpu: "2"}}`, 1), kind: "Job", failed: true,
 			says: []string{"its pods are refused: FailedCreate", "maximum cpu usage per Container is 100m", "LimitRange of the namespace: its maximum for cpu of a Container"},
@@ -258,6 +257,7 @@ func TestARefusedObjectHasAdvice_H3(t *testing.T) {
 	_, err := d.admin.typed.CoreV1().Namespaces().Patch(t.Context(), d.namespace, "application/merge-patch+json",
 		[]byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`), metav1.PatchOptions{})
 	require.NoError(t, err)
+	kubetest.AwaitRefusal(t, d.admin.typed, d.namespace, "violates PodSecurity", nil)
 	why := d.mustRefuse(d.instance("v1", "{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {containers: [{name: web, image: web}]}}"), true)
 	require.Contains(t, why, "allowPrivilegeEscalation != false")
 	require.Contains(t, why, "change the namespace's label pod-security.kubernetes.io/enforce")

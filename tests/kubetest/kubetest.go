@@ -138,6 +138,23 @@ func (c *Cluster) Namespace(t testing.TB) string {
 	return name
 }
 
+// AwaitRefusal waits until the API server refuses a pod, with that text, in a dry run: its admission learns of a new quota or label a
+// moment later than its readers. The pod has one container, and what change adds.
+func AwaitRefusal(t testing.TB, client kubernetes.Interface, namespace, text string, change func(*corev1.PodSpec)) {
+	t.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "probe"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "probe", Image: "probe:1"}}},
+	}
+	if change != nil {
+		change(&pod.Spec)
+	}
+	WaitFor(t, time.Minute, func() (bool, string) {
+		_, err := client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err != nil && strings.Contains(err.Error(), text), fmt.Sprint(err)
+	})
+}
+
 // WaitFor asks cond again and again until it reports true. When it has not by the deadline, the test fails with the last
 // message, which should say what was seen instead.
 func WaitFor(t testing.TB, deadline time.Duration, cond func() (bool, string)) {
