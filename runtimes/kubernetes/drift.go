@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -84,11 +85,7 @@ func (ob *observation) markDrift(ctx context.Context, object *entities.Object, l
 		return err
 	}
 	if found.refused != "" {
-		text := "drift is unknown, because the server refuses the declaration: " + found.refused
-		if object.Status != entities.ObjectSucceeded {
-			text = object.Message + "; " + text
-		}
-		object.Message = text
+		object.Message = joinTexts(problemOf(object), "drift is unknown, because the server refuses the declaration: "+found.refused)
 	}
 	object.Foreign = foreignTexts(found.foreign)
 	if found.drift == "" && ob.in.Payload.Kubernetes.RemoveForeign && len(found.foreign) > 0 {
@@ -98,10 +95,7 @@ func (ob *observation) markDrift(ctx context.Context, object *entities.Object, l
 		object.AsDeclared = found.refused == "" && object.Status != entities.ObjectSucceeded
 		return nil
 	}
-	if object.Status != entities.ObjectSucceeded {
-		found.drift += "; " + object.Message // the cause first
-	}
-	object.Message = found.drift
+	object.Message = joinTexts(found.drift, problemOf(object)) // the cause first
 	marked := 0
 	for i := range object.Versions {
 		if object.Versions[i].Version == ob.in.FullVersion {
@@ -113,6 +107,18 @@ func (ob *observation) markDrift(ctx context.Context, object *entities.Object, l
 		object.Versions[0].Drifted = true // its pods do not exist yet
 	}
 	return nil
+}
+
+// problemOf returns the message of an object, or "" if it is healthy.
+func problemOf(object *entities.Object) string {
+	if object.Status == entities.ObjectSucceeded {
+		return ""
+	}
+	return object.Message
+}
+
+func joinTexts(texts ...string) string {
+	return strings.Join(slices.DeleteFunc(texts, func(text string) bool { return text == "" }), "; ")
 }
 
 // verdict compares an object with its declaration, or returns the cached result.
