@@ -115,10 +115,16 @@ func TestQuotaIsHeld(t *testing.T) {
 	ns := c.Namespace(t)
 	_, err := c.Client.CoreV1().ResourceQuotas(ns).Create(t.Context(), &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Name: "few"},
-		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}},
+		Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{
+			corev1.ResourcePods: resource.MustParse("0"), corev1.ResourceServices: resource.MustParse("0"),
+		}},
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	AwaitRefusal(t, c.Client, ns, "exceeded quota: few", nil)
+	_, err = c.Client.CoreV1().Services(ns).Create(t.Context(), &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
+	}, metav1.CreateOptions{})
+	require.ErrorContains(t, err, "exceeded quota")
 }
 
 func TestWebhookIsCalled(t *testing.T) {
