@@ -37,13 +37,14 @@ type applicationTest struct {
 	published            []entities.AuditEntry
 	storeAnswer          protocol.ConfirmAnswer // the content of each incarnation in the store
 	unavailable          map[string]bool        // activities that do not answer
+	slow                 map[string]int         // how many calls of an activity take longer than their caller waits
 	hangingNotifications int                    // how many notifications hang until they are stopped
 	last                 time.Duration
 	answers              []string
 }
 
 func newApplicationTest(t *testing.T) *applicationTest {
-	h := &applicationTest{T: t, storeAnswer: protocol.ConfirmAnswer{Services: 2}, env: (&testsuite.WorkflowTestSuite{}).NewTestWorkflowEnvironment(), unavailable: map[string]bool{}}
+	h := &applicationTest{T: t, storeAnswer: protocol.ConfirmAnswer{Services: 2}, env: (&testsuite.WorkflowTestSuite{}).NewTestWorkflowEnvironment(), unavailable: map[string]bool{}, slow: map[string]int{}}
 	h.env.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&Arrivals{}}})
 	h.env.SetTestTimeout(time.Minute)
 	h.startedAt = h.env.Now()
@@ -73,14 +74,19 @@ func newApplicationTest(t *testing.T) *applicationTest {
 		h.notified, h.orders = append(h.notified, text), append(h.orders, r.Order)
 		return protocol.NotifyAnswer{}, nil
 	})
-	register(protocol.ActivityConfirm, func(_ context.Context, r protocol.ConfirmRequest) (protocol.ConfirmAnswer, error) {
+	register(protocol.ActivityConfirm, func(ctx context.Context, r protocol.ConfirmRequest) (protocol.ConfirmAnswer, error) {
 		require.Equal(t, "shop", r.Application)
+		if err := h.waitIfSlow(ctx, protocol.ActivityConfirm); err != nil {
+			return protocol.ConfirmAnswer{}, err
+		}
 		if strings.HasPrefix(r.Hash, "h") {
 			return h.storeAnswer, nil
 		}
 		return protocol.ConfirmAnswer{}, temporal.NewNonRetryableApplicationError("nothing was published", protocol.ErrRefused, nil)
 	})
-	register(protocol.ActivityRules, func(context.Context, protocol.RulesRequest) (protocol.Rules, error) { return protocol.Rules{}, nil })
+	register(protocol.ActivityRules, func(ctx context.Context, _ protocol.RulesRequest) (protocol.Rules, error) {
+		return protocol.Rules{}, h.waitIfSlow(ctx, protocol.ActivityRules)
+	})
 	register(protocol.ActivityPause, func(_ context.Context, r protocol.AnnouncePause) error {
 		word := "over"
 		if r.Pause != nil {
@@ -144,6 +150,16 @@ func publication(n int) protocol.PublishRequest {
 	return protocol.PublishRequest{
 		RequestMeta: protocol.RequestMeta{By: "ci"}, Hash: fmt.Sprintf("h%d", n), Manifest: fmt.Sprintf("m%d", n), Services: 2, Store: "/store",
 	}
+}
+
+// waitIfSlow waits until the caller of an activity gives up, as often as slow says.
+func (h *applicationTest) waitIfSlow(ctx context.Context, activity string) error {
+	if h.slow[activity] == 0 {
+		return nil
+	}
+	h.slow[activity]--
+	<-ctx.Done()
+	return ctx.Err()
 }
 
 // sendUpdate sends an update and checks its answer or refusal.
@@ -377,6 +393,21 @@ func TestNewerNoticeReplacesHangingNotice(t *testing.T) {
 	h.sendSignal(120*second, protocol.Pin, pinTo(1, "alice", ""))
 	h.run(nil)
 	require.Equal(t, []string{" → m2 as 2, recorded 1", "m2 → m1 as 1 pinned"}, h.notified)
+}
+
+// A publication that the store answers too slowly within the workflow task is not refused: the store is asked outside it.
+func TestPublicationWaitsForASlowStore_F4(t *testing.T) {
+	for _, name := range []string{protocol.ActivityRules, protocol.ActivityConfirm} {
+		t.Run(name, func(t *testing.T) {
+			h := newApplicationTest(t)
+			h.slow[name] = 1
+			h.sendUpdate(0, protocol.Publish, publication(1), "")
+			state := h.run(nil)
+			require.Len(t, h.answers, 1)
+			require.Zero(t, h.slow[name])
+			require.Len(t, state.Incarnations, 1)
+		})
+	}
 }
 
 // newGuardedApplicationTest is an application in which a pause requires proof.

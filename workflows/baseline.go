@@ -92,10 +92,15 @@ func (a *application) usesExternalRules(row *verb.Row) bool {
 	return row.Name == protocol.Publish && a.newest().Number == 0
 }
 
-// loadRules reads these rules. Without them nothing is published: a store that does not answer could not record a publication either.
+// loadRules reads these rules. Without them nothing is published: a store that does not answer could not record a publication either. A
+// caller of an update waits for a slow store outside the workflow task.
 func (a *application) loadRules(ctx workflow.Context) error {
 	var now protocol.Rules
-	if err := a.callStore(ctx, protocol.ActivityRules, protocol.RulesRequest{}, &now); err != nil {
+	err := a.callStore(ctx, protocol.ActivityRules, protocol.RulesRequest{}, &now)
+	if isTimedOut(err) && workflow.GetCurrentUpdateInfo(ctx) != nil {
+		err = a.callStore(outsideTask(ctx), protocol.ActivityRules, protocol.RulesRequest{}, &now)
+	}
+	if err != nil {
 		return err
 	}
 	a.installationRules = &now

@@ -100,9 +100,6 @@ func (s *shell) callStore(ctx workflow.Context, name string, request, answer any
 		call.timeout, call.maxAttempts = requiredCallTimeout, 1
 		err = call.do(ctx, answer)
 	default:
-		if s.outages[depStore].tries > 0 && !s.failedBefore(depStore) {
-			call.timeout = requiredCallTimeout
-		}
 		err = call.do(ctx, answer)
 	}
 	if !isStoreError(err) {

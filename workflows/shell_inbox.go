@@ -204,7 +204,7 @@ func (s *shell) processMessage(m *state.Message) dependency {
 	of = dependencyOf(err)
 	m.Damaged = of == depDamagedObject
 	s.backOff(of, err)
-	if of == depStore && isTimedOut(err) && s.failedBefore(depStore) {
+	if of == depStore && isTimedOut(err) {
 		s.handleInActivity(m)
 	}
 	return of

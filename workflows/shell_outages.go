@@ -86,7 +86,7 @@ func (s *shell) countFailure(of dependency, err error) bool {
 		return false
 	}
 	s.outages[of].tries++
-	if of == depStore && s.failedBefore(of) {
+	if of == depStore {
 		s.storeQueue.failures++
 		s.storeQueue.failure = err
 	}

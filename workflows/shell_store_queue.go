@@ -68,7 +68,7 @@ func (s *shell) runInStoreQueue(ctx workflow.Context, do func(workflow.Context) 
 			return nil, errOutsideTask
 		}
 		out, err := do(ctx)
-		if s.countFailure(depStore, err) && isTimedOut(err) && s.failedBefore(depStore) {
+		if s.countFailure(depStore, err) && isTimedOut(err) {
 			err = errOutsideTask
 		}
 		return out, err

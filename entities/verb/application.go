@@ -15,7 +15,7 @@ import (
 
 var application = [...]Row{
 	{
-		Name: protocol.Publish, Description: "publishes a compiled incarnation as the newest",
+		Name: protocol.Publish, Description: "publishes a compiled incarnation as the newest", Store: true,
 		payload: payloadOf(func(r *Request, p *protocol.PublishRequest) { r.RequestMeta, r.Publish = p.RequestMeta, *p }),
 		validate: func(r Request) error {
 			if r.Publish.Hash == "" || r.Publish.Manifest == "" {
