@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/go-git/go-git/v5"
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"github.com/converge-engine/converge/entities/protocol"
@@ -44,27 +43,15 @@ func (d directory) Fetch(ctx context.Context, _ Since) (Tree, error) {
 // CommitsIn are the commits since another one in the work tree of a directory, as far as its history is available; nil if it cannot be
 // read.
 func CommitsIn(dir, newest, since string) *protocol.Commits {
-	repo, err := git.PlainOpenWithOptions(dir, &git.PlainOpenOptions{DetectDotGit: true, EnableDotGitCommonDir: true})
+	tree, err := openWorkTree(dir)
 	if err != nil {
 		return nil
 	}
-	commit, err := repo.CommitObject(plumbing.NewHash(newest))
+	commit, err := tree.repo.CommitObject(plumbing.NewHash(newest))
 	if err != nil {
 		return nil
 	}
-	tree, err := repo.Worktree()
-	if err != nil {
-		return nil
-	}
-	absolute, err := filepath.Abs(dir)
-	if err != nil {
-		return nil
-	}
-	within, err := filepath.Rel(tree.Filesystem.Root(), absolute)
-	if err != nil || !filepath.IsLocal(within) {
-		return nil
-	}
-	return commitsOf(repo, commit, since, strings.TrimPrefix(filepath.ToSlash(within), "."))
+	return commitsOf(tree.repo, commit, since, tree.within)
 }
 
 // snapshot is a digest of the names, sizes and times of all files below dir, except those in directories whose name begins with a dot.

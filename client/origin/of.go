@@ -3,50 +3,79 @@ package origin
 import (
 	"context"
 	"net/url"
-	"os"
-	"os/exec"
-	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"time"
 
+	"github.com/go-git/go-git/v5/config"
+
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// gitTimeout is the timeout for all calls of git: a slow disk or a hook must not delay a publication.
-const gitTimeout = 3 * time.Second
+// repositoryTimeout is the limit for reading the repository of a directory: a slow disk must not delay a publication.
+const repositoryTimeout = 3 * time.Second
 
 // Of is the origin of a directory's configuration. In a git repository with a remote it is repository//path, the same in every clone;
-// otherwise the absolute path. Without git, or when git does not answer in time, only the path is set.
+// otherwise the absolute path. If the repository cannot be read in time, only the path is set.
 func Of(ctx context.Context, dir string) protocol.Origin {
 	absolute, err := filepath.Abs(dir)
 	if err != nil {
 		absolute = dir
 	}
-	origin := protocol.Origin{Path: absolute}
-	ctx, cancel := context.WithTimeout(ctx, gitTimeout)
+	ctx, cancel := context.WithTimeout(ctx, repositoryTimeout)
 	defer cancel()
-	git := func(args ...string) (string, bool) {
-		cmd := exec.CommandContext(ctx, "git", append([]string{"-C", absolute}, args...)...)
-		cmd.Env = append(os.Environ(), "GIT_OPTIONAL_LOCKS=0", "LC_ALL=C")
-		cmd.WaitDelay = time.Second
-		out, err := cmd.Output()
-		return strings.TrimSpace(string(out)), err == nil
+	read := make(chan protocol.Origin, 1)
+	go func() { read <- originOf(ctx, absolute) }() // a read of the file system cannot be cancelled
+	select {
+	case origin := <-read:
+		return origin
+	case <-ctx.Done():
+		return protocol.Origin{Path: absolute}
 	}
-	prefix, ok := git("rev-parse", "--show-prefix")
-	if !ok {
+}
+
+func originOf(ctx context.Context, dir string) protocol.Origin {
+	origin := protocol.Origin{Path: dir}
+	tree, err := openWorkTree(dir)
+	if err != nil {
 		return origin
 	}
-	if remote, ok := git("remote", "get-url", "origin"); ok {
-		if repository := repositoryOf(remote); repository != "" {
-			origin.Path = repository + "//" + path.Clean("/" + prefix)[1:]
+	if repository := repositoryOf(tree.remoteURL()); repository != "" {
+		origin.Path = repository + "//" + tree.within
+	}
+	if !tree.readable {
+		return origin
+	}
+	head, err := tree.repo.Head()
+	if err == nil {
+		origin.Commit = head.Hash().String()
+	}
+	origin.Dirty, _ = tree.modified(ctx, origin.Commit) // a tree that cannot be read counts as unmodified
+	return origin
+}
+
+// remoteURL is the URL of the remote "origin", after the user's own rewriting of URLs; "" if there is none.
+func (t *workTree) remoteURL() string {
+	local, err := t.repo.Config()
+	if err != nil || local.Remotes["origin"] == nil || len(local.Remotes["origin"].URLs) == 0 {
+		return ""
+	}
+	remote := local.Remotes["origin"].URLs[0]
+	user, err := config.LoadConfig(config.GlobalScope)
+	if err != nil {
+		return remote
+	}
+	prefix, rule := "", (*config.URL)(nil)
+	for _, u := range user.URLs {
+		if old := u.InsteadOf; strings.HasPrefix(remote, old) && len(old) > len(prefix) {
+			prefix, rule = old, u
 		}
 	}
-	origin.Commit, _ = git("rev-parse", "--verify", "HEAD")
-	changes, ok := git("status", "--porcelain", "--", ".", ":(exclude).converge")
-	origin.Dirty = ok && changes != ""
-	return origin
+	if rule == nil {
+		return remote
+	}
+	return rule.ApplyInsteadOf(remote)
 }
 
 var scpLike = regexp.MustCompile(`^(?:[^@/]+@)?([^:/]+):(.+)$`)

@@ -211,6 +211,11 @@ func (s source) load() (connection, error) {
 	if err := s.check(file, rules); err != nil {
 		return connection{}, err
 	}
+	if !s.isWorkers() {
+		if err := s.checkSelfContained(file); err != nil {
+			return connection{}, err
+		}
+	}
 	chosen := clientcmd.NewNonInteractiveClientConfig(*file, s.context, &clientcmd.ConfigOverrides{}, rules)
 	config, err := chosen.ClientConfig()
 	if err != nil {
@@ -252,6 +257,31 @@ func (s source) check(file *clientcmdapi.Config, rules *clientcmd.ClientConfigLo
 		return fmt.Errorf("kubeconfig %s: it has no current context, and the runtime names none; %s", s.location(rules), expected)
 	}
 	return fmt.Errorf("kubeconfig %s: no context %q; %s", s.location(rules), name, expected)
+}
+
+// isWorkers reports whether whoever runs the worker chose the kubeconfig: by KUBECONFIG, or as ~/.kube/config.
+func (s source) isWorkers() bool {
+	return s.kubeconfig == "" || slices.Contains(clientcmd.NewDefaultClientConfigLoadingRules().GetLoadingPrecedence(), s.kubeconfig)
+}
+
+// checkSelfContained refuses a kubeconfig that starts a program or reads another file. The configuration chose it, so its author would
+// choose what runs with the environment of the worker, and which credentials of the worker are sent to which server (G4, G5).
+func (s source) checkSelfContained(file *clientcmdapi.Config) error {
+	context := file.Contexts[cmp.Or(s.context, file.CurrentContext)]
+	user, cluster := cmp.Or(file.AuthInfos[context.AuthInfo], &clientcmdapi.AuthInfo{}), cmp.Or(file.Clusters[context.Cluster], &clientcmdapi.Cluster{})
+	what := ""
+	switch read := cmp.Or(user.TokenFile, user.ClientCertificate, user.ClientKey, cluster.CertificateAuthority); {
+	case user.Exec != nil:
+		what = "starts the program " + entities.Visible(user.Exec.Command)
+	case user.AuthProvider != nil:
+		what = "uses the credential provider " + entities.Visible(user.AuthProvider.Name)
+	case read != "":
+		what = "reads the file " + entities.Visible(read)
+	default:
+		return nil
+	}
+	return fmt.Errorf("kubeconfig %s: %s %s; expected data alone in a file that a configuration names (kubectl config view --flatten --raw), or a context of the worker's own: $KUBECONFIG, else ~/.kube/config",
+		s.kubeconfig, s.contextName(file), what)
 }
 
 func (s source) contextName(file *clientcmdapi.Config) string {

@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -64,6 +65,40 @@ func TestConnectErrors(t *testing.T) {
 			require.ErrorContains(t, err, row.want)
 		})
 	}
+}
+
+// A kubeconfig that a configuration names starts no program and reads no file. One that the worker's KUBECONFIG names may.
+func TestConfiguredKubeconfigIsSelfContained_G4_G5(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("HOME", dir)
+	t.Setenv("KUBECONFIG", "")
+	mark := filepath.Join(dir, "ran")
+	for user, want := range map[string]string{
+		"exec: {apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never, command: touch, args: [" + mark + "]}":    "starts the program touch",
+		"exec: {apiVersion: client.authentication.k8s.io/v1beta1, command: aws, args: [eks, get-token, --cluster-name, prod]}": "starts the program aws",
+		"auth-provider: {name: oidc}":                          "uses the credential provider oidc",
+		"tokenFile: secret":                                    "reads the file " + dir + "/secret",
+		"client-certificate: secret, client-key-data: eA==":    "reads the file " + dir + "/secret",
+		"client-certificate-data: eA==, client-key: ../secret": "reads the file " + filepath.Join(filepath.Dir(dir), "secret"),
+	} {
+		path := filepath.Join(dir, "config")
+		write(t, path, strings.Replace(fileOf("http://127.0.0.1:1", "x"), "token: x", user, 1))
+		_, err := sourceOf(entities.RuntimeDefinition{Dir: dir, Kubernetes: &entities.KubernetesRuntime{Kubeconfig: "config"}}).load()
+		require.EqualError(t, err, "kubeconfig "+path+`: current context "eu" `+want+"; expected data alone in a file that a configuration names "+
+			"(kubectl config view --flatten --raw), or a context of the worker's own: $KUBECONFIG, else ~/.kube/config")
+	}
+	write(t, filepath.Join(dir, "config"), strings.Replace(fileOf("https://127.0.0.1:1", "x"), "insecure-skip-tls-verify: true", "certificate-authority: ca", 1))
+	_, err := source{kubeconfig: filepath.Join(dir, "config")}.load()
+	require.ErrorContains(t, err, "reads the file "+dir+"/ca")
+	t.Setenv("KUBECONFIG", filepath.Join(dir, "other")+string(filepath.ListSeparator)+filepath.Join(dir, "config"))
+	write(t, filepath.Join(dir, "secret"), "s3cret")
+	write(t, filepath.Join(dir, "config"), strings.Replace(fileOf("https://127.0.0.1:1", "x"), "token: x", "tokenFile: secret", 1))
+	for _, own := range []source{{}, {kubeconfig: filepath.Join(dir, "config")}} {
+		connected, err := own.load()
+		require.NoError(t, err)
+		require.Equal(t, filepath.Join(dir, "secret"), connected.config.BearerTokenFile)
+	}
+	require.NoFileExists(t, mark)
 }
 
 // Without a path, what KUBECONFIG names is used; without that the error says where it was searched for.
