@@ -44,9 +44,10 @@ func (a *Activities) resendNotice(ctx context.Context, id string) error {
 	if err != nil || manifest[service] == "" {
 		return err
 	}
+	by := n.By()
 	return ignoreNotFound(a.Client.SignalWorkflow(ctx, id, "", protocol.Publish, protocol.ServicePublish{
 		Incarnation: n.Incarnation.Number, Hash: n.Incarnation.Hash, Spec: manifest[service], Store: a.Store.URL(),
-		By: n.Incarnation.By, Proven: n.Incarnation.Proven, Subject: n.Incarnation.Subject, Pinned: n.Pinned, Order: n.Order, At: n.Incarnation.At,
+		By: by.Name, Proven: by.Proven, Subject: by.Subject, Pinned: n.Pinned, Order: n.Order, At: n.Incarnation.At,
 	}))
 }
 

@@ -77,9 +77,9 @@ func TestPreflightEvaluatesEveryCheck_A10_D16(t *testing.T) {
 	a := newActivities(t, &server{answers: map[string]any{protocol.ServiceID("shop", "web"): protocol.Status{
 		Releases: []protocol.ReleaseStatus{{ID: "r1", Version: "v1", By: "ci"}},
 	}}})
-	run1 := func(id string, argv ...string) entities.CheckDefinition {
+	run1 := func(id string, timeout time.Duration, argv ...string) entities.CheckDefinition {
 		return entities.CheckDefinition{ID: id, Kind: entities.CheckCommand, Command: &entities.CheckRun{
-			Command: entities.Command{Argv: argv, Timeout: 100 * time.Millisecond}, Env: map[string]entities.Value{"TOKEN": {WorkerEnv: "CHECK_TOKEN"}},
+			Command: entities.Command{Argv: argv, Timeout: timeout}, Env: map[string]entities.Value{"TOKEN": {WorkerEnv: "CHECK_TOKEN"}},
 		}}
 	}
 	undefined := a.storeCheck(t, httpGate("gone", web.URL), entities.Pass)
@@ -87,10 +87,10 @@ func TestPreflightEvaluatesEveryCheck_A10_D16(t *testing.T) {
 	undefined.ID = "lost"
 	answer, _, err := run[protocol.CheckAnswer](t, a.Preflight, checkRequest(
 		a.storeCheck(t, httpGate("down", web.URL), ""),
-		a.storeCheck(t, run1("pass", "sh", "-c", "echo ${{ version }} has $TOKEN"), entities.Pass),
-		a.storeCheck(t, run1("fail", "sh", "-c", "echo no; exit 3"), entities.Fail),
+		a.storeCheck(t, run1("pass", time.Minute, "sh", "-c", "echo ${{ version }} has $TOKEN"), entities.Pass),
+		a.storeCheck(t, run1("fail", time.Minute, "sh", "-c", "echo no; exit 3"), entities.Fail),
 		a.storeCheck(t, entities.CheckDefinition{ID: "cel", Kind: entities.CheckCEL, CEL: &entities.CELCheck{Expression: `release.by == "ci"`}}, ""),
-		a.storeCheck(t, run1("hung", "sleep", "60"), entities.Pass),
+		a.storeCheck(t, run1("hung", 100*time.Millisecond, "sleep", "60"), entities.Pass),
 		a.storeCheck(t, entities.CheckDefinition{ID: "other", Kind: entities.CheckServiceStable, Dependency: &entities.Dependency{Service: "api"}}, ""),
 		a.storeCheck(t, entities.CheckDefinition{ID: "odd", Kind: "odd"}, ""),
 		undefined,

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/loosen"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/store"
 )
@@ -38,6 +39,11 @@ func (a *Activities) loadSpec(ctx context.Context, r protocol.LoadSpecRequest) (
 	if spec.Application != r.Application || spec.Service != r.Service {
 		return answer, refuse("spec %s is of %s/%s, not of %s/%s", answer.Digest, spec.Application, spec.Service, r.Application, r.Service)
 	}
+	if notice.Rules != nil {
+		if err := a.applyNewestRules(ctx, *notice.Rules, &spec); err != nil {
+			return answer, err
+		}
+	}
 	if answer.Pauses, err = a.Store.Pauses(ctx, spec.Application, entities.SortedKeys(spec.Runtimes)); err != nil {
 		return answer, err
 	}
@@ -56,6 +62,33 @@ func (a *Activities) loadSpec(ctx context.Context, r protocol.LoadSpecRequest) (
 	}
 	answer.Packed, err = protocol.Pack(spec)
 	return answer, err
+}
+
+// applyNewestRules gives a spec of an older incarnation the rules of the newest one. A service that the newest one does not declare gets
+// those of the application.
+func (a *Activities) applyNewestRules(ctx context.Context, of protocol.RulesOf, spec *entities.Spec) error {
+	manifest, err := a.Store.Manifest(ctx, of.Manifest)
+	if err != nil {
+		return err
+	}
+	digest := manifest[spec.Service]
+	if digest == "" {
+		newest, err := a.Store.Incarnation(ctx, of.Hash)
+		if err != nil {
+			return err
+		}
+		spec.RulesOf = of.Number
+		spec.Identity, spec.Grants = newest.People()
+		spec.Notifications = newest.Notifications()
+		return nil
+	}
+	newest, err := a.Store.Spec(ctx, digest)
+	if err != nil {
+		return err
+	}
+	check, extension, failed := a.Store.Definitions(ctx)
+	*spec = *loosen.UnderRules(spec, &newest, of.Number, loosen.Definitions{Check: check, Extension: extension})
+	return *failed
 }
 
 // confirmNotice returns the newest notice of an application. A late signal is superseded by it. A signal that claims to be newer is

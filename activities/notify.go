@@ -48,8 +48,12 @@ func (a *Activities) Notify(ctx context.Context, r protocol.NotifyRequest) (prot
 	if later, err := a.record(ctx, r); err != nil || later != (entities.NoticeOrder{}) {
 		return protocol.NotifyAnswer{SupersededBy: later}, err
 	}
+	rules, err := a.changedRules(ctx, r, from, to)
+	if err != nil {
+		return protocol.NotifyAnswer{}, err
+	}
 	changed, removed := to.Since(from)
-	changed = slices.Concat(changed, removed, r.Additional, newlyManaged(r, to))
+	changed = slices.Concat(changed, removed, rules, r.Additional, newlyManaged(r, to))
 	slices.Sort(changed)
 	changed = slices.DeleteFunc(slices.Compact(changed), func(service string) bool { return isUnmanaged(r, service) })
 	sender := &broadcast{send: func(ctx context.Context, service string) error {
@@ -65,7 +69,7 @@ func (a *Activities) Notify(ctx context.Context, r protocol.NotifyRequest) (prot
 // record stores the notice where services read it (G1). If the store has a different, later notice, it returns the order of that one. An
 // application wrote it that knows more than the caller, or that knew more before it lost its state.
 func (a *Activities) record(ctx context.Context, r protocol.NotifyRequest) (later entities.NoticeOrder, err error) {
-	wanted := protocol.Notice{Order: r.Order, Incarnation: r.Newest, Pinned: r.Pinned}
+	wanted := protocol.Notice{Order: r.Order, Incarnation: r.Newest, Pinned: r.Pinned, PinnedBy: r.PinnedBy, Rules: r.Rules}
 	wanted.Incarnation.Manifest = r.To
 	stored, err := a.Store.PutNotice(ctx, r.Application, wanted)
 	if err == nil && !stored.Same(wanted) || store.IsDamaged(err) {
@@ -85,12 +89,40 @@ func (a *Activities) manifests(ctx context.Context, r protocol.NotifyRequest) (f
 	return from, to, err
 }
 
+// changedRules returns the services whose rules change, while the application is pinned to an older incarnation or was until now.
+func (a *Activities) changedRules(ctx context.Context, r protocol.NotifyRequest, from, to incarnation.Manifest) (names []string, err error) {
+	if r.Rules == nil && r.RulesFrom == "" {
+		return nil, nil
+	}
+	before, now := from, to
+	if r.RulesFrom != "" {
+		if before, err = a.Store.Manifest(ctx, r.RulesFrom); err != nil && !store.IsNotFound(err) {
+			return nil, err
+		}
+	}
+	if r.Rules != nil {
+		if now, err = a.Store.Manifest(ctx, r.Rules.Manifest); err != nil {
+			return nil, err
+		}
+	}
+	changed, _ := now.Since(before)
+	for service := range to {
+		if now[service] == "" || slices.Contains(changed, service) { // without an own spec there, the rules of the application apply
+			names = append(names, service)
+		}
+	}
+	return names, nil
+}
+
 // renewReferenced renews the manifest and the incarnation, so that they are not garbage-collected: an application may be pinned to one that
 // was unreferenced for long.
 func (a *Activities) renewReferenced(ctx context.Context, r protocol.NotifyRequest) error {
 	err := a.Store.RenewManifest(ctx, r.To)
 	if err == nil && r.Newest.Hash != "" {
 		err = a.Store.RenewIncarnation(ctx, r.Newest.Hash)
+	}
+	if err == nil && r.Rules != nil {
+		err = errors.Join(a.Store.RenewManifest(ctx, r.Rules.Manifest), a.Store.RenewIncarnation(ctx, r.Rules.Hash))
 	}
 	if store.IsNotFound(err) {
 		return nil // the part that needs it reports the error

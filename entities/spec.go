@@ -21,8 +21,11 @@ type Spec struct {
 	Others map[string]string `json:"others,omitempty"`
 	// Incarnation and Hash name the snapshot that this spec was first published with. The publisher sets them. They are not part of the spec's
 	// digest.
-	Incarnation int64         `json:"incarnation,omitempty"`
-	Hash        string        `json:"hash,omitempty"`
+	Incarnation int64  `json:"incarnation,omitempty"`
+	Hash        string `json:"hash,omitempty"`
+	// RulesOf is the number of the newest incarnation if the service is pinned to an older one: its rules apply too. A published spec does not
+	// contain this field.
+	RulesOf     int64         `json:"rulesOf,omitempty"`
 	Description string        `json:"description,omitempty"`
 	Channels    []ChannelSpec `json:"channels"` // in an order that respects conditions
 	Parameters  []ParamSpec   `json:"parameters,omitempty"`

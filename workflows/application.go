@@ -79,6 +79,7 @@ type notice struct {
 	Manifest string `json:"manifest"`
 	Number   int64  `json:"number"`
 	Pinned   bool   `json:"pinned,omitempty"`
+	Rules    string `json:"rules,omitempty"` // manifest of the newest incarnation, if that is another one
 }
 
 type application struct {
@@ -202,7 +203,7 @@ func (a *application) wantedNotice() notice {
 	case pin.Incarnation.Number == newest.Number: // its rules may have changed under the same number
 		return notice{Manifest: a.state.Manifest, Number: newest.Number, Pinned: true}
 	default:
-		return notice{Manifest: pin.Incarnation.Manifest, Number: pin.Incarnation.Number, Pinned: true}
+		return notice{Manifest: pin.Incarnation.Manifest, Number: pin.Incarnation.Number, Pinned: true, Rules: a.state.Manifest}
 	}
 }
 
@@ -260,6 +261,11 @@ func (a *application) notifyRequest(wanted notice) protocol.NotifyRequest {
 	if a.state.Unreached.More > 0 {
 		request.From = a.state.Unreached.Since
 	}
+	if wanted.Rules != "" {
+		newest, who := a.newest(), a.state.Pin.Who
+		request.Rules, request.PinnedBy = &protocol.RulesOf{Number: newest.Number, Hash: newest.Hash, Manifest: wanted.Rules}, &who
+	}
+	request.RulesFrom = a.state.Notified.Rules
 	for _, i := range a.state.Incarnations {
 		if i.Number > a.state.Recorded && i.Number != wanted.Number {
 			request.Skipped = append(request.Skipped, i)

@@ -187,9 +187,10 @@ func (s *service) loadSpec(ctx workflow.Context, p *protocol.ServicePublish) (sp
 // replaceByRecord replaces the content of a signal with the store's record.
 func replaceByRecord(p *protocol.ServicePublish, answer protocol.LoadSpecAnswer) {
 	n := answer.Notice
+	by := n.By()
 	*p = protocol.ServicePublish{
 		Incarnation: n.Incarnation.Number, Hash: n.Incarnation.Hash, Spec: answer.Digest, Store: answer.Store,
-		By: n.Incarnation.By, Proven: n.Incarnation.Proven, Subject: n.Incarnation.Subject,
+		By: by.Name, Proven: by.Proven, Subject: by.Subject,
 		Pinned: n.Pinned, Order: n.Order, At: n.Incarnation.At,
 	}
 }

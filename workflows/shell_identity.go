@@ -53,7 +53,7 @@ func (s *shell) checkProof(row *verb.Row, r verb.Request, proven bool) error {
 	case !guarded:
 	case r.Token != "" && identity == nil:
 		return s.errNoIdentity(row)
-	case r.Token == "" && !proven && identity.RequiresProof(row.Name):
+	case r.Token == "" && !proven && row.RequiresProof(identity):
 		return fmt.Errorf(`%s needs proof of identity: "token" is missing; expected an ID token of %s for %s`, row.Name, identity.Issuer, identity.Audience)
 	}
 	return nil
@@ -71,7 +71,7 @@ func (s *shell) checkNamedCaller(row *verb.Row, r verb.Request, proven bool) err
 		return nil
 	}
 	restricter, named := s.entity.(callerRestricter)
-	if identity.RestrictedByGrant(grants, row.Name) || named && restricter.isRestricted(r) {
+	if identity.RestrictedByGrant(grants, row.GrantedAs(grants)) || named && restricter.isRestricted(r) {
 		return fmt.Errorf(`%s needs proof of identity, since only certain callers may: "token" is missing; expected an ID token of %s for %s`, row.Name, identity.Issuer, identity.Audience)
 	}
 	return nil
@@ -161,7 +161,7 @@ func (s *shell) authorize(row *verb.Row, r verb.Request, who entities.Who) error
 		return err
 	}
 	_, grants, _ := s.entity.rules()
-	return entities.Authorize(grants, row.Name, channels, who)
+	return entities.Authorize(grants, row.GrantedAs(grants), channels, who)
 }
 
 // identityNote says that a token proved another identity than the request stated.

@@ -226,6 +226,9 @@ func applies(before, after *entities.Spec, old, now *entities.ChannelSpec) []str
 func grants(old, now []entities.Grant, channels []string) []string {
 	var out []string
 	for _, verb := range verbs(slices.Concat(old, now)) {
+		if verb == pinApplication && !slices.Contains(verbs(old), verb) { // until now the grants of pin decided
+			old = append(slices.Clip(old), asVerb(old, "pin", verb)...)
+		}
 		if _, restricted := granted(old, verb, ""); !restricted {
 			continue
 		}
@@ -248,6 +251,20 @@ func grants(old, now []entities.Grant, channels []string) []string {
 }
 
 // newPrincipals returns the principals that newly get a verb.
+// pinApplication is the verb of its own for pinning a whole application. Without a grant that names it, the grants of pin decide.
+const pinApplication = "pinApplication"
+
+// asVerb returns the grants of a verb, as grants of another one.
+func asVerb(grants []entities.Grant, verb, as string) (out []entities.Grant) {
+	for _, g := range grants {
+		if slices.Contains(g.Verbs, verb) {
+			g.Verbs = []string{as}
+			out = append(out, g)
+		}
+	}
+	return out
+}
+
 func newPrincipals(old, now []entities.Grant, verb, channel string) []string {
 	before, _ := granted(old, verb, channel)
 	after, _ := granted(now, verb, channel)

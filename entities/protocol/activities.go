@@ -246,6 +246,10 @@ type NotifyRequest struct {
 	Pinned bool                 `json:"pinned,omitempty"`
 	Order  entities.NoticeOrder `json:"order,omitzero"`
 	At     time.Time            `json:"at,omitzero"`
+	// PinnedBy and Rules are those of the notice. RulesFrom is the digest of the manifest whose rules all services know, if that is not From.
+	PinnedBy  *entities.Who `json:"pinnedBy,omitempty"`
+	Rules     *RulesOf      `json:"rules,omitempty"`
+	RulesFrom string        `json:"rulesFrom,omitempty"`
 	// Additional lists further services to notify, because earlier notifications failed.
 	Additional []string `json:"also,omitempty"`
 	// Unmanaged are services that are left out, because they are unmanaged. Remanaged are those that were unmanaged so far, and why they are

@@ -98,6 +98,10 @@ const PublishLibrary = "publish-library"
 // TakeOver is the verb that a grant names for a publication that moves an application to another directory or store.
 const TakeOver = "takeOver"
 
+// PinApplication is the verb that a grant names for pinning a whole application, and for ending that. Without such a grant it is Pin or
+// Unpin.
+const PinApplication = "pinApplication"
+
 // Signals between workflows, and from workers to workflows. Other clients do not send them.
 const (
 	SignalScopePause = "scope-pause" // Application, Runtime or Installation → Service: a pause of it begins or ends (ScopePause)

@@ -162,12 +162,39 @@ type Notice struct {
 	Incarnation Incarnation          `json:"incarnation"`
 	// Pinned: even if a newer one is known (D15).
 	Pinned bool `json:"pinned,omitempty"`
+	// PinnedBy is who pinned to an older incarnation, and Rules the newest one, whose rules apply.
+	PinnedBy *entities.Who `json:"pinnedBy,omitempty"`
+	Rules    *RulesOf      `json:"rules,omitempty"`
+}
+
+// RulesOf is the newest incarnation of an application that is pinned to an older one.
+type RulesOf struct {
+	Number   int64  `json:"number"`
+	Hash     string `json:"hash"`
+	Manifest string `json:"manifest"`
+}
+
+// By returns who is responsible for what the notice changes: who pinned, or else who published.
+func (n Notice) By() entities.Who {
+	if n.PinnedBy != nil {
+		return *n.PinnedBy
+	}
+	return entities.Who{Name: n.Incarnation.By, Proven: n.Incarnation.Proven, Subject: n.Incarnation.Subject}
+}
+
+// rules is the manifest whose rules apply.
+func (n Notice) rules() string {
+	if n.Rules != nil {
+		return n.Rules.Manifest
+	}
+	return n.Incarnation.Manifest
 }
 
 // Same reports whether two notices have the same content, at any time.
 func (n Notice) Same(other Notice) bool {
 	return n.Incarnation.Number == other.Incarnation.Number && n.Incarnation.Hash == other.Incarnation.Hash &&
-		n.Incarnation.Manifest == other.Incarnation.Manifest && n.Pinned == other.Pinned
+		n.Incarnation.Manifest == other.Incarnation.Manifest && n.Pinned == other.Pinned &&
+		n.rules() == other.rules() && n.By().Name == other.By().Name && n.By().Subject == other.By().Subject
 }
 
 // ApplicationStatus answers an Application's status query.

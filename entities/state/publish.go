@@ -38,6 +38,9 @@ func (s *State) applySpec(spec *entities.Spec, digest string, now time.Time) *Op
 	s.keepRuntimes(spec)
 	s.Spec, s.SpecDigest, s.Problem, s.TransientProblem, s.RenderFailure = spec, digest, "", "", ""
 	text := fmt.Sprintf("incarnation %d", spec.Incarnation)
+	if spec.RulesOf != 0 {
+		text += fmt.Sprintf(", under the rules of incarnation %d", spec.RulesOf)
+	}
 	if spec.Baseline != nil {
 		text += fmt.Sprintf(", with the baseline of rules %d", spec.Baseline.Rules)
 	}

@@ -31,12 +31,12 @@ var application = [...]Row{
 	{Name: protocol.Pause, Description: "pauses all services of the application", payload: actPayload},
 	{Name: protocol.Resume, Description: "ends the pause of the application", payload: actPayload},
 	{
-		Name: protocol.Pin, Description: "keeps all services at an incarnation, regardless of later publications",
+		Name: protocol.Pin, Description: "keeps all services at an incarnation, regardless of later publications", Grant: protocol.PinApplication,
 		payload: payloadOf(func(r *Request, p *protocol.IncarnationPin) {
 			r.RequestMeta, r.Incarnation = p.RequestMeta, p.Incarnation
 		}),
 	},
-	{Name: protocol.Unpin, Description: "ends the pin of the application: services move to the newest incarnation", payload: actPayload},
+	{Name: protocol.Unpin, Description: "ends the pin of the application: services move to the newest incarnation", Grant: protocol.PinApplication, payload: actPayload},
 	{
 		Name: protocol.Unmanage, Description: "stops managing a service, or all of them; their objects stay", payload: servicePayload,
 		validate: func(r Request) error {

@@ -25,6 +25,8 @@ type Row struct {
 	Description string   // one line, for a new user
 	Required    []string // required fields of the payload, besides the caller
 	Access      Access
+	// Grant is the verb of its own that grants and identity settings may name for it, beside Name.
+	Grant string
 	// Store: the verb reads from the store, so it waits while the store is unavailable.
 	Store bool
 	// PerService: each service concerned checks permissions with its own grants. The receiver only identifies the caller.
@@ -223,9 +225,22 @@ func Names(rows []Row) []string {
 	return out
 }
 
+// GrantedAs returns the verb by which grants decide who may do this: Grant if a grant names it, else Name.
+func (row *Row) GrantedAs(grants []entities.Grant) string {
+	if row.Grant != "" && slices.ContainsFunc(grants, func(g entities.Grant) bool { return slices.Contains(g.Verbs, row.Grant) }) {
+		return row.Grant
+	}
+	return row.Name
+}
+
+// RequiresProof reports whether callers must prove who they are.
+func (row *Row) RequiresProof(identity *entities.Identity) bool {
+	return identity.RequiresProof(row.Name) || row.Grant != "" && identity.RequiresProof(row.Grant)
+}
+
 // Grantable returns the verbs that a grant, or an identity that requires proof, may name, sorted.
 func Grantable() []string {
-	return slices.Sorted(slices.Values(append(grantable(Service(), Application()), protocol.TakeOver)))
+	return slices.Sorted(slices.Values(append(grantable(Service(), Application()), protocol.TakeOver, protocol.PinApplication)))
 }
 
 func grantable(tables ...[]Row) []string {

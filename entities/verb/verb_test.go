@@ -181,7 +181,7 @@ func TestAccess_A14(t *testing.T) {
 		}
 	}
 	require.Equal(t, []string{
-		"abort", "approve", "bypass", "cancel", "delete", "manage", "pause", "pin", "promote", "publish", "refresh", "reject", "release", "restart", "resume", "retry",
+		"abort", "approve", "bypass", "cancel", "delete", "manage", "pause", "pin", "pinApplication", "promote", "publish", "refresh", "reject", "release", "restart", "resume", "retry",
 		"rollback", "takeOver", "unmanage", "unpin",
 	}, Grantable())
 	// The first publication has no grants yet.

@@ -143,19 +143,20 @@ func names(t *testing.T) map[string]string {
 
 // unshared are names without a contract: what they carry says nothing.
 var unshared = map[string]string{
-	"QueryState":    "not public; it is the state of the service",
-	"Grant":         "a verb of Runtime", // by its row
-	"TakeOver":      "what a grant may name",
-	"ErrRefused":    "an error",
-	"ErrStore":      "an error",
-	"ErrIssuer":     "an error",
-	"ErrUnchanged":  "an error",
-	"ErrDamaged":    "an error",
-	"TaskQueue":     "a queue",
-	"SignalLease":   "a verb of Runtime",
-	"SignalKeep":    "a verb of Runtime",
-	"SignalGive":    "a verb of Runtime",
-	"ActivitySpill": "its answer is a digest",
+	"QueryState":     "not public; it is the state of the service",
+	"Grant":          "a verb of Runtime", // by its row
+	"TakeOver":       "what a grant may name",
+	"PinApplication": "what a grant may name",
+	"ErrRefused":     "an error",
+	"ErrStore":       "an error",
+	"ErrIssuer":      "an error",
+	"ErrUnchanged":   "an error",
+	"ErrDamaged":     "an error",
+	"TaskQueue":      "a queue",
+	"SignalLease":    "a verb of Runtime",
+	"SignalKeep":     "a verb of Runtime",
+	"SignalGive":     "a verb of Runtime",
+	"ActivitySpill":  "its answer is a digest",
 }
 
 // Whatever has a name in the protocol, or is written to the store, has a contract.
