@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -88,7 +89,10 @@ func (s *shell) identify(ctx workflow.Context, row *verb.Row, r verb.Request) (e
 	if err := s.checkProof(row, r, false); err != nil {
 		return entities.Who{}, asRefusal(err)
 	}
-	err := r.CheckSpelling()
+	err := s.checkReceiver(r)
+	if err == nil {
+		err = r.CheckSpelling()
+	}
 	if err == nil {
 		err = s.checkNamedCaller(row, r, false)
 	}
@@ -103,7 +107,7 @@ func (s *shell) identify(ctx workflow.Context, row *verb.Row, r verb.Request) (e
 	err = localCall{
 		name: protocol.ActivityVerify, timeout: 6 * time.Second, dependency: depTokenIssuer,
 		request: protocol.VerifyRequest{
-			Identity: *identity, Token: r.Token, At: r.At, RequestID: r.RequestID, RequestDigest: entities.DigestOf([]string{s.tokenScope(), r.Verb, r.PayloadDigest}), Urgent: row.Urgent(),
+			Identity: *identity, Token: r.Token, At: r.At, RequestID: r.RequestID, RequestDigest: entities.DigestOf([]string{s.tokenScope(r), r.Verb, r.PayloadDigest}), Urgent: row.Urgent(),
 		},
 	}.do(ctx, &answer)
 	if isStoreError(err) {
@@ -133,13 +137,23 @@ func (s *shell) replayableUntil(who entities.Who) time.Time {
 	return s.now().Add(identity.Age())
 }
 
-// tokenScope is the scope in which a token may serve one request: this entity, or all services of an application, for a request to all of
-// them at once.
-func (s *shell) tokenScope() string {
-	if s.service != "" {
-		return s.application + "/*"
+// tokenScope is the scope in which a token may serve one request: this entity, or the services of the application that the request names.
+func (s *shell) tokenScope(r verb.Request) string {
+	if len(r.To) > 0 {
+		return s.application + "/*" // the digest of the request covers the names
 	}
 	return s.name
+}
+
+// checkReceiver refuses a request that names its receivers, but not this one: who saw it elsewhere sends it here.
+func (s *shell) checkReceiver(r verb.Request) error {
+	switch {
+	case len(r.To) == 0 || slices.Contains(r.To, s.service):
+		return nil
+	case s.service == "":
+		return errors.New(`"to" names services; expected it only in a request to a service`)
+	}
+	return fmt.Errorf(`the request is for %s, not for %s ("to")`, verb.Clip(entities.JoinNames(r.To), 200), s.service)
 }
 
 // authorize checks again, under the lock, whether this caller is allowed: the rules may have changed since the request.

@@ -48,8 +48,8 @@ func (s *shell) validate(ctx workflow.Context, row *verb.Row, raw json.RawMessag
 	if err != nil {
 		return err
 	}
-	if before, done := s.mailbox.Answered(row.Name, r.RequestID); done {
-		return before.CheckSame(r.RequestDigest, statedBy(r))
+	if before, done := s.mailbox.Answered(r.RequestID); done {
+		return before.CheckSame(row.Name, r.RequestDigest, statedBy(r))
 	}
 	if err := r.CheckSpelling(); err != nil || s.adopting || !s.restored || !s.entity.initialized() {
 		return err
@@ -116,12 +116,12 @@ func (s *shell) performUpdate(ctx workflow.Context, row *verb.Row, raw json.RawM
 	if err != nil {
 		return nil, asRefusal(err)
 	}
-	if out, done, err := s.previousAnswer(row, r, statedBy(r)); done {
-		return s.withFollowUp(row, r, out), err
-	}
 	who, err := s.identify(ctx, row, r)
 	if err != nil {
 		return nil, err
+	}
+	if out, done, err := s.previousAnswer(row, r, who); done {
+		return s.withFollowUp(row, r, out), err
 	}
 	out, err := s.runSerialized(ctx, row, r, who)
 	return s.withFollowUp(row, r, out), err
@@ -243,7 +243,7 @@ func (s *shell) performSignal(ctx workflow.Context, m *state.Message) error {
 
 // performVerb carries out one verb. A repeated request id gets the original answer.
 func (s *shell) performVerb(ctx workflow.Context, row *verb.Row, r verb.Request, who entities.Who) (json.RawMessage, error) {
-	if out, done, err := s.previousAnswer(row, r, who.Name); done {
+	if out, done, err := s.previousAnswer(row, r, who); done {
 		return out, err
 	}
 	if err := s.authorize(row, r, who); err != nil {
@@ -258,7 +258,7 @@ func (s *shell) performVerb(ctx workflow.Context, row *verb.Row, r verb.Request,
 		return nil, fmt.Errorf("answer to %s: %w", row.Name, err)
 	}
 	s.mailbox.Answer(state.Request{
-		ID: r.RequestID, Verb: row.Name, Digest: r.RequestDigest, By: who.Name, Answer: out, TokenUntil: s.replayableUntil(who),
+		ID: r.RequestID, Verb: row.Name, Digest: r.RequestDigest, By: who.Name, Subject: who.Subject, Answer: out, TokenUntil: s.replayableUntil(who),
 	}, s.now())
 	return out, nil
 }
@@ -280,23 +280,23 @@ func (s *shell) applyVerb(row *verb.Row, r verb.Request, who entities.Who) (any,
 }
 
 // previousAnswer returns the original answer to a repeated request. A different request with the same id is refused.
-func (s *shell) previousAnswer(row *verb.Row, r verb.Request, by string) (out json.RawMessage, done bool, err error) {
-	before, done := s.mailbox.Answered(row.Name, r.RequestID)
+func (s *shell) previousAnswer(row *verb.Row, r verb.Request, who entities.Who) (out json.RawMessage, done bool, err error) {
+	before, done := s.mailbox.Answered(r.RequestID)
 	if !done {
 		return nil, false, nil
 	}
-	if err := before.CheckSame(r.RequestDigest, by); err != nil {
+	if err := before.CheckSame(row.Name, r.RequestDigest, &who); err != nil {
 		return nil, true, asRefusal(err)
 	}
 	return markRepeated(row, before.Answer), true, nil
 }
 
 // statedBy is the caller as far as it is known before a token is verified.
-func statedBy(r verb.Request) string {
+func statedBy(r verb.Request) *entities.Who {
 	if r.Token != "" {
-		return ""
+		return nil
 	}
-	return r.By
+	return &entities.Who{Name: r.By}
 }
 
 // markRepeated is the original answer, marked as repeated if the verb's answer allows that.

@@ -25,6 +25,17 @@ func (f *Factory) newAct(reason string) protocol.RequestMeta {
 	return protocol.RequestMeta{By: f.by(), RequestID: newRequestID(), Reason: reason, Token: f.authToken()}
 }
 
+// actOn returns these fields for one act on several services: its token is valid for all of them, and for no other.
+func (f *Factory) actOn(reason string, names []serviceName) protocol.RequestMeta {
+	act := f.newAct(reason)
+	if act.Token != "" && len(names) > 1 {
+		for _, n := range names {
+			act.To = append(act.To, n.service)
+		}
+	}
+	return act
+}
+
 // noToken is the value of the token flag that sends an act without a token although a login exists.
 const noToken = "none"
 

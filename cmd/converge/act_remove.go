@@ -98,7 +98,7 @@ func (o *deleteOptions) preview(ctx context.Context) error {
 
 // deleteServices tells services to remove their instances, and prints a line for each.
 func (f *Factory) deleteServices(ctx context.Context, names []serviceName, channel, reason string) error {
-	act := f.newAct(reason) // one act: its token is valid for all services
+	act := f.actOn(reason, names)
 	answers, err := each(ctx, names, func(ctx context.Context, n serviceName) (string, error) {
 		var answer protocol.Answer
 		err := f.act(ctx, n, protocol.Delete, act.RequestID, protocol.DeleteRequest{RequestMeta: act, Channel: channel}, &answer)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -48,20 +49,26 @@ func newServiceCmd[R any](f *Factory, verb string, runF func(context.Context, *s
 		return argsFromUse(cmd, args)
 	}
 	cmd.RunE = newRunE(o, runF, func(ctx context.Context) error {
-		act := f.newAct(o.reason) // one act: its token is valid for all services
-		send := func(ctx context.Context, n serviceName) (string, error) {
+		names := []serviceName{o.service}
+		if o.joint != nil {
+			var err error
+			if names, err = f.partsOf(ctx, *o.joint); err != nil {
+				return err
+			}
+		}
+		act := f.actOn(o.reason, names)
+		answers, err := each(ctx, names, func(ctx context.Context, n serviceName) (string, error) {
 			var answer protocol.Answer
 			err := f.act(ctx, n, verb, act.RequestID, request(o, act), &answer)
+			if err != nil && o.joint != nil {
+				err = fmt.Errorf("%s: %w", n, err)
+			}
 			return answer.Message, err
-		}
-		if o.joint != nil {
-			return o.actOnParts(ctx, send)
-		}
-		message, err := send(ctx, o.service)
-		if err != nil {
+		})
+		if err != nil && o.joint == nil {
 			return err
 		}
-		return f.printAnswers([]serviceName{o.service}, []string{message}, nil)
+		return f.printAnswers(names, answers, err)
 	}, func(args []string) error {
 		if err := o.parse(args, positional, takesRelease); err != nil {
 			return err

@@ -227,22 +227,6 @@ func partsText(j jointName, all []protocol.Status) (lines []string) {
 	return lines
 }
 
-// actOnParts sends one act to all services of a joint release.
-func (o *serviceOptions) actOnParts(ctx context.Context, send func(context.Context, serviceName) (string, error)) error {
-	names, err := o.f.partsOf(ctx, *o.joint)
-	if err != nil {
-		return err
-	}
-	answers, err := each(ctx, names, func(ctx context.Context, n serviceName) (string, error) {
-		answer, err := send(ctx, n)
-		if err != nil {
-			err = fmt.Errorf("%s: %w", n, err)
-		}
-		return answer, err
-	})
-	return o.f.printAnswers(names, answers, err)
-}
-
 // exitSeverity orders exit codes from gravest to mildest. The exit code of several services is the gravest one.
 var exitSeverity = [...]int{exitInterrupted, exitError, exitFailed, exitPerson, exitTimeout}
 

@@ -109,7 +109,7 @@ func (o *scopeOptions) run(ctx context.Context) (err error) {
 	if err := o.f.confirmAll(ctx, o.yes, o.verb, names); err != nil {
 		return err
 	}
-	request := protocol.ScopeRequest{RequestMeta: o.f.newAct(o.reason), Channel: o.channel} // one act: its token is valid for all services
+	request := protocol.ScopeRequest{RequestMeta: o.f.actOn(o.reason, names), Channel: o.channel}
 	answers, err := each(ctx, names, func(ctx context.Context, n serviceName) (string, error) {
 		var answer protocol.Answer
 		err := o.f.act(ctx, n, o.verb, request.RequestID, request, &answer)

@@ -13,6 +13,9 @@ type RequestMeta struct {
 	By        string `json:"by"`
 	RequestID string `json:"requestId,omitempty"`
 	Reason    string `json:"reason,omitempty"`
+	// To are the services of the application that the same request, with the same token, is sent to; none: only the receiver. By their first
+	// names.
+	To []string `json:"to,omitempty"`
 	// Token is an OIDC ID token that proves the caller's identity. By is then taken from it. Tokens are visible in the workflow's history: use
 	// short-lived ones, issued for this audience.
 	Token string `json:"token,omitempty"`

@@ -117,9 +117,10 @@ type Request struct {
 	ID     string          `json:"id"`
 	Verb   string          `json:"verb"`
 	Answer json.RawMessage `json:"answer"`
-	// Digest is the digest of the request, and By the caller. Digest is empty for an update that is known by its update id.
-	Digest string `json:"of,omitempty"`
-	By     string `json:"by,omitempty"`
+	// Digest is the digest of the request, By the caller, and Subject who that is for the issuer of a token.
+	Digest  string `json:"of,omitempty"`
+	By      string `json:"by,omitempty"`
+	Subject string `json:"subject,omitempty"`
 	// TokenUntil: its token may come again until then, and must not be carried out again.
 	TokenUntil time.Time `json:"until,omitzero"`
 }
@@ -141,18 +142,17 @@ func (d *Mailbox) RecordRefusal(verb, by, reason string, now time.Time) {
 }
 
 // Answered returns the answer to a request id.
-func (d *Mailbox) Answered(verb, id string) (Request, bool) {
-	at := slices.IndexFunc(d.Requests, func(r Request) bool { return r.ID == id && r.Verb == verb })
+func (d *Mailbox) Answered(id string) (Request, bool) {
+	at := slices.IndexFunc(d.Requests, func(r Request) bool { return r.ID == id })
 	if id == "" || at < 0 {
 		return Request{}, false
 	}
 	return d.Requests[at], true
 }
 
-// CheckSame returns an error for a request with the same id but another content or caller. An empty by means that the caller is not known
-// yet.
-func (r *Request) CheckSame(digest, by string) error {
-	if r.Digest == "" || digest == "" || r.Digest == digest && (by == "" || by == r.By) {
+// CheckSame returns an error for a request with the same id but another verb, content or caller. A nil caller is not known yet.
+func (r *Request) CheckSame(verb, digest string, who *entities.Who) error {
+	if r.Verb == verb && r.Digest == digest && (who == nil || who.Name == r.By && who.Subject == r.Subject) {
 		return nil
 	}
 	return fmt.Errorf("request id %q was already used for another %s, by %s; use a new id for each request", r.ID, r.Verb, r.By)

@@ -29,23 +29,26 @@ func TestBounds(t *testing.T) {
 	require.Equal(t, "refusal 499", s.Refused[MaxRefused-1].Reason)
 	require.Len(t, s.Requests, MaxRequests)
 
-	answer, ok := s.Answered("release", "ci-499")
+	answer, ok := s.Answered("ci-499")
 	require.True(t, ok)
 	require.Equal(t, "499", string(answer.Answer))
-	for _, unknown := range []struct{ verb, id string }{{"release", "ci-399"}, {"pause", "ci-499"}, {"release", ""}} {
-		_, ok = s.Answered(unknown.verb, unknown.id)
+	for _, unknown := range []string{"ci-399", ""} {
+		_, ok = s.Answered(unknown)
 		require.False(t, ok, unknown)
 	}
 }
 
-// A request id belongs to one request: of one content and one caller.
+// A request id belongs to one request: of one verb, content and caller.
 func TestRequestIDBelongsToOneRequest(t *testing.T) {
-	of := Request{ID: "r1", Verb: "release", Digest: "v1", By: "ci"}
-	require.NoError(t, of.CheckSame("v1", "ci"))
-	require.NoError(t, of.CheckSame("v1", ""), "the caller is not known yet")
-	require.EqualError(t, of.CheckSame("v2", "ci"), `request id "r1" was already used for another release, by ci; use a new id for each request`)
-	require.Error(t, of.CheckSame("v1", "mallory"))
-	require.NoError(t, (&Request{ID: "u1", Verb: "release"}).CheckSame("v2", "bob"), "the server compares updates by their update id")
+	of := Request{ID: "r1", Verb: "release", Digest: "v1", By: "ci", Subject: "u-1"}
+	ci := &entities.Who{Name: "ci", Subject: "u-1"}
+	require.NoError(t, of.CheckSame("release", "v1", ci))
+	require.NoError(t, of.CheckSame("release", "v1", nil), "the caller is not known yet")
+	require.EqualError(t, of.CheckSame("release", "v2", ci), `request id "r1" was already used for another release, by ci; use a new id for each request`)
+	require.Error(t, of.CheckSame("pause", "v1", ci))
+	require.Error(t, of.CheckSame("release", "v1", &entities.Who{Name: "mallory", Subject: "u-1"}))
+	require.Error(t, of.CheckSame("release", "v1", &entities.Who{Name: "ci", Subject: "u-2"}))
+	require.Error(t, of.CheckSame("release", "v1", &entities.Who{Name: "ci"}), "who states a name is not the one who proved it")
 }
 
 // A caller whose requests need no proof cannot evict a request whose token may come again.
@@ -55,11 +58,11 @@ func TestProvenRequestIsNotEvicted(t *testing.T) {
 	for i := range 3 * MaxRequests {
 		s.Answer(Request{Verb: "refresh", ID: fmt.Sprint("flood-", i)}, dawn)
 	}
-	_, known := s.Answered("pause", "alice")
+	_, known := s.Answered("alice")
 	require.True(t, known)
 	require.Len(t, s.Requests, MaxRequests+1)
 	s.Answer(Request{Verb: "refresh", ID: "later"}, dawn.Add(time.Hour))
-	_, known = s.Answered("pause", "alice")
+	_, known = s.Answered("alice")
 	require.False(t, known, "its token has expired")
 	require.Len(t, s.Requests, MaxRequests)
 }

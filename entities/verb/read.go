@@ -74,6 +74,11 @@ func checkAct(a protocol.RequestMeta) error {
 		// "bob" and "bob " would count as two approvers.
 		return fmt.Errorf(`"by" is %q; expected a name without surrounding blanks and invisible characters`, Clip(a.By, MaxName))
 	}
+	for _, service := range a.To {
+		if service == "" || len(service) > MaxName {
+			return fmt.Errorf(`"to" names %q; expected the names of services`, Clip(service, 60))
+		}
+	}
 	return checkLengths([]field{
 		{"token", a.Token, MaxToken}, {"by", a.By, MaxName}, {"requestId", a.RequestID, MaxName}, {"reason", a.Reason, MaxReason},
 	})

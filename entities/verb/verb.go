@@ -64,7 +64,7 @@ type Request struct {
 	Verb          string
 	At            time.Time // when it arrived, if that was a while ago
 	PayloadDigest string    // digest of a payload with a token, without the token
-	RequestDigest string    // digest of a request with a request id, without the caller
+	RequestDigest string    // digest of a request, without its id and the caller
 	Version       string
 	OlderThan     string // of a Service's cancel: a version
 	ExceptVersion string // of a Service's cancel: a version
@@ -131,9 +131,7 @@ func (row *Row) read(raw json.RawMessage, decode func(string, json.RawMessage, a
 	if r.Token != "" {
 		r.PayloadDigest = PayloadDigest(raw)
 	}
-	if r.RequestID != "" {
-		r.RequestDigest = digestWithout(raw, "token", "by", "requestId")
-	}
+	r.RequestDigest = digestWithout(raw, "token", "by", "requestId")
 	if !row.unsigned || r.By != "" {
 		if err := checkAct(r.RequestMeta); err != nil {
 			return Request{}, err

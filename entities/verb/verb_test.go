@@ -159,14 +159,20 @@ func TestDecode(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, Request{
 		RequestMeta: protocol.RequestMeta{By: "bob", Reason: "seen it"}, Verb: "approve", Version: "v1", Topic: "go-live", Comment: "seen it",
+		RequestDigest: r.RequestDigest,
 	}, r)
+	again, err := Find(Service(), "approve").Decode(json.RawMessage(`{"topic":"go-live","version":"v1","reason":"seen it","by":"ann","requestId":"r1","token":"t"}`))
+	require.NoError(t, err)
+	require.Equal(t, r.RequestDigest, again.RequestDigest, "of the content, without the caller and the id")
+	_, err = Find(Service(), "approve").Decode(json.RawMessage(`{"by":"bob","version":"v1","topic":"go-live","to":["web",""]}`))
+	require.EqualError(t, err, `"to" names ""; expected the names of services`)
 	r, err = Find(Service(), "release").Decode(json.RawMessage(`{"by":"bob","version":"v1","id":"7","parameters":{"n":1}}`))
 	require.NoError(t, err)
 	require.Equal(t, "7", r.ID)
 	require.Equal(t, map[string]any{"n": 1.0}, r.Release.Parameters)
 	r, err = Find(Application(), "pin").Decode(json.RawMessage(`{"token":"t","incarnation":3}`))
 	require.NoError(t, err)
-	require.Equal(t, Request{RequestMeta: protocol.RequestMeta{Token: "t"}, Verb: "pin", PayloadDigest: r.PayloadDigest, Incarnation: 3}, r)
+	require.Equal(t, Request{RequestMeta: protocol.RequestMeta{Token: "t"}, Verb: "pin", PayloadDigest: r.PayloadDigest, RequestDigest: r.RequestDigest, Incarnation: 3}, r)
 	require.NotEmpty(t, r.PayloadDigest)
 }
 

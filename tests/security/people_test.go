@@ -66,7 +66,7 @@ func TestATokenServesOneRequest(t *testing.T) {
 	w.Release("api", "v1")
 	alice := issuer.TokenOf(t, "alice@shop.dev")
 	approval := func(token, id string) string {
-		return fmt.Sprintf(`{"version":"v1","topic":"go-live","requestId":%q,"token":%q}`, id, token)
+		return fmt.Sprintf(`{"version":"v1","topic":"go-live","requestId":%q,"token":%q,"to":["api","web"]}`, id, token)
 	}
 	require.Contains(t, w.Act("web", protocol.Approve, approval(alice, "r1")), "1 of 2")
 	require.Contains(t, w.Act("web", protocol.Approve, approval(alice, "r1")), "1 of 2", "a retry is answered as before")
@@ -75,7 +75,7 @@ func TestATokenServesOneRequest(t *testing.T) {
 	const used = "the token was used for another request"
 	for _, service := range []string{"web", "api"} {
 		for verb, payload := range map[string]string{
-			protocol.Pause: fmt.Sprintf(`{"requestId":"r2","token":%q}`, alice), protocol.Resume: fmt.Sprintf(`{"requestId":"r1","token":%q}`, alice),
+			protocol.Pause: fmt.Sprintf(`{"requestId":"r2","token":%q}`, alice), protocol.Resume: fmt.Sprintf(`{"requestId":"r5","token":%q}`, alice),
 			protocol.Reject: fmt.Sprintf(`{"version":"v1","topic":"go-live","token":%q}`, alice), protocol.Approve: approval(alice, "r3"),
 		} {
 			tried(t, w, service, verb, func() string { return payload }, used)
@@ -134,6 +134,38 @@ func encodedOtherwise(t *testing.T, token string) string {
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 	last := strings.IndexByte(alphabet, token[len(token)-1])
 	return token[:len(token)-1] + string(alphabet[last|1])
+}
+
+// A token that somebody reads in the history of one service is worth nothing at another one, under no id; and a request that names its
+// receivers is refused by any other service.
+func TestATokenOfOneServiceServesNoOther_G3(t *testing.T) {
+	t.Parallel()
+	w, issuer := worldOf(t, proven)
+	w.Release("web", "v1")
+	w.Release("api", "v1")
+	seen := fmt.Sprintf(`{"version":"v1","topic":"go-live","requestId":"r1","token":%q}`, issuer.TokenOf(t, "alice@shop.dev"))
+	require.Contains(t, w.Act("web", protocol.Approve, seen), "1 of 2")
+	tried(t, w, "api", protocol.Approve, func() string { return seen }, "the token was used for another request")
+	named := fmt.Sprintf(`{"version":"v1","topic":"go-live","requestId":"r2","token":%q,"to":["web"]}`, issuer.TokenOf(t, "bob@shop.dev"))
+	tried(t, w, "api", protocol.Approve, func() string { return named }, `the request is for web, not for api ("to")`)
+	require.Contains(t, w.Act("api", protocol.Approve, fmt.Sprintf(`{"version":"v1","topic":"go-live","token":%q}`, issuer.TokenOf(t, "carol@shop.dev"))), "1 of 2", "nobody else approved")
+	require.ErrorContains(t, w.Update(protocol.ApplicationID(w.App), protocol.Pause, raw(fmt.Sprintf(`{"token":%q,"to":["web"]}`, issuer.TokenOf(t, "dave@shop.dev"))), &protocol.Answer{}), `"to" names services`)
+}
+
+// A request id belongs to one verb, content and person: nobody else is answered what was asked under it, not even with a token.
+func TestARequestIDAnswersOnlyItsCaller_G3(t *testing.T) {
+	t.Parallel()
+	w, issuer := worldOf(t, proven)
+	w.Release("web", "v1")
+	approval := func(token string) string {
+		return fmt.Sprintf(`{"version":"v1","topic":"go-live","requestId":"r1","token":%q}`, token)
+	}
+	require.Contains(t, w.Act("web", protocol.Approve, approval(issuer.TokenOf(t, "alice@shop.dev"))), "1 of 2")
+	const used = `request id "r1" was already used for another approve, by alice@shop.dev`
+	tried(t, w, "web", protocol.Approve, func() string { return approval("worth.no.thing") }, "the token")
+	tried(t, w, "web", protocol.Approve, func() string { return approval(issuer.TokenOf(t, "bob@shop.dev")) }, used)
+	tried(t, w, "web", protocol.Reject, func() string { return approval(issuer.TokenOf(t, "alice@shop.dev")) }, used)
+	require.Contains(t, w.Act("web", protocol.Approve, approval(issuer.TokenOf(t, "alice@shop.dev"))), "1 of 2", "with a new token: the same person")
 }
 
 // guarded names who approves and who pauses, and has somebody else approve than who released.

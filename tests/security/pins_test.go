@@ -3,14 +3,18 @@ package security
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/converge-engine/converge/client/publish"
+	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent/store"
 	"github.com/converge-engine/converge/tests/internal/stage"
+	"github.com/converge-engine/converge/tests/temporaltest"
 )
 
 // looseRules is the configuration of strictRules before anything was restricted.
@@ -92,7 +96,9 @@ func TestPinKeepsTheNewestRules_G2(t *testing.T) {
 	require.NoError(t, release("v2", fmt.Sprintf(`"token":%q`, as("oncall"))))
 	held := func(version string) {
 		t.Helper()
-		s := w.AwaitThat("web", version+" to be denied", func(s protocol.Status) bool { return strings.Contains(textOf(t, s), version+" is denied: they lose orders") })
+		s := w.AwaitThat("web", version+" to be denied", func(s protocol.Status) bool {
+			return strings.Contains(textOf(t, s), version+" is denied: they lose orders")
+		})
 		require.Contains(t, textOf(t, s), "approval/go-live")
 		require.Equal(t, "v1", s.Channels[0].Current)
 	}
@@ -103,10 +109,16 @@ func TestPinKeepsTheNewestRules_G2(t *testing.T) {
 	require.NoError(t, release("v3", fmt.Sprintf(`"token":%q`, as("oncall"))))
 	held("v3")
 
-	trail, code := history(w, w.App)
-	require.Zero(t, code, trail)
-	require.Contains(t, trail, w.App+" pinned to incarnation 1")
-	require.Contains(t, trail, "lead@shop.dev")
+	at, err := store.Open(t.Context(), w.Store)
+	require.NoError(t, err)
+	defer at.Close()
+	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) { // the line is written after the answer
+		lines, err := at.Audit(t.Context(), w.App, "")
+		require.NoError(t, err)
+		return slices.ContainsFunc(lines, func(l entities.AuditEntry) bool {
+			return l.Text == w.App+" pinned to incarnation 1" && l.Who.Name == "lead@shop.dev"
+		}), fmt.Sprint(lines)
+	})
 	require.NoError(t, w.Update(application, protocol.Unpin, raw(fmt.Sprintf(`{"token":%q}`, as("lead"))), &protocol.Answer{}))
 	w.AwaitThat("web", "the newest incarnation", func(s protocol.Status) bool { return s.Incarnation == 3 })
 	held("v3")
