@@ -314,7 +314,7 @@ func (c *comparison) equals(file string, committed object.TreeEntry) (bool, erro
 	}
 	mode, err := filemode.NewFromOSFileMode(info.Mode())
 	if err != nil || c.comparable(mode) != c.comparable(committed.Mode) {
-		return false, nil //nolint:nilerr // a socket, or the like
+		return false, nil // a socket, or the like
 	}
 	if mode == filemode.Symlink {
 		target, err := os.Readlink(file)

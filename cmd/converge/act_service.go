@@ -49,26 +49,15 @@ func newServiceCmd[R any](f *Factory, verb string, runF func(context.Context, *s
 		return argsFromUse(cmd, args)
 	}
 	cmd.RunE = newRunE(o, runF, func(ctx context.Context) error {
-		names := []serviceName{o.service}
 		if o.joint != nil {
-			var err error
-			if names, err = f.partsOf(ctx, *o.joint); err != nil {
-				return err
-			}
+			return o.actOnParts(ctx, func(act protocol.RequestMeta) any { return request(o, act) })
 		}
-		act := f.actOn(o.reason, names)
-		answers, err := each(ctx, names, func(ctx context.Context, n serviceName) (string, error) {
-			var answer protocol.Answer
-			err := f.act(ctx, n, verb, act.RequestID, request(o, act), &answer)
-			if err != nil && o.joint != nil {
-				err = fmt.Errorf("%s: %w", n, err)
-			}
-			return answer.Message, err
-		})
-		if err != nil && o.joint == nil {
+		act := f.newAct(o.reason)
+		var answer protocol.Answer
+		if err := f.act(ctx, o.service, verb, act.RequestID, request(o, act), &answer); err != nil {
 			return err
 		}
-		return f.printAnswers(names, answers, err)
+		return f.printAnswers([]serviceName{o.service}, []string{answer.Message}, nil)
 	}, func(args []string) error {
 		if err := o.parse(args, positional, takesRelease); err != nil {
 			return err
@@ -82,6 +71,24 @@ func newServiceCmd[R any](f *Factory, verb string, runF func(context.Context, *s
 		return nil
 	})
 	return cmd, o
+}
+
+// actOnParts sends one act to all services of a joint release.
+func (o *serviceOptions) actOnParts(ctx context.Context, request func(protocol.RequestMeta) any) error {
+	names, err := o.f.partsOf(ctx, *o.joint)
+	if err != nil {
+		return err
+	}
+	act := o.f.actOn(o.reason, names)
+	answers, err := each(ctx, names, func(ctx context.Context, n serviceName) (string, error) {
+		var answer protocol.Answer
+		err := o.f.act(ctx, n, o.verb, act.RequestID, request(act), &answer)
+		if err != nil {
+			err = fmt.Errorf("%s: %w", n, err)
+		}
+		return answer.Message, err
+	})
+	return o.f.printAnswers(names, answers, err)
 }
 
 // parse reads SVC and the arguments after it. If the next argument is a version, it also accepts APP@ID in place of both.
