@@ -55,13 +55,15 @@ func parseGit(text string) (Source, error) {
 	if err != nil {
 		return nil, invalid("not a URL")
 	}
-	query := u.Query()
-	ref := query.Get("ref")
+	query, err := url.ParseQuery(u.RawQuery) // u.Query() would drop what it cannot parse, and with it the ref
+	ref, refs := query.Get("ref"), len(query["ref"])
 	query.Del("ref")
 	_, secret := u.User.Password()
 	switch {
-	case len(query) > 0 || u.Fragment != "":
-		return nil, invalid("only the parameter ref is allowed")
+	case err != nil || len(query) > 0 || refs > 1 || u.Fragment != "":
+		return nil, invalid("only one parameter is allowed, ref")
+	case refs == 1 && ref == "":
+		return nil, invalid("the parameter ref is empty")
 	case secret || u.User != nil && u.Scheme != "ssh":
 		return nil, invalid("a password or token in it would be visible to others; put it into ~/.netrc")
 	case !reachable(u):

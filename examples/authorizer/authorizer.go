@@ -105,6 +105,7 @@ func acts(target *authorization.CallTarget) bool {
 // prefixes are the id prefixes of the workflows that people start, by type.
 var prefixes = map[string]string{
 	protocol.ApplicationWorkflow: "application/", protocol.RuntimeWorkflow: "runtime/", protocol.PreviewWorkflow: "preview/",
+	protocol.PlanWorkflow: "plan/",
 }
 
 // starts reports whether a start is safe: it terminates no run, it does not reserve an id that workers need, and people may start its

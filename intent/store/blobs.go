@@ -143,6 +143,13 @@ func open(ctx context.Context, location string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open store: invalid URL %q", location)
 	}
+	query, err := url.ParseQuery(u.RawQuery) // whoever reads u.Query() would not see what cannot be parsed
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("open store %s: invalid parameters; expected NAME=VALUE&NAME=VALUE after the ?", location)
+	case scheme == "file" && len(query) > 0:
+		return nil, fmt.Errorf("open store %s: a directory has no parameters", location)
+	}
 	switch scheme {
 	case "file":
 		return openDirectory(filepath.FromSlash(u.Path))

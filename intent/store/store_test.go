@@ -214,11 +214,13 @@ func TestOpenStoreErrorsAreReadable(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	for location, want := range map[string]string{
-		"":               "open store: no location given; expected a directory or a URL",
-		"gs://bucket":    "open store: gs:// is not supported; expected a directory, file://, mem:// or s3://",
-		"s3:///x":        "open store s3:///x: no bucket named; expected s3://bucket",
-		file:             "open store " + file + ": not a directory",
-		"file://" + file: "open store " + file + ": not a directory",
+		"":                            "open store: no location given; expected a directory or a URL",
+		"gs://bucket":                 "open store: gs:// is not supported; expected a directory, file://, mem:// or s3://",
+		"s3:///x":                     "open store s3:///x: no bucket named; expected s3://bucket",
+		"s3://b?region=eu;endpoint=x": "open store s3://b?region=eu;endpoint=x: invalid parameters; expected NAME=VALUE&NAME=VALUE after the ?",
+		"file:///srv/x?y=1":           "open store file:///srv/x?y=1: a directory has no parameters",
+		file:                          "open store " + file + ": not a directory",
+		"file://" + file:              "open store " + file + ": not a directory",
 	} {
 		_, err := Open(t.Context(), location)
 		require.EqualError(t, err, want)
