@@ -2,8 +2,13 @@ package custom
 
 import (
 	"bytes"
+	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"html"
+	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -16,21 +21,22 @@ const mask = "***"
 
 // redactor removes secrets from text. The zero value has none.
 type redactor struct {
-	secrets [][]byte // longest first
-	starts  [256]bool
+	secrets [][]byte      // longest first
+	byFirst [256][][]byte // the same by their first byte
 }
 
 // redactEverything removes the whole text.
 var redactEverything = func() *redactor {
 	r := &redactor{}
-	for b := range r.starts {
-		r.secrets, r.starts[b] = append(r.secrets, []byte{byte(b)}), true
+	for b := range r.byFirst {
+		r.secrets = append(r.secrets, []byte{byte(b)})
+		r.byFirst[b] = r.secrets[b:]
 	}
 	return r
 }()
 
-// newRedactor also recognises a secret in the form of a JSON string, and each line of a secret with several lines (a private key is
-// often printed line by line).
+// newRedactor also recognises a secret in another form (see forms), and each line of a secret with several lines (a private key is often
+// printed line by line).
 func newRedactor(values []string) *redactor {
 	r := &redactor{}
 	seen := map[string]bool{"": true}
@@ -38,13 +44,12 @@ func newRedactor(values []string) *redactor {
 		if !seen[s] {
 			seen[s] = true
 			r.secrets = append(r.secrets, []byte(s))
-			r.starts[s[0]] = true
 		}
 	}
 	for _, v := range values {
 		add(v)
-		for _, escapeHTML := range []bool{false, true} {
-			add(asJSON(v, escapeHTML))
+		for _, form := range forms(v) {
+			add(form)
 		}
 		if lines := strings.Split(v, "\n"); len(lines) > 1 {
 			for _, line := range lines {
@@ -55,7 +60,43 @@ func newRedactor(values []string) *redactor {
 		}
 	}
 	slices.SortStableFunc(r.secrets, func(a, b []byte) int { return len(b) - len(a) })
+	for _, s := range r.secrets {
+		r.byFirst[s[0]] = append(r.byFirst[s[0]], s)
+	}
 	return r
+}
+
+// minEncoded is the length from which on an encoded secret is recognised, in bytes: a shorter one would hide text that has none.
+const minEncoded = 6
+
+// forms are what programs print in place of a secret: a string of JSON, HTML or a URL, hexadecimal digits, base64, also as a part of
+// something that is encoded as a whole, and the secret backwards. An encoding that is broken into lines is not recognised.
+func forms(secret string) []string {
+	all := []string{asJSON(secret, false), asJSON(secret, true), html.EscapeString(secret)}
+	if len(secret) < minEncoded/2 {
+		return all
+	}
+	hexadecimal := hex.EncodeToString([]byte(secret))
+	encoded := []string{hexadecimal, strings.ToUpper(hexadecimal), reversed(secret)}
+	for _, escaped := range []string{url.QueryEscape(secret), url.PathEscape(secret)} {
+		encoded = append(encoded, escaped, lowerEscapes.ReplaceAllStringFunc(escaped, strings.ToLower))
+	}
+	for _, alphabet := range []*base64.Encoding{base64.StdEncoding, base64.URLEncoding} {
+		encoded = append(encoded, alphabet.EncodeToString([]byte(secret)))
+		for before := range 3 { // bytes of something else that share a group of four characters with the secret
+			text := alphabet.EncodeToString(append(make([]byte, before), secret...))
+			encoded = append(encoded, text[(before*8+5)/6:(before+len(secret))*8/6])
+		}
+	}
+	return append(all, slices.DeleteFunc(encoded, func(s string) bool { return len(s) < minEncoded })...)
+}
+
+var lowerEscapes = regexp.MustCompile(`%[0-9A-F]{2}`)
+
+func reversed(s string) string {
+	runes := []rune(s)
+	slices.Reverse(runes)
+	return string(runes)
 }
 
 func asJSON(s string, escapeHTML bool) string {
@@ -78,10 +119,10 @@ func (r *redactor) longest() int {
 
 // match is the length of the longest secret with which b begins.
 func (r *redactor) match(b []byte) int {
-	if len(b) == 0 || !r.starts[b[0]] {
+	if len(b) == 0 {
 		return 0
 	}
-	for _, s := range r.secrets {
+	for _, s := range r.byFirst[b[0]] {
 		if bytes.HasPrefix(b, s) {
 			return len(s)
 		}

@@ -3,7 +3,11 @@
 package custom
 
 import (
+	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
+	"html"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -55,6 +59,30 @@ END`)
 	_, err = newRuntime(t, t.TempDir(), malformed).Observe(t.Context(), web("v1"))
 	require.NotContains(t, err.Error(), "s3cr3t", "nor a piece of one that was cut")
 	require.Contains(t, err.Error(), mask)
+}
+
+// A secret that a program prints in another form, or as a part of something, is removed too.
+func TestEncodedSecretsAreRedacted_G5(t *testing.T) {
+	const secret = "p@ss/w+rd <1> é"
+	for name, encode := range map[string]func(string) string{
+		"base64":          func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) },
+		"base64 of a URL": func(s string) string { return base64.URLEncoding.EncodeToString([]byte(s)) },
+		"raw base64":      func(s string) string { return base64.RawStdEncoding.EncodeToString([]byte(s)) },
+		"hex":             func(s string) string { return hex.EncodeToString([]byte(s)) },
+		"HEX":             func(s string) string { return strings.ToUpper(hex.EncodeToString([]byte(s))) },
+		"query":           url.QueryEscape,
+		"path":            url.PathEscape,
+		"HTML":            html.EscapeString,
+		"backwards":       reversed,
+	} {
+		for _, around := range []string{"", "a", "ab", "abc", "user:"} {
+			got := Redact("it is "+encode(around+secret+around)+".", secret)
+			require.Contains(t, got, mask, name)
+			left := len(got) - len("it is "+mask+".") // what is around it, with a group of base64 on either side
+			require.LessOrEqual(t, left, 2*(len(encode(around))+2), "%s: %s", name, got)
+		}
+	}
+	require.Equal(t, "eA== stays", Redact("eA== stays", "x"), "an encoding that is too short would hide other text")
 }
 
 func TestMissingSecret(t *testing.T) {
