@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"go.temporal.io/api/operatorservice/v1"
@@ -136,7 +137,7 @@ func (n Namespace) countServing(ctx context.Context, r *Report) (serving int, po
 			serving++
 		}
 	}
-	r.AddExamined("workers of the task queue: %d versions", serving)
+	r.AddExamined("versions of workers at the task queue: %d", serving)
 	if serving == 0 {
 		r.AddFinding(NoWorkers, "namespace "+n.Name, "no worker has polled for "+n.pollTimeout().String(), "start one: converge worker")
 	}
@@ -197,9 +198,22 @@ func (n Namespace) examinePinned(ctx context.Context, v Version, served bool, r 
 // maxNamed is the limit on named workflows per kind.
 const maxNamed = 20
 
+// problemsAttribute is the search attribute by which servers report workflows whose tasks fail. Older servers do not have it.
+const problemsAttribute = "TemporalReportedProblems"
+
+// hasNoProblemsAttribute reports whether a server refused a query because it does not have problemsAttribute.
+func hasNoProblemsAttribute(err error) bool {
+	var invalid *serviceerror.InvalidArgument
+	return errors.As(err, &invalid) && strings.Contains(invalid.Message, problemsAttribute)
+}
+
 func (n Namespace) examineFailing(ctx context.Context, r *Report) error {
 	failing := 0
-	for e, err := range n.list(ctx, longLived+" AND TemporalReportedProblems IS NOT NULL") {
+	for e, err := range n.list(ctx, longLived+" AND "+problemsAttribute+" IS NOT NULL") {
+		if hasNoProblemsAttribute(err) {
+			r.AddExamined("workflows that fail repeatedly: not known, because this server does not list them (it has no search attribute %s)", problemsAttribute)
+			return nil
+		}
 		if err != nil {
 			return err
 		}

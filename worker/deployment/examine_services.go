@@ -168,16 +168,11 @@ func (n Namespace) unhealthyServices(ctx context.Context) (all []protocol.Status
 	var services []*workflowpb.WorkflowExecutionInfo
 	likely, others := statusesToQuery()
 	for _, statuses := range [][]string{likely, others} {
-		for e, err := range n.list(ctx, "WorkflowType='"+protocol.ServiceWorkflow+"' AND ExecutionStatus='Running' AND TemporalReportedProblems IS NULL AND "+
-			protocol.AttrStatus+" IN ('"+strings.Join(statuses, "','")+"')") {
-			if err != nil {
-				return nil, err
-			}
-			if len(services) == maxQueried {
-				break
-			}
-			services = append(services, e)
+		more, err := n.runningServices(ctx, statuses, maxQueried-len(services))
+		if err != nil {
+			return nil, err
 		}
+		services = append(services, more...)
 	}
 	answers := make([]protocol.Status, len(services))
 	slots := make(chan struct{}, 8)
@@ -199,6 +194,24 @@ func (n Namespace) unhealthyServices(ctx context.Context) (all []protocol.Status
 	}
 	answering.Wait()
 	return slices.DeleteFunc(answers, func(s protocol.Status) bool { return s.Service == "" }), nil
+}
+
+// runningServices lists services with one of these statuses, without those whose workflow tasks fail if the server knows them.
+func (n Namespace) runningServices(ctx context.Context, statuses []string, limit int) (services []*workflowpb.WorkflowExecutionInfo, err error) {
+	query := "WorkflowType='" + protocol.ServiceWorkflow + "' AND ExecutionStatus='Running' AND " + protocol.AttrStatus + " IN ('" + strings.Join(statuses, "','") + "')"
+	for _, condition := range []string{" AND " + problemsAttribute + " IS NULL", ""} {
+		services, err = nil, nil
+		for e, failed := range n.list(ctx, query+condition) {
+			if err = failed; err != nil || len(services) == limit {
+				break
+			}
+			services = append(services, e)
+		}
+		if !hasNoProblemsAttribute(err) {
+			break
+		}
+	}
+	return services, err
 }
 
 // statusesToQuery returns the statuses of a service that may have an unreadable channel: likely are UNKNOWN and those with a higher

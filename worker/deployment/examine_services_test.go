@@ -1,9 +1,16 @@
 package deployment
 
 import (
+	"context"
+	"errors"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
@@ -34,4 +41,39 @@ func TestUnreadableRuntimeIsFoundUnderAnyStatus_F10(t *testing.T) {
 		require.Contains(t, asked, string(status))
 	}
 	require.NotContains(t, asked, string(entities.StatusConverged))
+}
+
+// listing is a server that answers lists of workflows alone.
+type listing struct {
+	client.Client
+	list func(query string) ([]*workflowpb.WorkflowExecutionInfo, error)
+}
+
+func (l listing) ListWorkflow(_ context.Context, r *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+	found, err := l.list(r.Query)
+	return &workflowservice.ListWorkflowExecutionsResponse{Executions: found}, err
+}
+
+// A server that does not report failing workflow tasks is no finding: what can be examined without them is.
+func TestServerWithoutReportedProblemsIsExamined_F10(t *testing.T) {
+	t.Parallel()
+	n := Namespace{Client: listing{list: func(query string) ([]*workflowpb.WorkflowExecutionInfo, error) {
+		if strings.Contains(query, problemsAttribute) {
+			return nil, serviceerror.NewInvalidArgument("invalid query: no search attribute " + problemsAttribute)
+		}
+		return []*workflowpb.WorkflowExecutionInfo{{}, {}}, nil
+	}}}
+	var report Report
+	require.NoError(t, n.examineFailing(t.Context(), &report))
+	require.Empty(t, report.Findings)
+	require.Equal(t, []string{"workflows that fail repeatedly: not known, because this server does not list them (it has no search attribute TemporalReportedProblems)"}, report.Examined)
+	services, err := n.runningServices(t.Context(), []string{"UNKNOWN"}, 1)
+	require.NoError(t, err)
+	require.Len(t, services, 1)
+
+	gone := errors.New("unavailable")
+	n.Client = listing{list: func(string) ([]*workflowpb.WorkflowExecutionInfo, error) { return nil, gone }}
+	require.ErrorIs(t, n.examineFailing(t.Context(), &report), gone)
+	_, err = n.runningServices(t.Context(), nil, 1)
+	require.ErrorIs(t, err, gone)
 }
