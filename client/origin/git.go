@@ -55,15 +55,11 @@ func parseGit(text string) (Source, error) {
 	if err != nil {
 		return nil, invalid("not a URL")
 	}
-	query, err := url.ParseQuery(u.RawQuery) // u.Query() would drop what it cannot parse, and with it the ref
-	ref, refs := query.Get("ref"), len(query["ref"])
-	query.Del("ref")
+	ref, wrong := refOf(u)
 	_, secret := u.User.Password()
 	switch {
-	case err != nil || len(query) > 0 || refs > 1 || u.Fragment != "":
-		return nil, invalid("only one parameter is allowed, ref")
-	case refs == 1 && ref == "":
-		return nil, invalid("the parameter ref is empty")
+	case wrong != "":
+		return nil, invalid(wrong)
 	case secret || u.User != nil && u.Scheme != "ssh":
 		return nil, invalid("a password or token in it would be visible to others; put it into ~/.netrc")
 	case !reachable(u):
@@ -81,6 +77,23 @@ func parseGit(text string) (Source, error) {
 	r.cache, err = cacheDirOf(r.name)
 	boundHTTP()
 	return r, err
+}
+
+// refOf returns the ref in the query of a URL, or what is wrong with the query. url.Query would drop what it cannot parse, and with it the
+// ref.
+func refOf(u *url.URL) (ref, wrong string) {
+	query, err := url.ParseQuery(u.RawQuery)
+	refs := query["ref"]
+	delete(query, "ref")
+	switch {
+	case err != nil || len(query) > 0 || len(refs) > 1 || u.Fragment != "":
+		return "", "only one parameter is allowed, ref"
+	case len(refs) == 0:
+		return "", ""
+	case refs[0] == "":
+		return "", "the parameter ref is empty"
+	}
+	return refs[0], ""
 }
 
 // withoutSecrets removes user and password from a possible URL.
