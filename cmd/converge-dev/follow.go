@@ -173,5 +173,5 @@ func (r *report) printNextSteps(all []protocol.Status) {
 		address = fmt.Sprintf(" --address 127.0.0.1:%d", r.options.port)
 	}
 	name := all[0].Application + "/" + all[0].Service
-	fmt.Fprintf(r.out, "in another terminal:\n  converge release %s v2 --wait%s\n  converge status %s --watch%s\n\n", name, address, r.app, address)
+	fmt.Fprintf(r.out, "in another terminal:\n  converge release %s VERSION --wait%s\n  converge status %s --watch%s\n\n", name, address, r.app, address)
 }

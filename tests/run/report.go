@@ -74,7 +74,7 @@ func flakyText(failures []failure) string {
 		}
 	}
 	if b.Len() > 0 {
-		fmt.Fprintf(&b, "\nWrite each into %s with the cause that you suspect, and mend that before you begin anything else.\n", flakyFile)
+		fmt.Fprintf(&b, "\nA flaky test passes when it runs alone. Contributors write it into %s (CONTRIBUTING.md).\n", flakyFile)
 	}
 	return b.String()
 }

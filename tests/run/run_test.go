@@ -69,6 +69,7 @@ func TestTestThatFailsOnceIsFlaky(t *testing.T) {
 	for _, want := range []string{
 		"FLAKY tests/seen TestOnce: it failed, and passed by itself", "it was not there", "now it is there",
 		"--- first try", "--- second try, by itself", "0 failed, 1 flaky",
+		"A flaky test passes when it runs alone. Contributors write it into tests/flaky.txt (CONTRIBUTING.md).",
 	} {
 		require.Contains(t, r.out, want)
 	}

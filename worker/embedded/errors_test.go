@@ -26,9 +26,9 @@ func TestTakenPorts(t *testing.T) {
 	taken := listener.Addr().(*net.TCPAddr).Port
 
 	_, err = Start(deadline(t), Options{Port: taken})
-	require.EqualError(t, err, fmt.Sprintf(prefix+"port %d is taken, the Temporal server cannot listen on 127.0.0.1:%d; choose another with --port", taken, taken))
+	require.EqualError(t, err, fmt.Sprintf(prefix+"port %d is taken, the Temporal server cannot listen on 127.0.0.1:%d; another converge dev may be running: stop it, or choose other ports with --port and --ui-port", taken, taken))
 	_, err = Start(deadline(t), Options{UIPort: taken})
-	require.EqualError(t, err, fmt.Sprintf(prefix+"port %d is taken, the Web UI cannot listen on 127.0.0.1:%d; choose another with --ui-port", taken, taken))
+	require.EqualError(t, err, fmt.Sprintf(prefix+"port %d is taken, the Web UI cannot listen on 127.0.0.1:%d; another converge dev may be running: stop it, or choose other ports with --port and --ui-port", taken, taken))
 	_, err = Start(deadline(t), Options{Port: 99999})
 	require.ErrorContains(t, err, "the Temporal server cannot listen on 127.0.0.1:99999: ")
 }

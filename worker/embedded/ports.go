@@ -30,16 +30,16 @@ func choosePorts(grpcPort, uiPort int) (ports, error) {
 
 	var p ports
 	var err error
-	if p.frontend, err = held.reserve("the Temporal server", "--port", grpcPort); err != nil {
+	if p.frontend, err = held.reserve("the Temporal server", grpcPort); err != nil {
 		return ports{}, err
 	}
 	if uiPort != 0 {
-		if p.ui, err = held.reserve("the Web UI", "--ui-port", max(uiPort, 0)); err != nil {
+		if p.ui, err = held.reserve("the Web UI", max(uiPort, 0)); err != nil {
 			return ports{}, err
 		}
 	}
 	for _, internal := range []*port{&p.history, &p.matching, &p.worker} {
-		if *internal, err = held.reserve("a service of the Temporal server", "", 0); err != nil {
+		if *internal, err = held.reserve("a service of the Temporal server", 0); err != nil {
 			return ports{}, err
 		}
 	}
@@ -48,13 +48,13 @@ func choosePorts(grpcPort, uiPort int) (ports, error) {
 
 type reservations []net.Listener
 
-// reserve takes number, or a free port for 0. The purpose and the flag are for the error.
-func (r *reservations) reserve(purpose, flag string, number int) (port, error) {
+// reserve takes number, or a free port for 0. The purpose is for the error.
+func (r *reservations) reserve(purpose string, number int) (port, error) {
 	wanted := port{number}
 	listener, err := net.Listen("tcp", wanted.address())
 	if errors.Is(err, syscall.EADDRINUSE) && number != 0 {
-		return port{}, fmt.Errorf("port %d is taken, %s cannot listen on %s; choose another with %s",
-			number, purpose, wanted.address(), flag)
+		return port{}, fmt.Errorf("port %d is taken, %s cannot listen on %s; another converge dev may be running: stop it, or choose other ports with --port and --ui-port",
+			number, purpose, wanted.address())
 	}
 	if err != nil {
 		return port{}, fmt.Errorf("%s cannot listen on %s: %w", purpose, wanted.address(), err)

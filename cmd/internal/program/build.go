@@ -91,7 +91,7 @@ func (l *launcher) build(ctx context.Context, goCommand, checkout string) (strin
 
 	output := &buildOutput{}
 	command.Stdout, command.Stderr = output, output
-	message := "building " + l.Name + " again, because its source changed"
+	message := "checking whether " + l.Name + " is up to date"
 	if statErr != nil {
 		message = "building " + l.Name + ", which " + l.about
 	}
@@ -212,7 +212,7 @@ func (p progress) report(message string, count func() counts, ended <-chan bool)
 		select {
 		case done := <-ended:
 			if done {
-				p.line(fmt.Sprintf("built in %s", elapsed(began)))
+				p.line(fmt.Sprintf("ready after %s", elapsed(began)))
 			}
 			if p.terminal {
 				fmt.Fprintln(p.out)

@@ -133,7 +133,7 @@ func (l *launcher) locate(ctx context.Context) (string, error) {
 	if inCheckout {
 		return "", fmt.Errorf("it could be built from %s, but there is no go command on the PATH", checkout)
 	}
-	return "", fmt.Errorf("it is neither next to this program nor on the PATH; install it with\n\t%s", l.installCommand())
+	return "", fmt.Errorf("it is neither next to this program nor on the PATH; install it with\n\t%s, or run this in a checkout of Converge", l.installCommand())
 }
 
 // besideExecutable searches the directory of this program's file, and, if that is a link, the directory of its target.

@@ -171,7 +171,7 @@ func TestNotFound(t *testing.T) {
 	t.Parallel()
 	s := newFixture(t)
 	require.EqualError(t, s.run(), "find converge-dev: it is neither next to this program nor on the PATH; install it with\n"+
-		"\tgo install github.com/converge-engine/converge/cmd/converge-dev@latest")
+		"\tgo install github.com/converge-engine/converge/cmd/converge-dev@latest, or run this in a checkout of Converge")
 
 	s.checkoutAt("src")
 	require.EqualError(t, s.run(), fmt.Sprintf(
@@ -274,10 +274,10 @@ func TestProgress(t *testing.T) {
 		said     string
 	}{
 		{"a quick build prints nothing", progress{delay: time.Hour}, false, "0", ""},
-		{"the first build", progress{}, false, "0", "building converge-dev, which " + Dev.about + "\n  built in 0s\n"},
-		{"a later build", progress{}, true, "0", "building converge-dev again, because its source changed\n  built in 0s\n"},
-		{"on a terminal", progress{terminal: true}, true, "0", "building converge-dev again, because its source changed\n\r\x1b[K  built in 0s\n"},
-		{"a failing build", progress{}, true, "1", "building converge-dev again, because its source changed\n"},
+		{"the first build", progress{}, false, "0", "building converge-dev, which " + Dev.about + "\n  ready after 0s\n"},
+		{"a later build", progress{}, true, "0", "checking whether converge-dev is up to date\n  ready after 0s\n"},
+		{"on a terminal", progress{terminal: true}, true, "0", "checking whether converge-dev is up to date\n\r\x1b[K  ready after 0s\n"},
+		{"a failing build", progress{}, true, "1", "checking whether converge-dev is up to date\n"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
