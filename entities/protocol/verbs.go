@@ -151,11 +151,8 @@ type ServicePublish struct {
 	By          string `json:"by"`
 	Proven      bool   `json:"proven,omitempty"` // a token proved By
 	Subject     string `json:"subject,omitempty"`
-	// Pinned: it is adopted even if a newer one is known (D15). Order is its order among all notices of the application: it overrides no later
-	// notice. At is when the notifications began.
-	Pinned bool                 `json:"pinned,omitempty"`
-	Order  entities.NoticeOrder `json:"order,omitzero"`
-	At     time.Time            `json:"at,omitzero"`
+	// Order is its order among all notices of the application: it overrides no later notice.
+	Order entities.NoticeOrder `json:"order,omitzero"`
 }
 
 // Notice is the incarnation in the store that the services of an application must use (G1). Services adopt it, whichever signal notified
