@@ -107,8 +107,8 @@ type PublishRequest struct {
 	RequestMeta
 	Hash     string   `json:"hash"`     // of the incarnation
 	Manifest string   `json:"manifest"` // digest of the manifest in the store
-	Services int      `json:"services"`
-	Store    string   `json:"store"` // URL the publisher wrote to
+	Services int      `json:"services"` // not read: the store has the number
+	Store    string   `json:"store"`    // URL the publisher wrote to
 	Origin   Origin   `json:"origin"`
 	Causes   []string `json:"causes,omitempty"`
 	Commits  string   `json:"commits,omitempty"` // digest of the Commits in the store; "": the origin has none
@@ -118,9 +118,6 @@ type PublishRequest struct {
 	TakeOver bool  `json:"takeOver,omitempty"`
 	// Missing are services whose workflows are gone. They are started again, whether or not anything changed.
 	Missing []string `json:"missing,omitempty"`
-	// Identity and Grants of the application: who may pause and pin all of it.
-	Identity *entities.Identity `json:"identity,omitempty"`
-	Grants   []entities.Grant   `json:"grants,omitempty"`
 }
 
 // Origin is the source of an application's configuration.
