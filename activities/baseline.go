@@ -47,7 +47,7 @@ func (a *Activities) resendNotice(ctx context.Context, id string) error {
 	by := n.By()
 	return ignoreNotFound(a.Client.SignalWorkflow(ctx, id, "", protocol.Publish, protocol.ServicePublish{
 		Incarnation: n.Incarnation.Number, Hash: n.Incarnation.Hash, Spec: manifest[service], Store: a.Store.URL(),
-		By: by.Name, Proven: by.Proven, Subject: by.Subject, Pinned: n.Pinned, Order: n.Order, At: n.Incarnation.At,
+		By: by.Name, Proven: by.Proven, Subject: by.Subject, Order: n.Order,
 	}))
 }
 

@@ -162,7 +162,7 @@ func (a *Activities) notifyOrStart(ctx context.Context, r protocol.NotifyRequest
 	message := protocol.ServicePublish{
 		Incarnation: r.Newest.Number, Hash: r.Newest.Hash, Spec: digest, Store: r.Store,
 		By: r.Newest.By, Proven: r.Newest.Proven, Subject: r.Newest.Subject,
-		Pinned: r.Pinned, Order: r.Order, At: r.At,
+		Order: r.Order,
 	}
 	if digest == "" {
 		var notFound *serviceerror.NotFound

@@ -38,7 +38,7 @@ type Entity interface {
 	HasWork(target *Target, current Current) (bool, string)
 }
 
-// RuntimeObject is one object as the runtime reports it (A2). It is read-only.
+// RuntimeObject is one object as the runtime reports it (A2). It is read-only: it has no work, so it is no Entity.
 type RuntimeObject struct{ *Object }
 
 // Fetch judges the object by C5: SUCCEEDED, one of its versions is the target's, active and not drifted, and there is only one active
@@ -124,9 +124,6 @@ func (o RuntimeObject) describe(what string) string {
 	return text
 }
 
-// HasWork implements Entity: never (A2).
-func (o RuntimeObject) HasWork(*Target, Current) (bool, string) { return false, "" }
-
 // FetchObjects rolls objects up: stable if there is at least one, and every one is (C5). Objects that are no longer declared and were left
 // in place do not count (D10).
 func FetchObjects(objects []Object, target *Target) Current {
@@ -191,42 +188,3 @@ func addSorted(list, more []string) []string {
 
 // ShownVersions joins active versions for people: "v1+v2", "" for none.
 func ShownVersions(active []string) string { return strings.Join(active, "+") }
-
-// Order sorts a graph topologically, dependencies first, and keeps the given order among equals. If there is a cycle, it returns the cycle
-// instead, with the first node repeated at its end (A1).
-func Order(nodes []string, needs func(string) []string) (order, cycle []string) {
-	const visiting, done = 1, 2
-	state := make(map[string]int, len(nodes))
-	var path []string
-	var visit func(string) bool
-	visit = func(n string) bool {
-		switch state[n] {
-		case done:
-			return true
-		case visiting:
-			for i, p := range path {
-				if p == n {
-					cycle = append(append([]string(nil), path[i:]...), n)
-				}
-			}
-			return false
-		}
-		state[n] = visiting
-		path = append(path, n)
-		for _, m := range needs(n) {
-			if !visit(m) {
-				return false
-			}
-		}
-		path = path[:len(path)-1]
-		state[n] = done
-		order = append(order, n)
-		return true
-	}
-	for _, n := range nodes {
-		if !visit(n) {
-			return nil, cycle
-		}
-	}
-	return order, nil
-}

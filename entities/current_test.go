@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
 )
 
 var dawn = time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
@@ -26,9 +25,10 @@ func TestRollUp_A4(t *testing.T) {
 
 // Objects are only read.
 func TestObjectsHaveNoWork_A2(t *testing.T) {
-	o := RuntimeObject{&running("v0", ObjectFailed).Objects[0]}
-	has, _ := o.HasWork(&Target{FullVersion: "v1"}, o.Fetch(&Target{FullVersion: "v1"}))
-	require.False(t, has)
+	_, hasWork := any(RuntimeObject{}).(interface {
+		HasWork(*Target, Current) (bool, string)
+	})
+	require.False(t, hasWork)
 }
 
 // An id has one text form in maps and messages, and another one for people.
@@ -141,48 +141,6 @@ func TestObjectIsStable_C5(t *testing.T) {
 			require.Equal(t, row.want, RuntimeObject{&row.object}.Fetch(&Target{FullVersion: "v2"}))
 		})
 	}
-}
-
-func TestOrder_A1(t *testing.T) {
-	needs := map[string][]string{"web": {"routes", "db"}, "routes": {"db"}, "db": nil, "jobs": nil}
-	order, cycle := Order([]string{"jobs", "web", "routes", "db"}, func(n string) []string { return needs[n] })
-	require.Nil(t, cycle)
-	require.Equal(t, []string{"jobs", "db", "routes", "web"}, order)
-
-	needs["db"] = []string{"web"}
-	order, cycle = Order([]string{"jobs", "web", "routes", "db"}, func(n string) []string { return needs[n] })
-	require.Nil(t, order)
-	require.Equal(t, []string{"web", "routes", "db", "web"}, cycle)
-
-	_, cycle = Order([]string{"a"}, func(string) []string { return []string{"a"} })
-	require.Equal(t, []string{"a", "a"}, cycle, "a self-requirement")
-}
-
-// An order respects every need, or there is a cycle and it is one.
-func TestOrderOfAnyGraph_A1(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		nodes := []string{"a", "b", "c", "d", "e", "f"}
-		needs := map[string][]string{}
-		for _, n := range nodes {
-			needs[n] = rapid.SliceOfNDistinct(rapid.SampledFrom(nodes), 0, 2, rapid.ID).Draw(t, n)
-		}
-		order, cycle := Order(nodes, func(n string) []string { return needs[n] })
-		if cycle != nil {
-			require.Equal(t, cycle[0], cycle[len(cycle)-1])
-			for i := range cycle[1:] {
-				require.Contains(t, needs[cycle[i]], cycle[i+1])
-			}
-			return
-		}
-		require.ElementsMatch(t, nodes, order)
-		done := map[string]bool{}
-		for _, n := range order {
-			for _, m := range needs[n] {
-				require.True(t, done[m], "%s before %s", n, m)
-			}
-			done[n] = true
-		}
-	})
 }
 
 // A part that is as declared and not ready needs no work: an apply would change nothing. One part that differs is enough for work.

@@ -15,7 +15,7 @@ import (
 
 // Nothing is lost and nothing is done twice when runs end all the while: releases,
 // signals and updates keep coming while 500 instances are applied. Alone, since it computes more than
-// it waits, and a turn has its limit.
+// it waits, and a workflow task has a time limit.
 func TestContinueAsNewLosesNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("500 instances take a while; not with -short")

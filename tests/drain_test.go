@@ -53,8 +53,8 @@ func (d *drained) awaitRuntime(what string, cond func(protocol.RuntimeStatus) bo
 		}
 		have := "nothing"
 		if s.Pause != nil && s.Pause.Drain != nil {
-			for _, turn := range s.Pause.Drain.Permits {
-				have += "; " + turn.Service + " waits " + turn.WaitsFor
+			for _, permit := range s.Pause.Drain.Permits {
+				have += "; " + permit.Service + " waits " + permit.WaitsFor
 			}
 		}
 		return cond(s), what + ": " + have

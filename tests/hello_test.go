@@ -121,7 +121,7 @@ func TestHelloFromTheReadme_C9_D7_F4(t *testing.T) {
 	before := h.last()
 	t.Run("Ctrl-C leaves what was started running", func(t *testing.T) {
 		h.Stop()
-		require.Contains(t, h.Said(), "keep running")
+		require.Contains(t, h.Output(), "keep running")
 		h.serves(h.production, "in production")
 	})
 	t.Run("a Converge with another schema goes on where this one was", func(t *testing.T) {

@@ -334,7 +334,7 @@ func TestPublishNeedsGrant_A14_D5(t *testing.T) {
 	h.publish(0, 1)
 	by := func(who string, n int) protocol.PublishRequest {
 		p := publication(n)
-		p.By, p.Grants = who, []entities.Grant{{Verbs: []string{"*"}, To: []string{"mallory"}}}
+		p.By = who
 		return p
 	}
 	takenOver := func(who string, n int) protocol.PublishRequest {

@@ -56,8 +56,7 @@ func (a *application) checkPublication(p protocol.PublishRequest) error {
 // publish makes an incarnation the newest. Content equal to the newest gets no new number; older content that is published again does (D5).
 // The newest is the one with the highest number.
 //
-// The rules in force until now decide whether it is allowed. The rules in force afterwards are those that the store has, not those that the
-// caller sent.
+// The rules in force until now decide whether it is allowed. The rules in force afterwards are those that the store has.
 func (a *application) publish(ctx workflow.Context, r verb.Request, who entities.Who) (any, error) {
 	p := r.Publish
 	if err := a.checkPublication(p); err != nil {
@@ -68,12 +67,12 @@ func (a *application) publish(ctx workflow.Context, r verb.Request, who entities
 	if err := a.authorizePublication(ctx, r, who, moves); err != nil {
 		return nil, err
 	}
-	confirmed, err := a.confirm(ctx, &p)
+	confirmed, err := a.confirm(ctx, p)
 	if err == nil {
 		err = a.checkRenamed(confirmed)
 	}
 	if err == nil {
-		err = a.startMissing(p, who)
+		err = a.startMissing(p.Missing, confirmed.Services, who)
 	}
 	if err != nil {
 		return nil, err
@@ -82,12 +81,12 @@ func (a *application) publish(ctx workflow.Context, r verb.Request, who entities
 	if p.Hash != a.newest().Hash {
 		answer.Incarnation, answer.Unchanged = max(a.newest().Number, confirmed.HighestIncarnation)+1, false
 		a.state.Incarnations = entities.KeepLast(append(a.state.Incarnations, protocol.Incarnation{
-			Number: answer.Incarnation, Hash: p.Hash, Manifest: p.Manifest, Services: p.Services,
+			Number: answer.Incarnation, Hash: p.Hash, Manifest: p.Manifest, Services: confirmed.Services,
 			At: a.now(), By: who.Name, Proven: who.Proven, Subject: who.Subject, Origin: p.Origin, Causes: p.Causes, Commits: p.Commits,
 		}), maxIncarnations)
 	}
 	a.state.Manifest, a.state.Store, a.state.Origin = p.Manifest, p.Store, p.Origin
-	a.state.Identity, a.state.Grants = p.Identity, p.Grants
+	a.state.Identity, a.state.Grants = confirmed.Identity, confirmed.Grants
 	a.recordNames(confirmed)
 	a.state.Notifications = confirmed.Notifications
 	if !answer.Unchanged {
@@ -120,11 +119,11 @@ func (a *application) placementNote(first, moves bool) string {
 }
 
 // startMissing starts the services again whose workflows the publication lists as gone.
-func (a *application) startMissing(p protocol.PublishRequest, who entities.Who) error {
-	if len(p.Missing) > p.Services {
-		return asRefusal(fmt.Errorf(`"missing" names %d services, and there are %d`, len(p.Missing), p.Services))
+func (a *application) startMissing(missing []string, services int, who entities.Who) error {
+	if len(missing) > services {
+		return asRefusal(fmt.Errorf(`"missing" names %d services, and there are %d`, len(missing), services))
 	}
-	for _, service := range p.Missing {
+	for _, service := range missing {
 		a.queueStart(service, "its workflow was gone when "+who.Name+" applied its configuration again")
 	}
 	return nil
@@ -141,14 +140,13 @@ func (a *application) authorizeTakeOver(who entities.Who) error {
 	return asRefusal(errors.New("to take over the application needs proof of identity, since only certain callers may"))
 }
 
-// confirm reads the identity and grants from the store.
-func (a *application) confirm(ctx workflow.Context, p *protocol.PublishRequest) (*protocol.ConfirmAnswer, error) {
+// confirm reads from the store what the publication contains: the identity and grants among others.
+func (a *application) confirm(ctx workflow.Context, p protocol.PublishRequest) (*protocol.ConfirmAnswer, error) {
 	var answer protocol.ConfirmAnswer
 	err := a.callStore(ctx, protocol.ActivityConfirm, protocol.ConfirmRequest{Application: a.name, Hash: p.Hash, Manifest: p.Manifest}, &answer)
 	if err != nil {
 		return nil, err
 	}
-	p.Identity, p.Grants, p.Services = answer.Identity, answer.Grants, answer.Services
 	return &answer, nil
 }
 

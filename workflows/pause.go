@@ -84,7 +84,7 @@ func (p *pauses) announce() {
 		return
 	}
 	r, what := p.announceRequest()
-	if !p.spillTurns(&r) {
+	if !p.spillPermits(&r) {
 		return
 	}
 	ctx, stop := workflow.WithCancel(p.workCtx)
@@ -118,13 +118,13 @@ func (p *pauses) announceRequest() (r protocol.AnnouncePause, what string) {
 	return r, what
 }
 
-// spillTurns moves the turns of a drain to the store if they are too large for a payload. It is false while the store does not accept them.
-func (p *pauses) spillTurns(r *protocol.AnnouncePause) bool {
+// spillPermits moves the permits of a drain to the store if they are too large for a payload. It is false while the store does not accept them.
+func (p *pauses) spillPermits(r *protocol.AnnouncePause) bool {
 	if r.Pause == nil || r.Pause.Drain == nil {
 		return true
 	}
 	pause, drain := *r.Pause, *r.Pause.Drain
-	if len(entities.Fitting(drain.Permits, maxInlineTurns)) == len(drain.Permits) {
+	if len(entities.Fitting(drain.Permits, maxInlinePermits)) == len(drain.Permits) {
 		return true
 	}
 	if p.outages.isOpen(depStore) {
@@ -142,8 +142,8 @@ func (p *pauses) spillTurns(r *protocol.AnnouncePause) bool {
 	return true
 }
 
-// maxInlineTurns is the size in bytes up to which turns are sent inline.
-const maxInlineTurns = 24 << 10
+// maxInlinePermits is the size in bytes up to which permits are sent inline.
+const maxInlinePermits = 24 << 10
 
 // recordAnnounced records that all services were notified except those in missed.
 func (p *pauses) recordAnnounced(missed protocol.Unreached) {

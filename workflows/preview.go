@@ -71,7 +71,7 @@ func previewSummary(item protocol.PreviewItem) string {
 
 // previewOf is the answer for one instance; a failed activity gives an answer too.
 func previewOf(item protocol.PreviewItem, answer protocol.PreviewAnswer, failed error) (protocol.ItemPreview, error) {
-	one := protocol.ItemPreview{Service: item.Service, Channel: item.Channel}
+	one := protocol.ItemPreview{Service: item.Service, Channel: item.Channel, Removal: item.Removal}
 	var timeout *temporal.TimeoutError
 	switch {
 	case errors.As(failed, &timeout) && timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START:

@@ -68,6 +68,10 @@ func TestPreviewAnswersPerInstance(t *testing.T) {
 		{Service: "web", Channel: "lost", Code: protocol.PreviewTimeout, Message: "the worker was lost, or did not answer in time"},
 		{Service: "web", Channel: "z", Totals: protocol.PreviewTotals{Changed: 1}},
 	}, got)
+	removal := itemsFor("broken")
+	removal[0].Removal = true
+	got = runPreview(t, removal, func(protocol.PreviewItem) ([]protocol.ItemPreview, error) { return nil, errors.New("it fell over") })
+	require.Equal(t, []protocol.ItemPreview{{Service: "web", Channel: "broken", Removal: true, Code: protocol.PreviewFailed, Message: "it fell over"}}, got)
 }
 
 // No payload passes 64 KiB: a huge preview is packed, and cut short with a count of the omitted items.

@@ -117,7 +117,7 @@ func (r *runtime) continueDrain() {
 	}
 	request := r.pauses.request()
 	request.Scope, request.Pause = r.scope, p
-	if !r.spillTurns(&request) {
+	if !r.spillPermits(&request) {
 		return
 	}
 	ctx, stop := workflow.WithCancel(r.workCtx)

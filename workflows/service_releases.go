@@ -190,8 +190,7 @@ func replaceByRecord(p *protocol.ServicePublish, answer protocol.LoadSpecAnswer)
 	by := n.By()
 	*p = protocol.ServicePublish{
 		Incarnation: n.Incarnation.Number, Hash: n.Incarnation.Hash, Spec: answer.Digest, Store: answer.Store,
-		By: by.Name, Proven: by.Proven, Subject: by.Subject,
-		Pinned: n.Pinned, Order: n.Order, At: n.Incarnation.At,
+		By: by.Name, Proven: by.Proven, Subject: by.Subject, Order: n.Order,
 	}
 }
 

@@ -238,7 +238,7 @@ func TestCheckRequestFits_F8(t *testing.T) {
 	require.Equal(t, string(raw), checks[0].Candidates, "the state of the workflow is not changed")
 }
 
-// The turns of a thousand services that leave a runtime go through the store.
+// The permits of a thousand services that leave a runtime go through the store.
 func TestDrainOfManyServicesFits_F8(t *testing.T) {
 	t.Parallel()
 	s, sizes, kept := newRuntimeTest(t), newSizeRecorder(), map[string]protocol.Packed{}

@@ -55,7 +55,7 @@ func (q *previewItems) resolve(ctx context.Context, plan *Plan, service, what st
 	for s := range plan.Services {
 		for c := range plan.Services[s].Channels {
 			channel := &plan.Services[s].Channels[c]
-			channel.ItemPreview, channel.Removal = answers[n], q.items[n].Removal
+			channel.ItemPreview = answers[n]
 			channel.Channel = channel.Instance.Channel // the runtime may know it by another name
 			if channel.Unseen() && !channel.Removal {
 				channel.Sent = q.payloadFields(ctx, plan.Services[s].Service, *channel, q.payloads[n])

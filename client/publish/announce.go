@@ -13,7 +13,6 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
-	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
@@ -81,23 +80,14 @@ func (p *publication) request() protocol.PublishRequest {
 			token = ""
 		}
 	}
-	identity, grants := p.identityAndGrants()
 	id := make([]byte, 8)
 	_, _ = rand.Read(id) // never fails (crypto/rand)
 	return protocol.PublishRequest{
 		RequestMeta: protocol.RequestMeta{By: p.options.By, RequestID: hex.EncodeToString(id), Token: token},
 		Hash:        p.result.Hash, Manifest: p.manifest.Digest(), Services: len(p.specs), Store: p.store.URL(),
 		Origin: p.origin, Causes: p.options.Causes, Commits: p.commits, After: p.before.Newest, TakeOver: p.options.TakeOver,
-		Identity: identity, Grants: grants, Missing: p.started,
+		Missing: p.started,
 	}
-}
-
-// identityAndGrants is who may do what with the whole application: the spec of every service has it.
-func (p *publication) identityAndGrants() (*entities.Identity, []entities.Grant) {
-	for _, service := range entities.SortedKeys(p.specs) {
-		return p.specs[service].Identity, p.specs[service].Grants
-	}
-	return nil, nil
 }
 
 func (p *publication) start() client.StartWorkflowOptions {

@@ -28,8 +28,8 @@ func (c *chaos) plainEvents() map[string]func() {
 		"pause": pause, "resume": resume, "resume2": resume, "refresh": func() { _, _ = perform(c.s.Refresh(any())) },
 		"pause scope": func() { c.s.SetPause(c.anyScope(), &entities.Pause{By: "carol", At: c.now}, c.now) },
 		"drain": func() {
-			turn := entities.DrainPermit{Allowed: c.oneIn(2, "turn")}
-			d := &entities.Drain{Force: c.oneIn(3, "force"), Restoring: !turn.Allowed && c.oneIn(3, "up"), Permits: []entities.DrainPermit{turn}}
+			permit := entities.DrainPermit{Allowed: c.oneIn(2, "permit")}
+			d := &entities.Drain{Force: c.oneIn(3, "force"), Restoring: !permit.Allowed && c.oneIn(3, "up"), Permits: []entities.DrainPermit{permit}}
 			c.s.SetPause(c.anyRuntime(), &entities.Pause{By: "carol", At: c.now, Drain: d}, c.now)
 		},
 		"resume scope": func() { c.s.SetPause(c.anyScope(), nil, c.now) },
@@ -92,7 +92,7 @@ func (c *chaos) stormEvents() map[string]func() {
 		all[name] = event
 	}
 	for n := range 8 {
-		all[fmt.Sprint("turn ", n)] = c.workSome
+		all[fmt.Sprint("work ", n)] = c.workSome
 	}
 	return all
 }

@@ -127,7 +127,7 @@ func (c *chaos) judgeWrites(d *decide.Decision) {
 	}
 }
 
-// judgeDrainRemoval: a declared instance is removed only from a drained runtime, in its turn, and, except with force, while others remain.
+// judgeDrainRemoval: a declared instance is removed only from a drained runtime, with a permit, and, except with force, while others remain.
 func (c *chaos) judgeDrainRemoval(op state.RemoveOp, mode decide.Mode, d *decide.Decision) {
 	i := c.s.Instances[op.Instance]
 	p := c.s.DrainOf(i.Runtime)

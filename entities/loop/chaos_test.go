@@ -543,7 +543,7 @@ func TestStormInSteps_B10_D24(t *testing.T) {
 		all, events := c.stormEvents(), map[string]func(){}
 		for _, name := range []string{
 			"release", "config", "instances", "enforcement", "retry", "cancel", "rollback", "pin", "unpin", "pause", "resume",
-			"end", "look", "damage", "render", "time", "wake", "turn 0", "turn 1", "turn 2",
+			"end", "look", "damage", "render", "time", "wake", "work 0", "work 1", "work 2",
 		} {
 			events[name] = all[name]
 		}
@@ -591,10 +591,10 @@ func TestEveryReleaseConverges_B7(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				c := newChaos(t, of, true)
-				turn := func() { c.workOnce() }
+				work := func() { c.workOnce() }
 				c.repeat(t, map[string]func(){
 					"release": c.newRelease, "config": c.changeConfig, "time": c.advanceTime, "rest": c.continueAsNew,
-					"turn": turn, "turn2": turn, "turn3": turn, "turn4": turn,
+					"work": work, "work2": work, "work3": work, "work4": work,
 				})
 				c.runUntilIdle()
 				c.judgeConverged()

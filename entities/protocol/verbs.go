@@ -107,8 +107,8 @@ type PublishRequest struct {
 	RequestMeta
 	Hash     string   `json:"hash"`     // of the incarnation
 	Manifest string   `json:"manifest"` // digest of the manifest in the store
-	Services int      `json:"services"`
-	Store    string   `json:"store"` // URL the publisher wrote to
+	Services int      `json:"services"` // not read: the store has the number
+	Store    string   `json:"store"`    // URL the publisher wrote to
 	Origin   Origin   `json:"origin"`
 	Causes   []string `json:"causes,omitempty"`
 	Commits  string   `json:"commits,omitempty"` // digest of the Commits in the store; "": the origin has none
@@ -118,9 +118,6 @@ type PublishRequest struct {
 	TakeOver bool  `json:"takeOver,omitempty"`
 	// Missing are services whose workflows are gone. They are started again, whether or not anything changed.
 	Missing []string `json:"missing,omitempty"`
-	// Identity and Grants of the application: who may pause and pin all of it.
-	Identity *entities.Identity `json:"identity,omitempty"`
-	Grants   []entities.Grant   `json:"grants,omitempty"`
 }
 
 // Origin is the source of an application's configuration.
@@ -151,11 +148,8 @@ type ServicePublish struct {
 	By          string `json:"by"`
 	Proven      bool   `json:"proven,omitempty"` // a token proved By
 	Subject     string `json:"subject,omitempty"`
-	// Pinned: it is adopted even if a newer one is known (D15). Order is its order among all notices of the application: it overrides no later
-	// notice. At is when the notifications began.
-	Pinned bool                 `json:"pinned,omitempty"`
-	Order  entities.NoticeOrder `json:"order,omitzero"`
-	At     time.Time            `json:"at,omitzero"`
+	// Order is its order among all notices of the application: it overrides no later notice.
+	Order entities.NoticeOrder `json:"order,omitzero"`
 }
 
 // Notice is the incarnation in the store that the services of an application must use (G1). Services adopt it, whichever signal notified

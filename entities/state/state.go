@@ -90,7 +90,7 @@ const (
 	MaxEarlier          = 5 // good targets of an instance before the last one
 	// MaxAnnouncements bounds the queue of notifications.
 	MaxAnnouncements = 100
-	// MaxAudit bounds the audit entries in the state: the workflow writes them to the store long before. One turn may write several entries
+	// MaxAudit bounds the audit entries in the state: the workflow writes them to the store long before. One pass may write several entries
 	// for each of hundreds of channels, and none may be lost.
 	MaxAudit = 20_000
 	// MaxInbox and MaxInboxBytes bound the queued signals, and their payloads: as many as a server accepts in one run.

@@ -49,7 +49,7 @@ func (s *serviceCompiler) compile() incarnation.Service {
 		Version: string(spec.Version), InitialVersion: string(spec.InitialVersion),
 		ConfigChanges:    entities.ConfigChanges(cmp.Or(string(spec.ConfigChanges), "release")),
 		ProgressDeadline: incarnation.Period(s.atLeast(s.Decoder, "progressDeadline", spec.ProgressDeadline, span{defaultProgress, time.Millisecond})),
-		Parameters:       s.parameters(), Aspects: s.aspects(), Remove: spec.OnDelete == "remove", AskGates: s.gatesApplyToRollback(),
+		Parameters:       s.parameters(), Aspects: s.aspects(), Remove: spec.OnDelete == "remove", GatesApplyToRollback: s.gatesApplyToRollback(),
 		Maestro: maestro(cmp.Or(spec.Maestro, s.config.Application.Spec.Maestro)), NoRollbackBelow: s.noRollbackBelow(),
 	}
 	s.carried = s.addons()

@@ -76,23 +76,23 @@ type Channel struct {
 type Service struct {
 	Name string `json:"name"`
 	// As for a channel; workflows and the store also identify a service by its first name.
-	RenamedFrom      string                 `json:"renamedFrom,omitempty"`
-	Key              string                 `json:"key,omitempty"`
-	Description      string                 `json:"description,omitempty"`
-	Version          string                 `json:"version,omitempty"`
-	InitialVersion   string                 `json:"initialVersion,omitempty"`
-	DeclaredAt       string                 `json:"declaredAt,omitempty"`
-	ConfigChanges    entities.ConfigChanges `json:"configChanges"`
-	ProgressDeadline Period                 `json:"progressDeadline"`
-	Parameters       []Parameter            `json:"parameters,omitempty"`
-	Aspects          []entities.Aspect      `json:"aspects,omitempty"`
-	Files            map[string]string      `json:"files,omitempty"`    // path → content, of all channels
-	Objects          map[string]ObjectList  `json:"objects,omitempty"`  // by bundle digest
-	Remove           bool                   `json:"remove,omitempty"`   // when it is no longer declared
-	AskGates         bool                   `json:"askGates,omitempty"` // for manual rollbacks
-	NoRollbackBelow  string                 `json:"noRollbackBelow,omitempty"`
-	Maestro          entities.Maestro       `json:"maestro,omitzero"`
-	Channels         []InstanceDoc          `json:"channels"` // in the application's order
+	RenamedFrom          string                 `json:"renamedFrom,omitempty"`
+	Key                  string                 `json:"key,omitempty"`
+	Description          string                 `json:"description,omitempty"`
+	Version              string                 `json:"version,omitempty"`
+	InitialVersion       string                 `json:"initialVersion,omitempty"`
+	DeclaredAt           string                 `json:"declaredAt,omitempty"`
+	ConfigChanges        entities.ConfigChanges `json:"configChanges"`
+	ProgressDeadline     Period                 `json:"progressDeadline"`
+	Parameters           []Parameter            `json:"parameters,omitempty"`
+	Aspects              []entities.Aspect      `json:"aspects,omitempty"`
+	Files                map[string]string      `json:"files,omitempty"`    // path → content, of all channels
+	Objects              map[string]ObjectList  `json:"objects,omitempty"`  // by bundle digest
+	Remove               bool                   `json:"remove,omitempty"`   // when it is no longer declared
+	GatesApplyToRollback bool                   `json:"askGates,omitempty"` // to manual ones
+	NoRollbackBelow      string                 `json:"noRollbackBelow,omitempty"`
+	Maestro              entities.Maestro       `json:"maestro,omitzero"`
+	Channels             []InstanceDoc          `json:"channels"` // in the application's order
 
 	// Addons by name, for other systems.
 	Addons map[string]entities.Addon `json:"addons,omitempty"`

@@ -106,7 +106,7 @@ func (i *Incarnation) spec(doc *Service, known map[string]entities.RuntimeDefini
 		Version: doc.Version, InitialVersion: doc.InitialVersion, DeclaredAt: doc.DeclaredAt,
 		ConfigChanges: doc.ConfigChanges, ProgressDeadline: time.Duration(doc.ProgressDeadline),
 		Runtimes: map[string]*entities.RuntimeSpec{},
-		Grants:   i.doc.Grants, Identity: i.doc.Identity, Notifications: i.doc.Notifications, Remove: doc.Remove, GatedRollback: doc.AskGates, Maestro: doc.Maestro,
+		Grants:   i.doc.Grants, Identity: i.doc.Identity, Notifications: i.doc.Notifications, Remove: doc.Remove, GatedRollback: doc.GatesApplyToRollback, Maestro: doc.Maestro,
 		NoRollbackBelow: doc.NoRollbackBelow, Aspects: doc.Aspects,
 	}
 	if doc.Key != "" {

@@ -20,7 +20,7 @@ const speed = 2000
 
 func TestConformance(t *testing.T) {
 	for name, rollback := range map[string]ecsfake.Rollback{
-		"rollbacks promote the old deployment": ecsfake.RollbackPromotes, "rollbacks start a new deployment": ecsfake.RollbackStartsAnew,
+		"rollbacks promote the old deployment": ecsfake.RollbackPromotes, "rollbacks start a new deployment": ecsfake.RollbackStartsNew,
 	} {
 		t.Run(name, func(t *testing.T) {
 			runtimetest.Run(t, runtimetest.Harness{New: func(t *testing.T) runtimetest.Subject {

@@ -15,7 +15,7 @@ import (
 
 func bothRollbacks(t *testing.T, check func(t *testing.T, options ecsfake.Options)) {
 	t.Run("the old deployment is promoted", func(t *testing.T) { check(t, ecsfake.Options{Rollback: ecsfake.RollbackPromotes}) })
-	t.Run("a new deployment is started", func(t *testing.T) { check(t, ecsfake.Options{Rollback: ecsfake.RollbackStartsAnew}) })
+	t.Run("a new deployment is started", func(t *testing.T) { check(t, ecsfake.Options{Rollback: ecsfake.RollbackStartsNew}) })
 }
 
 func messages(o entities.Object) (all []string) {

@@ -24,6 +24,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/converge-engine/converge/runtimes"
+	"github.com/converge-engine/converge/tests/kubetest"
 )
 
 // Each refusal is one line that keeps the server's own words, says what to do, is permanent only when
@@ -48,7 +49,7 @@ func TestRefusals_D18(t *testing.T) {
 		"a quota": {
 			prepare: func(d *recordingCluster) {
 				quotas := d.admin.typed.CoreV1().ResourceQuotas(d.namespace)
-				nothing := corev1.ResourceList{"count/services": resourceapi.MustParse("0")}
+				nothing := corev1.ResourceList{"count/services": resourceapi.MustParse("0"), corev1.ResourcePods: resourceapi.MustParse("0")}
 				q, err := quotas.Create(d.Context(), &corev1.ResourceQuota{
 					ObjectMeta: metav1.ObjectMeta{Name: "none"}, Spec: corev1.ResourceQuotaSpec{Hard: nothing},
 				}, metav1.CreateOptions{})
@@ -58,12 +59,7 @@ func TestRefusals_D18(t *testing.T) {
 				require.NoError(d, err)
 				_, err = quotas.Patch(d.Context(), q.Name, types.MergePatchType, counted, metav1.PatchOptions{}, "status")
 				require.NoError(d, err)
-				d.wait("the quota to be in force", func() bool {
-					_, err := d.admin.typed.CoreV1().Services(d.namespace).Create(d.Context(), &corev1.Service{
-						ObjectMeta: metav1.ObjectMeta{Name: "probe"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
-					}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-					return err != nil && strings.Contains(err.Error(), "exceeded quota")
-				}, func() any { return nil })
+				kubetest.AwaitRefusal(d, d.admin.typed, d.namespace, "exceeded quota: none", nil)
 			},
 			object: "{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {ports: [{port: 80}]}}",
 			says:   []string{"exceeded quota: none, requested: count/services=1", "ResourceQuota none: raise its spec.hard[count/services]"},

@@ -64,7 +64,7 @@ func measureDecision(ctx context.Context, b *bench) error {
 	return measureLong(ctx, b)
 }
 
-// measureLong times whole releases through many channels: every turn decides about all of them.
+// measureLong times whole releases through many channels: every decision is about all of them.
 func measureLong(ctx context.Context, b *bench) error {
 	for _, c := range []struct {
 		what  string
@@ -74,14 +74,14 @@ func measureLong(ctx context.Context, b *bench) error {
 		{"a release to one channel, then to 499 at once", star(longChannels)},
 		{"a release to one channel of 500 instances", wide(longChannels)},
 	} {
-		turns := 0
-		times, err := repeat(ctx, longRepetitions, func() { turns = play(c.shape) })
+		decisions := 0
+		times, err := repeat(ctx, longRepetitions, func() { decisions = play(c.shape) })
 		if err != nil {
 			return err
 		}
 		b.Add(report.Line{
 			Row: b.row, What: c.what, Measured: report.Dur(report.Median(times)),
-			Spread: fmt.Sprintf("%d turns, %s each", turns, report.Dur(report.Median(times)/time.Duration(turns))),
+			Spread: fmt.Sprintf("%d decisions, %s each", decisions, report.Dur(report.Median(times)/time.Duration(decisions))),
 		})
 	}
 	return nil
@@ -199,7 +199,7 @@ func guard(s *state.State) *state.State {
 	return s
 }
 
-// play takes a release through all channels of a service, and counts the turns.
+// play takes a release through all channels of a service, and counts the decisions.
 func play(s shape) int {
 	of := state.New("bench", "web")
 	of.ApplySpec(s.spec("web"), "spec", dawn)
@@ -215,19 +215,19 @@ func open(s *state.State, version string, now time.Time) {
 	s.OpenRelease(state.NewRelease{Version: version, FullVersion: version, Incarnation: 1, Payloads: payloads, By: "bench"}, now)
 }
 
-// obey plays a runtime that applies what it is given at once, an apply to a turn as it would be on
-// Temporal, and returns the number of turns.
+// obey plays a runtime that applies what it is given at once, one apply for each decision, as it would be on
+// Temporal, and returns the number of decisions.
 func obey(s *state.State) int {
-	now, turns := dawn, 0
+	now, decisions := dawn, 0
 	var running []state.ApplyOp
 	for _, id := range s.Spec.IDs() {
 		s.RecordReading(id, "", entities.Reading{At: now}, true, now)
 	}
 	for {
-		now, turns = now.Add(time.Second), turns+1
+		now, decisions = now.Add(time.Second), decisions+1
 		running = append(running, loop.Settle(s, now, decide.Mode{}).Applies...)
 		if len(running) == 0 {
-			return turns
+			return decisions
 		}
 		op := running[0]
 		running = running[1:]

@@ -63,16 +63,16 @@ func (f *faults) do(ctx context.Context, planned fault) {
 
 // ways of a fault to begin, which returns whom it met, and to end.
 func (f *faults) ways(planned fault) (begin func() int, end func()) {
-	p, l := f.world.processes[planned.target], f.world.lines[planned.target]
-	on := func(line func()) func() int { return func() int { line(); return p.pid() } }
+	p, c := f.world.processes[planned.target], f.world.proxies[planned.target]
+	on := func(fault func()) func() int { return func() int { fault(); return p.pid() } }
 	switch planned.kind {
 	case record.Kill:
 		return p.kill, p.revive
 	case record.Freeze:
 		return p.freeze, p.thaw
 	case record.Stall:
-		return on(l.Hold), l.Pass
+		return on(c.Hold), c.Resume
 	default:
-		return on(l.Cut), l.Mend
+		return on(c.Cut), c.Restore
 	}
 }

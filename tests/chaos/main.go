@@ -42,7 +42,7 @@ func command(ctx context.Context) error {
 	flag.IntVar(&s.releases, "releases", 1000, "how many releases are made")
 	flag.IntVar(&s.kills, "kills", 100, "how many processes are killed")
 	flag.IntVar(&s.freezes, "freezes", -1, "how many are stopped for a while; -1: a third of the kills")
-	flag.IntVar(&s.cuts, "cuts", -1, "how many lines are cut or stalled; -1: a third of the kills")
+	flag.IntVar(&s.cuts, "cuts", -1, "how many connections are cut or stalled; -1: a third of the kills")
 	flag.IntVar(&s.services, "services", 6, "how many services there are")
 	flag.IntVar(&s.signals, "signals", 20, "percent of releases that come by a signal")
 	flag.IntVar(&s.attacks, "attacks", -1, "how many messages a hostile client sends; -1: two for each release")

@@ -23,7 +23,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/tests/buckettest"
 	"github.com/converge-engine/converge/tests/chaos/record"
-	"github.com/converge-engine/converge/tests/internal/line"
+	"github.com/converge-engine/converge/tests/internal/proxy"
 	"github.com/converge-engine/converge/tests/programtest"
 )
 
@@ -37,7 +37,7 @@ const (
 
 const application = "shop"
 
-// world is the processes of a run, the lines between them, and a directory that holds all that they keep.
+// world is the processes of a run, the proxies between them, and a directory that holds all that they keep.
 //
 //	worker-1 ── line ──┐
 //	worker-2 ── line ──┼── server        workers and people ── line ── store
@@ -47,7 +47,7 @@ type world struct {
 	bin       string
 	services  []string
 	processes map[string]*process
-	lines     map[string]*line.Line // by the process on whose side they are; "" is people's
+	proxies   map[string]*proxy.Proxy // by the process whose connections they carry; "" is the clients'
 	client    client.Client
 }
 
@@ -58,21 +58,21 @@ func newWorld(ctx context.Context, dir string, services []string) (*world, error
 	if err != nil {
 		return nil, err
 	}
-	w := &world{dir: dir, bin: bin, services: services, processes: map[string]*process{}, lines: map[string]*line.Line{}}
+	w := &world{dir: dir, bin: bin, services: services, processes: map[string]*process{}, proxies: map[string]*proxy.Proxy{}}
 	for _, sub := range []string{w.site(), w.config(), w.path("bucket"), w.path("logs")} {
 		if err := os.MkdirAll(sub, 0o755); err != nil {
 			return nil, err
 		}
 	}
 	for _, name := range []string{worker1, worker2, storeName, ""} {
-		l, err := line.New("")
+		p, err := proxy.New("")
 		if err != nil {
 			return nil, err
 		}
-		w.lines[name] = l
+		w.proxies[name] = p
 	}
 	w.client, err = client.NewLazyClient(client.Options{
-		HostPort: w.lines[""].Address(), Logger: sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)),
+		HostPort: w.proxies[""].Address(), Logger: sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)),
 	})
 	if err != nil {
 		return nil, err
@@ -83,7 +83,7 @@ func newWorld(ctx context.Context, dir string, services []string) (*world, error
 func (w *world) path(name string) string { return filepath.Join(w.dir, name) }
 func (w *world) site() string            { return w.path("site") }
 func (w *world) config() string          { return w.path("config") }
-func (w *world) store() string           { return buckettest.URL("http://" + w.lines[storeName].Address()) }
+func (w *world) store() string           { return buckettest.URL("http://" + w.proxies[storeName].Address()) }
 
 // start starts the processes and returns when they are up.
 func (w *world) start() error {
@@ -91,10 +91,10 @@ func (w *world) start() error {
 	if err != nil {
 		return err
 	}
-	w.keep(storeName, func() *exec.Cmd { return exec.Command(self, storeRole, w.path("bucket")) }, w.lines[storeName].Aim)
+	w.keep(storeName, func() *exec.Cmd { return exec.Command(self, storeRole, w.path("bucket")) }, w.proxies[storeName].SetTarget)
 	w.keep(serverName, func() *exec.Cmd { return exec.Command(self, serverRole, w.path("temporal.db")) }, func(address string) {
 		for _, name := range []string{worker1, worker2, ""} {
-			w.lines[name].Aim(address)
+			w.proxies[name].SetTarget(address)
 		}
 	})
 	for _, name := range []string{storeName, serverName} {
@@ -102,7 +102,7 @@ func (w *world) start() error {
 	}
 	for _, name := range []string{worker1, worker2} {
 		w.keep(name, func() *exec.Cmd {
-			cmd := exec.Command(filepath.Join(w.bin, "converge"), "worker", "--store", w.store(), "--address", w.lines[name].Address())
+			cmd := exec.Command(filepath.Join(w.bin, "converge"), "worker", "--store", w.store(), "--address", w.proxies[name].Address())
 			cmd.Dir, cmd.Env = w.dir, w.env("")
 			return cmd
 		}, nil)
@@ -128,8 +128,8 @@ func (w *world) stop() {
 	for _, p := range w.processes {
 		p.end()
 	}
-	for _, l := range w.lines {
-		l.Close()
+	for _, p := range w.proxies {
+		p.Close()
 	}
 }
 
@@ -170,7 +170,7 @@ custom:
 func (w *world) converge(ctx context.Context, by string, into any, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(w.bin, "converge"), append(args, "--address", w.lines[""].Address())...)
+	cmd := exec.CommandContext(ctx, filepath.Join(w.bin, "converge"), append(args, "--address", w.proxies[""].Address())...)
 	cmd.Dir, cmd.Env = w.dir, append(w.env(by), "CONVERGE_STORE="+w.store())
 	out, err := cmd.Output()
 	var exit *exec.ExitError

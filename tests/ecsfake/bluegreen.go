@@ -161,7 +161,7 @@ func (s *Server) hooked(v *service) bool {
 		if !slices.Contains(hook.LifecycleStages, types.DeploymentLifecycleHookStage(v.stage())) {
 			continue
 		}
-		d := s.asked(r, hook, fmt.Sprintf("ecs-hook-%d-%s", i, v.stage()))
+		d := s.hookStatus(r, hook, fmt.Sprintf("ecs-hook-%d-%s", i, v.stage()))
 		r.view.LifecycleHookDetails = append(r.view.LifecycleHookDetails, d)
 		if d.Status == types.DeploymentLifecycleHookStatusFailed {
 			s.fails(v, failure{"lifecycle hook failed.", "Lifecycle hook " + text(d.TargetArn) + " failed at " + string(v.stage()) + ".", true})
@@ -172,14 +172,14 @@ func (s *Server) hooked(v *service) bool {
 	return passed
 }
 
-// asked returns the current answer of a hook. A paused hook continues after ContinueServiceDeployment (guide pause-lifecycle-hooks).
-func (s *Server) asked(r *record, hook types.DeploymentLifecycleHook, id string) types.DeploymentLifecycleHookDetail {
+// hookStatus returns the status of a hook. A paused hook continues after ContinueServiceDeployment (guide pause-lifecycle-hooks).
+func (s *Server) hookStatus(r *record, hook types.DeploymentLifecycleHook, id string) types.DeploymentLifecycleHookDetail {
 	d := types.DeploymentLifecycleHookDetail{HookId: &id, TargetArn: hook.HookTargetArn, TargetType: hook.TargetType, Status: types.DeploymentLifecycleHookStatusSucceeded}
-	switch said := s.levers.hooks[text(hook.HookTargetArn)]; {
+	switch status := s.levers.hooks[text(hook.HookTargetArn)]; {
 	case hook.TargetType == types.DeploymentLifecycleHookTargetTypePause && !r.continued[id]:
 		d.Status = types.DeploymentLifecycleHookStatusAwaitingAction
-	case hook.TargetType != types.DeploymentLifecycleHookTargetTypePause && said != "":
-		d.Status = said
+	case hook.TargetType != types.DeploymentLifecycleHookTargetTypePause && status != "":
+		d.Status = status
 	}
 	return d
 }

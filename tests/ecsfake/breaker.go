@@ -73,7 +73,7 @@ func (s *Server) fails(v *service, why failure) {
 // service's tags do not change.
 func (s *Server) rollBack(v *service, reason string) {
 	failed, back := v.primary(), v.completed
-	if s.options.Rollback == RollbackStartsAnew {
+	if s.options.Rollback == RollbackStartsNew {
 		back = s.newDeployment(back.shape, back.revision)
 	}
 	back.record, back.rollsBack, v.completed = failed.record, true, nil

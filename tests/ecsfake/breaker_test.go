@@ -70,7 +70,7 @@ var broken = map[string]struct {
 
 func TestBreakerRollsBack(t *testing.T) {
 	for name, row := range broken {
-		for mode, rollback := range map[string]ecsfake.Rollback{"promoted": ecsfake.RollbackPromotes, "anew": ecsfake.RollbackStartsAnew} {
+		for mode, rollback := range map[string]ecsfake.Rollback{"promoted": ecsfake.RollbackPromotes, "new": ecsfake.RollbackStartsNew} {
 			t.Run(name+" "+mode, func(t *testing.T) {
 				l := newLab(t, ecsfake.Options{Rollback: rollback})
 				l.Behave("web:2", row.behaviour)
@@ -233,7 +233,7 @@ func TestHealthyTaskResetsTheCount(t *testing.T) {
 }
 
 func TestRollbackThatFails(t *testing.T) {
-	for _, rollback := range []ecsfake.Rollback{ecsfake.RollbackPromotes, ecsfake.RollbackStartsAnew} {
+	for _, rollback := range []ecsfake.Rollback{ecsfake.RollbackPromotes, ecsfake.RollbackStartsNew} {
 		l := newLab(t, ecsfake.Options{Rollback: rollback})
 		l.register("web", "web:1")
 		l.register("web", "web:2")

@@ -97,7 +97,7 @@ func contract(t *testing.T, client *ecs.Client, patience time.Duration, unlike m
 		{"an update by family shows its newest revision", party.updatesByFamily},
 		{"an update starts another deployment", party.startsAnother},
 		{"ten services are described at once, not eleven", party.describesTen},
-		{"a service that is scaled is not deleted without force", party.guardsDeletion},
+		{"a service that is scaled is not deleted without force", party.requiresForceToDelete},
 		{"a deleted service is not listed", party.hidesDeleted},
 	} {
 		t.Run(clause.name, func(t *testing.T) {
@@ -421,7 +421,7 @@ func (p party) describesTen() {
 	require.Equal(p, "InvalidParameterException", code(err))
 }
 
-func (p party) guardsDeletion() {
+func (p party) requiresForceToDelete() {
 	p.register()
 	_, err := p.create(func(in *ecs.CreateServiceInput) { in.DesiredCount = aws.Int32(1) })
 	require.NoError(p, err)

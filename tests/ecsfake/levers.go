@@ -226,8 +226,8 @@ func (l *levers) refusedBy(operation string, err error) {
 	}
 }
 
-// trouble takes the first fault for an operation; nil if there is none.
-func (l *levers) trouble(operation string) *trouble {
+// activeFault returns the first fault of an operation, and counts its use; nil if there is none.
+func (l *levers) activeFault(operation string) *activeFault {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i, f := range l.faults {
@@ -239,23 +239,23 @@ func (l *levers) trouble(operation string) *trouble {
 				l.faults = slices.Delete(l.faults, i, i+1)
 			}
 		}
-		return &trouble{f.Kind, operation}
+		return &activeFault{f.Kind, operation}
 	}
 	return nil
 }
 
-// trouble is a fault that applies to one request.
-type trouble struct {
+// activeFault is a fault that applies to one request.
+type activeFault struct {
 	kind      Kind
 	operation string
 }
 
 // before reports whether the request ends here, without an answer of the API.
-func (t *trouble) before(w http.ResponseWriter, r *http.Request) bool {
-	if t == nil {
+func (f *activeFault) before(w http.ResponseWriter, r *http.Request) bool {
+	if f == nil {
 		return false
 	}
-	switch t.kind {
+	switch f.kind {
 	case Hang:
 		<-r.Context().Done()
 	case Cut:
@@ -269,13 +269,13 @@ func (t *trouble) before(w http.ResponseWriter, r *http.Request) bool {
 }
 
 // refusal returns the API's error answer for a request with a fault; nil lets the request pass.
-func (t *trouble) refusal() error {
-	if t == nil {
+func (f *activeFault) refusal() error {
+	if f == nil {
 		return nil
 	}
-	switch t.kind {
+	switch f.kind {
 	case AccessDenied:
-		return refuse("AccessDeniedException", "User: arn:aws:sts::123456789012:assumed-role/converge is not authorized to perform: ecs:%s", t.operation)
+		return refuse("AccessDeniedException", "User: arn:aws:sts::123456789012:assumed-role/converge is not authorized to perform: ecs:%s", f.operation)
 	case Throttled:
 		return throttled()
 	case ServerError:
@@ -285,8 +285,8 @@ func (t *trouble) refusal() error {
 }
 
 // after reports whether the answer is lost.
-func (t *trouble) after(w http.ResponseWriter) bool {
-	if t == nil || t.kind != LostAnswer {
+func (f *activeFault) after(w http.ResponseWriter) bool {
+	if f == nil || f.kind != LostAnswer {
 		return false
 	}
 	cut(w)

@@ -200,7 +200,7 @@ func (s *Server) start(v *service) {
 		room = min(room, upper-len(v.live()))
 	}
 	if p.state == types.DeploymentRolloutStateFailed || v.awaitsScaleUp() || room <= 0 || s.clock.now.Before(p.retry) {
-		s.tellStuck(v, room)
+		s.reportStuck(v, room)
 		return
 	}
 	if s.unplaceable(v, p) {
@@ -227,8 +227,8 @@ func (s *Server) unplaceable(v *service, p *deployment) bool {
 	return full
 }
 
-// tellStuck reports once that minimum and maximum do not allow the deployment to continue (guide service-event-messages-list).
-func (s *Server) tellStuck(v *service, room int) {
+// reportStuck reports once that minimum and maximum do not allow the deployment to continue (guide service-event-messages-list).
+func (s *Server) reportStuck(v *service, room int) {
 	p := v.primary()
 	settled := !slices.ContainsFunc(v.tasks(), func(t *task) bool { return t.leaving || !t.healthy })
 	if room > 0 || p.stuck || !p.inProgress() || v.shifts() || len(p.live()) >= v.wanted() || !settled {

@@ -41,8 +41,8 @@ type Rollback int
 const (
 	// RollbackPromotes makes the last completed deployment PRIMARY again, with its id.
 	RollbackPromotes Rollback = iota
-	// RollbackStartsAnew starts a new deployment, with its own id, of the configuration of the last completed one.
-	RollbackStartsAnew
+	// RollbackStartsNew starts a new deployment, with its own id, of the configuration of the last completed one.
+	RollbackStartsNew
 )
 
 // Timing contains the durations on the fake's clock. Only Settled and Restart are documented.

@@ -89,11 +89,11 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, operation string,
 		return
 	}
 	s.levers.called(operation)
-	trouble := s.levers.trouble(operation)
-	if trouble.before(w, r) {
+	fault := s.levers.activeFault(operation)
+	if fault.before(w, r) {
 		return
 	}
-	err := trouble.refusal()
+	err := fault.refusal()
 	if err == nil {
 		err = s.levers.admit(operation, s.Now)
 	}
@@ -103,7 +103,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, operation string,
 		return
 	}
 	out, err := perform()
-	if trouble.after(w) {
+	if fault.after(w) {
 		return
 	}
 	if err != nil {

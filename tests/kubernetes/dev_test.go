@@ -102,5 +102,5 @@ func TestKubernetesFromTheReadme_A11(t *testing.T) {
 	require.Contains(t, out, "CrashLoopBackOff web-")
 	require.Contains(t, out, "production blocked by that")
 	d.Stop()
-	require.Contains(t, d.Said(), "keep running")
+	require.Contains(t, d.Output(), "keep running")
 }

@@ -14,7 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/converge-engine/converge/tests/internal/line"
+	"github.com/converge-engine/converge/tests/internal/proxy"
 	"github.com/converge-engine/converge/tests/internal/stage"
 )
 
@@ -86,17 +86,17 @@ func (c commanded) startProcess() *exec.Cmd {
 func TestCutOffCommandEndsBeforeAnotherBegins_F2(t *testing.T) {
 	t.Parallel()
 	c := newCommanded(t)
-	proxy, err := line.New(c.Address)
+	toServer, err := proxy.New(c.Address)
 	require.NoError(t, err)
-	t.Cleanup(proxy.Close)
-	c.StartWorkerAt(proxy.Address())
+	t.Cleanup(toServer.Close)
+	c.StartWorkerAt(toServer.Address())
 	c.Publish()
 	c.Release("web", "v1")
 	c.awaitApplies(1)
 	c.StartWorker() // that one is not cut off
-	proxy.Hold()
-	defer proxy.Pass()
-	proxy.Cut()
+	toServer.Hold()
+	defer toServer.Resume()
+	toServer.Cut()
 	cut := time.Now()
 	c.awaitApplies(2)
 	t.Logf("taken over after %s", time.Since(cut))

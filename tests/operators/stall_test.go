@@ -13,14 +13,14 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/converge-engine/converge/entities/protocol"
-	"github.com/converge-engine/converge/tests/internal/line"
+	"github.com/converge-engine/converge/tests/internal/proxy"
 	"github.com/converge-engine/converge/tests/internal/stage"
 )
 
 // stalled is a service in the middle of an apply to staging, whose worker speaks through a proxy.
 type stalled struct {
 	*stage.World
-	proxy *line.Line
+	proxy *proxy.Proxy
 	letGo func()
 }
 
@@ -28,11 +28,11 @@ func newStalled(t *testing.T) stalled {
 	t.Helper()
 	w := shared.OwnServer(t, 0)
 	w.StopWorker()
-	proxy, err := line.New(w.Address)
+	toServer, err := proxy.New(w.Address)
 	require.NoError(t, err)
-	t.Cleanup(proxy.Close)
-	s := stalled{World: w, proxy: proxy}
-	w.StartWorkerAt(proxy.Address())
+	t.Cleanup(toServer.Close)
+	s := stalled{World: w, proxy: toServer}
+	w.StartWorkerAt(toServer.Address())
 	w.Write(stage.TwoChannels + stage.Web)
 	w.Publish()
 	staging := w.Fake.At(w.App, "web", "staging")
@@ -45,7 +45,7 @@ func newStalled(t *testing.T) stalled {
 // stall holds back everything for so long.
 func (s stalled) stall(d time.Duration) {
 	s.proxy.Hold()
-	defer s.proxy.Pass()
+	defer s.proxy.Resume()
 	<-time.After(d) // this is what happens, not a wait for something else
 }
 
@@ -127,7 +127,7 @@ func TestCutOffWorkerEndsItsApplyBeforeAnotherBegins_F2(t *testing.T) {
 	s := newStalled(t)
 	s.StartWorker() // that one is not cut off
 	s.proxy.Hold()
-	defer s.proxy.Pass()
+	defer s.proxy.Resume()
 	s.proxy.Cut() // what waits for tasks at the server is gone
 	staging := s.Fake.At(s.App, "web", "staging")
 	limited, stop := context.WithTimeout(t.Context(), stage.Patience)

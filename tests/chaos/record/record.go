@@ -153,7 +153,7 @@ func (a Act) String() string {
 const (
 	Kill   = "kill"
 	Freeze = "freeze"
-	Stall  = "stall" // of the line to the server or the store
+	Stall  = "stall" // of the connections to the server or the store
 	Cut    = "cut"
 )
 

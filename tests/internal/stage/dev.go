@@ -105,8 +105,8 @@ func (d *Dev) Stop() {
 	require.NoError(d.T, d.process.Wait(), "Ctrl-C ends it without an error")
 }
 
-// Said is all that it has printed since it was started.
-func (d *Dev) Said() string { return d.out.String() }
+// Output returns all that it has printed since its start.
+func (d *Dev) Output() string { return d.out.String() }
 
 // Converge runs the CLI against it and returns what it printed on stdout, and its exit code.
 func (d *Dev) Converge(args ...string) (string, int) {

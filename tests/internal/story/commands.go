@@ -56,13 +56,13 @@ func (p *Player) until(l line, wanted func(protocol.Status) bool) {
 	temporaltest.WaitFor(p.T, patience, func() (bool, string) {
 		value, err := p.Client.QueryWorkflow(p.T.Context(), l.id, "", protocol.QueryStatus)
 		if err != nil {
-			return false, p.said("%v", err)
+			return false, p.reason("%v", err)
 		}
 		var last protocol.Status
 		if err := value.Get(&last); err != nil {
-			return false, p.said("%v", err)
+			return false, p.reason("%v", err)
 		}
-		return wanted(last), p.said("have %s\n%s", stage.Channels(last), reasons(last))
+		return wanted(last), p.reason("have %s\n%s", stage.Channels(last), reasons(last))
 	})
 }
 
@@ -128,7 +128,7 @@ func (p *Player) stays(l line) {
 		s = p.Status(l.service)
 		for _, c := range s.Channels {
 			if p.Fake.At(p.App, l.service, c.Name).Readings() < looks[c.Name]+2 {
-				return false, p.said("%s is not looked at", c.Name)
+				return false, p.reason("%s is not looked at", c.Name)
 			}
 		}
 		return true, ""
@@ -158,14 +158,14 @@ func (p *Player) explains(l line) {
 	temporaltest.WaitFor(p.T, patience, func() (bool, string) {
 		value, err := p.Client.QueryWorkflow(p.T.Context(), l.id, "", protocol.QueryExplain)
 		if err != nil {
-			return false, p.said("%v", err)
+			return false, p.reason("%v", err)
 		}
 		var e protocol.Explanation
 		if err := value.Get(&e); err != nil {
-			return false, p.said("%v", err)
+			return false, p.reason("%v", err)
 		}
 		text := strings.Join(e.Lines, "\n")
-		return strings.Contains(text, want), p.said("have\n%s", text)
+		return strings.Contains(text, want), p.reason("have\n%s", text)
 	})
 }
 
@@ -177,12 +177,12 @@ func (p *Player) history(l line) {
 	temporaltest.WaitFor(p.T, patience, func() (bool, string) {
 		lines, err := p.trail(l.service)
 		if err != nil {
-			return false, p.said("%v", err)
+			return false, p.reason("%v", err)
 		}
 		rest := l.below
 		for i, have := range lines {
 			if have.N != int64(i+1) {
-				return false, p.said("line %d is numbered %d", i+1, have.N)
+				return false, p.reason("line %d is numbered %d", i+1, have.N)
 			}
 			if len(rest) > 0 && printed(have) == rest[0] {
 				rest = rest[1:]
@@ -193,9 +193,9 @@ func (p *Player) history(l line) {
 			all = append(all, printed(have))
 		}
 		if l.rest == "whole" {
-			return slices.Equal(all, l.below), p.said("want\n%s\nhave\n%s", strings.Join(l.below, "\n"), strings.Join(all, "\n"))
+			return slices.Equal(all, l.below), p.reason("want\n%s\nhave\n%s", strings.Join(l.below, "\n"), strings.Join(all, "\n"))
 		}
-		return len(rest) == 0, p.said("want %q in\n%s", rest, strings.Join(all, "\n"))
+		return len(rest) == 0, p.reason("want %q in\n%s", rest, strings.Join(all, "\n"))
 	})
 }
 
@@ -244,7 +244,7 @@ func (p *Player) reads(l line) {
 	name, want, _ := strings.Cut(l.rest, " ~ ")
 	temporaltest.WaitFor(p.T, patience, func() (bool, string) {
 		have, err := os.ReadFile(filepath.Join(p.Dir, name))
-		return err == nil && strings.Contains(string(have), strings.ReplaceAll(want, `\n`, "\n")), p.said("have %q, %v", have, err)
+		return err == nil && strings.Contains(string(have), strings.ReplaceAll(want, `\n`, "\n")), p.reason("have %q, %v", have, err)
 	})
 }
 
@@ -267,9 +267,9 @@ func (p *Player) inRun(l line) {
 			Namespace: embedded.Namespace, Query: fmt.Sprintf("WorkflowId = '%s'", l.id),
 		})
 		if err != nil {
-			return false, p.said("%v", err)
+			return false, p.reason("%v", err)
 		}
-		return all.Count >= int64(want), p.said("%d", all.Count)
+		return all.Count >= int64(want), p.reason("%d", all.Count)
 	})
 }
 
@@ -309,13 +309,13 @@ func (p *Player) announced(l line) {
 		posted := p.site.posts(path)
 		raw, err := json.Marshal(posted)
 		if err != nil {
-			return false, p.said("%v", err)
+			return false, p.reason("%v", err)
 		}
 		for _, one := range posted {
 			if strings.Contains(one, want) {
 				return true, ""
 			}
 		}
-		return false, p.said("have %s", raw)
+		return false, p.reason("have %s", raw)
 	})
 }

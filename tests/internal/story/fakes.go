@@ -44,11 +44,11 @@ func (p *Player) fakes(l line) {
 	case verb == "runs" || verb == "removed":
 		want := strings.Trim(rest, "-")
 		temporaltest.WaitFor(p.T, patience, func() (bool, string) {
-			return instance.Version() == want && (verb == "runs" || instance.Removals() > 0), p.said("have %q", instance.Version())
+			return instance.Version() == want && (verb == "runs" || instance.Removals() > 0), p.reason("have %q", instance.Version())
 		})
 	case verb == "moves":
 		temporaltest.WaitFor(p.T, patience, func() (bool, string) {
-			return instance.NextVersion() == rest, p.said("have %q on its way", instance.NextVersion())
+			return instance.NextVersion() == rest, p.reason("have %q on its way", instance.NextVersion())
 		})
 	case verb == "never":
 		for _, a := range p.Fake.Applies() {

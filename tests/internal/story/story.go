@@ -309,7 +309,7 @@ func Load(t *testing.T, folder string) map[string]*txtar.Archive {
 	return out
 }
 
-// said is why something is not seen yet.
-func (p *Player) said(format string, args ...any) string {
+// reason formats why a condition does not hold yet, with the line of the story.
+func (p *Player) reason(format string, args ...any) string {
 	return p.at + ": " + fmt.Sprintf(format, args...)
 }

@@ -1,4 +1,4 @@
-package line
+package proxy
 
 import (
 	"bufio"
@@ -40,30 +40,30 @@ func say(t *testing.T, c net.Conn, within time.Duration) error {
 	return err
 }
 
-func TestLine(t *testing.T) {
-	l, err := New("127.0.0.1:1")
+func TestProxy(t *testing.T) {
+	p, err := New("127.0.0.1:1")
 	require.NoError(t, err)
-	defer l.Close()
-	l.Aim(echo(t))
-	c, err := net.Dial("tcp", l.Address())
+	defer p.Close()
+	p.SetTarget(echo(t))
+	c, err := net.Dial("tcp", p.Address())
 	require.NoError(t, err)
 	require.NoError(t, say(t, c, time.Minute))
 
-	l.Hold()
+	p.Hold()
 	require.ErrorContains(t, say(t, c, 50*time.Millisecond), "timeout", "held back")
-	l.Pass()
+	p.Resume()
 	require.NoError(t, c.SetReadDeadline(time.Now().Add(time.Minute)))
 	answer, err := bufio.NewReader(c).ReadString('\n')
 	require.NoError(t, err)
 	require.Equal(t, "hello\n", answer, "what was held back arrives")
 
-	l.Cut()
+	p.Cut()
 	require.NoError(t, c.SetReadDeadline(time.Now().Add(time.Minute)))
 	_, err = c.Read(make([]byte, 1))
 	require.Error(t, err, "the connection has ended")
 	require.NotErrorIs(t, err, net.ErrClosed)
-	l.Mend()
-	c, err = net.Dial("tcp", l.Address())
+	p.Restore()
+	c, err = net.Dial("tcp", p.Address())
 	require.NoError(t, err)
 	require.NoError(t, say(t, c, time.Minute))
 }
