@@ -84,9 +84,10 @@ func TestTokensForEKSNeedNoProgram(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, []byte(fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}],
 clusters: [{name: c, cluster: {server: %q, certificate-authority-data: %s}}],
 users: [{name: u, user: {exec: {apiVersion: client.authentication.k8s.io/v1beta1, command: aws, interactiveMode: Never, args: [%s]}}}]}`, server.URL, ca, args)), 0o600))
+		t.Setenv("KUBECONFIG", path)
 		var clusters Clusters
 		defer clusters.Close()
-		client, err := clusters.Client(t.Context(), entities.RuntimeDefinition{Kubernetes: &entities.KubernetesRuntime{Kubeconfig: path}})
+		client, err := clusters.Client(t.Context(), entities.RuntimeDefinition{Kubernetes: &entities.KubernetesRuntime{}})
 		require.NoError(t, err)
 		for range 2 {
 			_, err = client.Namespaces().Get(t.Context(), "shop", metav1.GetOptions{})

@@ -62,7 +62,7 @@ func TestExploitsByStockCLI_G1(t *testing.T) {
 		{"an approval in the name of another", web, protocol.Approve, `{"version":"v1","topic":"production","by":"alice@shop.dev"}`, unproven, unproven},
 		{"an approval by somebody without a grant", web, protocol.Approve, fmt.Sprintf(`{"version":"v1","topic":"production","token":%q}`, issuer.TokenOf(t, "mallory@shop.dev")), "mallory@shop.dev may not approve", "the token was used for another request"},
 		{"an approval with a token that somebody saw", web, protocol.Approve, fmt.Sprintf(`{"version":"v1","topic":"production","token":%q}`, used), "the token was used for another request", "the token was used for another request"},
-		{"the same under the id that it had", web, protocol.Approve, fmt.Sprintf(`{"version":"v1","topic":"production","requestId":"r1","token":%q}`, used), "the token was used for another request", "the token was used for another request"},
+		{"the same under the id that it had", web, protocol.Approve, fmt.Sprintf(`{"version":"v1","topic":"production","requestId":"r1","token":%q}`, used), "was already used for another refresh", "the token was used for another request"},
 		{"an approval with a token of another issuer", web, protocol.Approve, fmt.Sprintf(`{"version":"v1","topic":"production","token":%q}`, idptest.New(t).TokenOf(t, "alice@shop.dev")), "token", "token"},
 		{"an approval of two people", web, protocol.Approve, `{"version":"v1","topic":"production","by":"mallory","by":"alice@shop.dev"}`, `occurs twice`, `"by" occurs twice`},
 		{"a bypass", web, protocol.Bypass, `{"version":"v1","channel":"production","condition":"approval/production","reason":"x","by":"alice@shop.dev"}`, unproven, unproven},
