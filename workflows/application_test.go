@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -38,6 +39,7 @@ type applicationTest struct {
 	storeAnswer          protocol.ConfirmAnswer // the content of each incarnation in the store
 	unavailable          map[string]bool        // activities that do not answer
 	slow                 map[string]int         // how many calls of an activity take longer than their caller waits
+	slowMu               sync.Mutex             // of slow: activities have goroutines of their own
 	hangingNotifications int                    // how many notifications hang until they are stopped
 	last                 time.Duration
 	answers              []string
@@ -154,10 +156,15 @@ func publication(n int) protocol.PublishRequest {
 
 // waitIfSlow waits until the caller of an activity gives up, as often as slow says.
 func (h *applicationTest) waitIfSlow(ctx context.Context, activity string) error {
-	if h.slow[activity] == 0 {
+	h.slowMu.Lock()
+	slow := h.slow[activity] > 0
+	if slow {
+		h.slow[activity]--
+	}
+	h.slowMu.Unlock()
+	if !slow {
 		return nil
 	}
-	h.slow[activity]--
 	<-ctx.Done()
 	return ctx.Err()
 }
