@@ -137,12 +137,13 @@ func (s *shell) replayableUntil(who entities.Who) time.Time {
 	return s.now().Add(identity.Age())
 }
 
-// tokenScope is the scope in which a token may serve one request: this entity, or the services of the application that the request names.
+// tokenScope is the scope in which a token may serve one request: this workflow, or the services of the application that the request names.
+// Names are no scope: an application may be called "everything", as the installation is.
 func (s *shell) tokenScope(r verb.Request) string {
 	if len(r.To) > 0 {
-		return s.application + "/*" // the digest of the request covers the names
+		return protocol.ServiceID(s.application, "*") // the digest of the request covers the names
 	}
-	return s.name
+	return workflow.GetInfo(s.ctx).WorkflowExecution.ID
 }
 
 // checkReceiver refuses a request that names its receivers, but not this one: who saw it elsewhere sends it here.

@@ -3,6 +3,7 @@ package security
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -55,6 +56,25 @@ func TestVerbsOfRuntimesTakeProof(t *testing.T) {
 	require.Equal(t, "alice@shop.dev", s.Pause.By)
 	require.Len(t, s.Audit, 1)
 	require.True(t, s.Audit[0].Who.Proven)
+	require.Nil(t, standing(t, w.Client, installation).Pause)
+}
+
+// A token that pauses an application pauses nothing else, whatever the application is called.
+func TestATokenOfAnApplicationServesNothingElse_G3(t *testing.T) {
+	t.Parallel()
+	w, issuer := shared.OwnServerWith(t, embedded.Options{}), idptest.New(t)
+	w.App = "everything" // as messages call the installation
+	w.Write(strings.ReplaceAll(proven, "ISSUER", issuer.URL) + stage.Web)
+	w.Publish()
+	rules := entities.Rules{
+		Identity: &entities.Identity{Issuer: issuer.URL, Audience: idptest.Audience},
+		Grants:   []entities.Grant{{Verbs: []string{"*"}, To: []string{"alice@shop.dev"}}},
+	}
+	installation := protocol.InstallationID()
+	require.NoError(t, w.Update(installation, protocol.Configure, protocol.ConfigureRequest{RequestMeta: protocol.RequestMeta{By: "root"}, Rules: rules}, &protocol.Answer{}))
+	seen := raw(fmt.Sprintf(`{"requestId":"r1","token":%q}`, issuer.TokenOf(t, "alice@shop.dev")))
+	require.NoError(t, w.Update(protocol.ApplicationID(w.App), protocol.Pause, seen, &protocol.Answer{}))
+	require.ErrorContains(t, w.Update(installation, protocol.Pause, seen, &protocol.Answer{}), "the token was used for another request")
 	require.Nil(t, standing(t, w.Client, installation).Pause)
 }
 

@@ -119,6 +119,7 @@ func TestPinKeepsTheNewestRules_G2(t *testing.T) {
 			return l.Text == w.App+" pinned to incarnation 1" && l.Who.Name == "lead@shop.dev"
 		}), fmt.Sprint(lines)
 	})
+	require.ErrorContains(t, w.Update(application, protocol.Unpin, raw(fmt.Sprintf(`{"token":%q}`, as("oncall"))), &protocol.Answer{}), "oncall@shop.dev may not pinApplication")
 	require.NoError(t, w.Update(application, protocol.Unpin, raw(fmt.Sprintf(`{"token":%q}`, as("lead"))), &protocol.Answer{}))
 	w.AwaitThat("web", "the newest incarnation", func(s protocol.Status) bool { return s.Incarnation == 3 })
 	held("v3")
