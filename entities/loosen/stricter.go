@@ -94,7 +94,7 @@ func stricterConditions(pinned, newest []entities.Condition) []entities.Conditio
 	return out
 }
 
-// stricterCondition is as strict as both. The newest decides who may approve, unless it lets anybody.
+// stricterCondition is as strict as both. The newest decides who may approve, unless it allows any caller.
 func stricterCondition(p, n entities.Condition) entities.Condition {
 	n.MinApprovers, n.For = max(p.MinApprovers, n.MinApprovers), max(p.For, n.For)
 	n.NotReleaser = p.NotReleaser || n.NotReleaser

@@ -25,7 +25,7 @@ type Row struct {
 	Description string   // one line, for a new user
 	Required    []string // required fields of the payload, besides the caller
 	Access      Access
-	// Grant is the verb of its own that grants and identity settings may name for it, beside Name.
+	// Grant is the verb of its own that grants and identity settings may name for it, in addition to Name.
 	Grant string
 	// Store: the verb reads from the store, so it waits while the store is unavailable.
 	Store bool

@@ -136,7 +136,7 @@ func encodedOtherwise(t *testing.T, token string) string {
 	return token[:len(token)-1] + string(alphabet[last|1])
 }
 
-// A token that somebody reads in the history of one service is worth nothing at another one, under no id; and a request that names its
+// A token that is read in the history of one service is worth nothing at another one, under no id; and a request that names its
 // receivers is refused by any other service.
 func TestATokenOfOneServiceServesNoOther_G3(t *testing.T) {
 	t.Parallel()
