@@ -16,6 +16,25 @@ type RuntimeAllow struct {
 	Kinds        []AllowedKind `json:"kinds,omitempty"`
 	// ServiceAccounts are the accounts that instances may use. If the list is not empty, each instance must use one of them.
 	ServiceAccounts []string `json:"serviceAccounts,omitempty"`
+	// Env are the environment variables that services of other applications may set for the commands of the runtime.
+	Env []string `json:"env,omitempty"`
+}
+
+// ServiceEnvPrefix begins the names of the environment variables that any service may set for commands of another application: no program
+// knows them.
+const ServiceEnvPrefix = "SERVICE_"
+
+// EnvDenial returns why services of an application may not set an environment variable for the commands of the runtime, or "": it could
+// control what they run, and where. allow is the newest declaration.
+func (d RuntimeDefinition) EnvDenial(allow *RuntimeAllow, application, name string) string {
+	if application == d.Owner || strings.HasPrefix(name, ServiceEnvPrefix) || allow != nil && matchesOne(allow.Env, name) {
+		return ""
+	}
+	expected := ServiceEnvPrefix + "*"
+	if allow != nil && len(allow.Env) > 0 {
+		expected = JoinNames(allow.Env) + " or " + expected
+	}
+	return fmt.Sprintf("runtime %s of application %s does not let it set %s; expected %s (its owner allows others by allow.env)", d.Name, d.Owner, name, expected)
 }
 
 // AllowedKind is a kind of Kubernetes object. The core group is empty.

@@ -94,12 +94,8 @@ func (a *application) usesExternalRules(row *verb.Row) bool {
 
 // loadRules reads these rules. Without them nothing is published: a store that does not answer could not record a publication either. A
 // caller of an update waits for a slow store outside the workflow task.
-func (a *application) loadRules(ctx workflow.Context) error {
-	var now protocol.Rules
-	err := a.callStore(ctx, protocol.ActivityRules, protocol.RulesRequest{}, &now)
-	if isTimedOut(err) && workflow.GetCurrentUpdateInfo(ctx) != nil {
-		err = a.callStore(outsideTask(ctx), protocol.ActivityRules, protocol.RulesRequest{}, &now)
-	}
+func (a *application) loadRules(ctx workflow.Context, _ bool) error {
+	now, err := a.readRules(ctx, true)
 	if err != nil {
 		return err
 	}
@@ -114,7 +110,7 @@ func (a *application) authorizeFirstPublication(ctx workflow.Context, r verb.Req
 		return nil
 	}
 	if a.installationRules == nil { // a signal that the previous run received
-		if err := a.loadRules(ctx); err != nil {
+		if err := a.loadRules(ctx, false); err != nil {
 			return err
 		}
 	}

@@ -67,9 +67,9 @@ func (i *installation) setRules(rules protocol.Rules) {
 	i.detectBaselineChange(before)
 }
 
-func (i *installation) loadRules(ctx workflow.Context) error {
+func (i *installation) loadRules(ctx workflow.Context, urgent bool) error {
 	before := i.state.Rules
-	err := i.loadKnownRules(ctx, &i.state.knownRules)
+	err := i.loadKnownRules(ctx, &i.state.knownRules, urgent)
 	i.detectBaselineChange(before)
 	return err
 }

@@ -11,11 +11,14 @@ import (
 )
 
 // This file holds the rules for objects that belong to no application (F4): who may do what with a runtime, and with everything. The store
-// has the rules. They are read before each verb. While the store does not answer, the last known rules apply.
+// has the rules. They are read before each verb. While the store does not answer, the last known rules apply; as long as none are known, only
+// what must not wait is carried out.
 
 // knownRules are the rules of the installation as a workflow last read them.
 type knownRules struct {
 	Rules protocol.Rules `json:"rules,omitzero"`
+	// Read: they were read from the store. Without that, no rules do not mean that there are none.
+	Read bool `json:"rulesRead,omitempty"`
 }
 
 func (k *knownRules) rules() (*entities.Identity, []entities.Grant, bool) {
@@ -23,19 +26,28 @@ func (k *knownRules) rules() (*entities.Identity, []entities.Grant, bool) {
 }
 
 // setRules sets the rules that a run starts with.
-func (k *knownRules) setRules(r protocol.Rules) { k.Rules = r }
+func (k *knownRules) setRules(r protocol.Rules) { k.Rules, k.Read = r, true }
 
-// loadKnownRules reads the rules.
-func (s *shell) loadKnownRules(ctx workflow.Context, known *knownRules) error {
-	var now protocol.Rules
-	err := s.callStore(ctx, protocol.ActivityRules, protocol.RulesRequest{}, &now)
+// loadKnownRules reads the rules. An urgent request does not wait for a store that does not answer.
+func (s *shell) loadKnownRules(ctx workflow.Context, known *knownRules, urgent bool) error {
+	now, err := s.readRules(ctx, !known.Read && !urgent)
 	switch {
 	case err == nil:
-		known.Rules = now
-	case known.Rules.Number == 0 && !isStoreError(err): // damaged: rules exist
+		known.setRules(now)
+	case isStoreError(err) && (known.Read || urgent):
+	case known.Rules.Number == 0: // damaged: rules exist; or never read
 		return err
 	}
 	return nil
+}
+
+// readRules reads the rules of the installation. If required, the caller of an update waits for a slow store outside the workflow task.
+func (s *shell) readRules(ctx workflow.Context, required bool) (now protocol.Rules, err error) {
+	err = s.callStore(ctx, protocol.ActivityRules, protocol.RulesRequest{}, &now)
+	if required && isTimedOut(err) && workflow.GetCurrentUpdateInfo(ctx) != nil {
+		err = s.callStore(outsideTask(ctx), protocol.ActivityRules, protocol.RulesRequest{}, &now)
+	}
+	return now, err
 }
 
 // configure sets the rules. The previous rules have already authorized this caller.

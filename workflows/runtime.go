@@ -69,8 +69,8 @@ func (r *runtime) rules() (*entities.Identity, []entities.Grant, bool) { return 
 
 func (r *runtime) setRules(rules protocol.Rules) { r.state.setRules(rules) }
 
-func (r *runtime) loadRules(ctx workflow.Context) error {
-	return r.loadKnownRules(ctx, &r.state.knownRules)
+func (r *runtime) loadRules(ctx workflow.Context, urgent bool) error {
+	return r.loadKnownRules(ctx, &r.state.knownRules, urgent)
 }
 
 // channels is the scope that a grant must cover: this runtime, in the place of a channel.

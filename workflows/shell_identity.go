@@ -28,8 +28,8 @@ func (s *shell) errNoIdentity(row *verb.Row) error {
 type externalRules interface {
 	// usesExternalRules reports whether the rules for a verb are stored elsewhere.
 	usesExternalRules(*verb.Row) bool
-	// loadRules reads them. While they cannot be read, the known ones apply.
-	loadRules(workflow.Context) error
+	// loadRules reads them. While they cannot be read, the known ones apply; without any, only an urgent request is judged.
+	loadRules(ctx workflow.Context, urgent bool) error
 }
 
 // externalRulesFor reports whether the rules must be read before a verb is judged.
@@ -82,7 +82,7 @@ func (s *shell) checkNamedCaller(row *verb.Row, r verb.Request, proven bool) err
 // request.
 func (s *shell) identify(ctx workflow.Context, row *verb.Row, r verb.Request) (entities.Who, error) {
 	if c, ok := s.externalRulesFor(row, r); ok {
-		if err := c.loadRules(ctx); err != nil {
+		if err := c.loadRules(ctx, row.Urgent()); err != nil {
 			return entities.Who{}, err
 		}
 	}

@@ -83,8 +83,10 @@ func allowOf(allow *config.RuntimeAllow) *entities.RuntimeAllow {
 		return nil
 	}
 	text := func(p config.NamePattern) string { return string(p) }
+	name := func(p config.EnvPattern) string { return string(p) }
 	return &entities.RuntimeAllow{
 		Applications: strict.Map(allow.Applications, text), Namespaces: strict.Map(allow.Namespaces, text), ServiceAccounts: strict.Map(allow.ServiceAccounts, text),
+		Env: strict.Map(allow.Env, name),
 		Kinds: strict.Map(allow.Kinds, func(k config.AllowedKind) entities.AllowedKind {
 			return entities.AllowedKind{Group: string(k.Group), Kind: string(k.Kind)}
 		}),

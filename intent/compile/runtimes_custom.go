@@ -154,7 +154,7 @@ func (c *compiler) exitCodes(d *strict.Decoder, path string, codes []int) {
 }
 
 // plainEnv returns the environment of a runtime, which belongs to no service.
-func (c *compiler) plainEnv(d *strict.Decoder, path string, env map[config.OwnEnvName]config.EnvValue) map[string]entities.Value {
+func (c *compiler) plainEnv(d *strict.Decoder, path string, env map[config.EnvName]config.EnvValue) map[string]entities.Value {
 	if len(env) == 0 {
 		return nil
 	}

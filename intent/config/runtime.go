@@ -99,6 +99,9 @@ type RuntimeAllow struct {
 	Kinds []AllowedKind `json:"kinds,omitempty"`
 	// The service accounts with which release channels may use the runtime. They must name one of them.
 	ServiceAccounts []NamePattern `json:"serviceAccounts,omitempty"`
+	// The environment variables that services of other applications may set for the commands of a custom runtime, in addition to those that
+	// begin with SERVICE_.
+	Env []EnvPattern `json:"env,omitempty"`
 }
 
 // AllowedKind is a kind of Kubernetes object.

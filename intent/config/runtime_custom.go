@@ -13,7 +13,7 @@ type RuntimeCustom struct {
 	// The command that watches for changes. Without it, changes are found by the next fetch.
 	Watch *WatchCommand `json:"watch,omitempty"`
 	// Environment variables for the commands.
-	Env map[OwnEnvName]EnvValue `json:"env,omitempty"`
+	Env map[EnvName]EnvValue `json:"env,omitempty"`
 	// Runs the commands as Kubernetes Jobs, in an image, instead of on the worker's machine.
 	Job *CommandJob `json:"job,omitempty"`
 	// Runs the commands as Amazon ECS tasks instead. Their env must not contain secrets, because everybody who may describe the task can

@@ -41,10 +41,10 @@ type (
 	ParameterName string
 	// AspectName is the name of an aspect. It is used in full versions.
 	AspectName string
-	// EnvName is the name of an environment variable that a service sets for commands.
+	// EnvName is the name of an environment variable of a command.
 	EnvName string
-	// OwnEnvName is the name of an environment variable that the owner of the commands sets for them.
-	OwnEnvName string
+	// EnvPattern is the name of an environment variable, in which * matches any text.
+	EnvPattern string
 	// WorkerEnvName is the name of an environment variable of the worker.
 	WorkerEnvName string
 	// Version is the name of a version in the form for runtimes.
@@ -71,6 +71,7 @@ const (
 	aspectPattern    = `^[a-z][a-z0-9]{0,19}$`
 	parameterPattern = `^[A-Za-z][A-Za-z0-9_-]*$`
 	envPattern       = `^[A-Za-z_][A-Za-z0-9_]*$`
+	envPatternPattern = `^[A-Za-z_*][A-Za-z0-9_*]*$`
 	durationPattern  = `^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
 	versionPattern   = `^[A-Za-z0-9][A-Za-z0-9._+:@~=-]{0,127}$`
 )
@@ -79,6 +80,7 @@ var (
 	nameRE      = regexp.MustCompile(namePattern)
 	parameterRE = regexp.MustCompile(parameterPattern)
 	envRE       = regexp.MustCompile(envPattern)
+	envPatternRE = regexp.MustCompile(envPatternPattern)
 	durationRE  = regexp.MustCompile(durationPattern)
 	versionRE   = regexp.MustCompile(versionPattern)
 	reservedRE  = regexp.MustCompile(`-i[0-9]+$|(^|-)[a-z][a-z0-9]*\.x[0-9a-f]{8}$`)
@@ -121,7 +123,7 @@ func (AspectName) Pattern() string { return aspectPattern }
 func (EnvName) Pattern() string { return envPattern }
 
 // Pattern returns the pattern for the JSON schema.
-func (OwnEnvName) Pattern() string { return envPattern }
+func (EnvPattern) Pattern() string { return envPatternPattern }
 
 // Pattern returns the pattern for the JSON schema.
 func (WorkerEnvName) Pattern() string { return envPattern }
@@ -159,17 +161,14 @@ func (n AspectName) Check() *Fault {
 	return strict.FaultUnless(entities.IsAspectName(string(n)), "bad-name", "invalid aspect name %q", string(n), "lower-case letters and digits, a letter first, at most 20 of them")
 }
 
-// Check rejects the names that OwnEnvName rejects, and variables by which loaders and shells run other code.
-func (n EnvName) Check() *Fault {
-	if fault := OwnEnvName(n).Check(); fault != nil {
-		return fault
-	}
-	return strict.FaultUnless(!entities.ControlsPrograms(string(n)), "bad-name", "%q controls which programs run, or where they are found", string(n), "another name; only the runtime sets PATH and similar variables")
+// Check rejects patterns that cannot match a name.
+func (p EnvPattern) Check() *Fault {
+	return strict.FaultUnless(envPatternRE.MatchString(string(p)), "bad-name", "invalid name or name pattern %q of environment variables", string(p), "letters, digits and underscores, with * for any part of it")
 }
 
 // Check rejects invalid names of environment variables. Names with the prefix PVN_ belong to the contract of C7; the prefix CONVERGE_ is
 // reserved.
-func (n OwnEnvName) Check() *Fault {
+func (n EnvName) Check() *Fault {
 	if fault := WorkerEnvName(n).Check(); fault != nil {
 		return fault
 	}

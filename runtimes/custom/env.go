@@ -29,31 +29,22 @@ const filesVariable = "CONVERGE_FILES"
 
 // environment is the environment of a command (C7) on every kind of runner; a later source overrides an earlier one: the payload's
 // env, the runtime's env, and the variables of Converge. A service gives values to the commands of another owner: it cannot change
-// those that the owner set, nor those that control which program runs.
+// those that the owner set, and sets only those that the owner allows.
 func (r *Runtime) environment(ctx context.Context, in runtimes.Request) (env, secrets map[string]string, err error) {
 	values := map[string]entities.Value{}
 	if in.Payload != nil && in.Payload.Custom != nil {
 		maps.Copy(values, in.Payload.Custom.Env)
 	}
-	if err := refuseLoaderVariables(values); err != nil {
-		return nil, nil, fmt.Errorf("service %s: %w", in.Service, err)
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if why := r.def.EnvDenial(in.Allow, in.Application, name); why != "" {
+			return nil, nil, runtimes.Permanent(fmt.Errorf("service %s: %s", in.Service, why))
+		}
 	}
 	maps.Copy(values, r.def.Custom.Env)
 	if env, secrets, err = resolve(ctx, values, in, r.secrets); err != nil {
 		err = fmt.Errorf("runtime %s: %w", r.def.Name, err)
 	}
 	return env, secrets, err
-}
-
-// refuseLoaderVariables refuses variables that make loaders and shells run other programs. The compiler refuses them too, on the
-// machine of the publisher.
-func refuseLoaderVariables(values map[string]entities.Value) error {
-	for _, name := range slices.Sorted(maps.Keys(values)) {
-		if entities.ControlsPrograms(name) {
-			return runtimes.Permanent(fmt.Errorf("%s controls which programs run and must not be set", name))
-		}
-	}
-	return nil
 }
 
 // resolve fills in the values of an environment and adds the variables of Converge, which override them. It resolves secrets here,

@@ -164,25 +164,34 @@ func TestTailProperty(t *testing.T) {
 	})
 }
 
-// A service gives values to commands of another owner: it cannot replace the owner's values, nor control which programs run.
-func TestServiceCannotSetLoaderVariablesOfARuntime_G5(t *testing.T) {
-	rt := newRuntime(t, t.TempDir(), applying(`printenv TARGET MINE`))
+// A service gives values to commands of another application: it cannot replace that one's values, and sets only the variables that it
+// allows. Any other one could control what the commands run.
+func TestServiceSetsOnlyAllowedVariablesOfARuntime_G5(t *testing.T) {
+	rt := newRuntime(t, t.TempDir(), applying(`printenv TARGET SERVICE_MINE APP_PORT`))
+	rt.def.Owner = "platform"
 	rt.def.Custom.Env = map[string]entities.Value{"TARGET": {Literal: "theirs"}}
 	in := web("v1")
-	in.Payload.Custom.Env = map[string]entities.Value{"TARGET": {Literal: "forged"}, "MINE": {Literal: "mine"}}
+	in.Allow = &entities.RuntimeAllow{Env: []string{"APP_*", "TARGET"}}
+	in.Payload.Custom.Env = map[string]entities.Value{"TARGET": {Literal: "forged"}, "SERVICE_MINE": {Literal: "mine"}, "APP_PORT": {Literal: "80"}}
 	out, err := rt.Apply(t.Context(), in)
 	require.NoError(t, err)
-	require.Equal(t, "theirs\nmine\n", out.Stdout)
-	for _, name := range []string{"PATH", "BASH_ENV", "LD_PRELOAD", "GIT_SSH_COMMAND", "PYTHONPATH"} {
+	require.Equal(t, "theirs\nmine\n80\n", out.Stdout)
+	for _, name := range []string{
+		"PATH", "LD_PRELOAD", "GIT_SSH_COMMAND", "PYTHONPATH", "GOFLAGS", "KUBECONFIG", "DOCKER_HOST", "HTTP_PROXY", "MAVEN_OPTS", "AWS_ENDPOINT_URL",
+		"TF_CLI_ARGS", "RSYNC_RSH", "MAKEFLAGS", "WEB_MINE", "service_x", "ANY",
+	} {
 		in.Payload.Custom.Env = map[string]entities.Value{name: {Literal: "/tmp/evil"}}
 		_, err := rt.Apply(t.Context(), in)
-		require.EqualError(t, err, "apply hello/web to staging: service web: "+name+" controls which programs run and must not be set")
+		require.EqualError(t, err, "apply hello/web to staging: service web: runtime local of application platform does not let it set "+name+
+			"; expected APP_*, TARGET or SERVICE_* (its owner allows others by allow.env)")
 		require.True(t, runtimes.IsPermanent(err))
-		o := standalone("true")
-		o.Env = in.Payload.Custom.Env
-		_, _, err = RunStandalone(t.Context(), testWorker, o)
-		require.ErrorContains(t, err, name+" controls which programs run")
 	}
+	in.Allow = nil
+	_, err = rt.Apply(t.Context(), in)
+	require.ErrorContains(t, err, "does not let it set ANY; expected SERVICE_* (its")
+	rt.def.Owner = in.Application
+	_, err = rt.Apply(t.Context(), in)
+	require.NotContains(t, err.Error(), "does not let it set", "whoever publishes the service publishes the commands too")
 }
 
 // A variable that is not allowed is given to no command, whether it is set or not.

@@ -94,10 +94,7 @@ func (o StandaloneCommand) check(worker Worker) error {
 	case o.Timeout <= 0:
 		return errors.New("has no timeout")
 	}
-	if err := o.checkPlacement(worker); err != nil {
-		return err
-	}
-	return refuseLoaderVariables(o.Env)
+	return o.checkPlacement(worker)
 }
 
 // checkPlacement says why the command cannot run in its configured place.
