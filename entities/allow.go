@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// RuntimeAllow is the owner's declaration of who may use a runtime, and for what. A missing list allows everything of its kind. Names may
-// contain "*".
+// RuntimeAllow is the owner's declaration of who may use a runtime, and for what. A missing list allows everything of its kind, except Env.
+// Names may contain "*".
 type RuntimeAllow struct {
 	Applications []string      `json:"applications,omitempty"` // besides the owner
 	Namespaces   []string      `json:"namespaces,omitempty"`
@@ -30,11 +30,11 @@ func (d RuntimeDefinition) EnvDenial(allow *RuntimeAllow, application, name stri
 	if application == d.Owner || strings.HasPrefix(name, ServiceEnvPrefix) || allow != nil && matchesOne(allow.Env, name) {
 		return ""
 	}
-	expected := ServiceEnvPrefix + "*"
-	if allow != nil && len(allow.Env) > 0 {
-		expected = JoinNames(allow.Env) + " or " + expected
+	allowed := []string{ServiceEnvPrefix + "*"}
+	if allow != nil {
+		allowed = append(allowed, allow.Env...)
 	}
-	return fmt.Sprintf("runtime %s of application %s does not let it set %s; expected %s (its owner allows others by allow.env)", d.Name, d.Owner, name, expected)
+	return fmt.Sprintf("runtime %s of application %s does not let it set %s; it allows %s (allow.env)", d.Name, d.Owner, name, JoinNames(allowed))
 }
 
 // AllowedKind is a kind of Kubernetes object. The core group is empty.

@@ -38,6 +38,8 @@ type runtimeTest struct {
 	pauses      []string        // "paused by alice", "over"
 	goneHolders map[string]bool // workflows that do not exist
 	unavailable map[string]bool // workflows that cannot be signalled now
+	storeAway   bool
+	rules       protocol.Rules
 	last        time.Duration
 }
 
@@ -87,6 +89,12 @@ func newRuntimeTest(t *testing.T) *runtimeTest {
 		s.pauses = append(s.pauses, r.Runtime+" "+r.Scope+" "+word)
 		return nil
 	}, activity.RegisterOptions{Name: protocol.ActivityPause})
+	s.env.RegisterActivityWithOptions(func(context.Context, protocol.RulesRequest) (protocol.Rules, error) {
+		if s.storeAway {
+			return protocol.Rules{}, errors.New("connection refused")
+		}
+		return s.rules, nil
+	}, activity.RegisterOptions{Name: protocol.ActivityRules})
 	return s
 }
 
@@ -120,7 +128,7 @@ func (s *runtimeTest) run(before *runtimeState, after time.Duration) *runtimeSta
 	next := s.runToNextInput(protocol.RuntimeInput{CarriedState: carriedOf(s.T, protocol.Version, before)}, after)
 	out := &runtimeState{}
 	require.NoError(s, json.Unmarshal(next.State, out))
-	out.Checkpoint, out.SeenSignals = state.Checkpoint{}, nil // number of changes, and recorded signals
+	out.Checkpoint, out.SeenSignals, out.Read = state.Checkpoint{}, nil, false // number of changes, recorded signals, whether rules were read
 	return out
 }
 
@@ -426,4 +434,27 @@ func TestRuntimeIgnoresTokens(t *testing.T) {
 	raw, err := json.Marshal(next)
 	require.NoError(t, err)
 	require.NotContains(t, string(raw), "x.y.z")
+}
+
+// As long as a workflow has not read the rules of the installation, it does not judge by none: while the store is away it refuses what is not
+// urgent, and later goes by what it read last.
+func TestRulesThatWereNeverReadRefuse_G1(t *testing.T) {
+	s := newRuntimeTest(t)
+	s.rules = protocol.Rules{Number: 1, Rules: entities.Rules{Grants: []entities.Grant{{To: []string{"alice"}, Verbs: []string{protocol.Resume}}}}}
+	alice, mallory := protocol.RequestMeta{By: "alice"}, protocol.RequestMeta{By: "mallory"}
+	s.storeAway = true
+	s.sendUpdate(1*second, protocol.Pause, mallory, "runtime edge is paused; applies in flight will finish")
+	s.sendUpdate(2*second, protocol.Resume, mallory, "the store does not answer: connection refused")
+	s.sendUpdate(3*second, protocol.Resume, alice, "the store does not answer: connection refused")
+	s.sendSignal(4*second, protocol.Resume, alice) // waits
+	s.sendSignal(5*second, protocol.Resume, mallory)
+	s.at(59*second, func() { require.NotNil(t, s.status().Pause) })
+	s.at(60*second, func() { s.storeAway = false })
+	s.at(119*second, func() { require.Nil(t, s.status().Pause, "alice's signal counts once the rules are read") })
+	s.sendUpdate(120*second, protocol.Pause, mallory, "runtime edge is paused; applies in flight will finish")
+	s.sendUpdate(121*second, protocol.Resume, mallory, "mallory may not resume in runtime/edge; allowed: alice")
+	s.at(180*second, func() { s.storeAway = true })
+	s.sendUpdate(181*second, protocol.Resume, mallory, "mallory may not resume in runtime/edge; allowed: alice")
+	s.sendUpdate(182*second, protocol.Resume, alice, "runtime edge is resumed")
+	s.run(nil, second)
 }

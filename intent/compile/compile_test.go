@@ -294,6 +294,26 @@ func TestRuntimesOfOtherApplicationsCanBeReferenced_D11(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// Variables that the runtime of another application does not allow are reported at their place; the worker checks again.
+func TestEnvOfOtherApplicationsRuntimes_G5(t *testing.T) {
+	const service = "---\napiVersion: converge/v1\nkind: Service\nname: web\nruntime: edge\ncustom: {env: {SERVICE_COLOR: red, GOFLAGS: -v, APP_PORT: '80'}}\n"
+	load := func(owner string, allow *entities.RuntimeAllow) error {
+		known := []entities.RuntimeDefinition{
+			{Name: "edge", Kind: entities.RuntimeCustom, Owner: owner, Allow: allow}, {Name: "box", Kind: entities.RuntimeCustom, Owner: "shop"},
+		}
+		config, err := compile.LoadFS(fstest.MapFS{"converge.yaml": {Data: []byte(strings.Split(intenttest.ShopText(t), "---\n")[0] + service)}}, "/config", config.Options{Runtimes: known})
+		if err == nil {
+			_, err = compile.Compile(config)
+		}
+		return err
+	}
+	require.NoError(t, load("shop", nil), "its own")
+	require.NoError(t, load("net", &entities.RuntimeAllow{Env: []string{"GOFLAGS", "APP_*"}}))
+	err := load("net", &entities.RuntimeAllow{Env: []string{"APP_*"}})
+	require.ErrorContains(t, err, "custom.env.GOFLAGS: runtime edge of application net does not let it set GOFLAGS; it allows SERVICE_*, APP_* (allow.env)")
+	require.NotContains(t, err.Error(), "SERVICE_COLOR")
+}
+
 // An observation that is a Job costs seconds and objects, so it is rarer unless the file says otherwise.
 func TestCommandsAsJobs_C10(t *testing.T) {
 	const text = `

@@ -105,7 +105,7 @@ func TestLabelsOfOtherApplicationsSelectNothing_G8(t *testing.T) {
 		{Name: "closed", Kind: entities.RuntimeCustom, Owner: "platform", Labels: labels, Allow: &entities.RuntimeAllow{Applications: []string{"bank"}}},
 		{Name: "gone", Kind: entities.RuntimeCustom, Owner: "shop", Labels: labels},
 		{Name: "mallory", Kind: entities.RuntimeCustom, Owner: "mallory", Labels: labels, Allow: &entities.RuntimeAllow{Applications: []string{"shop"}}},
-		{Name: "shared", Kind: entities.RuntimeCustom, Owner: "platform", Labels: labels},
+		{Name: "shared", Kind: entities.RuntimeCustom, Owner: "platform", Labels: labels, Allow: &entities.RuntimeAllow{Env: []string{"PLACE", "VERSION"}}},
 	}
 	load := func(text string, of ...string) (*compile.Loaded, error) {
 		return compile.LoadFS(fstest.MapFS{"converge.yaml": {Data: []byte(text)}}, "/config", config.Options{Runtimes: known, RuntimesOf: of})

@@ -296,6 +296,7 @@ func (s *serviceCompiler) instance(channel incarnation.Channel, d *draft, doc *i
 		s.substitutions(scope, d, runtimeRef{})
 	}
 	for _, ref := range refs {
+		s.checkEnvAllowed(channel.Name, d, s.runtimes[ref.name])
 		member := s.member(channel, d, ref, doc)
 		if !ref.selected {
 			instance.Member = member
@@ -304,6 +305,20 @@ func (s *serviceCompiler) instance(channel incarnation.Channel, d *draft, doc *i
 		instance.Fleet = append(instance.Fleet, member)
 	}
 	return instance
+}
+
+// checkEnvAllowed rejects environment variables that the runtime of another application does not allow, as far as that is known now. The
+// worker checks again against the owner's rules at that time.
+func (s *serviceCompiler) checkEnvAllowed(channel string, d *draft, runtime entities.RuntimeDefinition) {
+	if runtime.Owner == "" || runtime.Kind != entities.RuntimeCustom { // defined in this configuration, or runs no commands
+		return
+	}
+	for _, name := range strict.Keys(d.env) {
+		if refusal := runtime.EnvDenial(runtime.Allow, s.application, name); refusal != "" {
+			fault := strict.Fault{Code: "not-allowed", Message: refusal, Expected: "a name that it allows"}
+			s.reportIn(s.Decoder, d.env[name].at, channel, substitute.ScopedFault{InChannel: true, Fault: fault})
+		}
+	}
 }
 
 // member compiles the runtime-specific part of an instance.

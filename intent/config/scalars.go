@@ -66,24 +66,24 @@ type (
 )
 
 const (
-	namePattern      = `^[a-z]([a-z0-9-]*[a-z0-9])?$`
-	servicePattern   = `^([a-z]([a-z0-9-]*[a-z0-9])?/)?[a-z]([a-z0-9-]*[a-z0-9])?$`
-	aspectPattern    = `^[a-z][a-z0-9]{0,19}$`
-	parameterPattern = `^[A-Za-z][A-Za-z0-9_-]*$`
-	envPattern       = `^[A-Za-z_][A-Za-z0-9_]*$`
+	namePattern       = `^[a-z]([a-z0-9-]*[a-z0-9])?$`
+	servicePattern    = `^([a-z]([a-z0-9-]*[a-z0-9])?/)?[a-z]([a-z0-9-]*[a-z0-9])?$`
+	aspectPattern     = `^[a-z][a-z0-9]{0,19}$`
+	parameterPattern  = `^[A-Za-z][A-Za-z0-9_-]*$`
+	envPattern        = `^[A-Za-z_][A-Za-z0-9_]*$`
 	envPatternPattern = `^[A-Za-z_*][A-Za-z0-9_*]*$`
-	durationPattern  = `^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
-	versionPattern   = `^[A-Za-z0-9][A-Za-z0-9._+:@~=-]{0,127}$`
+	durationPattern   = `^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	versionPattern    = `^[A-Za-z0-9][A-Za-z0-9._+:@~=-]{0,127}$`
 )
 
 var (
-	nameRE      = regexp.MustCompile(namePattern)
-	parameterRE = regexp.MustCompile(parameterPattern)
-	envRE       = regexp.MustCompile(envPattern)
+	nameRE       = regexp.MustCompile(namePattern)
+	parameterRE  = regexp.MustCompile(parameterPattern)
+	envRE        = regexp.MustCompile(envPattern)
 	envPatternRE = regexp.MustCompile(envPatternPattern)
-	durationRE  = regexp.MustCompile(durationPattern)
-	versionRE   = regexp.MustCompile(versionPattern)
-	reservedRE  = regexp.MustCompile(`-i[0-9]+$|(^|-)[a-z][a-z0-9]*\.x[0-9a-f]{8}$`)
+	durationRE   = regexp.MustCompile(durationPattern)
+	versionRE    = regexp.MustCompile(versionPattern)
+	reservedRE   = regexp.MustCompile(`-i[0-9]+$|(^|-)[a-z][a-z0-9]*\.x[0-9a-f]{8}$`)
 )
 
 // Values lists the allowed values.

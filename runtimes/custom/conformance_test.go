@@ -54,7 +54,7 @@ var everything = secret.Environment{Allowed: []string{"*"}}
 
 func newRuntime(t *testing.T, dir string, c entities.CustomRuntime) *Runtime {
 	t.Helper()
-	rt, err := NewWithWorker(entities.RuntimeDefinition{Name: "local", Kind: entities.RuntimeCustom, Dir: dir, Custom: &c}, Worker{Secrets: everything})
+	rt, err := NewWithWorker(entities.RuntimeDefinition{Name: "local", Owner: "hello", Kind: entities.RuntimeCustom, Dir: dir, Custom: &c}, Worker{Secrets: everything})
 	require.NoError(t, err)
 	return rt
 }

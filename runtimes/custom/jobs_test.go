@@ -59,7 +59,7 @@ func inJobs(t *testing.T, wrapper string, c entities.CustomRuntime) *Runtime {
 	t.Helper()
 	plane := kubetest.Start(t)
 	c.Job = &entities.CommandJob{Namespace: plane.Namespace(t), Image: "tool:1", Wrapper: wrapper}
-	rt, err := NewWithWorker(entities.RuntimeDefinition{Name: "cluster", Kind: entities.RuntimeCustom, Custom: &c}, Worker{Clusters: clientOf(t, plane), Secrets: everything})
+	rt, err := NewWithWorker(entities.RuntimeDefinition{Name: "cluster", Owner: "hello", Kind: entities.RuntimeCustom, Custom: &c}, Worker{Clusters: clientOf(t, plane), Secrets: everything})
 	require.NoError(t, err)
 	return rt
 }

@@ -183,12 +183,12 @@ func TestServiceSetsOnlyAllowedVariablesOfARuntime_G5(t *testing.T) {
 		in.Payload.Custom.Env = map[string]entities.Value{name: {Literal: "/tmp/evil"}}
 		_, err := rt.Apply(t.Context(), in)
 		require.EqualError(t, err, "apply hello/web to staging: service web: runtime local of application platform does not let it set "+name+
-			"; expected APP_*, TARGET or SERVICE_* (its owner allows others by allow.env)")
+			"; it allows SERVICE_*, APP_*, TARGET (allow.env)")
 		require.True(t, runtimes.IsPermanent(err))
 	}
 	in.Allow = nil
 	_, err = rt.Apply(t.Context(), in)
-	require.ErrorContains(t, err, "does not let it set ANY; expected SERVICE_* (its")
+	require.ErrorContains(t, err, "does not let it set ANY; it allows SERVICE_* (allow.env)")
 	rt.def.Owner = in.Application
 	_, err = rt.Apply(t.Context(), in)
 	require.NotContains(t, err.Error(), "does not let it set", "whoever publishes the service publishes the commands too")

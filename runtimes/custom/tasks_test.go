@@ -68,7 +68,7 @@ func TestRuntimeOfTasks_C1_C3_C10(t *testing.T) {
 	t.Parallel()
 	server, where, worker := onECS(t)
 	where.Wrapper = "/converge-wrapper"
-	rt, err := NewWithWorker(entities.RuntimeDefinition{Name: "edge", Kind: entities.RuntimeCustom, Custom: &entities.CustomRuntime{
+	rt, err := NewWithWorker(entities.RuntimeDefinition{Name: "edge", Owner: "hello", Kind: entities.RuntimeCustom, Custom: &entities.CustomRuntime{
 		Apply: entities.Command{Argv: []string{"edge", "apply"}, Timeout: time.Minute, RetryableExitCodes: []int{75}},
 		Fetch: &entities.Command{Argv: []string{"edge", "fetch"}, Timeout: time.Minute}, Mode: entities.FetchStructured, Task: &where,
 	}}, worker)
@@ -101,7 +101,7 @@ func TestNoSecretsInTasks_G5(t *testing.T) {
 	t.Setenv("WORKER_TOKEN", hidden)
 	server, where, worker := onECS(t)
 	secret := map[string]entities.Value{"TOKEN": {WorkerEnv: "WORKER_TOKEN"}}
-	def := entities.RuntimeDefinition{Name: "edge", Kind: entities.RuntimeCustom, Custom: &entities.CustomRuntime{Apply: sh("true"), Task: &where}}
+	def := entities.RuntimeDefinition{Name: "edge", Owner: "hello", Kind: entities.RuntimeCustom, Custom: &entities.CustomRuntime{Apply: sh("true"), Task: &where}}
 	rt, err := NewWithWorker(def, worker)
 	require.NoError(t, err)
 	in := web("v1")
