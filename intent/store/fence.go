@@ -16,13 +16,16 @@ const (
 
 // Claim claims an instance ("production/main") for a target before it is applied. It returns the conflicting claim: a later one, or one
 // of the same sequence for another target. Nil: there is no conflict. It writes before it compares, so of two concurrent claims the
-// earlier one yields (F2).
+// earlier one yields (F2). A claim that was written before needs no second write, so a store that can only be read permits repairs (F5).
 func (s *Store) Claim(ctx context.Context, application, service, instance string, claim protocol.Claim) (*protocol.Claim, error) {
 	prefix := fencePrefix(application, service) + instance + "/"
 	own := fmt.Sprintf("%s%06d-%019d", prefix, claim.Epoch, claim.Sequence)
 	stored, _, err := writeRecord(ctx, s, own, claim, isClaim)
 	if err != nil {
-		return nil, err
+		var readErr error
+		if stored, readErr = readRecord(ctx, s, own, isClaim); readErr != nil {
+			return nil, err
+		}
 	}
 	if stored.Target != claim.Target {
 		return &stored, nil
@@ -39,8 +42,8 @@ func (s *Store) Claim(ctx context.Context, application, service, instance string
 		return nil, nil
 	}
 	for _, old := range keys[:len(keys)-keptClaims] {
-		if err := s.blobs.remove(ctx, old); err != nil {
-			return nil, err
+		if s.blobs.remove(ctx, old) != nil {
+			break // a later claim removes it
 		}
 	}
 	return nil, nil

@@ -20,8 +20,16 @@ import (
 type Bucket struct {
 	dir string // of files that outlive the process; empty: there are none
 
-	mu      sync.Mutex
-	objects map[string][]byte
+	mu       sync.Mutex
+	objects  map[string][]byte
+	readOnly bool
+}
+
+// SetReadOnly refuses every change from now on, as for somebody who may only read; false allows changes again.
+func (b *Bucket) SetReadOnly(readOnly bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.readOnly = readOnly
 }
 
 // New is an empty bucket in memory.
@@ -77,6 +85,8 @@ func (b *Bucket) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	key := strings.TrimPrefix(r.URL.Path, "/bucket/")
 	data, there := b.objects[key]
 	switch {
+	case b.readOnly && (r.Method == http.MethodPut || r.Method == http.MethodDelete):
+		fail(w, http.StatusForbidden, "AccessDenied")
 	case r.Method == http.MethodGet && r.URL.Query().Has("list-type"):
 		b.list(w, r.URL.Query().Get("prefix"))
 	case r.Method == http.MethodPut && r.Header.Get("If-None-Match") == "*" && there:

@@ -120,6 +120,34 @@ func TestStoreOutageHoldsUpOnlyWhatNeedsTheStore_F5(t *testing.T) {
 	}
 }
 
+// While the store can be read and not written, what was claimed before is still applied: drift is repaired, also by a worker that knows
+// nothing yet. A new target waits until its claim can be written.
+func TestDriftIsRepairedWhileTheStoreCannotBeWritten_F5(t *testing.T) {
+	t.Parallel()
+	w, bucket := bucketWorld(t)
+	w.RunWeb()
+	bucket.SetReadOnly(true)
+	staging := w.Fake.At(w.App, "web", "staging")
+	repair := func() {
+		t.Helper()
+		applies := staging.Applies()
+		staging.SetVersion("v0")
+		w.AwaitThat("web", "a repair", func(s protocol.Status) bool { return staging.Applies() > applies && s.Channels[0].Status == "CONVERGED" })
+		require.Equal(t, "v1", staging.Version())
+	}
+	repair()
+	w.StopWorker()
+	w.StartWorker()
+	repair()
+	w.Signal("web", protocol.Release, `{"version":"v2","by":"ci"}`)
+	w.AwaitThat("web", "a note", func(s protocol.Status) bool {
+		return strings.Contains(strings.Join(s.Notes, "\n"), "the store does not answer")
+	})
+	repair()
+	bucket.SetReadOnly(false)
+	w.Await("web", "staging CONVERGED v2, production CONVERGED v2")
+}
+
 // noFailedTasks requires that no workflow task of any run failed or timed out.
 func noFailedTasks(w *stage.World, id string) (events int) {
 	w.T.Helper()

@@ -91,7 +91,7 @@ func TestRemoteWorkerStartsAndStops_D17(t *testing.T) {
 func TestARemoteRuntimeIsReadByItsWorkers_F9_D17(t *testing.T) {
 	stage.Long(t, "a minute and a half")
 	t.Parallel()
-	w := bucketWorld(t)
+	w, _ := bucketWorld(t)
 	w.Write(`{apiVersion: converge/v1, kind: Application, name: APP, releaseChannels: [{name: edge, runtimes: [{name: APP-rt}]}]}
 ---
 {apiVersion: converge/v1, kind: Service, name: web}
@@ -118,7 +118,7 @@ func TestARemoteRuntimeIsReadByItsWorkers_F9_D17(t *testing.T) {
 // remoteWorld has a store that workers elsewhere reach, and a worker for all but its runtime.
 func remoteWorld(t *testing.T) *stage.World {
 	t.Helper()
-	w := bucketWorld(t)
+	w, _ := bucketWorld(t)
 	programtest.Write(t, filepath.Join(w.Dir, "line.sh"), "#!/bin/sh\necho the line is up\n")
 	w.Write(remoteEdge)
 	w.Publish()
@@ -126,18 +126,19 @@ func remoteWorld(t *testing.T) *stage.World {
 }
 
 // bucketWorld has a store that workers elsewhere reach, and a worker for all but runtimes of its own.
-func bucketWorld(t *testing.T) *stage.World {
+func bucketWorld(t *testing.T) (*stage.World, *buckettest.Bucket) {
 	t.Helper()
 	if os.Getenv("AWS_ACCESS_KEY_ID") == "" { // for the whole process: the bucket verifies nothing
 		os.Setenv("AWS_ACCESS_KEY_ID", "test")     //nolint:usetesting // this test is parallel
 		os.Setenv("AWS_SECRET_ACCESS_KEY", "test") //nolint:usetesting // the same
 	}
-	bucket := httptest.NewServer(buckettest.New())
-	t.Cleanup(bucket.Close)
+	bucket := buckettest.New()
+	server := httptest.NewServer(bucket)
+	t.Cleanup(server.Close)
 	w := shared.Unserved(t, embedded.Options{})
-	w.Store = buckettest.URL(bucket.URL)
+	w.Store = buckettest.URL(server.URL)
 	w.StartWorker()
-	return w
+	return w, bucket
 }
 
 // awaitExplained waits until what explain prints contains a text.
