@@ -6,13 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 
@@ -61,6 +58,7 @@ type supervisor struct {
 	storedUpTo   func(now time.Time) time.Time // up to when the checkpoints that this worker received are in the store
 	reportStore  func(error)                   // reports whether the store answers
 	otherWorkers otherWorkers
+	failures     failures
 	nextStatus   int // index in the status table of the next status to count; a new supervisor counts all
 }
 
@@ -139,6 +137,7 @@ func (s *supervisor) runOnce(ctx context.Context) error {
 	if recorded.Epoch > s.installation.Epoch {
 		return errMoved
 	}
+	s.failures.beginCheck()
 	err = errors.Join(s.checkWorkflows(ctx), s.restartPlans(ctx), s.recoverLost(ctx, now))
 	if err == nil {
 		s.updateMetrics(ctx)
@@ -257,30 +256,28 @@ func (s *supervisor) checkByName(ctx context.Context) error {
 		return err
 	}
 	var problems []error
-	missing := func(id string, of declaration) {
-		if running[id] != "" {
-			return
+	var owners, services []missing // services get their notices from their applications
+	add := func(to *[]missing, id string, of declaration) {
+		if running[id] == "" {
+			*to = append(*to, missing{id, of})
 		}
-		s.lastCheck.missing++
-		problems = append(problems, s.restartIfGone(ctx, id, of))
 	}
 	for _, id := range append(runtimes, protocol.InstallationID()) {
-		missing(id, declaration{})
-	}
-	for application := range applications { // before its services, which get their notices from it
-		missing(protocol.ApplicationID(application), declaration{})
+		add(&owners, id, declaration{})
 	}
 	for application, d := range applications {
+		add(&owners, protocol.ApplicationID(application), declaration{})
 		for service := range d.manifest {
 			if d.unmanaged(service) {
 				s.lastCheck.unmanaged++
 			} else {
-				missing(protocol.ServiceID(application, service), d)
+				add(&services, protocol.ServiceID(application, service), d)
 			}
 		}
 		problems = append(problems, s.endUnmanaged(ctx, application, d, running))
 	}
-	return errors.Join(problems...)
+	s.lastCheck.missing += len(owners) + len(services)
+	return errors.Join(append(problems, s.restartMissing(ctx, owners), s.restartMissing(ctx, services))...)
 }
 
 // endUnmanaged ends the workflows of unmanaged services that were started before that was known.
@@ -360,144 +357,4 @@ func (s *supervisor) declared(ctx context.Context) (map[string]declaration, erro
 		all[name] = declaration{manifest: manifest, at: c.At, unmanagedReasons: c.Unmanaged}
 	}
 	return all, nil
-}
-
-// startGrace is how long after a notice a service without a workflow is left to its application, which starts services one after the other.
-const startGrace = 30 * time.Second
-
-// restartIfGone restarts a workflow, unless it runs after all (the list is a little late), has completed, is about to start, or was
-// restarted too recently.
-func (s *supervisor) restartIfGone(ctx context.Context, id string, of declaration) error {
-	why, gone, err := s.endReason(ctx, id)
-	if err != nil || !gone {
-		return err
-	}
-	c, err := s.store.Checkpoint(ctx, id)
-	unknown := store.IsNotFound(err)
-	if err != nil && !unknown {
-		return err
-	}
-	if c.Over {
-		return nil
-	}
-	before, err := s.store.Restarts(ctx, id)
-	if err != nil {
-		return err
-	}
-	now := time.Now().UTC()
-	next, hold := restartAt(before, now)
-	if now.Before(next) {
-		return nil
-	}
-	why = s.missingReason(why, c, unknown)
-	if why == reasonNotStarted && now.Sub(of.at) < startGrace {
-		return nil
-	}
-	unharmed := isHarmless(why)
-	restart := protocol.Restart{At: now, Why: why, Hold: hold && !unharmed}
-	err = s.restart(ctx, id, of.manifest, restart)
-	if errors.Is(err, activities.ErrUnmanaged) { // the checkpoint of its application did not have that yet
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("start %s again: %w", id, err)
-	}
-	s.logStarted(id, why)
-	if unharmed {
-		return nil
-	}
-	return s.store.PutRestart(ctx, id, now)
-}
-
-// missingReason is the reason why a workflow is missing, also by its checkpoint, if there is one.
-func (s *supervisor) missingReason(why string, c protocol.Checkpoint, unknown bool) string {
-	switch {
-	case why != reasonDeleted:
-		return why
-	case unknown:
-		return reasonNotStarted
-	case s.ranBeforeMove(c):
-		return reasonMoved
-	}
-	return why
-}
-
-func (s *supervisor) logStarted(id, why string) {
-	if why == reasonNotStarted {
-		s.log.Info("started", "workflow", id, "why", why)
-		return
-	}
-	s.log.Warn("started again", "workflow", id, "why", why)
-	s.metrics.Counter(metricRestarts).Inc(1)
-}
-
-// ranBeforeMove reports that a checkpoint was written in the previous namespace of the installation.
-func (s *supervisor) ranBeforeMove(c protocol.Checkpoint) bool {
-	return s.installation.Epoch > 1 && c.N > 0 && c.At.Before(s.installation.At)
-}
-
-// Reasons for a restart. A workflow from the previous namespace of the installation was not harmed. An unknown workflow is one of many that
-// were published a moment ago, and are started one after the other.
-const (
-	reasonDeleted    = "its workflow was deleted"
-	reasonNotStarted = "it was not started yet"
-	reasonMoved      = "its installation was moved here"
-)
-
-// isHarmless reports that the workflow was not harmed, or was unmanaged and is managed again.
-func isHarmless(why string) bool {
-	return why == reasonNotStarted || why == reasonMoved || strings.Contains(why, ": "+protocol.UnmanagedBy)
-}
-
-// restartAt is when a workflow with these restarts may be restarted, and whether that would be the third time within an hour.
-func restartAt(before []time.Time, now time.Time) (next time.Time, hold bool) {
-	recentRestarts := slices.DeleteFunc(slices.Clone(before), func(at time.Time) bool { return now.Sub(at) > time.Hour })
-	n := len(recentRestarts)
-	if n == 0 {
-		return now, false
-	}
-	return recentRestarts[n-1].Add(min(time.Minute<<(n-1), time.Hour)), n >= 2
-}
-
-// endReason is how a workflow ended; gone is false while it runs.
-func (s *supervisor) endReason(ctx context.Context, id string) (why string, gone bool, err error) {
-	d, err := s.client.DescribeWorkflowExecution(ctx, id, "")
-	var notFound *serviceerror.NotFound
-	if errors.As(err, &notFound) {
-		return reasonDeleted, true, nil
-	}
-	if err != nil {
-		return "", false, err
-	}
-	info := d.GetWorkflowExecutionInfo()
-	switch info.GetStatus() {
-	case enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, enumspb.WORKFLOW_EXECUTION_STATUS_PAUSED,
-		enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW, // into a run that is listed soon
-		enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:        // as intended: its objects were removed
-		return "", false, nil
-	case enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED:
-		return "its workflow was terminated" + s.terminatedBy(ctx, id, info.GetExecution().GetRunId()), true, nil
-	}
-	return "its workflow ended: " + strings.ToLower(info.GetStatus().String()), true, nil
-}
-
-// terminatedBy adds who terminated it, and why, if that can be read.
-func (s *supervisor) terminatedBy(ctx context.Context, id, run string) string {
-	events := s.client.GetWorkflowHistory(ctx, id, run, false, enumspb.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT)
-	if !events.HasNext() {
-		return ""
-	}
-	e, err := events.Next()
-	if err != nil {
-		return ""
-	}
-	by := e.GetWorkflowExecutionTerminatedEventAttributes()
-	text := ""
-	if by.GetIdentity() != "" {
-		text = " by " + by.GetIdentity()
-	}
-	if by.GetReason() != "" {
-		text += ": " + by.GetReason()
-	}
-	return text
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/converge-engine/converge/activities"
-	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/store"
 )
@@ -24,7 +23,7 @@ func (s *supervisor) restartPlans(ctx context.Context) error {
 }
 
 func (s *supervisor) restartPlan(ctx context.Context, of protocol.PlanRef) error {
-	why, gone, err := s.endReason(ctx, of.ID())
+	e, gone, err := s.lastEnd(ctx, of.ID())
 	if err != nil || !gone {
 		return err
 	}
@@ -32,23 +31,12 @@ func (s *supervisor) restartPlan(ctx context.Context, of protocol.PlanRef) error
 	if store.IsNotFound(err) || store.IsDamaged(err) || err == nil && r.Over { // the client that waits for it starts it
 		return s.store.EndPlan(ctx, of)
 	}
-	if err != nil {
+	if err != nil || s.failures.mustWait(e, time.Now()) {
 		return err
-	}
-	before, err := s.store.Restarts(ctx, restartsOf(of))
-	if err != nil {
-		return err
-	}
-	now := time.Now().UTC()
-	if next, _ := restartAt(before, now); now.Before(next) {
-		return nil
 	}
 	if _, err := activities.StartPlan(ctx, s.client, of, r.PlanTask); err != nil {
 		return fmt.Errorf("start %s again: %w", of.ID(), err)
 	}
-	s.log.Warn("started again", "workflow", of.ID(), "why", why)
-	return s.store.PutRestart(ctx, restartsOf(of), now)
+	s.log.Warn("started again", "workflow", of.ID(), "why", e.why)
+	return nil
 }
-
-// restartsOf is the name under which the restarts of a plan are recorded.
-func restartsOf(of protocol.PlanRef) string { return "plan-" + entities.ShortDigestOf(of) }

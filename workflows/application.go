@@ -295,11 +295,11 @@ func (a *application) resetWork() {
 }
 
 // adoptedState restores from a checkpoint. Services are notified again, starting from the manifest that all of them were known to know.
-func (a *application) adoptedState(c protocol.AdoptAnswer, why *protocol.Restart) {
+func (a *application) adoptedState(c protocol.AdoptAnswer, text string) {
 	a.state.Store = cmp.Or(c.Store, a.state.Store)
 	a.state.Announcing = a.state.Announcing || a.state.Pause != nil
 	a.state.Ending = len(a.state.Unmanaged) > 0
-	a.recordAudit(entities.EventRestart, nil, a.name+" continues from its checkpoint: "+restartReason(why), "")
+	a.recordAudit(entities.EventRestart, nil, a.name+" "+text, "")
 }
 
 // recordUnreached records the services that could not be notified of the changes since manifest from.

@@ -158,7 +158,7 @@ func (i *installation) applyInitialPause() {
 	i.state.Announcing = i.state.Announcing || i.state.Pause != nil
 }
 
-func (i *installation) adoptedState(_ protocol.AdoptAnswer, why *protocol.Restart) {
+func (i *installation) adoptedState(_ protocol.AdoptAnswer, text string) {
 	i.applyInitialPause()
-	i.recordAudit(entities.EventRestart, nil, "the installation continues from its checkpoint: "+restartReason(why), "")
+	i.recordAudit(entities.EventRestart, nil, "the installation "+text, "")
 }

@@ -304,7 +304,7 @@ func (r *runtime) accepted() string {
 func (r *runtime) resetWork() { r.activityRunning = false }
 
 // adoptedState announces a pause again. Leases that were granted in the meantime are checked before others are granted.
-func (r *runtime) adoptedState(_ protocol.AdoptAnswer, why *protocol.Restart) {
+func (r *runtime) adoptedState(_ protocol.AdoptAnswer, text string) {
 	r.state.Announcing = r.state.Announcing || r.state.Pause != nil
-	r.recordAudit(entities.EventRestart, nil, r.name+" continues from its checkpoint: "+restartReason(why), "")
+	r.recordAudit(entities.EventRestart, nil, r.name+" "+text, "")
 }

@@ -29,17 +29,13 @@ func (s *service) resetWork() {
 
 func (s *service) onFirstRun(floor int64) { s.state.MinSequence = max(s.state.MinSequence, floor) }
 
-func (s *service) adoptedState(c protocol.AdoptAnswer, why *protocol.Restart) {
+func (s *service) adoptedState(c protocol.AdoptAnswer, text string) {
 	now := s.now()
 	s.state.Store = cmp.Or(c.Store, s.state.Store)
 	s.applyPauses(c.Pauses, c.Ended)
 	s.state.RecordInterruption(now, now.Add(lostApplyGrace))
-	text := "continues from its checkpoint: " + restartReason(why)
 	s.state.AppendJournal(now, "", text)
 	s.recordAudit(entities.EventRestart, nil, text, "")
-	if why != nil && why.Hold {
-		s.state.PauseAutomatically("its workflow was gone three times within an hour, the last time because "+why.Why, now)
-	}
 }
 
 // applyPauses applies the pauses of a wider scope that are in force, because one may have begun while no run could receive it. It also ends

@@ -41,8 +41,9 @@ type entity interface {
 	resetWork()
 	// onFirstRun sets the lower bound of the workflow's numbers if only the numbers are left of an earlier one.
 	onFirstRun(floor int64)
-	// adoptedState runs after a state was restored from a checkpoint: operations that it has as in progress are not.
-	adoptedState(c protocol.AdoptAnswer, why *protocol.Restart)
+	// adoptedState runs after a state was restored from a checkpoint: operations that it has as in progress are not. text says that it
+	// continues, and why, for the journal and the audit trail.
+	adoptedState(c protocol.AdoptAnswer, text string)
 	// nextRun is the workflow type and the input of the next run, which carries the state.
 	nextRun(protocol.CarriedState) (workflowType string, input any)
 }

@@ -339,7 +339,7 @@ func (s *shell) applyCheckpoint(c protocol.AdoptAnswer, missed []*state.Message,
 	s.renumberCheckpoints()
 	s.auditCommit = auditCommit{task: workflow.GetInfo(s.ctx).GetCurrentHistoryLength(), lines: s.mailbox.AuditCount}
 	s.mailbox.Inbox = append(s.mailbox.Inbox, missed...)
-	s.entity.adoptedState(c, restart)
+	s.entity.adoptedState(c, s.recordRestart(restart))
 	return nil
 }
 
@@ -423,12 +423,18 @@ func withRequestID(payload json.RawMessage, id string) json.RawMessage {
 	return out
 }
 
-// restartReason says why a workflow was restarted, for display.
-func restartReason(r *protocol.Restart) string {
-	if r == nil {
-		return "it was started again"
+// recordRestart counts a restart, and returns the text about it for the journal and the audit trail.
+func (s *shell) recordRestart(r *protocol.Restart) string {
+	why, now := "it was started again", s.now()
+	if r != nil {
+		why = clip(r.Why)
 	}
-	return r.Why
+	s.mailbox.Restarts = s.mailbox.Restarts.Add(why, now)
+	text := "continues from its checkpoint: " + why
+	if all := s.mailbox.Restarts; all.Repeated(now) {
+		text += fmt.Sprintf("; restarted %s since %s", entities.Times(all.Count), all.First.UTC().Format("15:04 MST"))
+	}
+	return text
 }
 
 // lostApplyGrace is the grace period for an apply that ran when its workflow ended: its worker learns of the end with its next heartbeat,

@@ -404,6 +404,9 @@ func needsAction(s entities.Status) bool {
 func (w *writer) service() {
 	w.deletion()
 	w.orphaned()
+	if r := w.status.Restarts; r.Repeated(w.now) {
+		w.printf("Note: its workflow was %s", restarted(r, w.now))
+	}
 	for _, n := range w.status.Notes {
 		w.printf("Note: %s", n)
 	}
@@ -497,6 +500,11 @@ func command(s protocol.Status, c protocol.ChannelStatus, condition, what string
 		return joined(" ", "converge", what, name(s), "--channel", c.Name)
 	}
 	return what
+}
+
+// restarted writes how often a workflow was restarted lately, and why the last time.
+func restarted(r *entities.Restarts, now time.Time) string {
+	return fmt.Sprintf("restarted %s, %s, the last time %s: %s", entities.Times(r.Count), since(r.First, now), ago(r.Last, now), oneLine(r.Why, textLimit))
 }
 
 // refusal writes a refused signal.

@@ -245,6 +245,9 @@ func (t *tableBuilder) notes(s protocol.Status) {
 	if d := s.Deletion; d != nil {
 		t.addLine(fmt.Sprintf("DELETING %s by %s, started %s%s", who, Who(d.Who), t.ago(d.At), prefixed(": ", d.Reason)))
 	}
+	if r := s.Restarts; r.Repeated(t.now) {
+		t.out.Lines = append(t.out.Lines, "NOTE "+who+": its workflow was "+restarted(r, t.now))
+	}
 	for _, n := range s.Notes {
 		t.out.Lines = append(t.out.Lines, "NOTE "+who+": "+n)
 	}

@@ -42,8 +42,6 @@ func (c *Checkpoint) Newer(than *Checkpoint) bool {
 type Restart struct {
 	At  time.Time `json:"at"`
 	Why string    `json:"why"` // "its workflow was terminated"
-	// Hold: it is the third restart within an hour, so the service starts paused.
-	Hold bool `json:"hold,omitempty"`
 }
 
 // AdoptRequest requests the newest checkpoint of a workflow, and the messages that were accepted after it (local activity).

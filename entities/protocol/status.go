@@ -34,6 +34,7 @@ type Status struct {
 	Refused      []entities.Refusal      `json:"refused"`
 	Deletion     *Deletion               `json:"deletion,omitempty"` // it is being deleted
 	Notes        []string                `json:"notes,omitempty"`    // e.g. "config i42 waits for the next release"
+	Restarts     *entities.Restarts      `json:"restarts,omitempty"` // of its workflow, from a checkpoint
 	Journal      []entities.JournalEntry `json:"journal,omitempty"`  // limited to the newest entries, oldest first
 }
 

@@ -47,11 +47,3 @@ func (i *Instance) interruptRemovals(next time.Time) {
 		}
 	}
 }
-
-// PauseAutomatically pauses a service that Converge must not continue without a person.
-func (s *State) PauseAutomatically(reason string, now time.Time) {
-	effect, err := s.Pause("", entities.Who{Name: "converge"}, reason, now)
-	if err == nil {
-		effect()
-	}
-}

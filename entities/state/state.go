@@ -60,6 +60,8 @@ type Mailbox struct {
 	// run.
 	SeenSignals []string   `json:"heard,omitempty"`
 	Checkpoint  Checkpoint `json:"checkpoint,omitzero"`
+	// Restarts are the last restarts from a checkpoint.
+	Restarts entities.Restarts `json:"restarts,omitzero"`
 	// Audit holds the entries that are not yet in the store, oldest first. AuditCount counts all entries ever written, and AuditHead is the
 	// hash of the last one.
 	Audit      []entities.AuditEntry `json:"audit,omitempty"`

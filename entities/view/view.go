@@ -20,7 +20,7 @@ func Of(s *state.State, d *decide.Decision) protocol.Status {
 		Schema: protocol.StatusSchema, Application: s.Application, Service: s.Title(), Key: key(s), Store: s.Store,
 		Channels: []protocol.ChannelStatus{}, Releases: []protocol.ReleaseStatus{}, Pins: pins(s),
 		Pauses: append([]entities.Pause{}, s.Pauses...), Refused: append([]entities.Refusal{}, s.Refused...),
-		Journal: slices.Clone(s.Journal), Status: string(entities.StatusUnknown), Deletion: deletion(s),
+		Journal: slices.Clone(s.Journal), Status: string(entities.StatusUnknown), Deletion: deletion(s), Restarts: restarts(s),
 	}
 	if s.Spec == nil {
 		out.Headline = "no configuration yet"
@@ -81,6 +81,14 @@ func pins(s *state.State) []protocol.PinStatus {
 		out = append(out, protocol.PinStatus{Channel: p.Channel, Version: p.Version, Who: p.Who, Reason: p.Reason, At: p.At})
 	}
 	return out
+}
+
+func restarts(s *state.State) *entities.Restarts {
+	if s.Restarts.Count == 0 {
+		return nil
+	}
+	out := s.Restarts
+	return &out
 }
 
 func deletion(s *state.State) *protocol.Deletion {

@@ -41,7 +41,6 @@ func TestArchiveOfAStore_F4(t *testing.T) {
 	require.NoError(t, err)
 	_, err = from.TakeLease(ctx, "supervision-1", 1, "me")
 	require.NoError(t, err)
-	require.NoError(t, from.PutRestart(ctx, "service/shop/web", time.Unix(1, 0)))
 
 	all, damaged := archiveOf(t, from)
 	require.Empty(t, damaged)

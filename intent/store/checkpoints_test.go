@@ -167,15 +167,3 @@ func TestLease(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, taken)
 }
-
-func TestRestarts(t *testing.T) {
-	s, _ := opened(t)
-	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	for n := range 2 * keptRestarts {
-		require.NoError(t, s.PutRestart(t.Context(), "service/shop/web", at.Add(time.Duration(n)*time.Minute)))
-	}
-	all, err := s.Restarts(t.Context(), "service/shop/web")
-	require.NoError(t, err)
-	require.Len(t, all, keptRestarts)
-	require.Equal(t, at.Add((2*keptRestarts-1)*time.Minute), all[len(all)-1])
-}

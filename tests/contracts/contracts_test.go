@@ -170,7 +170,7 @@ func TestEveryNameHasAContract(t *testing.T) {
 			require.Contains(t, of, name, "protocol.%s: add what it carries to contracts.go", constant)
 		}
 	}
-	bytesOnly := []string{"PutBundle", "PutState", "PutRestart"}
+	bytesOnly := []string{"PutBundle", "PutState"}
 	writes := regexp.MustCompile(`^(Put|Create|Publish|Append|Claim)`)
 	for method := range reflect.TypeFor[*store.Store]().Methods() {
 		if name := method.Name; writes.MatchString(name) && !slices.Contains(bytesOnly, name) {

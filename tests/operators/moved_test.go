@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/converge-engine/converge/entities/protocol"
-	"github.com/converge-engine/converge/intent/store"
 	"github.com/converge-engine/converge/tests/internal/stage"
 	"github.com/converge-engine/converge/worker"
 	"github.com/converge-engine/converge/worker/embedded"
@@ -95,32 +94,4 @@ func TestWhatTheCheckpointMissedIsCarriedOut(t *testing.T) {
 	w.StartWorker()
 	managedAgain(w, id, run, since)
 	w.Await("web", "staging CONVERGED v2, production PAUSED v1")
-}
-
-// A service whose workflow is ended three times within an hour comes back paused, and says why. That is a pause like any
-// other.
-func TestThirdRestartIsRestoredPaused(t *testing.T) {
-	t.Parallel()
-	w := shared.OwnServer(t, 0)
-	w.RunWeb()
-	restartedBefore(w, w.ID("web"), 50*time.Minute, 40*time.Minute)
-	id := w.ID("web")
-	run, since := runOf(w, id), time.Now()
-	require.NoError(t, w.Client.TerminateWorkflow(t.Context(), id, "", "again"))
-	managedAgain(w, id, run, since)
-	s := w.Await("web", "staging PAUSED v1, production PAUSED v1")
-	require.Contains(t, journal(s)+reasons(s), "its workflow was gone three times within an hour")
-	w.Act("web", protocol.Resume, `{"by":"alice"}`)
-	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
-}
-
-// restartedBefore writes into the store that a workflow was started again so long ago.
-func restartedBefore(w *stage.World, id string, ago ...time.Duration) {
-	w.T.Helper()
-	s, err := store.Open(w.T.Context(), w.Store)
-	require.NoError(w.T, err)
-	defer s.Close() // nothing is being written any more
-	for _, d := range ago {
-		require.NoError(w.T, s.PutRestart(w.T.Context(), id, time.Now().Add(-d)))
-	}
 }

@@ -32,7 +32,8 @@ const (
 	VersionWithoutWorkers = "version-without-workers" // workflows are pinned to a version without workers
 	PinnedByOperator      = "pinned-by-operator"      // a person pinned a workflow to a version permanently
 	FailingWorkflow       = "failing-workflow"        // a workflow's task fails repeatedly: no worker can complete it
-	EndedWorkflow         = "ended-workflow"          // a workflow was terminated, and was not started again
+	EndedWorkflow         = "ended-workflow"          // a workflow was terminated or failed, and was not started again
+	RestartedWorkflow     = "restarted-workflow"      // a workflow runs that ended several times within an hour
 	UnreadableRuntime     = "unreadable-runtime"      // a runtime cannot be observed
 	UnreachableStore      = "unreachable-store"       // the store cannot be read from here
 	StoreOfAnother        = "store-of-another"        // the store belongs to another namespace

@@ -3,7 +3,6 @@ package deployment
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -12,7 +11,6 @@ import (
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/serviceerror"
 	taskqueuepb "go.temporal.io/api/taskqueue/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
@@ -21,7 +19,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// This file examines the workflows of services: which of them were terminated, and which runtimes they cannot read.
+// This file examines which runtimes services cannot read.
 
 const (
 	// maxQueried is how many services are queried at most.
@@ -29,64 +27,6 @@ const (
 	// queryTimeout is the timeout of one query: a workflow that no worker can take does not answer.
 	queryTimeout = 3 * time.Second
 )
-
-// examineEnded lists the workflows whose last run was terminated, except unmanaged ones.
-func (n Namespace) examineEnded(ctx context.Context, r *Report) error {
-	seen, ended := map[string]bool{}, 0
-	for e, err := range n.list(ctx, protocol.LongLivedQuery+" AND ExecutionStatus IN ('Terminated','Failed','TimedOut','Canceled')") {
-		if err != nil {
-			return err
-		}
-		id := e.Execution.WorkflowId
-		if seen[id] {
-			continue
-		}
-		if seen[id] = true; len(seen) > maxQueried {
-			break
-		}
-		how, err := n.endedHow(ctx, id)
-		if err != nil {
-			return err
-		}
-		if how == "" {
-			continue
-		}
-		if ended++; ended <= maxNamed {
-			r.AddFinding(EndedWorkflow, id, "its workflow was "+how+", and was not started again",
-				"a worker restarts it within a minute, or later if it was ended several times; the worker's log has the reason")
-		}
-	}
-	r.AddExamined("workflows that were ended and do not run: %d", ended)
-	return nil
-}
-
-// endedHow is how the last run of a workflow ended; empty if it runs, completed, or is unmanaged.
-func (n Namespace) endedHow(ctx context.Context, id string) (how string, err error) {
-	d, err := n.Client.DescribeWorkflowExecution(ctx, id, "")
-	if errors.As(err, new(*serviceerror.NotFound)) {
-		return "", nil // removed by retention
-	}
-	if err != nil {
-		return "", err
-	}
-	info := d.GetWorkflowExecutionInfo()
-	switch info.GetStatus() {
-	case enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, enumspb.WORKFLOW_EXECUTION_STATUS_PAUSED,
-		enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW, enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
-		return "", nil
-	}
-	last := n.Client.GetWorkflowHistory(ctx, id, info.GetExecution().GetRunId(), false, enumspb.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT)
-	if last.HasNext() {
-		e, err := last.Next()
-		if err != nil {
-			return "", err
-		}
-		if strings.Contains(e.GetWorkflowExecutionTerminatedEventAttributes().GetReason(), protocol.UnmanagedBy) {
-			return "", nil
-		}
-	}
-	return strings.ToLower(info.GetStatus().String()), nil
-}
 
 // unreadableRuntime describes a runtime that services cannot read.
 type unreadableRuntime struct {

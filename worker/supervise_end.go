@@ -1,0 +1,108 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+
+	"github.com/converge-engine/converge/entities"
+)
+
+// Reasons for a restart that are not in the last run. An unknown workflow is one of many that were published a moment ago, and are started
+// one after the other.
+const (
+	reasonDeleted    = "its workflow was deleted"
+	reasonNotStarted = "it was not started yet"
+	reasonMoved      = "its installation was moved here"
+)
+
+const (
+	// failureDelay is how long a workflow that ended by itself stays down after the supervisor has noticed: otherwise one that fails as soon
+	// as it starts would do nothing else. With the interval of the checks it is well below a minute.
+	failureDelay = 2 * checkInterval
+	// maxReason is the limit on the text of an operator, or of an error, in a reason, in bytes.
+	maxReason = 300
+)
+
+// end is how the last run of a workflow ended.
+type end struct {
+	why string
+	// ownRun is the run if it ended by itself: it failed, timed out or completed. "" means that an operator's hand ended it: it was
+	// terminated or deleted.
+	ownRun string
+}
+
+// lastEnd is how the last run of a workflow ended; gone is false while it runs. A run that completed is gone too: a caller knows from the
+// store whether its work is done.
+func (s *supervisor) lastEnd(ctx context.Context, id string) (e end, gone bool, err error) {
+	d, err := s.client.DescribeWorkflowExecution(ctx, id, "")
+	var notFound *serviceerror.NotFound
+	if errors.As(err, &notFound) {
+		return end{why: reasonDeleted}, true, nil
+	}
+	if err != nil {
+		return end{}, false, err
+	}
+	info := d.GetWorkflowExecutionInfo()
+	run := info.GetExecution().GetRunId()
+	switch info.GetStatus() {
+	case enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, enumspb.WORKFLOW_EXECUTION_STATUS_PAUSED,
+		enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW: // into a run that is listed soon
+		return end{}, false, nil
+	case enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED:
+		return end{why: "its workflow was terminated" + s.closeText(ctx, id, run)}, true, nil
+	}
+	return end{why: "its workflow ended: " + strings.ToLower(info.GetStatus().String()) + s.closeText(ctx, id, run), ownRun: run}, true, nil
+}
+
+// closeText is who ended a run and why, or the failure with which it ended, if that can be read.
+func (s *supervisor) closeText(ctx context.Context, id, run string) string {
+	events := s.client.GetWorkflowHistory(ctx, id, run, false, enumspb.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT)
+	if !events.HasNext() {
+		return ""
+	}
+	e, err := events.Next()
+	if err != nil {
+		return ""
+	}
+	by := e.GetWorkflowExecutionTerminatedEventAttributes()
+	text := ""
+	if by.GetIdentity() != "" {
+		text = " by " + by.GetIdentity()
+	}
+	if reason := by.GetReason() + e.GetWorkflowExecutionFailedEventAttributes().GetFailure().GetMessage(); reason != "" {
+		text += ": " + reason
+	}
+	return entities.Clip(entities.Visible(text), maxReason)
+}
+
+// failures is when the supervisor first noticed each run that ended by itself and was not followed by another. It compares times of this
+// process only, and is bounded by the number of missing workflows.
+type failures struct {
+	mutex         sync.Mutex
+	known, before map[string]time.Time // by run: of this check, and of the last one
+}
+
+// beginCheck begins a check of all workflows. Runs that the last check did not meet are forgotten.
+func (f *failures) beginCheck() { f.known, f.before = map[string]time.Time{}, f.known }
+
+// mustWait reports that a workflow must not be restarted yet. An operator's hand needs no delay. A run that completed has one too: the
+// checkpoint that says that its work is done may reach the store a little later.
+func (f *failures) mustWait(e end, now time.Time) bool {
+	if e.ownRun == "" {
+		return false
+	}
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	noticed, known := f.before[e.ownRun]
+	if !known {
+		noticed = now
+	}
+	f.known[e.ownRun] = noticed
+	return now.Sub(noticed) < failureDelay
+}
