@@ -455,7 +455,7 @@ func TestPlansShareATarget_E14(t *testing.T) {
 	require.Empty(t, h.Fake.Overlaps())
 }
 
-// A plan that is terminated midway is there again, and goes on: what was done is not done twice.
+// A plan that is terminated midway, three times, is there again each time, and goes on: what was done is not done twice.
 func TestTerminatedPlanContinues_F1(t *testing.T) {
 	t.Parallel()
 	h := newHousehold(newWorld(t))
@@ -467,7 +467,17 @@ func TestTerminatedPlanContinues_F1(t *testing.T) {
 		return n["DNS"].State == "done"
 	})
 	ref := protocol.PlanOfIncarnation(h.App, "production", 1)
-	require.NoError(t, h.Client.TerminateWorkflow(t.Context(), ref.ID(), "", "by mistake"))
+	for range 3 {
+		d, err := h.Client.DescribeWorkflowExecution(t.Context(), ref.ID(), "")
+		require.NoError(t, err)
+		ended, since := d.WorkflowExecutionInfo.Execution.RunId, time.Now()
+		require.NoError(t, h.Client.TerminateWorkflow(t.Context(), ref.ID(), ended, "by mistake"))
+		temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {
+			d, err := h.Client.DescribeWorkflowExecution(t.Context(), ref.ID(), "")
+			return err == nil && d.WorkflowExecutionInfo.Execution.RunId != ended, fmt.Sprint(err)
+		})
+		t.Logf("restarted after %s", time.Since(since))
+	}
 	off()
 	h.awaitPlan("i1", func(n map[string]protocol.PlanNodeStatus, s protocol.PlanStatus) bool {
 		return s.Over && n["RECONCILE prowlarr"].State == "done"

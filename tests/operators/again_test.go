@@ -20,7 +20,7 @@ import (
 
 // manyServices is web and others, with an approval before production.
 func manyServices(n int) (yaml string, names []string) {
-	yaml = approvals
+	yaml = strings.Replace(approvals, "fake: {", "maxConcurrentApplies: 8\nfake: {", 1) // so the runtime has a workflow
 	for i := range n {
 		name := fmt.Sprintf("s%02d", i)
 		names = append(names, name)
