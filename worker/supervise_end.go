@@ -22,7 +22,7 @@ const (
 )
 
 const (
-	// failureDelay is how long a workflow that ended by itself stays down after the supervisor has noticed: otherwise one that fails as soon
+	// failureDelay is how long a workflow that failed stays down after the supervisor has noticed: otherwise one that fails as soon
 	// as it starts would do nothing else. With the interval of the checks it is well below a minute.
 	failureDelay = 2 * checkInterval
 	// maxReason is the limit on the text of an operator, or of an error, in a reason, in bytes.
@@ -32,8 +32,7 @@ const (
 // end is how the last run of a workflow ended.
 type end struct {
 	why string
-	// ownRun is the run if it ended by itself: it failed, timed out or completed. "" means that an operator's hand ended it: it was
-	// terminated or deleted.
+	// ownRun is the run if it failed, timed out or completed. "" means that an operator ended it: it was terminated or deleted.
 	ownRun string
 }
 
@@ -81,8 +80,8 @@ func (s *supervisor) closeText(ctx context.Context, id, run string) string {
 	return entities.Clip(entities.Visible(text), maxReason)
 }
 
-// failures is when the supervisor first noticed each run that ended by itself and was not followed by another. It compares times of this
-// process only, and is bounded by the number of missing workflows.
+// failures has when the supervisor first noticed each run that failed, timed out or completed, and has no successor. It compares times of
+// this process only, and its size is bounded by the number of missing workflows.
 type failures struct {
 	mutex         sync.Mutex
 	known, before map[string]time.Time // by run: of this check, and of the last one
@@ -91,7 +90,7 @@ type failures struct {
 // beginCheck begins a check of all workflows. Runs that the last check did not meet are forgotten.
 func (f *failures) beginCheck() { f.known, f.before = map[string]time.Time{}, f.known }
 
-// mustWait reports that a workflow must not be restarted yet. An operator's hand needs no delay. A run that completed has one too: the
+// mustWait reports that a workflow must not be restarted yet. One that an operator ended never waits. A run that completed waits too: the
 // checkpoint that says that its work is done may reach the store a little later.
 func (f *failures) mustWait(e end, now time.Time) bool {
 	if e.ownRun == "" {

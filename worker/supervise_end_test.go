@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A workflow that an operator ended is restarted at once, however often. One that ended by itself stays down for two checks, and a
+// A workflow that an operator ended is restarted at once, however often. One that failed stays down for two checks, and a
 // supervisor that has not met it for a check begins again.
 func TestOnlyFailuresWait(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)

@@ -114,7 +114,7 @@ func startForged(w *stage.World, id string) (run string) {
 	return forged.GetRunID()
 }
 
-// A service whose workflow fails by itself, again and again, is managed again within a minute each time, and never paused. Doctor says that
+// A service whose workflow fails again and again is managed again within a minute each time, and never paused. Doctor says that
 // it fails, and its status why.
 func TestServiceThatFailsAgainAndAgainIsManagedAgain_F1(t *testing.T) {
 	stage.Long(t, "two minutes")
