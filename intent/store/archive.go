@@ -27,12 +27,9 @@ var folders = map[string]archiveMode{
 	libraries: verbatim, libraryContents: byDigest, joints: verbatim, plans: verbatim, plansRunning: verbatim, captures: verbatim, reports: verbatim,
 	"fence/":    verbatim,
 	checkpoints: selected, missedMessages: selected,
-	installations: excluded, "leases/": excluded, restartsBefore: excluded, "workers/": excluded, watched: excluded, heartbeats: excluded,
+	installations: excluded, "leases/": excluded, "workers/": excluded, watched: excluded, heartbeats: excluded,
 	unreferenced: excluded, // except content under its own key there
 }
-
-// restartsBefore is the folder of records that earlier versions wrote about restarts. Nothing reads them.
-const restartsBefore = "restarts/"
 
 type archiveMode int
 
