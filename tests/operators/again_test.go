@@ -13,7 +13,9 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent/store"
 	"github.com/converge-engine/converge/tests/internal/stage"
+	"github.com/converge-engine/converge/tests/temporaltest"
 )
 
 // This file ends workflows again and again.
@@ -66,6 +68,9 @@ func TestEverythingEndedThreeTimesIsManagedAgain_F1(t *testing.T) {
 		all = append(all, w.ID(service))
 	}
 
+	kept, err := store.Open(t.Context(), w.Store)
+	require.NoError(t, err)
+	defer kept.Close() // only read
 	for round := 1; round <= 3; round++ {
 		how := ends[round/3] // at last they are deleted
 		since, runs := time.Now(), map[string]string{}
@@ -75,6 +80,7 @@ func TestEverythingEndedThreeTimesIsManagedAgain_F1(t *testing.T) {
 		}
 		for _, id := range all {
 			managedAgain(w, id, runs[id], since)
+			awaitCheckpointOfRun(w, kept, id)
 		}
 		for _, service := range services {
 			s := asBefore(service)
@@ -98,6 +104,16 @@ func TestEverythingEndedThreeTimesIsManagedAgain_F1(t *testing.T) {
 	for _, service := range services {
 		require.Equal(t, 1, w.Fake.At(w.App, service, "staging").Applies(), "nothing is applied again")
 	}
+}
+
+// awaitCheckpointOfRun waits until the store has a checkpoint of the current run of a workflow, with the count of its restarts.
+func awaitCheckpointOfRun(w *stage.World, kept *store.Store, id string) {
+	w.T.Helper()
+	run := runOf(w, id)
+	temporaltest.WaitFor(w.T, stage.Patience, func() (bool, string) {
+		c, err := kept.Checkpoint(w.T.Context(), id)
+		return err == nil && c.Run == run, fmt.Sprint(id, c.Run, err)
+	})
 }
 
 // startForged replaces the run of a service by one that fails at once: its input is not one that Converge writes.
