@@ -47,7 +47,8 @@ type AuditEntry struct {
 	Prev    string    `json:"prev,omitempty"` // Hash of the entry before; none: the first
 	At      time.Time `json:"at"`
 	Kind    string    `json:"kind"`
-	Who     *Who      `json:"who,omitempty"` // nil: Converge itself
+	Who     *Who      `json:"who,omitempty"`     // nil: Converge itself
+	Service string    `json:"service,omitempty"` // key, in the trail of an application, if the entry concerns one service only
 	Channel string    `json:"channel,omitempty"`
 	Release string    `json:"release,omitempty"` // id
 	Version string    `json:"version,omitempty"` // full version

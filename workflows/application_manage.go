@@ -50,7 +50,7 @@ func (a *application) unmanage(r verb.Request, who entities.Who) (state.Effect, 
 			clear(a.state.PendingStarts)
 		}
 		a.restartManaging()
-		a.recordAudit(entities.EventManage, &who, name+" unmanaged", r.Reason)
+		a.recordAuditOf(strings.TrimPrefix(service, protocol.AllServices), entities.EventManage, &who, name+" unmanaged", r.Reason)
 		return fmt.Sprintf("%s is unmanaged: it is neither observed nor applied until: converge manage %s", name, name)
 	}, nil
 }
@@ -96,7 +96,7 @@ func (a *application) manage(r verb.Request, who entities.Who) (state.Effect, er
 		delete(a.state.Unmanaged, service)
 		a.queueStart(service, "managed again by "+who.Name+entities.Because(clip(r.Reason)))
 		a.restartManaging()
-		a.recordAudit(entities.EventManage, &who, name+" managed again", r.Reason)
+		a.recordAuditOf(strings.TrimPrefix(service, protocol.AllServices), entities.EventManage, &who, name+" managed again", r.Reason)
 		return fmt.Sprintf("%s is managed again%s", name, a.state.otherUnmanaged())
 	}, nil
 }

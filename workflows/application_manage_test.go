@@ -42,6 +42,7 @@ func TestUnmanagedServiceIsEndedUntilManaged(t *testing.T) {
 		"1 alice: shop/web unmanaged: moving", "2 bob: shop unmanaged: drill",
 		"3 bob: shop managed again", "4 carol: shop/web managed again: moved",
 	}, h.auditTrail)
+	require.Equal(t, []string{"web", "", "", "web"}, h.auditServices, "lines of one service name it")
 	require.Empty(t, next.Unmanaged)
 	require.Empty(t, next.PendingStarts)
 	require.False(t, next.Ending)

@@ -35,6 +35,7 @@ type applicationTest struct {
 	unmanageRequests     []string // "m1 web unmanaged by alice: moving"
 	onUnmanage           func(protocol.UnmanageRequest) (protocol.UnmanageAnswer, error)
 	auditTrail           []string
+	auditServices        []string // that the lines of auditTrail concern
 	published            []entities.AuditEntry
 	storeAnswer          protocol.ConfirmAnswer // the content of each incarnation in the store
 	unavailable          map[string]bool        // activities that do not answer
@@ -120,6 +121,7 @@ func newApplicationTest(t *testing.T) *applicationTest {
 			} else {
 				l.N -= int64(len(h.published)) // numbered without publications
 				h.auditTrail = append(h.auditTrail, auditTexts([]entities.AuditEntry{l})...)
+				h.auditServices = append(h.auditServices, l.Service)
 			}
 		}
 		return nil

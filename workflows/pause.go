@@ -46,12 +46,12 @@ func (p *pauses) pause(r verb.Request, who entities.Who) (state.Effect, error) {
 	}
 	return func() string {
 		p.pauseState.Pause, p.pauseState.Announcing = &entities.Pause{Scope: p.scope, By: who.Name, Reason: r.Reason, At: p.now(), Except: r.Except}, true
-		p.recordAudit(entities.EventPause, &who, p.name+" paused", r.Reason)
-		text := p.name + " is paused"
+		except := ""
 		if len(r.Except) > 0 {
-			text += " except for " + strings.Join(r.Except, ", ")
+			except = " except for " + strings.Join(r.Except, ", ")
 		}
-		return text + "; applies in flight will finish"
+		p.recordAudit(entities.EventPause, &who, p.name+" paused"+except, r.Reason)
+		return p.name + " is paused" + except + "; applies in flight will finish"
 	}, nil
 }
 

@@ -190,10 +190,15 @@ func fetchParts(ctx workflow.Context, digest string, ask func(protocol.RestoreRe
 
 // recordAudit adds an audit line; a nil who means Converge itself.
 func (s *shell) recordAudit(kind string, who *entities.Who, text, reason string) {
+	s.recordAuditOf("", kind, who, text, reason)
+}
+
+// recordAuditOf adds an audit line that concerns only the service with that key, or, if it is empty, everything that the workflow is for.
+func (s *shell) recordAuditOf(service, kind string, who *entities.Who, text, reason string) {
 	if kind == entities.EventRestart {
 		reason = joinNotes(reason, s.uncheckpointedLines)
 	}
-	line := s.mailbox.AppendAudit(entities.AuditEntry{At: s.now(), Kind: kind, Who: who, Text: clip(text), Reason: clip(reason)})
+	line := s.mailbox.AppendAudit(entities.AuditEntry{At: s.now(), Kind: kind, Who: who, Service: service, Text: clip(text), Reason: clip(reason)})
 	if s.onAudit != nil {
 		s.onAudit(line)
 	}

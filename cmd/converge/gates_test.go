@@ -355,5 +355,47 @@ func TestHistoryIncludesWiderScopes_G7(t *testing.T) {
 	require.Equal(t, []string{"shop/web: 2 lines; 1 problem", "line 3 was removed from the end"}, output)
 }
 
+// What an application records of one service is not in the history of another, and hides nothing in it. The lines of each trail keep their
+// order, also if the clock of the server was set back.
+func TestHistoryMixesNoTrails_G7(t *testing.T) {
+	dir := t.TempDir()
+	kept, err := store.Open(context.Background(), dir)
+	require.NoError(t, err)
+	bob := &entities.Who{Name: "bob", Proven: true}
+	var web, application state.Mailbox
+	noted := func(desk *state.Mailbox, n int, kind, service, text string) {
+		desk.AppendAudit(entities.AuditEntry{At: at(n), Kind: kind, Who: bob, Service: service, Text: text})
+	}
+	noted(&application, 1, entities.EventPublish, "", "incarnation 1")
+	noted(&application, 2, entities.EventManage, "web", "shop/web unmanaged")
+	noted(&application, 3, entities.EventManage, "api", "shop/api unmanaged")
+	noted(&web, 4, entities.EventRelease, "", "release of v1")
+	noted(&application, 5, entities.EventManage, "api", "shop/api managed again")
+	noted(&application, 6, entities.EventManage, "", "shop unmanaged")
+	noted(&web, -9, entities.EventRelease, "", "release of v2")
+	noted(&web, -8, entities.EventRelease, "", "release of v3")
+	require.NoError(t, kept.AppendAudit(t.Context(), "shop", "web", web.Audit[:2]))
+	require.NoError(t, kept.AppendAudit(t.Context(), "shop", "", application.Audit))
+	require.NoError(t, kept.Close())
+	s := webStatus("prod CONVERGED v1 v1 succeeded")
+	s.Store = dir
+	for line, want := range map[string][]string{
+		"history shop/web": {"incarnation 1", "shop/web unmanaged", "release of v1", "release of v2", "release of v3", "shop unmanaged"},
+		"history shop":     {"incarnation 1", "shop/web unmanaged", "shop/api unmanaged", "shop/api managed again", "shop unmanaged"},
+	} {
+		code, output := newConsole(t, &fakeAPI{statuses: map[string][]any{
+			"service/shop/web": {s, protocol.HistoryAnswer{Stored: 2, Entries: web.Audit[2:]}},
+			"application/shop": {protocol.ApplicationStatus{Store: dir}, protocol.HistoryAnswer{}},
+		}}).run(t, line)
+		require.Equal(t, exitDone, code)
+		var texts []string
+		for row := range strings.Lines(output) {
+			fields := strings.Split(strings.TrimSpace(row), "\t")
+			texts = append(texts, fields[len(fields)-1])
+		}
+		require.Equal(t, want, texts, line)
+	}
+}
+
 // leaseKind is a kind that concerns no service.
 const leaseKind = "lease"

@@ -9,6 +9,7 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/entities/trail"
 	"github.com/converge-engine/converge/intent/store"
 )
 
@@ -135,7 +136,7 @@ func (o *historyOptions) trail(ctx context.Context, at *store.Store, id string) 
 			entries = append(entries, l)
 		}
 	}
-	return entries, nil
+	return trail.InOrder(entries), nil
 }
 
 // newestEntries returns the lines that only the workflow has. It returns none for a workflow that does not run.
@@ -167,35 +168,55 @@ func (o *historyOptions) withWiderScopes(ctx context.Context, at *store.Store, s
 			scopes = append(scopes, id)
 		}
 	}
-	out := slices.Clone(own)
+	trails := [][]historyEntry{own}
 	for _, id := range scopes {
 		entries, err := o.trail(ctx, at, id)
 		if err != nil {
 			o.f.note("history of %s: %v", id, err)
 		}
+		entries = slices.DeleteFunc(entries, func(l entities.AuditEntry) bool { return !o.concerns(id, l) })
+		var wider []historyEntry
 		for n, l := range entries {
-			if o.concerns(id, l) && len(own) > 0 && !o.repeatedBefore(entries[n:], own[0]) {
-				out = append(out, historyEntry{AuditEntry: l, Of: id})
+			if len(own) > 0 && !repeatedBefore(entries[n:], own[0]) {
+				wider = append(wider, historyEntry{AuditEntry: l, Of: id})
 			}
 		}
+		trails = append(trails, wider)
 	}
-	slices.SortStableFunc(out, func(a, b historyEntry) int { return a.At.Compare(b.At) })
-	return out
+	return mergeTrails(trails)
+}
+
+// mergeTrails merges trails by time. The lines of each stay in their order, also if the clock of the server was set back.
+func mergeTrails(trails [][]historyEntry) (out []historyEntry) {
+	for {
+		earliest := -1
+		for n, t := range trails {
+			if len(t) > 0 && (earliest < 0 || t[0].At.Before(trails[earliest][0].At)) {
+				earliest = n
+			}
+		}
+		if earliest < 0 {
+			return out
+		}
+		out, trails[earliest] = append(out, trails[earliest][0]), trails[earliest][1:]
+	}
 }
 
 // concerns reports whether an act on the application, a runtime or the installation concerns the service.
 func (o *historyOptions) concerns(id string, l entities.AuditEntry) bool {
-	switch l.Kind {
-	case entities.EventPause:
+	_, service := protocol.TrailOf(o.id())
+	switch {
+	case l.Service != "" && l.Service != service:
+		return false // one act of several that an application records for one service each
+	case l.Kind == entities.EventPause:
 		return true
-	case entities.EventPublish, entities.EventPin, entities.EventManage:
-		return id == protocol.ApplicationID(o.service.application)
 	}
-	return false
+	ofApplication := l.Kind == entities.EventPublish || l.Kind == entities.EventPin || l.Kind == entities.EventManage
+	return ofApplication && id == protocol.ApplicationID(o.service.application)
 }
 
 // repeatedBefore reports whether the first of some lines no longer applied when the service began, because a later line of the same kind
 // had replaced it.
-func (o *historyOptions) repeatedBefore(entries []entities.AuditEntry, began historyEntry) bool {
+func repeatedBefore(entries []entities.AuditEntry, began historyEntry) bool {
 	return slices.ContainsFunc(entries[1:], func(l entities.AuditEntry) bool { return l.Kind == entries[0].Kind && !l.At.After(began.At) })
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/entities/trail"
 )
 
 // PutCheck stores the definition of a check and returns its digest.
@@ -115,7 +116,7 @@ func (s *Store) AppendAudit(ctx context.Context, application, service string, li
 }
 
 // Audit returns the stored audit trail of a service, or of an application if service is empty. Lines are in the order in which they were
-// written, each once. A line that reports the damage replaces damaged lines.
+// recorded, also if the clock of the server was set back, each once. A line that reports the damage replaces damaged lines.
 func (s *Store) Audit(ctx context.Context, application, service string) ([]entities.AuditEntry, error) {
 	chunks, err := s.auditChunks(ctx, application, service)
 	if err != nil {
@@ -132,7 +133,7 @@ func (s *Store) Audit(ctx context.Context, application, service string) ([]entit
 		}
 		lines = append(lines, parts[n]...)
 	}
-	return sortByTime(lines), nil // concurrent writers may have stored the same lines
+	return trail.InOrder(sortByTime(lines)), nil // concurrent writers may have stored the same lines
 }
 
 // Audited lists the services of an application that have an audit trail, including removed services, sorted.

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -85,6 +86,27 @@ func TestStoreAppendsAudit(t *testing.T) { eachStore(t, appendsAudit) }
 func TestStoreAppendsAuditOnS3(t *testing.T) {
 	s, _ := openS3Store(t)
 	appendsAudit(t, s)
+}
+
+// A trail that a clock was set back in is read in the order in which it was recorded, and continued after the line that was recorded last.
+func TestStoreReadsAuditInItsOrder_F6(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *Store) {
+		var lines []entities.AuditEntry
+		before := ""
+		for n, hour := range []int{10, 11, 12, 1, 2, 3, 9} {
+			l := entities.AuditEntry{N: int64(n + 1), Prev: before, At: time.Date(2026, 1, 2, hour, 0, 0, 0, time.UTC), Kind: entities.EventTarget, Text: fmt.Sprint(n + 1)}
+			lines, before = append(lines, l), l.Hash()
+		}
+		for _, part := range [][]entities.AuditEntry{lines[:2], lines[2:4], lines[4:6], lines[6:]} {
+			require.NoError(t, s.AppendAudit(t.Context(), "shop", "web", part))
+		}
+		all, err := s.Audit(t.Context(), "shop", "web")
+		require.NoError(t, err)
+		require.Equal(t, lines, all)
+		end, err := s.TrailEnd(t.Context(), "shop", "web")
+		require.NoError(t, err)
+		require.Equal(t, &entities.TrailEnd{N: 7, Hash: before}, end)
+	})
 }
 
 // Two writers that did not see each other leave chunks that overlap.

@@ -51,7 +51,8 @@ func eachChunk[L any](ctx context.Context, chunks []auditChunk, read func(ctx co
 	return lines, damaged, g.Wait()
 }
 
-// TrailEnd returns the last stored line of an audit trail, or nil. It skips damaged pieces.
+// TrailEnd returns the last stored line of an audit trail, or nil. It skips damaged pieces. The last line is the one that no other follows:
+// the times of lines only say where to begin, because the clock of the server may have been set back.
 func (s *Store) TrailEnd(ctx context.Context, application, service string) (*entities.TrailEnd, error) {
 	chunks, err := s.auditChunks(ctx, application, service)
 	if err != nil || len(chunks) == 0 {
@@ -63,11 +64,8 @@ func (s *Store) TrailEnd(ctx context.Context, application, service string) (*ent
 			last = c
 		}
 	}
-	lines, err := s.readRawChunk(ctx, last.key)
+	lines, err := s.readSoundChunk(ctx, last.key)
 	if err != nil || len(lines) == 0 {
-		if IsDamaged(err) || IsNotFound(err) {
-			err = nil
-		}
 		return nil, err
 	}
 	end := lines[0]
@@ -76,7 +74,38 @@ func (s *Store) TrailEnd(ctx context.Context, application, service string) (*ent
 			end = l
 		}
 	}
-	return &entities.TrailEnd{N: end.N, Hash: end.Hash}, nil
+	for found := true; found && err == nil; {
+		end, found, err = s.followingLine(ctx, chunks, end)
+	}
+	return &entities.TrailEnd{N: end.N, Hash: end.Hash}, err
+}
+
+// followingLine returns the line that follows another in the chain, if it is stored, otherwise that other.
+func (s *Store) followingLine(ctx context.Context, chunks []auditChunk, of entities.StoredEntry) (next entities.StoredEntry, found bool, err error) {
+	for _, c := range chunks {
+		if c.from > of.N+1 || c.to <= of.N {
+			continue
+		}
+		lines, err := s.readSoundChunk(ctx, c.key)
+		if err != nil {
+			return of, false, err
+		}
+		for _, l := range lines {
+			if l.N == of.N+1 && l.Prev == of.Hash {
+				return l, true, nil
+			}
+		}
+	}
+	return of, false, nil
+}
+
+// readSoundChunk returns the lines of a chunk; none if it is damaged or gone.
+func (s *Store) readSoundChunk(ctx context.Context, key string) ([]entities.StoredEntry, error) {
+	lines, err := s.readRawChunk(ctx, key)
+	if IsDamaged(err) || IsNotFound(err) {
+		return nil, nil
+	}
+	return lines, err
 }
 
 // readRawChunk reads the current content of a chunk, without the cache.
