@@ -42,6 +42,8 @@ type Activities struct {
 	Sops *sops.Keys
 	// Payloads is the codec of the client. Nil: no encryption.
 	Payloads *codec.Codec
+	// ClockOffset returns how far the clock of this worker is ahead of the server's, negative if it is behind. Nil: it is not measured.
+	ClockOffset func() time.Duration
 	// Metrics counts the work of this worker. New sets it to discard.
 	Metrics client.MetricsHandler
 
@@ -76,6 +78,7 @@ func New(store *store.Store, c client.Client, factories map[entities.RuntimeKind
 		readingSlots: keyedSemaphore{total: maxReadings, perKey: maxRuntimeReadings}, checkSlots: keyedSemaphore{total: maxChecks, perKey: maxApplicationChecks},
 	}
 	a.hints = newHints(a)
+	a.hints.clockOffset = a.clockOffset
 	return a
 }
 

@@ -56,6 +56,7 @@ type hints struct {
 	deferral     time.Duration
 	acquireSlot  func(key string, now time.Time) (release func(), retryAfter time.Duration) // acquires a slot for a reading
 	polling      polling
+	clockOffset  func() time.Duration // of this worker; nil: it is not measured
 
 	ctx    context.Context //nolint:containedctx // of the worker: hints come from goroutines that have none
 	end    context.CancelFunc

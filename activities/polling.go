@@ -38,6 +38,8 @@ type polling struct {
 	gossip   gossip
 	monitor  *remoteWorkerMonitor  // monitors the workers of remote runtimes; nil: this worker belongs to a remote runtime
 	monitors *remoteWorkerMonitors // the monitors of this worker, if it belongs to a remote runtime; nil: it needs none
+
+	clockIsOff bool // the last heartbeat said that the clock of this worker is off
 }
 
 // pollState is the poll state of one instance.
@@ -235,7 +237,7 @@ func (h *hints) stopPolling() {
 func (h *hints) heartbeat(interval time.Duration) (gone []string) {
 	ctx, cancel := context.WithTimeout(h.ctx, wakeTimeout)
 	defer cancel()
-	if err := h.records.putHeartbeat(ctx, h.polling.peers.me, h.polling.gossip.next()); err != nil {
+	if err := h.records.putHeartbeat(ctx, h.polling.peers.me, h.describe(h.polling.gossip.next())); err != nil {
 		return nil
 	}
 	h.updateMonitors(ctx, maxMissedHeartbeats*interval)

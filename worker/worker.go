@@ -64,7 +64,7 @@ type Options struct {
 	Eager *Eager
 	// Monitor exposes this worker's metrics and readiness. Its Handler is that of the client. Nil: none.
 	Monitor *monitor.Monitor
-	// Polls are those of the client's connection. Nil: refused polls are not detected.
+	// Polls are those of the client's connection. Nil: refused polls and a wrong clock are not detected.
 	Polls *monitor.Polls
 	// RefusedFor is how long all work may be refused before the worker ends; 0: five minutes.
 	RefusedFor time.Duration
@@ -138,6 +138,9 @@ func start(ctx context.Context, c client.Client, o Options, fatal func(error)) (
 		return nil, errors.Join(err, store.Close())
 	}
 	a.Payloads, a.Installation, a.Epoch = o.Payloads, installation.ID, installation.Epoch
+	if o.Polls != nil {
+		a.ClockOffset = o.Polls.ClockOffset
+	}
 	addReadinessChecks(o.Monitor, c, a)
 	checkpoints := activities.NewCheckpoints(store)
 	checkpoints.Metrics = a.Metrics

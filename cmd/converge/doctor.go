@@ -32,9 +32,10 @@ func newCmdDoctor(f *Factory, runF func(context.Context, *doctorOptions) error) 
 		Long: `Examine an installation from outside, where no workflow can: whether the server answers
 and the namespace is set up correctly, whether a worker polls it, which worker versions
 hold workflows, what an operator pinned, which workflows fail repeatedly or were
-terminated, which runtimes cannot be read, and whether the store can. It prints what it
-examined, changes nothing, and lists each finding with a stable code for scripts and with
-what to do. What cannot be examined is a finding too.`,
+terminated, which runtimes cannot be read, whether the store can, and whether the clock of
+a worker is wrong. It prints what it examined, changes nothing, and lists each finding
+with a stable code for scripts and with what to do. What cannot be examined is a finding
+too.`,
 		Example: `  converge doctor
   converge doctor --exit-code --output json`,
 		Args: argsFromUse,
@@ -142,6 +143,7 @@ func (o *doctorOptions) examineStore(ctx context.Context, location, namespaceID 
 			"name that namespace, or another store; if that namespace no longer exists: converge worker --take-over")
 	default:
 		report.AddExamined("the store %s", location)
+		examineClocks(ctx, s, report)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path"
 	"strings"
+	"time"
 
 	"github.com/converge-engine/converge/entities/protocol"
 )
@@ -61,6 +62,25 @@ type Heartbeat struct {
 	Recorded [][]string `json:"told,omitempty"`
 	// Truncated: the worker recorded more instances than Recorded lists.
 	Truncated bool `json:"all,omitempty"`
+	// Process is the process of the worker, "PID@HOST".
+	Process string `json:"process,omitempty"`
+	// ClockOffset is how far its clock is ahead of the Temporal server's, in nanoseconds; negative: behind; 0: not at all, or not known.
+	ClockOffset time.Duration `json:"clockOffset,omitempty"`
+}
+
+// ClockTolerance is how far the clock of a worker may be off. It is half of what is tolerated where the times of two machines are compared:
+// the issue times of tokens, and the recovery of lost checkpoints.
+const ClockTolerance = 30 * time.Second
+
+// ClockText says how far the clock of the worker is off; empty: not more than is tolerated.
+func (b Heartbeat) ClockText() string {
+	switch {
+	case b.ClockOffset > ClockTolerance:
+		return b.ClockOffset.String() + " ahead of the clock of the Temporal server"
+	case b.ClockOffset < -ClockTolerance:
+		return b.ClockOffset.Abs().String() + " behind the clock of the Temporal server"
+	}
+	return ""
 }
 
 // PutHeartbeat replaces the heartbeat record of a worker of a queue.

@@ -35,6 +35,7 @@ const (
 	EndedWorkflow         = "ended-workflow"          // a workflow was terminated or failed, and was not started again
 	RestartedWorkflow     = "restarted-workflow"      // a workflow runs that ended several times within an hour
 	UnreadableRuntime     = "unreadable-runtime"      // a runtime cannot be observed
+	WrongClock            = "wrong-clock"             // the clock of a worker differs from the server's
 	UnreachableStore      = "unreachable-store"       // the store cannot be read from here
 	StoreOfAnother        = "store-of-another"        // the store belongs to another namespace
 	NotExamined           = "not-examined"            // something could not be examined

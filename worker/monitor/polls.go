@@ -16,11 +16,12 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Polls records how a worker's own polls end, by kind. A busy worker polls rarely, so the time of the last poll says nothing; a failure of
-// the last completed poll does. The zero value is ready to use.
+// Polls records how a worker's own polls end, by kind, and how far its clock is off. A busy worker polls rarely, so the time of the last
+// poll says nothing; a failure of the last completed poll does. The zero value is ready to use.
 type Polls struct {
 	mu         sync.Mutex
 	lastByKind map[string]poll
+	clock      clock
 }
 
 // poll is how the last poll of a kind ended; err is nil if one has started since.
@@ -32,7 +33,13 @@ type poll struct {
 // DialOption makes a connection report how its polls end.
 func (p *Polls) DialOption() grpc.DialOption {
 	return grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, request, reply any, c *grpc.ClientConn, invoke grpc.UnaryInvoker, o ...grpc.CallOption) error {
-		return p.track(request, func() error { return invoke(ctx, method, request, reply, c, o...) })
+		return p.track(request, func() error {
+			err := invoke(ctx, method, request, reply, c, o...)
+			if err == nil {
+				p.clock.recordTask(reply, time.Now())
+			}
+			return err
+		})
 	})
 }
 
