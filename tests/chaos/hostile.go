@@ -1,26 +1,19 @@
 package main
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
-	"time"
-
-	commonpb "go.temporal.io/api/common/v1"
-	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/converter"
 
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/tests/chaos/record"
 )
 
-// mallory is who none of whose messages may do anything. The people of a storm are known by what they say they are, so that a well-formed
-// verb under a name of one's own is anybody's right; it sends all else: hints of workflows that are not so, verbs that are
-// malformed or say two things, names that there are none of, what somebody else has sent once more, and starts with a state of its own.
-const mallory = "mallory"
+// Mallory is who none of whose messages may do anything. She has an account of the issuer whom everybody proves themselves with, and is in
+// no group that a grant names; and she reads every history, with the tokens in it. She sends hints of workflows that are not so, verbs that
+// are malformed or say two things, names that there are none of, what somebody else has sent once more, starts with a state of her own,
+// and well-formed verbs and pins of the application: unproven, with her own token, with a token that somebody else has sent, and under
+// request ids of others.
 
 // attack is one message, drawn beforehand.
 type attack struct {
@@ -29,7 +22,19 @@ type attack struct {
 	payload       string
 	update, start bool
 	replay        bool // of what somebody sent to this service, whatever it was
+	identity      identity
+	from          string // service that a stolen token was sent to
+	same          bool   // a stolen token comes with all that it was sent with
 }
+
+// identity is what an attack carries to prove who sends it.
+type identity string
+
+const (
+	unproven identity = ""
+	own      identity = "own token"
+	stolen   identity = "stolen token"
+)
 
 // String is a line of the plan.
 func (a attack) String() string {
@@ -42,7 +47,17 @@ func (a attack) String() string {
 	case a.update:
 		kind = "update"
 	}
-	return fmt.Sprintf("after %d: %s of %s: %s %q %.60q", a.after, mallory, a.id, kind, a.name, a.payload)
+	text := fmt.Sprintf("after %d: %s of %s: %s %q %.60q", a.after, record.Mallory, a.id, kind, a.name, a.payload)
+	if a.identity != unproven {
+		text += " with a " + string(a.identity)
+	}
+	if a.from != "" {
+		text += " of " + a.from
+	}
+	if a.same {
+		text += " and its content"
+	}
+	return text
 }
 
 // drawAttacks draws what mallory does from random numbers of its own, so that people and faults are those that the seed has always drawn.
@@ -61,12 +76,14 @@ func (d *drawing) one(of ...string) string { return of[d.rand.IntN(len(of))] }
 func (d *drawing) attack(s size) attack {
 	service := protocol.ServiceID(application, d.one(serviceNames(s.services)...))
 	switch a := (attack{id: service, update: d.percent(40)}); {
-	case d.percent(15):
+	case d.percent(12):
 		a.replay = true
 		return a
-	case d.percent(10):
+	case d.percent(8):
 		a.start, a.id = true, d.one(service, protocol.ServiceID(application, "evil"), protocol.ApplicationID(application), protocol.RuntimeID("evil"))
 		return a
+	case d.percent(45):
+		return d.posing(a, s)
 	case d.percent(45):
 		a.name, a.payload = d.hint()
 		return a
@@ -77,6 +94,42 @@ func (d *drawing) attack(s size) attack {
 		a.payload = d.malformed()
 		return a
 	}
+}
+
+// posing is a well-formed request that would count if it were somebody else's: of a service, or a pin of the whole application. It has the
+// request id of an act of somebody, who has sent it or will, or one of its own.
+func (d *drawing) posing(a attack, s size) attack {
+	a.update = d.percent(60)
+	a.identity = identity(d.one(string(unproven), string(own), string(stolen), string(stolen)))
+	if a.identity == stolen {
+		a.from = d.one(serviceNames(s.services)...)
+		a.same = protocol.ServiceID(application, a.from) != a.id && d.percent(50) // to the same service it would be the same request
+	}
+	somebody := fmt.Sprintf("c%d", 1+d.rand.IntN(4*s.releases))
+	request := fmt.Sprintf(`"by":%q,"reason":"mine","requestId":%q`, somebody, d.one(somebody, fmt.Sprintf("%s-%d", record.Mallory, d.rand.IntN(1_000_000))))
+	if d.percent(35) {
+		a.id, a.same = protocol.ApplicationID(application), a.same && d.percent(50)
+		a.name = d.one(protocol.Pin, protocol.Pin, protocol.Unpin, protocol.Pause)
+		a.payload = fmt.Sprintf(`{"incarnation":%s,%s}`, d.one("1", "1", "2"), request)
+		if a.name != protocol.Pin {
+			a.payload = fmt.Sprintf(`{%s}`, request)
+		}
+		return a
+	}
+	version := fmt.Sprintf("v%d", 1+d.rand.IntN(max(1, s.releases/s.services)))
+	a.name = d.one(protocol.Release, protocol.Approve, protocol.Approve, protocol.Bypass, protocol.Reject, protocol.Cancel, protocol.Rollback,
+		protocol.Pin, protocol.Refresh)
+	a.payload = map[string]string{
+		protocol.Release:  fmt.Sprintf(`{"version":%q,%s}`, version+d.one("", "m"), request),
+		protocol.Approve:  fmt.Sprintf(`{"version":%q,"topic":"production",%s}`, version, request),
+		protocol.Reject:   fmt.Sprintf(`{"version":%q,"topic":"production",%s}`, version, request),
+		protocol.Bypass:   fmt.Sprintf(`{"version":%q,"channel":"production","condition":%q,%s}`, version, record.Approval, request),
+		protocol.Cancel:   fmt.Sprintf(`{"version":%q,%s}`, version, request),
+		protocol.Rollback: fmt.Sprintf(`{"channel":"production",%s}`, request),
+		protocol.Pin:      fmt.Sprintf(`{"channel":"production","version":%q,%s}`, version, request),
+		protocol.Refresh:  fmt.Sprintf(`{%s}`, request),
+	}[a.name]
+	return a
 }
 
 // hint is what workflows say to services, and is not so.
@@ -106,66 +159,4 @@ func (d *drawing) malformed() string {
 		`{"by":"mallory","version":"`+strings.Repeat("v", 70_000)+`"}`,
 		`{"by":"mallory","version":"`+strings.Repeat("v", 700_000)+`"}`,
 	)
-}
-
-// attack sends all of it, and notes what was answered as if it had been right.
-func (p *people) attack(ctx context.Context, attacks []attack) error {
-	for _, a := range attacks {
-		if err := p.awaitReleases(ctx, a.after); err != nil {
-			return err
-		}
-		did := record.Attack{What: a.String(), At: time.Now()}
-		sent, err := p.world.attack(ctx, a, p.last(a.id))
-		if err == nil {
-			did.Sent = true
-			did.Answered = sent
-		}
-		p.mu.Lock()
-		p.attacks = append(p.attacks, did)
-		p.mu.Unlock()
-	}
-	return ctx.Err()
-}
-
-// last is what somebody was answered by a service last.
-func (p *people) last(id string) *record.Act {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, a := range slices.Backward(p.acts) {
-		if a.Service != "" && protocol.ServiceID(application, a.Service) == id && a.Outcome == record.Answered {
-			return &a
-		}
-	}
-	return nil
-}
-
-// attack sends one message. Answered is what an update was answered with that should have been refused.
-func (w *world) attack(ctx context.Context, a attack, last *record.Act) (answered string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, oneTry/2)
-	defer cancel()
-	var arg any = converter.NewRawValue(&commonpb.Payload{Metadata: map[string][]byte{"encoding": []byte("json/plain")}, Data: []byte(a.payload)})
-	switch {
-	case a.start:
-		_, err = w.client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: a.id, TaskQueue: protocol.TaskQueue, WorkflowExecutionErrorWhenAlreadyStarted: true},
-			protocol.ServiceWorkflow, protocol.ServiceInput{Application: application, Service: "evil", CarriedState: protocol.CarriedState{StateVersion: 1, State: json.RawMessage(`{}`)}})
-		return "", err
-	case a.replay && last == nil:
-		return "", nil
-	case a.replay:
-		a.name, a.update, arg = last.Verb, false, payload(last)
-	}
-	if !a.update {
-		return "", w.client.SignalWorkflow(ctx, a.id, "", a.name, arg)
-	}
-	handle, err := w.client.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
-		WorkflowID: a.id, UpdateName: a.name, Args: []any{arg}, WaitForStage: client.WorkflowUpdateStageCompleted,
-	})
-	var answer json.RawMessage
-	if err == nil {
-		err = handle.Get(ctx, &answer)
-	}
-	if err == nil {
-		return string(answer), nil
-	}
-	return "", ctx.Err() // refused, if there was an answer at all
 }

@@ -32,7 +32,7 @@ func run(ctx context.Context, p plan, dir string, talk io.Writer) (*record.Recor
 	defer w.stop()
 	r := &record.Record{
 		Seed: p.seed, Releases: p.size.releases, History: map[string][]entities.AuditEntry{},
-		Rest: map[string][]record.Rest{}, RestAt: map[string]int64{}, Final: map[string][]record.Rest{}, Last: map[string]string{},
+		Proven: true, Rest: map[string][]record.Rest{}, RestAt: map[string]int64{}, Final: map[string][]record.Rest{}, Last: map[string]string{},
 	}
 	people := newPeople(w)
 	if err := begin(ctx, w); err != nil {
@@ -69,7 +69,10 @@ func begin(ctx context.Context, w *world) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
-		err := w.converge(ctx, "nobody", nil, "apply", w.config())
+		err := w.converge(ctx, record.First, nil, "apply", w.config())
+		if err != nil && strings.Contains(err.Error(), "needs proof of identity") {
+			err = nil // the rules are there: it was accepted before, and the answer was lost
+		}
 		for _, service := range w.services {
 			if err == nil {
 				_, err = w.status(ctx, service)
@@ -101,6 +104,9 @@ func storm(ctx context.Context, p plan, people *people, faults *faults) error {
 func settle(ctx context.Context, w *world, people *people, r *record.Record) error {
 	var mu sync.Mutex
 	var g errgroup.Group
+	if err := w.awaitAnnounced(ctx, patience); err != nil {
+		r.Unrested = append(r.Unrested, err.Error())
+	}
 	for n, service := range w.services {
 		number := (n + 1) * byNobody
 		g.Go(func() error {
@@ -142,7 +148,7 @@ func (e *ending) do(ctx context.Context, verb, version string) {
 // clear approves whatever waits, until nothing does and nothing moves.
 func (e *ending) clear(ctx context.Context) error {
 	for {
-		s, err := e.people.world.awaitRest(ctx, e.service, patience)
+		s, err := e.people.world.awaitRest(ctx, e.service, patience, snapshot.unsure)
 		if err != nil {
 			return err
 		}
@@ -194,26 +200,37 @@ func arrivedIn(channel, version string) record.Rest {
 	return record.Rest{Channel: channel, Status: string(entities.StatusConverged), Target: version, Current: version, Site: version}
 }
 
-// collect asks for what Converge says happened, and reads what did.
-func collect(ctx context.Context, w *world, r *record.Record) error {
-	for _, service := range w.services {
-		var history struct {
-			Lines []struct {
-				entities.AuditEntry
-				Of string // what is wider, whose line it is
-			}
-		}
-		if err := w.converge(ctx, "nobody", &history, "history", application+"/"+service, "--output", "json"); err != nil {
-			return err
-		}
-		for _, l := range history.Lines {
-			if l.Of == "" {
-				r.History[service] = append(r.History[service], l.AuditEntry)
-			}
+// history asks for the history of a service, without the lines of what is wider, or of the application.
+func (w *world) history(ctx context.Context, of string) (lines []entities.AuditEntry, err error) {
+	var history struct {
+		Lines []struct {
+			entities.AuditEntry
+			Of string // what is wider, whose line it is
 		}
 	}
+	if err := w.converge(ctx, record.First, &history, "history", of, "--output", "json"); err != nil {
+		return nil, err
+	}
+	for _, l := range history.Lines {
+		if l.Of == "" {
+			lines = append(lines, l.AuditEntry)
+		}
+	}
+	return lines, nil
+}
+
+// collect asks for what Converge says happened, and reads what did.
+func collect(ctx context.Context, w *world, r *record.Record) (err error) {
+	for _, service := range w.services {
+		if r.History[service], err = w.history(ctx, application+"/"+service); err != nil {
+			return err
+		}
+	}
+	if r.Application, err = w.history(ctx, application); err != nil {
+		return err
+	}
 	var published []protocol.Incarnation
-	if err := w.converge(ctx, "nobody", &published, "incarnations", application, "--last", "0", "--output", "json"); err != nil {
+	if err := w.converge(ctx, record.First, &published, "incarnations", application, "--last", "0", "--output", "json"); err != nil {
 		return err
 	}
 	r.Incarnations = map[int64]string{}

@@ -34,11 +34,12 @@ type people struct {
 	changed  *sync.Cond
 	acts     []record.Act
 	attacks  []record.Attack
+	tokens   map[string]string // by whom
 	released int
 }
 
 func newPeople(w *world) *people {
-	p := &people{world: w}
+	p := &people{world: w, tokens: map[string]string{}}
 	p.changed = sync.NewCond(&p.mu)
 	return p
 }
@@ -80,7 +81,7 @@ func (p *people) lane(ctx context.Context, steps []step) error {
 		}
 		if s.waits {
 			if service := serviceOf(steps); service != "" {
-				_, _ = p.world.awaitRest(ctx, service, settles) // what never rests is found in the end
+				_, _ = p.world.awaitRest(ctx, service, settles, snapshot.restless) // what never rests is found in the end
 			}
 			continue
 		}
@@ -207,9 +208,26 @@ func (p *people) ask(ctx context.Context, a *record.Act) error {
 	}
 }
 
+// token is the one of an act, which every try of it and every repetition carries: a token serves one request.
+func (p *people) token(a *record.Act) (string, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if known := p.tokens[a.By()]; known != "" {
+		return known, nil
+	}
+	token, err := p.world.token(a.By())
+	if err == nil {
+		p.tokens[a.By()] = token
+	}
+	return token, err
+}
+
+// reason is that of everything that people do.
+const reason = "chaos"
+
 // payload of a verb of a service.
-func payload(a *record.Act) map[string]any {
-	out := map[string]any{"by": a.By(), "requestId": a.By(), "reason": "chaos"}
+func payload(a *record.Act, token string) map[string]any {
+	out := map[string]any{"token": token, "requestId": a.By(), "reason": reason}
 	for name, value := range map[string]string{"channel": a.Channel, "version": a.Version} {
 		if value != "" {
 			out[name] = value
@@ -229,15 +247,23 @@ func payload(a *record.Act) map[string]any {
 func (p *people) signal(ctx context.Context, a *record.Act) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, oneTry)
 	defer cancel()
-	return "", p.world.client.SignalWorkflow(ctx, protocol.ServiceID(application, a.Service), "", a.Verb, payload(a))
+	token, err := p.token(a)
+	if err != nil {
+		return "", err
+	}
+	return "", p.world.client.SignalWorkflow(ctx, protocol.ServiceID(application, a.Service), "", a.Verb, payload(a, token))
 }
 
 func (p *people) update(ctx context.Context, a *record.Act) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, oneTry)
 	defer cancel()
+	token, err := p.token(a)
+	if err != nil {
+		return "", err
+	}
 	handle, err := p.world.client.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
 		UpdateID: fmt.Sprintf("%s/%d", a.By(), a.Tries), WorkflowID: protocol.ServiceID(application, a.Service), UpdateName: a.Verb,
-		Args: []any{payload(a)}, WaitForStage: client.WorkflowUpdateStageCompleted,
+		Args: []any{payload(a, token)}, WaitForStage: client.WorkflowUpdateStageCompleted,
 	})
 	var answer json.RawMessage
 	if err == nil {
@@ -250,20 +276,25 @@ func (p *people) update(ctx context.Context, a *record.Act) (string, error) {
 	return string(answer), err
 }
 
-// command asks for what concerns everything, by the command line.
+// command asks for what concerns everything, by the command line. Each try is a request of its own, with a token of its own. A runtime
+// belongs to no application, so that its people prove nothing.
 func (p *people) command(ctx context.Context, a *record.Act) (string, error) {
 	if a.Verb == protocol.Publish {
 		return p.publish(ctx, a)
 	}
-	scope := application
-	if a.Channel != "" {
-		scope = "runtime/site"
+	scope, token := "runtime/site", ""
+	if a.Channel == "" {
+		proof, err := p.world.token(a.By())
+		if err != nil {
+			return "", err
+		}
+		scope, token = application, proof
 	}
 	args := []string{a.Verb, scope}
 	if a.Verb == protocol.Pause {
-		args = append(args, "--reason", "chaos")
+		args = append(args, "--reason", reason)
 	}
-	return "", refusedBy(p.world.converge(ctx, a.By(), nil, append(args, "--yes")...))
+	return "", refusedBy(p.world.convergeWith(ctx, a.By(), token, nil, append(args, "--yes")...))
 }
 
 // refusedBy tells a command's refusal from a failure.
@@ -282,8 +313,12 @@ func (p *people) publish(ctx context.Context, a *record.Act) (string, error) {
 	if err := p.world.configure(a.N); err != nil {
 		return "", err
 	}
+	token, err := p.world.token(a.By())
+	if err != nil {
+		return "", err
+	}
 	var result struct{ Incarnation int64 }
-	err := refusedBy(p.world.converge(ctx, a.By(), &result, "apply", p.world.config(), "--output", "json"))
+	err = refusedBy(p.world.convergeWith(ctx, a.By(), token, &result, "apply", p.world.config(), "--output", "json"))
 	a.Incarnation = result.Incarnation
 	return fmt.Sprintf("incarnation %d", result.Incarnation), err
 }

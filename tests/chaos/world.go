@@ -6,11 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -19,10 +17,9 @@ import (
 	"go.temporal.io/sdk/client"
 	sdklog "go.temporal.io/sdk/log"
 
-	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/tests/buckettest"
-	"github.com/converge-engine/converge/tests/chaos/record"
+	"github.com/converge-engine/converge/tests/idptest"
 	"github.com/converge-engine/converge/tests/internal/proxy"
 	"github.com/converge-engine/converge/tests/programtest"
 )
@@ -49,6 +46,7 @@ type world struct {
 	processes map[string]*process
 	proxies   map[string]*proxy.Proxy // by the process whose connections they carry; "" is the clients'
 	client    client.Client
+	issuer    *idptest.Issuer // of everybody's tokens; no fault meets it
 }
 
 // newWorld builds the programs and starts everything, in a directory that is empty.
@@ -59,6 +57,9 @@ func newWorld(ctx context.Context, dir string, services []string) (*world, error
 		return nil, err
 	}
 	w := &world{dir: dir, bin: bin, services: services, processes: map[string]*process{}, proxies: map[string]*proxy.Proxy{}}
+	if w.issuer, err = idptest.Start(); err != nil {
+		return nil, err
+	}
 	for _, sub := range []string{w.site(), w.config(), w.path("bucket"), w.path("logs")} {
 		if err := os.MkdirAll(sub, 0o755); err != nil {
 			return nil, err
@@ -125,6 +126,7 @@ func (w *world) env(by string) []string {
 // stop ends everything. What a run leaves stays in the directory.
 func (w *world) stop() {
 	w.client.Close()
+	w.issuer.Close()
 	for _, p := range w.processes {
 		p.end()
 	}
@@ -138,13 +140,13 @@ func (w *world) configure(round int) error {
 	text := fmt.Sprintf(`apiVersion: converge/v1
 kind: Application
 name: %s
-releaseChannels:
+%sreleaseChannels:
 - {name: staging, runtimes: [{name: site}]}
 - name: production
   runtimes: [{name: site}]
   preconditions: [{releaseChannelStable: {releaseChannel: staging}}, {manualApproval: {}}]
 ---
-%s`, application, w.siteRuntime())
+%s`, application, w.rules(), w.siteRuntime())
 	for _, service := range w.services {
 		text += fmt.Sprintf("---\napiVersion: converge/v1\nkind: Service\nname: %s\ncustom: {env: {ROUND: \"%d\"}}\n", service, round)
 	}
@@ -166,12 +168,17 @@ custom:
 `, w.bin, w.site())
 }
 
-// converge runs the command line on behalf of somebody, and decodes what it prints, if that is wanted.
+// converge runs the command line on behalf of somebody who proves nothing, and decodes what it prints, if that is wanted.
 func (w *world) converge(ctx context.Context, by string, into any, args ...string) error {
+	return w.convergeWith(ctx, by, "", into, args...)
+}
+
+// convergeWith is converge with a token; empty: none.
+func (w *world) convergeWith(ctx context.Context, by, token string, into any, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(w.bin, "converge"), append(args, "--address", w.proxies[""].Address())...)
-	cmd.Dir, cmd.Env = w.dir, append(w.env(by), "CONVERGE_STORE="+w.store())
+	cmd.Dir, cmd.Env = w.dir, append(w.env(by), "CONVERGE_STORE="+w.store(), "CONVERGE_TOKEN="+token)
 	out, err := cmd.Output()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
@@ -188,15 +195,15 @@ var errGone = errors.New("there is no such workflow")
 
 // status asks a service, as people do: whatever goes wrong is tried again by whoever wants to know.
 func (w *world) status(ctx context.Context, service string) (s protocol.Status, err error) {
-	return s, w.query(ctx, service, protocol.QueryStatus, &s)
+	return s, w.query(ctx, protocol.ServiceID(application, service), protocol.QueryStatus, &s)
 }
 
-// query asks a service that runs.
-func (w *world) query(ctx context.Context, service, query string, into any) error {
+// query asks a workflow that runs.
+func (w *world) query(ctx context.Context, id, query string, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	answer, err := w.client.QueryWorkflowWithOptions(ctx, &client.QueryWorkflowWithOptionsRequest{
-		WorkflowID: protocol.ServiceID(application, service), QueryType: query,
+		WorkflowID: id, QueryType: query,
 		QueryRejectCondition: enumspb.QUERY_REJECT_CONDITION_NOT_OPEN,
 	})
 	switch {
@@ -208,108 +215,4 @@ func (w *world) query(ctx context.Context, service, query string, into any) erro
 		return errGone
 	}
 	return answer.QueryResult.Get(into)
-}
-
-// snapshot is how a service is at one moment: its answer, what the site has, and the number of the last line of its
-// history. Nothing came between them: the line is the same before and after.
-type snapshot struct {
-	status protocol.Status
-	rest   []record.Rest
-	line   int64
-}
-
-// errMoved says that something happened while a snapshot was taken.
-var errMoved = errors.New("something happened meanwhile")
-
-// snapshot takes one. An error may be gone at the next try.
-func (w *world) snapshot(ctx context.Context, service string) (snapshot, error) {
-	before, err := w.lastLine(ctx, service)
-	if err != nil {
-		return snapshot{}, err
-	}
-	there := w.there(service)
-	s, err := w.status(ctx, service)
-	if err != nil {
-		return snapshot{}, err
-	}
-	after, err := w.lastLine(ctx, service)
-	if err != nil {
-		return snapshot{}, err
-	}
-	taken := snapshot{status: s, line: after}
-	for _, c := range s.Channels {
-		taken.rest = append(taken.rest, record.Rest{Channel: c.Name, Status: c.Status, Target: c.Target, Current: c.Current, Site: there[c.Name]})
-	}
-	if before != after || !maps.Equal(there, w.there(service)) {
-		return taken, errMoved
-	}
-	return taken, nil
-}
-
-// there is what the site has of a service, by channel.
-func (w *world) there(service string) map[string]string {
-	versions := map[string]string{}
-	for _, channel := range []string{record.Staging, record.Production} {
-		version, err := os.ReadFile(filepath.Join(w.site(), service+"-"+channel+".version"))
-		if err != nil && !os.IsNotExist(err) {
-			version = []byte(err.Error())
-		}
-		versions[channel] = string(version)
-	}
-	return versions
-}
-
-// lastLine is the number of the last line of a service's history.
-func (w *world) lastLine(ctx context.Context, service string) (int64, error) {
-	var tail protocol.HistoryAnswer
-	if err := w.query(ctx, service, protocol.QueryHistory, &tail); err != nil {
-		return 0, err
-	}
-	if n := len(tail.Entries); n > 0 {
-		return tail.Entries[n-1].N, nil
-	}
-	return tail.Stored, nil
-}
-
-// restless are the statuses that end by themselves.
-var restless = map[string]bool{
-	string(entities.StatusConverging): true, string(entities.StatusRollingBack): true, string(entities.StatusUnknown): true,
-	string(entities.StatusDegraded): true, string(entities.StatusPreconditions): true,
-}
-
-// looks is how often in a row a service that rests looks the same.
-const looks = 3
-
-// awaitRest waits until nothing of a service moves any more: three snapshots in a row are the same and could stay so. The
-// last of them is what is judged.
-func (w *world) awaitRest(ctx context.Context, service string, within time.Duration) (snapshot, error) {
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	var last snapshot
-	for same := 0; ; {
-		now, err := w.snapshot(ctx, service)
-		switch {
-		case err != nil && !errors.Is(err, errMoved): // nothing is known
-			same = 0
-		case err != nil || now.restless():
-			same = 0
-			last = now
-		default:
-			if same++; now.line != last.line || !slices.Equal(now.rest, last.rest) {
-				same = 1
-			}
-			if last = now; same == looks {
-				return now, nil
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return last, fmt.Errorf("%s does not come to rest within %s: %v %s", service, within, last.rest, last.status.Headline)
-		case <-time.After(200 * time.Millisecond):
-		}
-	}
-}
-
-func (s snapshot) restless() bool {
-	return slices.ContainsFunc(s.rest, func(c record.Rest) bool { return restless[c.Status] })
 }

@@ -41,8 +41,18 @@ type Issuer struct {
 // New starts an issuer that ends with the test.
 func New(t *testing.T) *Issuer {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	i, err := Start()
 	require.NoError(t, err)
+	t.Cleanup(i.Close)
+	return i
+}
+
+// Start starts an issuer, for programs that are no tests; Close ends it.
+func Start() (*Issuer, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
 	i := &Issuer{key: jose.JSONWebKey{Key: key, KeyID: "k1", Algorithm: string(jose.ES256), Use: "sig"}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
@@ -58,10 +68,9 @@ func New(t *testing.T) *Issuer {
 	mux.HandleFunc("POST /device", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, map[string]any{"device_code": "device", "user_code": "WXYZ", "verification_uri": i.URL + "/enter", "expires_in": 60, "interval": 1})
 	})
-	mux.HandleFunc("POST /token", func(w http.ResponseWriter, r *http.Request) { i.grant(t, w, r) })
+	mux.HandleFunc("POST /token", i.grant)
 	i.Server = httptest.NewServer(mux)
-	t.Cleanup(i.Close)
-	return i
+	return i, nil
 }
 
 func answer(w http.ResponseWriter, v any) {
@@ -82,7 +91,7 @@ func (i *Issuer) authorize(w http.ResponseWriter, r *http.Request) {
 }
 
 // grant answers a token for a code with its verifier, for a device, or for what a login is renewed with, once.
-func (i *Issuer) grant(t *testing.T, w http.ResponseWriter, r *http.Request) {
+func (i *Issuer) grant(w http.ResponseWriter, r *http.Request) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	sum := sha256.Sum256([]byte(r.FormValue("code_verifier")))
@@ -105,7 +114,12 @@ func (i *Issuer) grant(t *testing.T, w http.ResponseWriter, r *http.Request) {
 	if i.nonce != "" {
 		own["nonce"] = i.nonce
 	}
-	all := map[string]any{"access_token": "a", "token_type": "Bearer", "id_token": i.Token(t, own)}
+	token, err := i.Sign(own)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	all := map[string]any{"access_token": "a", "token_type": "Bearer", "id_token": token}
 	if i.refresh = rand.Text(); !i.NoRefresh {
 		all["refresh_token"] = i.refresh
 	}
@@ -122,20 +136,31 @@ func (i *Issuer) Revoke() {
 // Token is one that holds for five minutes from now on, like no other before it; own claims stand over those of every token.
 func (i *Issuer) Token(t *testing.T, own map[string]any) string {
 	t.Helper()
+	token, err := i.Sign(own)
+	require.NoError(t, err)
+	return token
+}
+
+// Sign is Token for programs that are no tests.
+func (i *Issuer) Sign(own map[string]any) (string, error) {
 	claims := map[string]any{
 		"iss": i.URL, "aud": Audience, "sub": "u-1", "jti": rand.Text(),
 		"iat": time.Now().Unix(), "exp": time.Now().Add(5 * time.Minute).Unix(),
 	}
 	maps.Copy(claims, own)
 	raw, err := json.Marshal(claims)
-	require.NoError(t, err)
+	if err != nil {
+		return "", err
+	}
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: i.key}, nil)
-	require.NoError(t, err)
+	if err != nil {
+		return "", err
+	}
 	signed, err := signer.Sign(raw)
-	require.NoError(t, err)
-	token, err := signed.CompactSerialize()
-	require.NoError(t, err)
-	return token
+	if err != nil {
+		return "", err
+	}
+	return signed.CompactSerialize()
 }
 
 // TokenOf is Token of a person whose address the issuer has verified, and of groups.

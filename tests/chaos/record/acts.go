@@ -106,12 +106,16 @@ func (f *Finding) once(a Act, found map[string]int) {
 	}
 }
 
-// kept: what was answered is there, unless there was nothing to do; what was refused is not.
+// kept: what was answered is there, unless there was nothing to do; what was refused is not, and neither is anything that was not asked.
 func (f *Finding) kept(a Act, found map[string]int) {
 	there := false
-	for what := range found {
+	for _, what := range entities.SortedKeys(found) {
 		kind, _, _ := strings.Cut(what, " ")
-		there = there || slices.Contains(traces[a.Verb], kind)
+		asked := slices.Contains(traces[a.Verb], kind)
+		passes := a.Verb == protocol.Rollback && kind == entities.EventBypass // what it goes back past
+		if there = there || asked; !asked && !passes {
+			f.violation("%s has a line in history that it did not ask for: %s", a, what)
+		}
 	}
 	switch {
 	case a.Outcome == Answered && !there && !strings.Contains(a.Message, " already "):

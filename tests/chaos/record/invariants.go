@@ -52,6 +52,7 @@ var checks = [...]struct {
 	{"answered", "verbs", checkAnswered},          // each verb is answered in the end
 	{"kept", "verbs", checkKept},                  // what was answered is in history exactly once, what was refused is not
 	{"hostile", "attacks", checkHostile},          // what a hostile client sends is not answered as if it were right, and is in no history
+	{"proven", "acts in history", checkProven},    // who acts is proven, and somebody whom somebody asked to
 	{"published", "publications", checkPublished}, // what was published is an incarnation exactly once
 	{"numbered", "lines of history", checkNumbered},
 	{"paused", "pauses", checkPaused}, // nothing is decided for what is paused
@@ -255,26 +256,6 @@ func checkGates(r *Record, f *Finding) {
 		}
 		if !staged {
 			f.violation("%s: %s was applied at %s before it had succeeded in staging", a.Instance(), a.Version, clock(a.At))
-		}
-	}
-}
-
-// checkHostile looks at what was answered, and at what history says; that no gate was passed, and that nobody acted whom nobody asked
-// to, in the name of another either, is for the checks of gates and of what is kept.
-func checkHostile(r *Record, f *Finding) {
-	for _, a := range r.Attacks {
-		if a.Sent {
-			f.Compared++
-		}
-		if a.Answered != "" {
-			f.violation("%s was answered at %s: %s", a.What, clock(a.At), a.Answered)
-		}
-	}
-	for _, service := range entities.SortedKeys(r.History) {
-		for _, l := range r.History[service] {
-			if len(r.Attacks) > 0 && l.Who == nil && strings.Contains(l.Text+l.Reason, "mallory") {
-				f.violation("%s: history tells of a hostile client at %s: %s", service, clock(l.At), l.Text)
-			}
 		}
 	}
 }

@@ -25,7 +25,7 @@ func told(seconds float64, words string) entities.AuditEntry {
 	}
 	l := entities.AuditEntry{At: at(seconds), Kind: w[1], Channel: w[2], Version: w[3], Text: w[4]}
 	if w[0] != "" {
-		l.Who = &entities.Who{Name: w[0]}
+		l.Who = &entities.Who{Name: w[0], Proven: true}
 	}
 	return l
 }
@@ -79,6 +79,7 @@ func good() *Record {
 		history[n].N = int64(n + 1)
 	}
 	published := Act{N: 13, Verb: protocol.Publish, Outcome: Answered, Incarnation: 2}
+	wider := []Act{{N: 15, Verb: protocol.Pause, Outcome: Answered}, {N: 16, Verb: protocol.Resume, Outcome: Answered}}
 	end := func(target string) []Rest {
 		return []Rest{{Staging, "CONVERGED", target, target, target}, {Production, "CONVERGED", target, target, target}}
 	}
@@ -87,7 +88,7 @@ func good() *Record {
 		Applies: slices.Concat(
 			applied(1, Staging, "v1", 1), applied(2, Production, "v1", 2), applied(4, Staging, "v2", 3), applied(5, Production, "v2", 4),
 			applied(9, Production, "v1", 5), applied(13, Staging, "v3", 6), applied(20, Staging, "v9", 7), applied(21, Production, "v9", 8)),
-		Acts: []Act{
+		Acts: append(wider,
 			act(1, protocol.Release, "", "v1", Answered), act(2, protocol.Approve, "", "v1", Answered),
 			act(3, protocol.Release, "", "v2", Answered), act(4, protocol.Bypass, "", "v2", Answered),
 			act(5, protocol.Pause, Production, "", Answered), act(6, protocol.Resume, Production, "", Answered),
@@ -95,14 +96,19 @@ func good() *Record {
 			act(8, protocol.Pin, Production, "v1", Answered), act(9, protocol.Unpin, Production, "", Answered),
 			act(10, protocol.Release, "", "v3", Answered), act(11, protocol.Reject, "", "v3", Answered),
 			act(12, protocol.Approve, "", "v3", Refused), published,
-			act(20, protocol.Release, "", "v9", Answered), act(21, protocol.Approve, "", "v9", Answered),
-		},
+			act(20, protocol.Release, "", "v9", Answered), act(21, protocol.Approve, "", "v9", Answered)),
 		Faults: []Fault{
 			{Kind: Kill, Target: "worker-1", PID: 901, Began: at(3), Ended: at(4)},
 			{Kind: Freeze, Target: "worker-2", PID: 900, Began: at(5), Ended: at(15)},
 		},
 		History:      map[string][]entities.AuditEntry{"s1": history},
-		Incarnations: map[int64]string{1: "nobody", 2: "c13"},
+		Proven:       true,
+		Incarnations: map[int64]string{1: First, 2: "c13"},
+		Application: []entities.AuditEntry{
+			{N: 1, At: at(0), Kind: entities.EventPublish, Who: &entities.Who{Name: First}, Text: "incarnation 1"},
+			told(13, "c13 publish - - incarnation 2"), told(14, "c15 pause - - shop paused"), told(15, "c16 pause - - shop resumed"),
+			told(15, "- restart - - shop continues from its checkpoint"),
+		},
 		Rest: map[string][]Rest{"s1": {
 			{Staging, "CONVERGED", "v3", "v3", "v3"}, {Production, "ROLLED_BACK", "v1", "v1", "v1"},
 		}},
@@ -123,9 +129,10 @@ func TestGoodRunHasNoViolations(t *testing.T) {
 forward      ok             8 applies
 decided      ok             8 applies
 gates        ok             4 applies
-answered     ok             15 verbs
+answered     ok             17 verbs
 kept         ok             14 verbs
 hostile      ok             1 attacks
+proven       ok             17 acts in history
 published    ok             1 publications
 numbered     ok             28 lines of history
 paused       ok             1 pauses
@@ -219,6 +226,10 @@ func TestEachCheckFindsWhatIsPlanted(t *testing.T) {
 		{"kept", "c12 approve s1 v3 was refused (), and is in history", func(r *Record) {
 			r.with("rejected production", told(13, "c12 approval - v3 approved production"))
 		}},
+		{"kept", "c10 release s1 v3 has a line in history that it did not ask for: rollback production v2", func(r *Record) { // by a stolen token
+			r.line("rolled back from v2 to v1").Who.Name = "c10"
+			r.Acts = slices.DeleteFunc(r.Acts, func(a Act) bool { return a.Verb == protocol.Rollback })
+		}},
 		{"kept", "s1 mallory did what nobody asked for: [cancel  v3]", func(r *Record) {
 			r.with("rejected production", told(13, "mallory cancel - v3 cancelled"))
 		}},
@@ -229,6 +240,22 @@ func TestEachCheckFindsWhatIsPlanted(t *testing.T) {
 		{"hostile", "mallory of service/shop/s1: signal was answered at 10:00:02.000: done", func(r *Record) { r.Attacks[0].Answered = "done" }},
 		{"hostile", "s1: history tells of a hostile client at 10:00:07.000: paused by mallory", func(r *Record) {
 			r.with("paused", told(7, "- problem production - paused by mallory"))
+		}},
+		{"hostile", "the application: mallory did what nobody asked for at 10:00:16.000: shop paused", func(r *Record) {
+			r.Application = append(r.Application, told(16, "mallory pause - - shop paused"))
+		}},
+		{"hostile", "the application: c13 did what nobody asked for at 10:00:16.000: shop pinned to incarnation 1", func(r *Record) {
+			r.Application = append(r.Application, told(16, "c13 pin - - shop pinned to incarnation 1"))
+		}},
+		{"hostile", "the application: c1 did what nobody asked for at 10:00:16.000: shop paused", func(r *Record) { // it was asked of a service
+			r.Application = append(r.Application, told(16, "c1 pause - - shop paused"))
+		}},
+		{"hostile", "incarnation 3 is by mallory, whom nobody asked to publish", func(r *Record) { r.Incarnations[3] = Mallory }},
+		{"proven", "s1: c2 has not proven who it is, and did at 10:00:02.000: approved production", func(r *Record) {
+			r.line("approved production").Who.Proven = false
+		}},
+		{"proven", "the application: c13 has not proven who it is, and did at 10:00:13.000: incarnation 2", func(r *Record) {
+			r.Application[1].Who.Proven = false
 		}},
 		{"published", "c13 publish was answered as incarnation 2, and is [2 3]", func(r *Record) { r.Incarnations[3] = "c13" }},
 		{"published", "c13 publish was answered as incarnation 2, and is []", func(r *Record) { delete(r.Incarnations, 2) }},
@@ -264,6 +291,9 @@ func TestEachCheckFindsWhatIsPlanted(t *testing.T) {
 		}},
 		{"rest", `s1/staging is CANCELLED (target "v3", current "v3", site "v3"): history does not say that it was cancelled`, func(r *Record) {
 			r.Rest["s1"][0].Status = "CANCELLED"
+		}},
+		{"rest", `s1/production is PAUSED (target "v9", current "v1", site "v1"): the last target in history is "v1"`, func(r *Record) {
+			r.Rest["s1"][1] = Rest{Production, "PAUSED", "v9", "v1", "v1"}
 		}},
 		{"rest", "s1 does not come to rest", func(r *Record) { r.Unrested = []string{"s1 does not come to rest"} }},
 		{"rest", `s1/staging is CONVERGED (target "v3", current "v3", site "v2"): what is there is not the target`, func(r *Record) {

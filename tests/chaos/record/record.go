@@ -138,6 +138,9 @@ type Act struct {
 // By is who acted, in the payload and in history.
 func (a Act) By() string { return fmt.Sprintf("c%d", a.N) }
 
+// First is who publishes first, when there are no rules yet, and reads what is judged.
+const First = "nobody"
+
 // String is for people.
 func (a Act) String() string {
 	words := []string{a.By(), a.Verb}
@@ -196,6 +199,7 @@ type Attack struct {
 	At       time.Time `json:"at"`
 	Sent     bool      `json:"sent"`               // it arrived
 	Answered string    `json:"answered,omitempty"` // as if it had been right
+	Refused  string    `json:"refused,omitempty"`  // why, if it was sent as an update
 }
 
 // Record is all that is judged.
@@ -217,5 +221,9 @@ type Record struct {
 	Gaps  []Gap             `json:"gaps"`
 	// Attacks are what a hostile client sent meanwhile.
 	Attacks []Attack `json:"attacks,omitempty"`
-	Notes   []string `json:"notes,omitempty"` // on the run, for people
+	// Proven: the application has an identity, so that everybody who acts on it is proven.
+	Proven bool `json:"proven,omitempty"`
+	// Application is the history of the application itself, as `converge history` prints it.
+	Application []entities.AuditEntry `json:"application,omitempty"`
+	Notes       []string              `json:"notes,omitempty"` // on the run, for people
 }

@@ -96,6 +96,16 @@ func checkRest(r *Record, f *Finding) {
 	}
 }
 
+// Unsettled says what of a channel is still to come, by its own reading alone, or "". Who takes readings waits as long as there is anything,
+// and what remains then is a violation: a reading in the middle of a change is none.
+func (c Rest) Unsettled() string {
+	switch entities.Status(c.Status) {
+	case entities.StatusFailed, entities.StatusFailedRollback, entities.StatusCancelled:
+		return "" // what is there may be anything
+	}
+	return unless(c.Current == c.Target && c.Site == c.Target, "what is there is not the target")
+}
+
 // notAtRest says what of a channel is not as history has it, or "".
 func (r *Record) notAtRest(service string, c Rest) string {
 	last, outcome := r.lastWord(service, c.Channel)
@@ -106,8 +116,8 @@ func (r *Record) notAtRest(service string, c Rest) string {
 		return unless(r.wasCancelled(service, c.Channel, c.Target), "history does not say that it was cancelled")
 	case failed:
 		return unless(outcome.Kind == entities.EventFailed, "history does not say that it failed")
-	case c.Current != c.Target, c.Site != c.Target:
-		return "what is there is not the target"
+	case c.Unsettled() != "":
+		return c.Unsettled()
 	case c.Status == string(entities.StatusConverged):
 		return unless(last.to == "" || outcome.Kind == entities.EventSucceeded, "history does not say that it converged")
 	case c.Status == string(entities.StatusRolledBack):
