@@ -114,7 +114,7 @@ func (d *drawing) posing(a attack, s size) attack {
 		if a.name != protocol.Pin {
 			a.payload = fmt.Sprintf(`{%s}`, request)
 		}
-		return a
+		return a.documented()
 	}
 	version := fmt.Sprintf("v%d", 1+d.rand.IntN(max(1, s.releases/s.services)))
 	a.name = d.one(protocol.Release, protocol.Approve, protocol.Approve, protocol.Bypass, protocol.Reject, protocol.Cancel, protocol.Rollback,
@@ -129,8 +129,20 @@ func (d *drawing) posing(a attack, s size) attack {
 		protocol.Pin:      fmt.Sprintf(`{"channel":"production","version":%q,%s}`, version, request),
 		protocol.Refresh:  fmt.Sprintf(`{%s}`, request),
 	}[a.name]
+	return a.documented()
+}
+
+// documented is the attack with mallory's own token where docs/threat-model.md says that one that she has read may count: while the store
+// does not answer, a pause and a rollback wait for nothing.
+func (a attack) documented() attack {
+	if a.identity == stolen && !a.same && isUrgent(a.name) {
+		a.identity, a.from = own, ""
+	}
 	return a
 }
+
+// isUrgent tells whether a verb is accepted before its token is noted as used.
+func isUrgent(verb string) bool { return verb == protocol.Pause || verb == protocol.Rollback }
 
 // hint is what workflows say to services, and is not so.
 func (d *drawing) hint() (name, payload string) {

@@ -159,12 +159,12 @@ func (w *world) used(ctx context.Context, service string) (newest request, err e
 	return newest, nil
 }
 
-// requestIn is the request of somebody other than mallory that an event has, if it is an update with a token.
+// requestIn is the request of somebody other than mallory that an event has, if it is an update with a token that was noted as used.
 func requestIn(e *historypb.HistoryEvent) (request, bool) {
 	input := e.GetWorkflowExecutionUpdateAcceptedEventAttributes().GetAcceptedRequest().GetInput()
 	r := request{verb: input.GetName()}
 	if len(input.GetArgs().GetPayloads()) != 1 || json.Unmarshal(input.GetArgs().GetPayloads()[0].GetData(), &r.fields) != nil {
 		return r, false
 	}
-	return r, r.fields["token"] != nil && r.fields["reason"] == reason
+	return r, r.fields["token"] != nil && r.fields["reason"] == reason && !isUrgent(r.verb)
 }
