@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -23,7 +24,7 @@ func TestMain(m *testing.M) {
 // testSeed draws the short storm.
 const testSeed = 650
 
-var short = size{releases: 12, kills: 4, freezes: 1, cuts: 1, services: 3, signals: 20, attacks: 150}
+var short = size{releases: 12, kills: 4, freezes: 1, cuts: 1, services: 3, signals: 20, attacks: 300}
 
 // The short form of `make chaos`.
 func TestShortStorm(t *testing.T) {
@@ -42,6 +43,9 @@ func TestShortStorm(t *testing.T) {
 	r.Took = time.Since(began)
 	require.NoError(t, report(t.Output(), r))
 	require.Len(t, r.Attacks, short.attacks)
+	for _, why := range []string{"the token was used for another request", "mallory may not ", "needs proof of identity"} {
+		require.True(t, slices.ContainsFunc(r.Attacks, func(a record.Attack) bool { return strings.Contains(a.Refused, why) }), "no attack met: %s", why)
+	}
 	for _, f := range record.Judge(r) {
 		require.NotZero(t, f.Compared, "%s had nothing to compare", f.Check)
 	}
@@ -121,6 +125,20 @@ func TestPlanHasEverything(t *testing.T) {
 			for _, target := range []string{worker1, worker2, serverName, storeName} {
 				require.NotZero(t, count[target], target)
 			}
+			for _, identity := range []identity{unproven, own, stolen} {
+				pins := func(a attack) bool {
+					return a.name == protocol.Pin && a.id == protocol.ApplicationID(application) && a.identity == identity
+				}
+				require.True(t, slices.ContainsFunc(p.attacks, pins), "nobody pins the application with %q", identity)
+			}
+			for _, same := range []bool{false, true} {
+				across := func(a attack) bool {
+					return a.identity == stolen && a.same == same && a.id != protocol.ServiceID(application, a.from)
+				}
+				require.True(t, slices.ContainsFunc(p.attacks, across), "no token is used at another service, with its content: %t", same)
+			}
+			foreign := func(a attack) bool { return a.identity == own && strings.Contains(a.payload, `"requestId":"c`) }
+			require.True(t, slices.ContainsFunc(p.attacks, foreign), "no request id is somebody else's")
 			if c.size.long {
 				require.True(t, slices.ContainsFunc(p.faults, func(f fault) bool {
 					return f.kind == record.Freeze && f.lasts > record.HeartbeatTimeout
