@@ -64,9 +64,9 @@ var layers = []layer{
 	{folder: "entities/chart", ours: []string{"entities/."}},
 	{folder: "entities/timeline", ours: []string{"entities/.", "entities/chart", "entities/explain", "entities/protocol"}},
 	{folder: "entities/simulate", ours: []string{"entities/.", "entities/order", "entities/chart", "entities/plan", "entities/maestro", "entities/selection", "entities/state", "entities/decide", "entities/loop"}},
-	{folder: "intent", ours: []string{"entities/.", "entities/order", "entities/plan", "entities/stats", "entities/protocol"}},
+	{folder: "intent", ours: []string{"entities/.", "entities/order", "entities/plan", "entities/stats", "entities/trail", "entities/protocol"}},
 	{folder: "runtimes", ours: []string{"entities/.", "intent/expression"}, check: noTemporal},
-	{folder: "activities", ours: []string{"entities/.", "entities/protocol", "entities/order", "entities/maestro", "entities/selection", "entities/drain", "entities/configured", "entities/loosen", "entities/explain", "entities/plan", "entities/stats", "intent", "runtimes"}, check: noCompiling},
+	{folder: "activities", ours: []string{"entities/.", "entities/protocol", "entities/order", "entities/maestro", "entities/selection", "entities/drain", "entities/configured", "entities/loosen", "entities/explain", "entities/plan", "entities/stats", "entities/trail", "intent", "runtimes"}, check: noCompiling},
 	{folder: "workflows", ours: []string{"entities"}, check: onlyTemporalSDK},
 	{folder: "worker", ours: []string{"entities", "intent", "runtimes", "activities", "workflows"}, check: noCompiling},
 	// It previews with the code of the activity Prepare, and so reaches what that reaches, but no workflow and no worker.

@@ -1,6 +1,6 @@
-// Package trail verifies that an audit trail is unchanged. Each line contains the hash of the line before it. So the hash of the last line
-// vouches for all lines. The package has pure rules over the lines in the store and the end that the workflow reports. It refuses nothing
-// and repairs nothing. It imports package entities only.
+// Package trail verifies that an audit trail is unchanged, and returns its lines in order. Each line contains the hash of the line before
+// it. So the hash of the last line vouches for all lines. The package has pure rules over the lines in the store and the end that the
+// workflow reports. It refuses nothing and repairs nothing. It imports package entities only.
 //
 // A trail may consist of several runs: a workflow that is reset or restarted continues from its checkpoint. Lines that the earlier run
 // wrote after that checkpoint are outside the chain, and are counted separately. The next line in the chain after the fork records the
