@@ -69,7 +69,7 @@ func begin(ctx context.Context, w *world) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
-		err := w.converge(ctx, record.First, nil, "apply", w.config())
+		err := w.converge(ctx, nil, "apply", w.config())
 		if err != nil && strings.Contains(err.Error(), "needs proof of identity") {
 			err = nil // the rules are there: it was accepted before, and the answer was lost
 		}
@@ -208,7 +208,7 @@ func (w *world) history(ctx context.Context, of string) (lines []entities.AuditE
 			Of string // what is wider, whose line it is
 		}
 	}
-	if err := w.converge(ctx, record.First, &history, "history", of, "--output", "json"); err != nil {
+	if err := w.converge(ctx, &history, "history", of, "--output", "json"); err != nil {
 		return nil, err
 	}
 	for _, l := range history.Lines {
@@ -230,7 +230,7 @@ func collect(ctx context.Context, w *world, r *record.Record) (err error) {
 		return err
 	}
 	var published []protocol.Incarnation
-	if err := w.converge(ctx, record.First, &published, "incarnations", application, "--last", "0", "--output", "json"); err != nil {
+	if err := w.converge(ctx, &published, "incarnations", application, "--last", "0", "--output", "json"); err != nil {
 		return err
 	}
 	r.Incarnations = map[int64]string{}

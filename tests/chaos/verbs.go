@@ -294,7 +294,7 @@ func (p *people) command(ctx context.Context, a *record.Act) (string, error) {
 	if a.Verb == protocol.Pause {
 		args = append(args, "--reason", reason)
 	}
-	return "", refusedBy(p.world.convergeWith(ctx, a.By(), token, nil, append(args, "--yes")...))
+	return "", refusedBy(p.world.convergeAs(ctx, a.By(), token, nil, append(args, "--yes")...))
 }
 
 // refusedBy tells a command's refusal from a failure.
@@ -318,7 +318,7 @@ func (p *people) publish(ctx context.Context, a *record.Act) (string, error) {
 		return "", err
 	}
 	var result struct{ Incarnation int64 }
-	err = refusedBy(p.world.convergeWith(ctx, a.By(), token, &result, "apply", p.world.config(), "--output", "json"))
+	err = refusedBy(p.world.convergeAs(ctx, a.By(), token, &result, "apply", p.world.config(), "--output", "json"))
 	a.Incarnation = result.Incarnation
 	return fmt.Sprintf("incarnation %d", result.Incarnation), err
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/tests/buckettest"
+	"github.com/converge-engine/converge/tests/chaos/record"
 	"github.com/converge-engine/converge/tests/idptest"
 	"github.com/converge-engine/converge/tests/internal/proxy"
 	"github.com/converge-engine/converge/tests/programtest"
@@ -168,13 +169,13 @@ custom:
 `, w.bin, w.site())
 }
 
-// converge runs the command line on behalf of somebody who proves nothing, and decodes what it prints, if that is wanted.
-func (w *world) converge(ctx context.Context, by string, into any, args ...string) error {
-	return w.convergeWith(ctx, by, "", into, args...)
+// converge runs the command line on behalf of who publishes first, who proves nothing, and decodes what it prints, if that is wanted.
+func (w *world) converge(ctx context.Context, into any, args ...string) error {
+	return w.convergeAs(ctx, record.First, "", into, args...)
 }
 
-// convergeWith is converge with a token; empty: none.
-func (w *world) convergeWith(ctx context.Context, by, token string, into any, args ...string) error {
+// convergeAs is converge on behalf of somebody with a token; empty: none.
+func (w *world) convergeAs(ctx context.Context, by, token string, into any, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(w.bin, "converge"), append(args, "--address", w.proxies[""].Address())...)
