@@ -104,5 +104,8 @@ func TestRulesOfTheInstallation_F4(t *testing.T) {
 	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
 	w.Release("web", "v2")
 	w.Await("web", "staging CONVERGED v2, production CONVERGED v2")
+	history, _, code := tried(w, "history", w.App+"/web", "--store", w.Store)
+	require.Zero(t, code)
+	require.Contains(t, history, "everything paused except for "+w.App, "it did not pause this one")
 	require.NoError(t, ask(everything, protocol.Resume, "alice", ""))
 }
