@@ -41,12 +41,17 @@ func (s *Store) Claim(ctx context.Context, application, service, instance string
 	if len(keys) < maxClaims {
 		return nil, nil
 	}
-	for _, old := range keys[:len(keys)-keptClaims] {
+	s.removeClaims(ctx, keys[:len(keys)-keptClaims])
+	return nil, nil
+}
+
+// removeClaims removes old claims. Those that remain after an error are removed with a later claim.
+func (s *Store) removeClaims(ctx context.Context, keys []string) {
+	for _, old := range keys {
 		if s.blobs.remove(ctx, old) != nil {
-			break // a later claim removes it
+			return
 		}
 	}
-	return nil, nil
 }
 
 func isClaim(c protocol.Claim) bool { return c.Sequence > 0 }

@@ -61,6 +61,10 @@ func URL(address string) string {
 	return "s3://bucket/team/store?region=eu-west-1&use_path_style=true&endpoint=" + url.QueryEscape(address)
 }
 
+func (b *Bucket) refuses(r *http.Request) bool {
+	return b.readOnly && (r.Method == http.MethodPut || r.Method == http.MethodDelete)
+}
+
 // Keys are those of all objects, in order.
 func (b *Bucket) Keys() []string {
 	b.mu.Lock()
@@ -85,7 +89,7 @@ func (b *Bucket) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	key := strings.TrimPrefix(r.URL.Path, "/bucket/")
 	data, there := b.objects[key]
 	switch {
-	case b.readOnly && (r.Method == http.MethodPut || r.Method == http.MethodDelete):
+	case b.refuses(r):
 		fail(w, http.StatusForbidden, "AccessDenied")
 	case r.Method == http.MethodGet && r.URL.Query().Has("list-type"):
 		b.list(w, r.URL.Query().Get("prefix"))

@@ -132,7 +132,9 @@ func TestDriftIsRepairedWhileTheStoreCannotBeWritten_F5(t *testing.T) {
 		t.Helper()
 		applies := staging.Applies()
 		staging.SetVersion("v0")
-		w.AwaitThat("web", "a repair", func(s protocol.Status) bool { return staging.Applies() > applies && s.Channels[0].Status == "CONVERGED" })
+		w.AwaitThat("web", "a repair", func(s protocol.Status) bool {
+			return staging.Applies() > applies && s.Channels[0].Status == "CONVERGED"
+		})
 		require.Equal(t, "v1", staging.Version())
 	}
 	repair()
