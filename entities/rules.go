@@ -29,6 +29,10 @@ const (
 // BeforeEntry reports whether a stage is before the release enters.
 func (s Stage) BeforeEntry() bool { return s == PreApproval || s == PostApproval || s == Deployment }
 
+// PinnedSuffix ends the id of a protection of the pinned incarnation, where the newest has another one of the same name. No configuration may
+// declare such a name.
+const PinnedSuffix = "-pinned"
+
 // Check is a condition that is evaluated outside of the workflow: a protection (A19, A20) or a condition on another service (D20–D22). Its
 // CheckDefinition is in the store.
 type Check struct {

@@ -17,6 +17,7 @@ func UnderRules(pinned, newest *entities.Spec, rules int64, of Definitions) *ent
 	out := *pinned
 	out.RulesOf = rules
 	out.Grants, out.Identity, out.Notifications = newest.Grants, newest.Identity, newest.Notifications
+	out.Baseline = cmp.Or(newest.Baseline, pinned.Baseline)
 	out.GatedRollback = pinned.GatedRollback || newest.GatedRollback
 	out.NoRollbackBelow = higherVersion(pinned.NoRollbackBelow, newest.NoRollbackBelow)
 	out.Maestro.HoldUntil = cmp.Or(newest.Maestro.HoldUntil, pinned.Maestro.HoldUntil)
@@ -111,9 +112,6 @@ func stricterCondition(p, n entities.Condition) entities.Condition {
 	return n
 }
 
-// pinnedSuffix ends the id of a protection of the pinned incarnation beside one of the same name.
-const pinnedSuffix = "-pinned"
-
 // stricterChecks are the protections of the newest incarnation, and those of the pinned one that these do not cover. Selections are left
 // out.
 func stricterChecks(pinned, newest []entities.Check, of Definitions) []entities.Check {
@@ -125,9 +123,18 @@ func stricterChecks(pinned, newest []entities.Check, of Definitions) []entities.
 		case isSelection(p), at >= 0 && len(stages(&p, &out[at])) == 0 && len(definition(&p, &out[at], of, nil)) == 0:
 			continue
 		case at >= 0:
-			p.ID += pinnedSuffix
+			p.ID = freeID(p.ID, out, pinned)
 		}
 		out = append(out, p)
 	}
 	return out
+}
+
+// freeID adds the suffix to an id until no check has it: the pinned spec may be under the rules of a third one.
+func freeID(id string, of ...[]entities.Check) string {
+	all := slices.Concat(of...)
+	for slices.ContainsFunc(all, func(c entities.Check) bool { return c.ID == id }) {
+		id += entities.PinnedSuffix
+	}
+	return id
 }

@@ -107,3 +107,19 @@ func TestUnderRulesTakesPeopleOfTheNewest_G2(t *testing.T) {
 	}
 	require.Equal(t, 1, markers)
 }
+
+// A spec that is under the rules of two others in turn has each id once.
+func TestUnderRulesTwiceHasEachIDOnce_G2(t *testing.T) {
+	t.Parallel()
+	spec := strictSpec()
+	for n, kind := range []entities.CheckKind{entities.CheckAlways, entities.CheckHTTP} {
+		newest := strictSpec()
+		newest.Channels[0].Checks[0].Kind, newest.Channels[0].Checks[0].Definition = kind, string(kind)
+		spec = loosen.UnderRules(spec, newest, int64(n+2), loosen.Definitions{})
+	}
+	var ids []string
+	for _, c := range spec.Channels[0].Checks {
+		ids = append(ids, c.ID)
+	}
+	require.Equal(t, []string{"slo", "slo-pinned-pinned", "slo-pinned"}, ids)
+}

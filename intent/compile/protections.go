@@ -3,6 +3,7 @@ package compile
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/converge-engine/converge/entities"
@@ -50,6 +51,7 @@ func (c *compiler) defineProtections() {
 		p := &protectionDoc{doc}
 		c.protections[string(doc.Spec.Name)] = p
 		c.checkParameters(p.declaration())
+		c.checkProtectionName(doc.Decoder, "name", doc.Spec.Name)
 		switch kinds := doc.Spec.Kinds(); {
 		case len(kinds) == 0 && !p.kindFaulty():
 			c.report(doc.Decoder, "", missingKind())
@@ -104,11 +106,22 @@ func (c *compiler) checkProtection(use protectionUse) {
 	if use.Ref == "" && use.Name == "" && !use.d.Faulty(use.at) {
 		c.report(use.d, use.at+".name", strict.Fault{Code: "missing-field", Message: `"name" is missing`, Expected: "the name for converge explain and converge bypass"})
 	}
+	c.checkProtectionName(use.d, use.at+".name", use.Name)
 	f := &fieldCompiler{c: c, d: use.d, at: use.at}
 	f.kind(use.ProtectionKind, &entities.CheckDefinition{})
 	c.atLeast(use.d, use.at+".interval", use.Interval, span{defaultInterval, minPoll})
 	c.atLeast(use.d, use.at+".within", use.within, span{defaultProgress, time.Millisecond})
 	c.checkStages(use)
+}
+
+// checkProtectionName rejects a name that a pin gives to the older of two protections.
+func (c *compiler) checkProtectionName(d *strict.Decoder, at string, name config.Name) {
+	if base, reserved := strings.CutSuffix(string(name), entities.PinnedSuffix); reserved {
+		c.report(d, at, strict.Fault{
+			Code: "reserved-name", Message: fmt.Sprintf("%q is reserved: under a pin it is the older of two protections named %q", string(name), base),
+			Expected: fmt.Sprintf("a name that does not end with %q", entities.PinnedSuffix),
+		})
+	}
 }
 
 // checkStages checks the stages at which a protection is evaluated.
