@@ -15,6 +15,9 @@ type Mode struct {
 	NoNewWork bool
 	// Rollbacks start even with NoNewWork: the running work may take long to end.
 	Rollbacks bool
+	// UnreadRules: a newer configuration is known, and could not be read yet. No release moves an instance by the older one, because the newer
+	// one may deny that. Rollbacks, repairs and retries continue.
+	UnreadRules bool
 }
 
 // blocks reports whether work must not start. rollback: it is part of a rollback.

@@ -244,6 +244,10 @@ func (v *view) setTargets(next *state.Release, insts []*instance, kind state.Cha
 		promote.Moves = append(promote.Moves, state.Move{Instance: i.ID, Target: next.Target(i.ID)})
 	}
 	enters := kind == state.ChangePromote
+	if v.mode.UnreadRules && (!next.Return || v.s.Spec.GatedRollback) {
+		v.addWait(KindPreflight, "a newer configuration is not read yet")
+		return
+	}
 	if enters && v.slot.Yields && v.endApplies(next) || !v.queriesAnswered(next, insts, promote.Moves) {
 		return
 	}
@@ -287,7 +291,7 @@ func (v *view) targetRemaining() {
 		v.startStep(r)
 		return
 	}
-	if v.pin != nil || v.yielding || v.mode.NoNewWork {
+	if v.pin != nil || v.yielding || v.mode.NoNewWork || v.mode.UnreadRules {
 		return
 	}
 	if remaining := v.remainingInstances(r); len(remaining) > 0 {

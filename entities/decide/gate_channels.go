@@ -271,6 +271,12 @@ func (v *view) stableIn(c entities.Condition, channel string, r *state.Release) 
 	return j
 }
 
+// isOfNewerRules reports whether only the incarnation whose rules apply has a channel, and not the one that is deployed.
+func (v *view) isOfNewerRules(channel string) bool {
+	_, declared := v.s.Spec.Channel(channel)
+	return !declared && v.s.Spec.RulesOf != 0
+}
+
 // succeededIn judges a release by its success in another channel. A channel that was added after the release was made is a gate like any
 // other: the release never passed it, and will not (G2). Two releases of one version each need their own success.
 func (v *view) succeededIn(c entities.Condition, channel string, r *state.Release) Judgement {
@@ -278,6 +284,12 @@ func (v *view) succeededIn(c entities.Condition, channel string, r *state.Releas
 	switch {
 	case r.Return:
 		return Judgement{Verdict: entities.Pass, Reason: r.FullVersion + " succeeded here before"}
+	case p == nil && v.isOfNewerRules(channel):
+		return Judgement{
+			Verdict: entities.Fail, Since: r.At,
+			Reason:  fmt.Sprintf("incarnation %d requires a success in channel %s, which incarnation %d does not have", v.s.Spec.RulesOf, channel, v.s.Spec.Incarnation),
+			Unblock: fmt.Sprintf("converge unpin %s, or: %s", v.s.Application, v.command("bypass", r, v.spec.Name, c.ID, "--reason …")),
+		}
 	case p == nil:
 		return Judgement{
 			Verdict: entities.Fail, Since: r.At,

@@ -195,6 +195,9 @@ var resultCommands = map[string]command{
 // outputCommands are commands that print the state.
 var outputCommands = map[string]command{
 	"decide": func(s *story, arg []string) string {
+		if wordAt(arg, 0) == "unread-rules" {
+			return s.decide(decide.Mode{UnreadRules: true}).String()
+		}
 		return s.decide(decide.Mode{NoNewWork: wordAt(arg, 0) != "", Rollbacks: wordAt(arg, 0) == "drain-but-rollbacks"}).String()
 	},
 	"phases":  func(s *story, _ []string) string { return s.phases() },
