@@ -33,6 +33,9 @@ func (a *Activities) Adopt(ctx context.Context, r protocol.AdoptRequest) (protoc
 		application, service := protocol.TrailOf(r.ID)
 		answer.Trail, err = a.Store.TrailEnd(ctx, application, service)
 	}
+	if err == nil && r.After == (protocol.Cursor{}) {
+		answer.Notified, err = a.isNotified(ctx, r.ID)
+	}
 	if err == nil && r.After == (protocol.Cursor{}) && r.ID == protocol.InstallationID() {
 		answer.Pauses, err = a.initialPause(ctx)
 	}
@@ -45,6 +48,22 @@ func (a *Activities) Adopt(ctx context.Context, r protocol.AdoptRequest) (protoc
 		}
 	}
 	return spillIfLarge(ctx, a, answer, err)
+}
+
+// isNotified reports whether the application of a service has sent a notice, damaged or not.
+func (a *Activities) isNotified(ctx context.Context, id string) (bool, error) {
+	application, _, ok := protocol.ParseServiceID(id)
+	if !ok {
+		return false, nil
+	}
+	_, err := a.Store.NewestNotice(ctx, application)
+	if store.IsNotFound(err) {
+		return false, nil
+	}
+	if store.IsDamaged(err) {
+		return true, nil
+	}
+	return err == nil, err
 }
 
 // initialPause returns the pause with which the installation starts, or none.

@@ -30,7 +30,8 @@ func (a *Activities) loadSpec(ctx context.Context, r protocol.LoadSpecRequest) (
 	}
 	answer.Notice, answer.Digest = &notice, manifest[r.Service]
 	if answer.Digest == "" {
-		return answer, nil
+		answer.Spec, err = a.undeclaredSpec(ctx, r, &notice)
+		return answer, err
 	}
 	spec, err := a.Store.Spec(ctx, answer.Digest)
 	if err != nil {
@@ -62,6 +63,18 @@ func (a *Activities) loadSpec(ctx context.Context, r protocol.LoadSpecRequest) (
 	}
 	answer.Packed, err = protocol.Pack(spec)
 	return answer, err
+}
+
+// undeclaredSpec is the spec of a service that is not declared any more: who may do what with the rest of it, and who is notified, is as in
+// the newest incarnation.
+func (a *Activities) undeclaredSpec(ctx context.Context, r protocol.LoadSpecRequest, n *protocol.Notice) (*entities.Spec, error) {
+	newest, err := a.Store.Incarnation(ctx, n.RulesHash())
+	if err != nil {
+		return nil, err
+	}
+	spec := &entities.Spec{Application: r.Application, Service: r.Service, Notifications: newest.Notifications()}
+	spec.Identity, spec.Grants = newest.People()
+	return spec, nil
 }
 
 // applyNewestRules gives a spec of an older incarnation the rules of the newest one. A service that the newest one does not declare gets

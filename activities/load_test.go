@@ -9,6 +9,7 @@ import (
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/incarnation"
+	"github.com/converge-engine/converge/tests/intenttest"
 )
 
 // A service loads the newest notice in the store, regardless of the content of a signal. A signal may be late. A forged one is rejected
@@ -29,6 +30,12 @@ func TestLoadSpecTrustsOnlyTheStore(t *testing.T) {
 		incarnations[n] = protocol.Incarnation{Number: n, Hash: string(rune('a' + n)), Manifest: manifest, At: time.Unix(n, 0).UTC(), By: "ann"}
 		digests[n] = digest
 	}
+	newestIncarnation := intenttest.Dir(t, "../intent/compile/testdata/shop").Incarnation
+	last := incarnations[4]
+	var err error
+	last.Hash, err = a.Store.PutIncarnation(ctx, newestIncarnation)
+	require.NoError(t, err)
+	incarnations[4] = last
 	publish := func(n, count int64, pinned bool) {
 		t.Helper()
 		newest := n
@@ -95,7 +102,10 @@ func TestLoadSpecTrustsOnlyTheStore(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.Empty(t, gone.Digest)
-	require.Nil(t, gone.Spec)
+	identity, grants := newestIncarnation.People()
+	require.Equal(t, &entities.Spec{
+		Application: "shop", Service: "gone", Identity: identity, Grants: grants, Notifications: newestIncarnation.Notifications(),
+	}, gone.Spec, "no channels, and the newest people")
 }
 
 func noticeOrder(newest, count int64) entities.NoticeOrder {

@@ -52,8 +52,12 @@ func (a *Activities) Notify(ctx context.Context, r protocol.NotifyRequest) (prot
 	if err != nil {
 		return protocol.NotifyAnswer{}, err
 	}
+	undeclared, err := a.undeclaredServices(ctx, r, to)
+	if err != nil {
+		return protocol.NotifyAnswer{}, err
+	}
 	changed, removed := to.Since(from)
-	changed = slices.Concat(changed, removed, rules, r.Additional, newlyManaged(r, to))
+	changed = slices.Concat(changed, removed, undeclared, rules, r.Additional, newlyManaged(r, to))
 	slices.Sort(changed)
 	changed = slices.DeleteFunc(slices.Compact(changed), func(service string) bool { return isUnmanaged(r, service) })
 	sender := &broadcast{send: func(ctx context.Context, service string) error {
@@ -112,6 +116,21 @@ func (a *Activities) changedRules(ctx context.Context, r protocol.NotifyRequest,
 		}
 	}
 	return names, nil
+}
+
+// undeclaredServices returns the services that are not declared and have a state, if who may do what has changed. They may still have objects,
+// and people act on them.
+func (a *Activities) undeclaredServices(ctx context.Context, r protocol.NotifyRequest, to incarnation.Manifest) (names []string, err error) {
+	if !r.PeopleChanged {
+		return nil, nil
+	}
+	ids, err := a.Store.Checkpointed(ctx, protocol.ServiceID(r.Application, ""))
+	for _, id := range ids {
+		if _, service, ok := protocol.ParseServiceID(id); ok && to[service] == "" {
+			names = append(names, service)
+		}
+	}
+	return names, err
 }
 
 // renewReferenced renews the manifest and the incarnation, so that they are not garbage-collected: an application may be pinned to one that

@@ -52,6 +52,8 @@ type applicationState struct {
 	Manifest     string                 `json:"manifest,omitempty"` // of the newest incarnation
 	Notified     notice                 `json:"notified,omitzero"`  // known to all services
 	Incarnations []protocol.Incarnation `json:"incarnations,omitempty"`
+	// NotifiedPeople is the digest of the identity and the grants that all services know.
+	NotifiedPeople string `json:"notifiedPeople,omitempty"`
 	// Unreached are the services that could not be notified of what Notified says.
 	Unreached unreached `json:"unreached,omitzero"`
 	// Notices is the order of the newest notice that was sent or is being sent to services.
@@ -225,7 +227,7 @@ func (a *application) notify() {
 	request := a.notifyRequest(wanted)
 	ctx, stop := workflow.WithCancel(a.workCtx)
 	a.notifying, a.currentNotice, a.stopNotifying = true, wanted, stop
-	recorded := a.newest().Number
+	recorded, people := a.newest().Number, a.people()
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		StartToCloseTimeout: time.Hour, HeartbeatTimeout: margin,
 		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute},
@@ -243,12 +245,16 @@ func (a *application) notify() {
 		case answer.SupersededBy != (entities.NoticeOrder{}): // send everything again, with a later order
 			a.state.Notices = answer.SupersededBy
 		default:
+			a.state.NotifiedPeople = people
 			a.state.Notified, a.state.Recorded = wanted, max(a.state.Recorded, recorded)
 			a.recordUnreached(answer.Unreached, request.From)
 			a.state.removeStarted(request.Remanaged)
 		}
 	})
 }
+
+// people is a digest of who may do what, and how callers prove who they are.
+func (a *application) people() string { return entities.DigestOf(a.state.Identity, a.state.Grants) }
 
 // notifyRequest builds the request that notifies services, with the next order.
 func (a *application) notifyRequest(wanted notice) protocol.NotifyRequest {
@@ -265,7 +271,7 @@ func (a *application) notifyRequest(wanted notice) protocol.NotifyRequest {
 		newest, who := a.newest(), a.state.Pin.Who
 		request.Rules, request.PinnedBy = &protocol.RulesOf{Number: newest.Number, Hash: newest.Hash, Manifest: wanted.Rules}, &who
 	}
-	request.RulesFrom = a.state.Notified.Rules
+	request.RulesFrom, request.PeopleChanged = a.state.Notified.Rules, a.people() != a.state.NotifiedPeople
 	for _, i := range a.state.Incarnations {
 		if i.Number > a.state.Recorded && i.Number != wanted.Number {
 			request.Skipped = append(request.Skipped, i)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -37,6 +38,7 @@ type applicationTest struct {
 	auditTrail           []string
 	auditServices        []string // that the lines of auditTrail concern
 	published            []entities.AuditEntry
+	recorded             atomic.Int64           // the highest incarnation that the store has under its number
 	storeAnswer          protocol.ConfirmAnswer // the content of each incarnation in the store
 	unavailable          map[string]bool        // activities that do not answer
 	slow                 map[string]int         // how many calls of an activity take longer than their caller waits
@@ -74,6 +76,9 @@ func newApplicationTest(t *testing.T) *applicationTest {
 			text += fmt.Sprintf(", %s %s", service, r.Remanaged[service])
 		}
 		require.False(t, r.At.IsZero())
+		for _, i := range append(r.Skipped, r.Newest) {
+			h.recorded.Store(max(h.recorded.Load(), i.Number))
+		}
 		h.notified, h.orders = append(h.notified, text), append(h.orders, r.Order)
 		return protocol.NotifyAnswer{}, nil
 	})
@@ -83,7 +88,9 @@ func newApplicationTest(t *testing.T) *applicationTest {
 			return protocol.ConfirmAnswer{}, err
 		}
 		if strings.HasPrefix(r.Hash, "h") {
-			return h.storeAnswer, nil
+			answer := h.storeAnswer
+			answer.HighestIncarnation = max(answer.HighestIncarnation, h.recorded.Load())
+			return answer, nil
 		}
 		return protocol.ConfirmAnswer{}, temporal.NewNonRetryableApplicationError("nothing was published", protocol.ErrRefused, nil)
 	})
@@ -220,6 +227,9 @@ func (h *applicationTest) run(before *applicationState) *applicationState {
 		h.env.SetContinueAsNewSuggested(true)
 		h.env.SignalWorkflow("end", protocol.RequestMeta{By: "the end"})
 	}, h.last+time.Second)
+	if before != nil {
+		h.recorded.Store(before.Recorded)
+	}
 	h.env.ExecuteWorkflow(Application, protocol.ApplicationInput{Application: "shop", CarriedState: carriedOf(h.T, protocol.Version, before)})
 	require.True(h, h.env.IsWorkflowCompleted())
 	var again *workflow.ContinueAsNewError

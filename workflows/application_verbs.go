@@ -85,6 +85,7 @@ func (a *application) publish(ctx workflow.Context, r verb.Request, who entities
 			At: a.now(), By: who.Name, Proven: who.Proven, Subject: who.Subject, Origin: p.Origin, Causes: p.Causes, Commits: p.Commits,
 		}), maxIncarnations)
 	}
+	a.state.Recorded = min(a.state.Recorded, confirmed.HighestIncarnation) // the store may have been restored to an earlier state
 	a.state.Manifest, a.state.Store, a.state.Origin = p.Manifest, p.Store, p.Origin
 	a.state.Identity, a.state.Grants = confirmed.Identity, confirmed.Grants
 	a.recordNames(confirmed)

@@ -34,7 +34,7 @@ func newService(ctx workflow.Context, in protocol.ServiceInput) *service {
 		cancelAlternatives: []string{"to delete the service, converge delete " + in.Application + "/" + in.Service, "to stop changes, converge pause " + in.Application + "/" + in.Service},
 		answerHandlers:     map[string]answerHandler{protocol.Release: s.release, protocol.Rollback: s.rollBack, protocol.Reserve: s.reserve, protocol.Conclude: s.conclude},
 		messages: map[string]message{
-			protocol.Publish:          {handle: s.publish, dependency: depStore, coalesced: `{}`},
+			protocol.Publish:          {handle: s.publish, dependency: depStore, coalesced: newestNotice},
 			protocol.SignalScopePause: {handle: s.receivePause, dependency: depPauseOwner},
 			protocol.SignalGranted:    {handle: s.acceptLease, dependency: depRuntimes},
 			protocol.SignalHeld:       {handle: s.answerHeld},
@@ -196,9 +196,10 @@ func (s *service) countDecision(d *decide.Decision) {
 	workflow.GetMetricsHandler(s.ctx).WithTags(of).Counter(metricDecisions).Inc(1)
 }
 
-// mode blocks new releases, never a rollback, when the end of a run is long overdue.
+// mode blocks new releases, never a rollback, when the end of a run is long overdue, and while a publication that arrived is not read: its
+// rules may be stricter (G2).
 func (s *service) mode() decide.Mode {
-	return decide.Mode{NoNewWork: s.blocksNewWork(), Rollbacks: !s.readyToEnd() && s.endSuggested()}
+	return decide.Mode{NoNewWork: s.blocksNewWork(), Rollbacks: !s.readyToEnd() && s.endSuggested(), UnreadRules: s.isQueued(protocol.Publish)}
 }
 
 // finalNotificationsWait is how long a removed service waits until its last announcements are delivered.

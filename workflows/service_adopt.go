@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -37,6 +38,19 @@ func (s *service) adoptedState(c protocol.AdoptAnswer, text string) {
 	s.state.AppendJournal(now, "", text)
 	s.recordAudit(entities.EventRestart, nil, text, "")
 }
+
+// queueNewestConfiguration makes the service read its newest configuration and the rules of the installation before it decides anything.
+// Those of the checkpoint may be older: the service was unmanaged, or was started by someone who does not say what was published meanwhile
+// (G2). An update waits for it as for any earlier signal.
+func (s *service) queueNewestConfiguration(c protocol.AdoptAnswer) {
+	if c.Notified && s.state.Spec != nil {
+		s.enqueue(protocol.Publish, json.RawMessage(newestNotice))
+		s.untriedSignals++
+	}
+}
+
+// newestNotice is the payload of a publication that names none: the service reads the newest.
+const newestNotice = `{}`
 
 // applyPauses applies the pauses of a wider scope that are in force, because one may have begun while no run could receive it. It also ends
 // the pauses that the store records as ended. A pause that the store does not have is kept: it may have been announced before it could be

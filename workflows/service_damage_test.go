@@ -14,24 +14,30 @@ func damagedError(key string) error {
 	return temporal.NewNonRetryableApplicationError("the store's "+key+" is damaged: …; apply again", protocol.ErrDamaged, nil)
 }
 
-// A publication with damaged rules in the store waits until they are written again, and says so. Releases of the configuration in force
-// continue.
-func TestDamagedSpecBlocksOnlyItsPublication(t *testing.T) {
+// A publication with damaged rules in the store waits until they are written again, and says so. Releases are accepted, and none moves
+// anything by the older rules. A rollback does.
+func TestUnreadPublicationHoldsReleases_G2(t *testing.T) {
 	p := newServiceTest(t)
 	p.publish(0)
+	p.sendSignal(10*second, protocol.Release, `{"version":"v0","by":"bob"}`)
+	p.sendSignal(30*second, protocol.Release, `{"version":"v0.1","by":"bob"}`)
 	p.at(minute, func() { p.setErr(protocol.ActivityLoadSpec, damagedError("specs/x")) })
 	p.sendSignal(2*minute, protocol.Publish, `{"incarnation":2,"hash":"h2","spec":"x","store":"s","by":"ci"}`)
 	v1 := p.sendUpdate(3*minute, protocol.Release, `{"version":"v1","by":"bob"}`)
 	p.sendSignal(4*minute, protocol.Release, `{"version":"v2","by":"bob"}`)
 	p.atStatus(5*minute, func(s protocol.Status) {
-		require.Equal(t, "staging CONVERGED v2, prod CONVERGED v2", statusOf(s))
+		require.Equal(t, "staging WAITING_PRECONDITIONS v0.1, prod WAITING_PRECONDITIONS v0.1", statusOf(s))
+		require.Contains(t, s.Channels[0].Reasons[0].Text, "a newer configuration is not read yet")
 		require.EqualValues(t, 1, s.Incarnation)
 		require.Contains(t, s.Notes, "the store's specs/x is damaged: …; apply again")
 	})
-	p.at(6*minute, func() { p.setErr(protocol.ActivityLoadSpec, nil) })
-	p.atStatus(8*minute, func(s protocol.Status) {
+	p.sendSignal(6*minute, protocol.Rollback, `{"version":"v0.1","channel":"prod","by":"bob"}`)
+	p.atStatus(7*minute, func(s protocol.Status) { require.Equal(t, "v0", s.Channels[1].Current) })
+	p.at(8*minute, func() { p.setErr(protocol.ActivityLoadSpec, nil) })
+	p.atStatus(10*minute, func(s protocol.Status) {
 		require.EqualValues(t, 2, s.Incarnation)
 		require.Empty(t, s.Notes)
+		require.Equal(t, "staging CONVERGED v2, prod CONVERGED v2", statusOf(s))
 	})
 	p.run(firstInput, minute)
 	require.NoError(t, v1.err)

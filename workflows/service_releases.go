@@ -120,7 +120,7 @@ func (s *service) publish(ctx workflow.Context, raw json.RawMessage) error {
 		return nil
 	}
 	spec, loosened, err := s.loadSpec(ctx, &p)
-	if err != nil || s.isOutdated(p) { // the store was restored to an earlier state
+	if err != nil || s.isOutdated(p) || latest && s.isApplied(spec, p) { // outdated: the store was restored to an earlier state
 		return err
 	}
 	if waits, err := s.rename(spec, p); waits || err != nil {
@@ -143,6 +143,13 @@ func (s *service) publish(ctx workflow.Context, raw json.RawMessage) error {
 		s.state.RenderingIncarnation = 0
 	}
 	return err
+}
+
+// isApplied reports whether the service has taken over this notice, with the current baseline.
+func (s *service) isApplied(spec *entities.Spec, p protocol.ServicePublish) bool {
+	current := s.state.Spec
+	return current != nil && p.Order == s.state.Published && p.Spec == s.state.SpecDigest && s.state.RenderingIncarnation == 0 && s.state.PendingIncarnation == nil &&
+		entities.DigestOf(current.Baseline) == entities.DigestOf(spec.Baseline)
 }
 
 // isOutdated reports whether a later publication, pin or unpin is known.

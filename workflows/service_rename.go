@@ -4,12 +4,13 @@ import (
 	"encoding/json"
 
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/loosen"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/entities/state"
 )
 
 // rename changes the names of channels and of the service to those of a spec, before the spec is taken over. It waits while a release to a
-// renamed channel is in progress, and is refused if two channels would get the same name.
+// renamed channel is in progress, and is refused if two channels would get the same name. The rules of the spec apply meanwhile (G2).
 func (s *service) rename(spec *entities.Spec, p protocol.ServicePublish) (waits bool, err error) {
 	names, title, invalid := s.state.RenamedChannels(spec), s.state.NewTitle(spec), s.state.CheckChannelKeys(spec)
 	if len(names) == 0 && title == "" && invalid == nil {
@@ -20,6 +21,7 @@ func (s *service) rename(spec *entities.Spec, p protocol.ServicePublish) (waits 
 	}
 	if s.state.RenameBlocker(names, title) != "" {
 		raw, err := json.Marshal(p)
+		s.state.ApplyRules(loosen.UnderRules(s.state.Spec, spec, p.Incarnation, loosen.Definitions{}), s.now())
 		s.state.DeferIncarnation(state.PendingIncarnation{Incarnation: p.Incarnation, Names: names, Title: title, Publish: raw}, s.now())
 		return true, err
 	}

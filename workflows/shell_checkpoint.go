@@ -201,6 +201,7 @@ func (s *shell) readopt(why string, reset bool) error {
 	if err := s.applyCheckpoint(answer, missed, &protocol.Restart{At: s.now(), Why: why}); err != nil {
 		return err
 	}
+	s.readNewest(answer)
 	if reset { // messages that waited before are in the checkpoint
 		own = slices.Concat(s.dropDuplicates(own[waiting:sentAgain], missed, seenBefore), own[sentAgain:])
 	} else { // messages that arrived before are among the missed
@@ -218,6 +219,19 @@ func (s *shell) keepState(c protocol.AdoptAnswer, reset bool) {
 	s.mailbox.ContinueTrail(c.Trail)
 	if reset {
 		s.renumberCheckpoints()
+		received := s.mailbox.Inbox
+		s.mailbox.Inbox = nil
+		s.readNewest(c)
+		s.mailbox.Inbox = append(s.mailbox.Inbox, received...)
+	}
+}
+
+// readNewest makes an entity that continues from an earlier state read its newest configuration, before the messages that arrived meanwhile.
+func (s *shell) readNewest(c protocol.AdoptAnswer) {
+	if e, ok := s.entity.(interface {
+		queueNewestConfiguration(protocol.AdoptAnswer)
+	}); ok {
+		e.queueNewestConfiguration(c)
 	}
 }
 
@@ -316,6 +330,7 @@ func (s *shell) adopt(restart *protocol.Restart) error {
 	if err := s.applyCheckpoint(answer, missed, restart); err != nil {
 		return err
 	}
+	s.readNewest(answer)
 	s.appendAfterCheckpoint(missed, s.dropDuplicates(sent, missed, nil))
 	return nil
 }

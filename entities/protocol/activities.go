@@ -250,6 +250,9 @@ type NotifyRequest struct {
 	PinnedBy  *entities.Who `json:"pinnedBy,omitempty"`
 	Rules     *RulesOf      `json:"rules,omitempty"`
 	RulesFrom string        `json:"rulesFrom,omitempty"`
+	// PeopleChanged: who may do what has changed since services were last notified. Then services that are not declared any more are notified,
+	// too.
+	PeopleChanged bool `json:"peopleChanged,omitempty"`
 	// Additional lists further services to notify, because earlier notifications failed.
 	Additional []string `json:"also,omitempty"`
 	// Unmanaged are services that are left out, because they are unmanaged. Remanaged are those that were unmanaged so far, and why they are

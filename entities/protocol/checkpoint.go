@@ -74,6 +74,9 @@ type AdoptAnswer struct {
 	Pauses []ScopePause `json:"holds,omitempty"`
 	// Ended are the last ended pauses of the same scopes. One may have ended while there was no run to notify.
 	Ended []PauseEnded `json:"ended,omitempty"`
+	// Notified: the application of this service has sent a notice. Other notices and rules may have followed while there was no run to notify,
+	// so the service reads the newest.
+	Notified bool `json:"notified,omitempty"`
 	// Rules are the rules of the installation, for a Runtime and for the Installation itself.
 	Rules *Rules `json:"rules,omitempty"`
 	// Trail is the last entry of the workflow's audit trail in the store. The next entry follows it.

@@ -179,6 +179,14 @@ func (n Notice) By() entities.Who {
 	return entities.Who{Name: n.Incarnation.By, Proven: n.Incarnation.Proven, Subject: n.Incarnation.Subject}
 }
 
+// RulesHash is the hash of the incarnation whose rules apply.
+func (n Notice) RulesHash() string {
+	if n.Rules != nil {
+		return n.Rules.Hash
+	}
+	return n.Incarnation.Hash
+}
+
 // rules is the manifest whose rules apply.
 func (n Notice) rules() string {
 	if n.Rules != nil {

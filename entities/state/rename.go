@@ -112,6 +112,21 @@ func (s *State) RenameBlocker(names map[string]string, title string) string {
 	return ""
 }
 
+// ApplyRules applies the rules of an incarnation that is deferred. spec is the current one under those rules. They take effect at once, also
+// for the releases that it waits for.
+func (s *State) ApplyRules(spec *entities.Spec, now time.Time) {
+	if entities.DigestOf(spec) == entities.DigestOf(s.Spec) {
+		return
+	}
+	s.Spec = spec
+	s.AppendJournal(now, "", fmt.Sprintf("incarnation %d, under the rules of incarnation %d", spec.Incarnation, spec.RulesOf))
+	for n := range spec.Channels {
+		s.applyReportMode(&spec.Channels[n], now)
+		s.backfillConvergedAt(&spec.Channels[n], now)
+	}
+	s.WithdrawDisallowed(now)
+}
+
 // DeferIncarnation keeps an incarnation until the releases that it would cut off from their channels have arrived there.
 func (s *State) DeferIncarnation(a PendingIncarnation, now time.Time) {
 	if s.PendingIncarnation == nil || s.PendingIncarnation.Incarnation != a.Incarnation {

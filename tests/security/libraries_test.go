@@ -143,6 +143,32 @@ func TestReleasesPassWhatIsImported_G2(t *testing.T) {
 	require.Equal(t, 1, strings.Count(said, "library org 1 "), said)
 }
 
+// An application that is pinned to an incarnation with an older, looser version of a library has the gates of the version that its newest
+// incarnation imports.
+func TestPinKeepsTheNewestLibrary_G2(t *testing.T) {
+	t.Parallel()
+	w := shared.OwnServerWith(t, embedded.Options{})
+	loose := strings.Replace(strings.Replace(org, "minApprovers: 2", "minApprovers: 1", 1), "FAIL", "PASS", 1)
+	for _, text := range []string{loose, strings.Replace(org, "version: 1", "version: 2", 1)} {
+		said, err := shelves(w, text)
+		require.NoError(t, err, said)
+	}
+	for _, version := range []string{"version: 1", "version: 2"} {
+		_, err := takes(w, version)
+		require.NoError(t, err)
+	}
+	require.NoError(t, w.Update(protocol.ApplicationID(w.App), protocol.Pin, raw(`{"incarnation":1,"by":"test","reason":"back"}`), &protocol.Answer{}))
+	w.Release("web", "v1")
+	w.AwaitThat("web", "the pin", func(s protocol.Status) bool {
+		return s.Incarnation == 1 && len(journalled(s, "incarnation 1, under the rules of incarnation 2")) > 0
+	})
+	w.Act("web", protocol.Approve, `{"by":"alice","version":"v1","topic":"production"}`)
+	w.AwaitThat("web", "the gates of the newest version", func(s protocol.Status) bool {
+		return gates(s, "production")["freeze"] == "FAIL" && strings.Contains(textOf(t, s), "1 of 2 (alice)")
+	})
+	require.Zero(t, w.Fake.At(w.App, "web", "production").Applies())
+}
+
 // What the store has of a library is believed by its digest only: damaged content is named until it is published again; another
 // content under the version that was imported is refused, and so is one that the import names by another digest.
 func TestTamperedLibraryIsRefused_G1(t *testing.T) {
