@@ -97,7 +97,7 @@ func (a *Activities) adopt(ctx context.Context, r protocol.AdoptRequest) (protoc
 	answer := protocol.AdoptAnswer{N: c.N, Store: a.Store.URL()}
 	from := r.After
 	if from == (protocol.Cursor{}) {
-		if from, err = a.firstMissed(ctx, c); err != nil {
+		if from, err = a.firstMissed(ctx, r, c); err != nil {
 			return protocol.AdoptAnswer{}, err
 		}
 		if answer.Pauses, answer.Ended, err = a.pausesOf(ctx, r.ID); err != nil {
@@ -133,21 +133,21 @@ func (a *Activities) pausesOf(ctx context.Context, id string) (active []protocol
 const beforeMove = "elsewhere"
 
 // firstMissed returns the position after which accepted messages are not in a checkpoint.
-func (a *Activities) firstMissed(ctx context.Context, c protocol.Checkpoint) (protocol.Cursor, error) {
-	at := protocol.Cursor{Run: c.Run, Event: c.Event}
-	copied, err := a.Store.Missed(ctx, c.ID, at)
-	if len(copied) > 0 {
-		at = protocol.Cursor{Run: beforeMove}
+func (a *Activities) firstMissed(ctx context.Context, r protocol.AdoptRequest, c protocol.Checkpoint) (protocol.Cursor, error) {
+	copied, err := a.Store.Missed(ctx, c.ID, protocol.Cursor{Run: c.Run, Event: c.Event})
+	if err != nil || len(copied) > 0 {
+		return protocol.Cursor{Run: beforeMove}, err
 	}
-	return at, err
+	return a.positionOf(ctx, r, c)
 }
 
 // MissedAfter returns the messages in the history of a workflow that it accepted after c, its newest checkpoint in the store.
 func (a *Activities) MissedAfter(ctx context.Context, c protocol.Checkpoint) (all []protocol.MissedMessage, err error) {
-	from, err := a.firstMissed(ctx, c)
+	request := protocol.AdoptRequest{ID: c.ID}
+	from, err := a.firstMissed(ctx, request, c)
 	for err == nil && from != (protocol.Cursor{}) {
 		var some []protocol.MissedMessage
-		some, from, err = a.readMissed(ctx, protocol.AdoptRequest{ID: c.ID}, c, from)
+		some, from, err = a.readMissed(ctx, request, c, from)
 		all = append(all, some...)
 	}
 	return all, err

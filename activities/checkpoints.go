@@ -36,6 +36,7 @@ type Checkpoints struct {
 	queue        []string                     // workflow ids of pending that are ready to be written
 	busy         map[string]bool              // being written, or waiting after a failed write
 	pendingSince map[string]time.Time         // by workflow id: time of the oldest checkpoint that may not be in the store
+	latest       protocol.Checkpoint          // the latest one by time, without its state
 	storeFailed  bool                         // the last request to the store failed
 	closing      bool
 	writers      sync.WaitGroup
@@ -61,6 +62,9 @@ func NewCheckpoints(s *store.Store) *Checkpoints {
 func (c *Checkpoints) Take(checkpoint protocol.Checkpoint, state []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if !checkpoint.At.Before(c.latest.At) {
+		c.latest = checkpoint
+	}
 	before, queued := c.pending[checkpoint.ID]
 	if queued && before.Newer(&checkpoint) {
 		return
@@ -161,6 +165,13 @@ func (c *Checkpoints) KeptUpTo(now time.Time) time.Time {
 		}
 	}
 	return now
+}
+
+// Latest returns the latest checkpoint that workflows of this worker submitted, without its state; none if it has no ID.
+func (c *Checkpoints) Latest() protocol.Checkpoint {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.latest
 }
 
 // RecordStoreResult records whether the store answered another part of this worker.

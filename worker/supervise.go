@@ -57,8 +57,11 @@ type supervisor struct {
 	lastCheck    checkResult                   // the last complete check
 	storedUpTo   func(now time.Time) time.Time // up to when the checkpoints that this worker received are in the store
 	reportStore  func(error)                   // reports whether the store answers
+	latest       func() protocol.Checkpoint    // the latest checkpoint of this worker
+	fatal        func(error)                   // ends the worker
 	otherWorkers otherWorkers
 	failures     failures
+	temporal     temporalState
 	nextStatus   int // index in the status table of the next status to count; a new supervisor counts all
 }
 
@@ -73,13 +76,14 @@ type checkResult struct {
 	nextIn            time.Duration // delay until the next complete check
 }
 
-func newSupervisor(c client.Client, namespace string, a *activities.Activities, installation protocol.Installation, checkpoints *activities.Checkpoints) *supervisor {
+func newSupervisor(c client.Client, namespace string, a *activities.Activities, installation protocol.Installation, checkpoints *activities.Checkpoints, fatal func(error)) *supervisor {
 	if namespace == "" {
 		namespace = client.DefaultNamespace
 	}
 	return &supervisor{
 		client: c, namespace: namespace, store: a.Store, restart: a.Restart, end: a.EndUnmanaged, log: slog.Default(), metrics: a.Metrics,
 		installation: installation, scope: fmt.Sprintf("supervision-%d", installation.Epoch), holder: rand.Text(), storedUpTo: checkpoints.KeptUpTo, reportStore: checkpoints.RecordStoreResult,
+		latest: checkpoints.Latest, fatal: fatal,
 	}
 }
 
@@ -100,6 +104,11 @@ func (s *supervisor) run(ctx context.Context) {
 	defer ticker.Stop()
 	for {
 		err := s.runOnce(ctx)
+		if errors.As(err, new(*ReplacedError)) {
+			s.releaseLease()
+			s.fatal(err)
+			return
+		}
 		if errors.Is(err, errMoved) {
 			s.log.Warn("missing workflows are no longer restarted", "error", err)
 			s.releaseLease()
@@ -125,10 +134,13 @@ func (s *supervisor) runOnce(ctx context.Context) error {
 	if err := s.writePresence(ctx, now); err != nil {
 		return err
 	}
+	if err := s.checkTemporal(ctx); err != nil {
+		return err
+	}
 	acquired, err := s.acquireLease(ctx, now)
 	if err != nil || !acquired {
 		s.resetMetrics()
-		return err
+		return errors.Join(err, s.recoverRestored(ctx, acquired))
 	}
 	recorded, err := s.store.Installation(ctx)
 	if err != nil && !store.IsNotFound(err) {
@@ -138,7 +150,7 @@ func (s *supervisor) runOnce(ctx context.Context) error {
 		return errMoved
 	}
 	s.failures.beginCheck()
-	err = errors.Join(s.checkWorkflows(ctx), s.restartPlans(ctx), s.recoverLost(ctx, now))
+	err = errors.Join(s.recoverRestored(ctx, acquired), s.checkWorkflows(ctx), s.restartPlans(ctx), s.recoverLost(ctx, now))
 	if err == nil {
 		s.updateMetrics(ctx)
 	}
@@ -164,7 +176,7 @@ func (s *supervisor) acquireLease(ctx context.Context, now time.Time) (bool, err
 		s.lease, s.since = n+1, now
 	}
 	if taken && holder != s.holder {
-		s.lastCheck, s.otherWorkers = checkResult{}, otherWorkers{}
+		s.lastCheck, s.otherWorkers, s.temporal.maybeRestored = checkResult{}, otherWorkers{}, true
 	}
 	return taken, err
 }

@@ -25,7 +25,7 @@ type workLoss struct{ cause chan error }
 
 func newWorkLoss() *workLoss { return &workLoss{make(chan error, 1)} }
 
-// fatal is called by the SDK, once.
+// fatal is called by the SDK or the supervisor.
 func (l *workLoss) fatal(err error) {
 	select {
 	case l.cause <- err:
@@ -43,6 +43,9 @@ func (l *workLoss) wait(ctx context.Context, o Options) error {
 		case <-ctx.Done():
 			return nil
 		case err := <-l.cause:
+			if errors.As(err, new(*ReplacedError)) {
+				return err
+			}
 			return &LostError{o.Namespace, err}
 		case <-ticker.C:
 			if o.Polls == nil {

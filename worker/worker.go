@@ -89,15 +89,27 @@ const (
 	readingStop = 5 * time.Second
 )
 
-// Run serves until ctx ends, or the worker gets no more work.
+// Run serves until ctx ends, or the worker gets no more work. If the database of Temporal is replaced by a new one, it starts over; without
+// TakeOver or an Owner that fails with a *ReplacedError and an *ElsewhereError, since the store belongs to the namespace that is gone.
 func Run(ctx context.Context, c client.Client, o Options) error {
-	lost := newWorkLoss()
-	stop, err := start(ctx, c, o, lost.fatal)
-	if err != nil {
-		return err
+	var replaced error
+	for {
+		lost := newWorkLoss()
+		stop, err := start(ctx, c, o, lost.fatal)
+		if err != nil && replaced != nil {
+			return fmt.Errorf("%w; the worker ends: %w", replaced, err)
+		}
+		if err != nil {
+			return err
+		}
+		err = lost.wait(ctx, o)
+		stop()
+		if !errors.As(err, new(*ReplacedError)) {
+			return err
+		}
+		replaced = err
+		slog.Error("the worker starts over", "error", err)
 	}
-	defer stop()
-	return lost.wait(ctx, o)
 }
 
 // open opens the store, as far as a worker may write to it, and only if the worker can decrypt the data of others.
@@ -116,12 +128,12 @@ func open(ctx context.Context, o Options) (*store.Store, error) {
 }
 
 // Start starts to serve and returns a function that stops the worker. It fails at once on problems that would otherwise fail later and
-// unnoticed: a store that does not open, a namespace without the search attributes.
+// unnoticed: a store that does not open, a namespace without the search attributes. A worker that gets no more work only logs the reason.
 func Start(ctx context.Context, c client.Client, o Options) (stop func(), err error) {
-	return start(ctx, c, o, nil)
+	return start(ctx, c, o, func(err error) { slog.Error("the worker gets no more work", "error", err) })
 }
 
-// start is Start, and calls fatal when the SDK gives up polling.
+// start is Start, and calls fatal when the worker can get no more work: the SDK gives up polling, or the namespace is another one.
 func start(ctx context.Context, c client.Client, o Options, fatal func(error)) (stop func(), err error) {
 	if o.Payloads == nil {
 		o.Payloads = &codec.Codec{}
@@ -172,7 +184,7 @@ func start(ctx context.Context, c client.Client, o Options, fatal func(error)) (
 	a.TakeOver()
 	endSupervision := func() {}
 	if o.Runtime == "" {
-		supervisor := newSupervisor(c, o.Namespace, a, installation, checkpoints)
+		supervisor := newSupervisor(c, o.Namespace, a, installation, checkpoints, fatal)
 		endSupervision, removePresence = supervisor.start(), supervisor.removePresence
 	}
 	keysCtx, stopKeys := context.WithCancel(context.Background())

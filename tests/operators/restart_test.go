@@ -25,12 +25,16 @@ const serverRole = "temporal-server"
 
 // playServer is what a process does that was started for that.
 func playServer(args []string) (played bool) {
-	if len(args) != 4 || args[1] != serverRole {
+	if len(args) != 5 || args[1] != serverRole {
 		return false
 	}
-	port, err := strconv.Atoi(args[3])
-	if err == nil {
-		_, err = embedded.Start(context.Background(), embedded.Options{DBFile: args[2], Port: port, SearchAttributes: worker.SearchAttributes()})
+	o := embedded.Options{DBFile: args[2]}
+	if args[4] == prepared {
+		o.SearchAttributes = worker.SearchAttributes()
+	}
+	var err error
+	if o.Port, err = strconv.Atoi(args[3]); err == nil {
+		_, err = embedded.Start(context.Background(), o)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -41,17 +45,24 @@ func playServer(args []string) (played bool) {
 	return true
 }
 
+// A new database has the search attributes of Converge, or is as Temporal makes it.
+const (
+	prepared = "prepared"
+	bare     = "bare"
+)
+
 // killable is a server as a process of its own, which is started again at the same address on the same file.
 type killable struct {
 	t       *testing.T
 	file    string
 	port    int
+	content string // of a new file
 	process *exec.Cmd
 }
 
 func newKillable(t *testing.T) *killable {
 	t.Helper()
-	k := &killable{t: t, file: filepath.Join(t.TempDir(), "temporal.db"), port: shared.FreePort(t)}
+	k := &killable{t: t, file: filepath.Join(t.TempDir(), "temporal.db"), port: shared.FreePort(t), content: prepared}
 	k.start()
 	t.Cleanup(k.kill)
 	return k
@@ -64,7 +75,7 @@ func (k *killable) start() {
 	k.t.Helper()
 	self, err := os.Executable()
 	require.NoError(k.t, err)
-	k.process = exec.Command(self, serverRole, k.file, fmt.Sprint(k.port))
+	k.process = exec.Command(self, serverRole, k.file, fmt.Sprint(k.port), k.content)
 	k.process.Stderr = os.Stderr
 	_, err = k.process.StdinPipe() // it ends when we do
 	require.NoError(k.t, err)
