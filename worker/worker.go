@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/worker"
@@ -89,17 +90,20 @@ const (
 	readingStop = 5 * time.Second
 )
 
-// Run serves until ctx ends, or the worker gets no more work. If the database of Temporal is replaced by a new one, it starts over; without
-// TakeOver or an Owner that fails with a *ReplacedError and an *ElsewhereError, since the store belongs to the namespace that is gone.
+// Run serves until ctx ends, or the worker gets no more work. It waits for a server and a store that do not answer when it starts. If the
+// database of Temporal is replaced by a new one, it starts over; without TakeOver or an Owner that fails with a *ReplacedError and an
+// *ElsewhereError, since the store belongs to the namespace that is gone.
 func Run(ctx context.Context, c client.Client, o Options) error {
 	var replaced error
 	for {
 		lost := newWorkLoss()
-		stop, err := start(ctx, c, o, lost.fatal)
-		if err != nil && replaced != nil {
+		stop, err := startPatiently(ctx, c, o, lost.fatal)
+		switch {
+		case ctx.Err() != nil && err != nil:
+			return nil
+		case err != nil && replaced != nil:
 			return fmt.Errorf("%w; the worker ends: %w", replaced, err)
-		}
-		if err != nil {
+		case err != nil:
 			return err
 		}
 		err = lost.wait(ctx, o)
@@ -110,6 +114,34 @@ func Run(ctx context.Context, c client.Client, o Options) error {
 		replaced = err
 		slog.Error("the worker starts over", "error", err)
 	}
+}
+
+// startRetryDelay is how often a worker tries to start while the server or the store does not answer.
+const startRetryDelay = 2 * time.Second
+
+// startPatiently is start, and retries while the server or the store does not answer: whoever restarts an ended worker waits ever longer.
+func startPatiently(ctx context.Context, c client.Client, o Options, fatal func(error)) (stop func(), err error) {
+	logged := false
+	for {
+		stop, err = start(ctx, c, o, fatal)
+		if !isUnavailable(err) || ctx.Err() != nil {
+			return stop, err
+		}
+		if !logged {
+			slog.Warn("the worker cannot start yet, and retries", "error", err)
+			logged = true
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(startRetryDelay):
+		}
+	}
+}
+
+// isUnavailable reports that Temporal or the store does not answer.
+func isUnavailable(err error) bool {
+	return errors.As(err, new(*serviceerror.Unavailable)) || errors.As(err, new(*serviceerror.DeadlineExceeded)) || store.IsUnavailable(err)
 }
 
 // open opens the store, as far as a worker may write to it, and only if the worker can decrypt the data of others.

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -102,6 +103,11 @@ func (p *publication) start() client.StartWorkflowOptions {
 	}
 }
 
+// lacksAttributes reports that the namespace does not have the search attributes of Converge, which a worker adds when it starts.
+func lacksAttributes(err error) bool {
+	return errors.As(err, new(*serviceerror.InvalidArgument)) && strings.Contains(err.Error(), protocol.AttrApplication)
+}
+
 // answerError explains the error of a call.
 func answerError(err error, doing string) error {
 	var application *temporal.ApplicationError
@@ -113,6 +119,9 @@ func answerError(err error, doing string) error {
 		return errors.New(application.Message())
 	case errors.As(err, &deadline), errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("%s: no worker answers; start one with: converge worker", doing)
+	case lacksAttributes(err):
+		return fmt.Errorf("%s: no worker of Converge has started in this namespace, or the database of Temporal was replaced since (%w); start one, which adds what is missing: "+
+			"converge worker, or converge worker --take-over if the namespace of its store is gone", doing, err)
 	}
 	return fmt.Errorf("%s: %w", doing, err)
 }

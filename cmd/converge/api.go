@@ -61,12 +61,20 @@ var (
 	errNotFound = errors.New("not found")
 	errNoWorker = errors.New("no worker answers")
 	errLost     = errors.New("connection lost")
+	errNoServer = errors.New("no Temporal server")
 )
 
 // refusedError is an act that was refused; nothing changed.
 type refusedError struct{ reason string }
 
 func (e *refusedError) Error() string { return "refused: " + e.reason }
+
+// unreachableError is an errNoServer: the server does not answer, or not yet.
+type unreachableError struct{ text string }
+
+func (e *unreachableError) Error() string { return e.text }
+
+func (e *unreachableError) Is(target error) bool { return target == errNoServer }
 
 // connection says how to reach the server. Empty fields come from the environment or the profile.
 type connection struct {
@@ -142,10 +150,14 @@ func dial(ctx context.Context, c connection) (API, error) {
 }
 
 func connectError(address string, err error) error {
+	text := fmt.Sprintf("no Temporal server at %s (%s); start one with: converge dev, or name one with --address", address, cause(err))
 	if strings.Contains(err.Error(), "not healthy") {
-		return fmt.Errorf("the Temporal server at %s is starting or stopping (%s); try again in a few seconds", address, cause(err))
+		text = fmt.Sprintf("the Temporal server at %s is starting or stopping (%s); try again in a few seconds", address, cause(err))
 	}
-	return fmt.Errorf("no Temporal server at %s (%s); start one with: converge dev, or name one with --address", address, cause(err))
+	if errors.As(err, new(*serviceerror.Unavailable)) || errors.As(err, new(*serviceerror.DeadlineExceeded)) || errors.Is(err, context.DeadlineExceeded) {
+		return &unreachableError{text}
+	}
+	return errors.New(text)
 }
 
 // cause returns the end of a gRPC error, which is the part that helps a user.

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -175,14 +176,36 @@ func (o *workerOptions) run(ctx context.Context) error {
 		polls = mon.Polls()
 	}
 	o.f.conn.dial = []grpc.DialOption{eager.DialOption(), worker.Bounded(), polls.DialOption()}
-	api, err := o.f.client(ctx)
-	if err != nil {
+	api, err := o.connect(ctx)
+	if err != nil || api == nil {
 		return err
 	}
 	o.f.note("serving; store %s. Ctrl-C stops the worker, not the services.", store)
 	c, namespace := api.Temporal()
 	context.AfterFunc(ctx, func() { o.f.note("stopping; applies have %s to finish. Ctrl-C again stops at once.", o.stopTimeout) })
 	return worker.Run(ctx, c, worker.Options{Store: store, Runtime: o.runtime, Namespace: namespace, StopTimeout: o.stopTimeout, TakeOver: o.takeOver, Deployment: o.version, Eager: eager, Roots: roots, AllowEnv: allowed, AllowSecret: allowedSecrets, Sops: keys, Payloads: o.f.conn.payloads, Monitor: mon, Polls: polls, Interceptors: traced})
+}
+
+// connectDelay is how often a worker tries to connect to a server that does not answer.
+const connectDelay = 2 * time.Second
+
+// connect waits until the server answers, or ctx ends: then it returns nil. A worker that ended instead would be restarted after ever
+// longer delays, and come back minutes after the server.
+func (o *workerOptions) connect(ctx context.Context) (API, error) {
+	for noted := false; ; noted = true {
+		api, err := o.f.client(ctx)
+		if !errors.Is(err, errNoServer) {
+			return api, err
+		}
+		if ctx.Err() == nil && !noted {
+			o.f.note("%v; the worker waits for it", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, nil
+		case <-time.After(connectDelay):
+		}
+	}
 }
 
 // traceWorker returns the tracing interceptors of a worker, if a collector is configured.

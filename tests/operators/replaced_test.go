@@ -1,17 +1,23 @@
 package operators
 
 import (
+	"bytes"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/workflowservice/v1"
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/tests/internal/stage"
+	"github.com/converge-engine/converge/tests/programtest"
 	"github.com/converge-engine/converge/tests/temporaltest"
 	"github.com/converge-engine/converge/worker"
 )
@@ -128,4 +134,167 @@ func TestOlderBackupOfTemporalUnderRunningWorkers_F1_F2(t *testing.T) {
 	w.Await("web", "staging PAUSED v2, production WAITING_PRECONDITIONS v2")
 	w.Act("web", protocol.Resume, `{"by":"bob","channel":"staging"}`)
 	w.Await("web", "staging CONVERGED v3, production CONVERGED v3")
+}
+
+// The database of Temporal is replaced by an empty one, in which the namespace of that name is another. The worker ends and says what
+// was replaced and how to go on; nothing starts in the new namespace, and `apply` says why. With --take-over everything is managed there, as
+// it was.
+func TestNewDatabaseOfTemporalUnderARunningWorker_F1_F4(t *testing.T) {
+	t.Parallel()
+	server := newKillable(t)
+	server.content = bare
+	w := shared.At(t, server.address())
+	worker := startProgram(w, "worker")
+	writeNoted(w)
+	awaitApply(w)
+	w.Release("web", "v1")
+	w.Await("web", "production CONVERGED v1")
+	w.Signal("web", protocol.Pause, `{"by":"bob","channel":"production","reason":"drill"}`)
+	w.Await("web", "production PAUSED v1")
+	for _, id := range []string{w.ID("web"), protocol.ApplicationID(w.App), protocol.InstallationID()} {
+		awaitCheckpoint(w, id)
+	}
+
+	server.kill()
+	server.remove()
+	server.start()
+	since := time.Now()
+	said, code := worker.awaitEnd()
+	t.Logf("ended %s after the server was back", time.Since(since).Round(100*time.Millisecond))
+	require.Equal(t, 1, code, said)
+	require.Contains(t, said, "[replaced]")
+	require.Contains(t, said, "[elsewhere]")
+	require.Contains(t, said, "--take-over")
+	count, err := w.Client.CountWorkflow(t.Context(), &workflowservice.CountWorkflowExecutionsRequest{Namespace: "default"})
+	require.NoError(t, err)
+	require.Zero(t, count.GetCount(), "nothing was started in the namespace of somebody else")
+	said, err = tryCLI(w, "apply", w.Dir)
+	require.Error(t, err)
+	require.Contains(t, said, "no worker of Converge has started in this namespace, or the database of Temporal was replaced")
+
+	since = time.Now()
+	startProgram(w, "worker", "--take-over")
+	w.Await("web", "production PAUSED v1")
+	managedAgain(w, w.ID("web"), "", since)
+	w.Act("web", protocol.Resume, `{"by":"bob","channel":"production"}`)
+	w.Release("web", "v2")
+	w.Await("web", "production CONVERGED v2")
+	log, err := os.ReadFile(filepath.Join(w.Dir, "applied"))
+	require.NoError(t, err)
+	require.Equal(t, []string{"v1", "v2"}, strings.Fields(string(log)))
+}
+
+// A worker that was started with --take-over starts over in the new namespace by itself.
+func TestWorkerThatMayTakeOverStartsOver_F4(t *testing.T) {
+	t.Parallel()
+	server := newKillable(t)
+	server.content = bare
+	w := shared.At(t, server.address())
+	worker := startProgram(w, "worker", "--take-over", "--metrics", fmt.Sprint(shared.FreePort(t)))
+	writeNoted(w)
+	awaitApply(w)
+	w.Release("web", "v1")
+	w.Await("web", "production CONVERGED v1")
+	awaitCheckpoint(w, w.ID("web"))
+	awaitCheckpoint(w, protocol.ApplicationID(w.App))
+
+	server.kill()
+	server.remove()
+	server.start()
+	w.Await("web", "production CONVERGED v1")
+	require.True(t, worker.runs(), worker.out.String())
+	require.Contains(t, worker.out.String(), "[replaced]")
+	w.Release("web", "v2")
+	w.Await("web", "production CONVERGED v2")
+}
+
+// notes is an apply that writes down its version.
+const notes = "#!/bin/sh\necho \"$VERSION\" >>applied\n"
+
+// writeNoted writes a service whose applies are noted.
+func writeNoted(w *stage.World) {
+	w.T.Helper()
+	programtest.Write(w.T, filepath.Join(w.Dir, "apply.sh"), notes)
+	w.Write(commands + stage.Web)
+}
+
+// program is a process of converge.
+type program struct {
+	t     *testing.T
+	out   *lockedBuffer
+	ended chan struct{}
+	cmd   *exec.Cmd
+}
+
+func startProgram(w *stage.World, arguments ...string) *program {
+	w.T.Helper()
+	p := &program{t: w.T, out: &lockedBuffer{}, ended: make(chan struct{})}
+	p.cmd = exec.Command(shared.Converge(w.T), append(arguments, "--address", w.Address, "--store", w.Store)...)
+	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = w.Dir, p.out, p.out
+	require.NoError(w.T, p.cmd.Start())
+	go func() {
+		_ = p.cmd.Wait() // its code is read from the state
+		close(p.ended)
+	}()
+	w.T.Cleanup(func() {
+		_ = p.cmd.Process.Kill() // it may have ended
+		<-p.ended
+	})
+	return p
+}
+
+func (p *program) runs() bool {
+	select {
+	case <-p.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// awaitEnd returns what it printed, and its exit code.
+func (p *program) awaitEnd() (said string, code int) {
+	p.t.Helper()
+	select {
+	case <-p.ended:
+	case <-time.After(stage.Patience):
+		require.Fail(p.t, "it goes on", p.out.String())
+	}
+	return p.out.String(), p.cmd.ProcessState.ExitCode()
+}
+
+// tryCLI is cli for a command that may fail, and returns what it printed in all.
+func tryCLI(w *stage.World, arguments ...string) (string, error) {
+	w.T.Helper()
+	cmd := exec.CommandContext(w.T.Context(), shared.Converge(w.T), append(arguments, "--address", w.Address)...)
+	cmd.Dir, cmd.Env = w.Dir, append(os.Environ(), "CONVERGE_STORE="+w.Store, "CONVERGE_BY=test")
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// awaitApply applies the directory; the worker has just been started.
+func awaitApply(w *stage.World) {
+	w.T.Helper()
+	temporaltest.WaitFor(w.T, stage.Patience, func() (bool, string) {
+		said, err := tryCLI(w, "apply", w.Dir)
+		return err == nil, said
+	})
+}
+
+// lockedBuffer is written by a process while a test reads it.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }

@@ -31,6 +31,8 @@ type Rollout struct {
 	Wave int
 	Log  *slog.Logger
 
+	settled       bool                  // it is current, or stays replaced
+	replaced      bool                  // that was logged
 	checkedAt     map[string]time.Time  // by run id: when it was woken or examined last
 	noPollerSince map[Version]time.Time // since when the server knows no worker of the version
 }
@@ -38,16 +40,10 @@ type Rollout struct {
 // Run runs until ctx ends.
 func (r *Rollout) Run(ctx context.Context) {
 	r.checkedAt, r.noPollerSince = map[string]time.Time{}, map[Version]time.Time{}
-	for r.SetCurrent && ctx.Err() == nil {
-		done, err := r.setCurrent(ctx)
-		if err != nil {
-			r.Log.Warn("not current yet", "version", Text(r.Version), "error", err)
-		}
-		if done || !pause(ctx, time.Second) {
-			break
-		}
-	}
 	for wait := time.Duration(0); pause(ctx, wait); {
+		if r.SetCurrent && !r.settled {
+			r.makeCurrent(ctx)
+		}
 		more, err := r.round(ctx)
 		if err != nil && ctx.Err() == nil {
 			r.Log.Warn("workflows are not moved yet", "to", Text(r.Version), "error", err)
@@ -55,6 +51,19 @@ func (r *Rollout) Run(ctx context.Context) {
 		wait = 10 * time.Second
 		if more {
 			wait = time.Second
+		}
+	}
+}
+
+// makeCurrent retries setCurrent until it is done.
+func (r *Rollout) makeCurrent(ctx context.Context) {
+	for ctx.Err() == nil && !r.settled {
+		var err error
+		if r.settled, err = r.setCurrent(ctx); err != nil {
+			r.Log.Warn("not current yet", "version", Text(r.Version), "error", err)
+		}
+		if !r.settled {
+			pause(ctx, time.Second)
 		}
 	}
 }
@@ -81,7 +90,10 @@ func (r *Rollout) setCurrent(ctx context.Context) (done bool, err error) {
 		return false, err
 	case !described.Info.CurrentSinceTime.IsZero():
 		return true, nil
+	case described.Info.DrainageInfo != nil && r.replaced:
+		return true, nil
 	case described.Info.DrainageInfo != nil:
+		r.replaced = true
 		r.Log.Warn("this version was replaced before and does not become current automatically", "version", Text(r.Version),
 			"to go back", setCurrentCommand(r.Version))
 		return true, nil
@@ -95,11 +107,12 @@ func (r *Rollout) setCurrent(ctx context.Context) (done bool, err error) {
 // round wakes a wave, and takes over workflows of abandoned versions. more means that another round should follow soon.
 func (r *Rollout) round(ctx context.Context) (more bool, err error) {
 	info, exists, err := r.Deployment(ctx, r.Version.DeploymentName)
-	if err != nil || !exists {
-		return !exists, err
+	if err != nil {
+		return false, err
 	}
 	if current := info.RoutingConfig.CurrentVersion; current == nil || *current != r.Version {
-		return false, nil
+		r.settled = false // it was replaced, or the database of Temporal was restored from a backup that does not know it
+		return !exists, nil
 	}
 	polled, err := r.Polled(ctx)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -35,10 +36,15 @@ type readiness struct {
 func (r *readiness) add(name string, check func(context.Context) error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.names, r.checks, r.cachedAt = append(r.names, name), append(r.checks, check), time.Time{}
+	r.cachedAt = time.Time{}
+	if n := slices.Index(r.names, name); n >= 0 {
+		r.checks[n] = check
+		return
+	}
+	r.names, r.checks = append(r.names, name), append(r.checks, check)
 }
 
-// AddCheck adds a check that must pass for the worker to be ready. It must return when its context ends.
+// AddCheck adds a check that must pass for the worker to be ready, or replaces the one of that name. It must return when its context ends.
 func (m *Monitor) AddCheck(name string, check func(context.Context) error) { m.ready.add(name, check) }
 
 // Ready runs all checks and returns one line per check, and whether all passed.
