@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -39,6 +40,7 @@ type Checkpoints struct {
 	latest       protocol.Checkpoint          // the latest one by time, without its state
 	storeFailed  bool                         // the last request to the store failed
 	closing      bool
+	behind       chan struct{} // has a value after a checkpoint was behind the newest one
 	writers      sync.WaitGroup
 }
 
@@ -51,7 +53,7 @@ type pendingCheckpoint struct {
 // NewCheckpoints returns Checkpoints that run until Close.
 func NewCheckpoints(s *store.Store) *Checkpoints {
 	c := &Checkpoints{store: s, pending: map[string]pendingCheckpoint{}, busy: map[string]bool{}, pendingSince: map[string]time.Time{}}
-	c.changed = sync.NewCond(&c.mu)
+	c.changed, c.behind = sync.NewCond(&c.mu), make(chan struct{}, 1)
 	for range checkpointWriters {
 		c.writers.Go(c.write)
 	}
@@ -103,6 +105,11 @@ func (c *Checkpoints) write() {
 		c.busy[id] = true
 		c.mu.Unlock()
 		err := c.put(next, &packer)
+		if errors.As(err, new(*store.BehindError)) { // it is stored, and does not count
+			slog.Warn("a workflow went back", "workflow", id, "error", err)
+			c.reportBehind()
+			err = nil
+		}
 		c.mu.Lock()
 		c.storeFailed = err != nil
 		c.count(err)
@@ -166,6 +173,16 @@ func (c *Checkpoints) KeptUpTo(now time.Time) time.Time {
 	}
 	return now
 }
+
+func (c *Checkpoints) reportBehind() {
+	select {
+	case c.behind <- struct{}{}:
+	default: // it was not noticed yet
+	}
+}
+
+// Behind returns a channel that gets a value when the state of a workflow is older than its newest checkpoint in the store.
+func (c *Checkpoints) Behind() <-chan struct{} { return c.behind }
 
 // Latest returns the latest checkpoint that workflows of this worker submitted, without its state; none if it has no ID.
 func (c *Checkpoints) Latest() protocol.Checkpoint {

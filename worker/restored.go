@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/converge-engine/converge/activities"
 	"github.com/converge-engine/converge/entities"
@@ -22,9 +24,15 @@ import (
 
 // temporalState is what a supervisor knows about the database of Temporal.
 type temporalState struct {
-	maybeRestored bool                // all running workflows must be compared with their checkpoints
-	unexamined    map[string]string   // those that remain, by id; nil: not listed yet
-	lost          protocol.Checkpoint // the last one of this worker whose history is gone, for which that was done
+	suspected  bool                // it may have been restored: all running workflows must be compared with their checkpoints
+	seenHere   bool                // this worker saw that a workflow went back
+	unexamined map[string]string   // runs that remain, by workflow id; nil: not listed yet
+	known      protocol.Checkpoint // the latest one of this worker at the last check
+	gone       protocol.Checkpoint // the last one that Temporal did not have, and for which the workflows are compared
+}
+
+func (t *temporalState) suspect(seenHere bool) {
+	t.suspected, t.seenHere, t.unexamined = true, t.seenHere || seenHere, nil
 }
 
 // reasonRestored is the reason for which such a workflow is terminated.
@@ -41,33 +49,45 @@ func (e *ReplacedError) Error() string {
 		e.Namespace, e.NewID, e.ID)
 }
 
-// checkTemporal returns a *ReplacedError if the namespace is another one, and notes whether the database may have been restored: Temporal
-// did not answer before, or does not have what the latest checkpoint of this worker has.
+// checkTemporal returns a *ReplacedError if the namespace is another one. It suspects a restored database if Temporal does not answer, or
+// does not have what a checkpoint of this worker has.
 func (s *supervisor) checkTemporal(ctx context.Context) error {
 	d, err := s.client.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: s.namespace})
 	if err != nil {
-		s.temporal.maybeRestored = true
+		s.temporal.suspect(false)
 		return err
 	}
 	if id := d.GetNamespaceInfo().GetId(); id != s.installation.NamespaceID {
 		return &ReplacedError{s.namespace, s.installation.NamespaceID, id}
 	}
-	latest := s.latest()
-	if latest.ID == "" || latest.N == s.temporal.lost.N && latest.ID == s.temporal.lost.ID {
-		return nil
-	}
-	_, length, err := s.describe(ctx, latest)
-	if err == nil && length < latest.Event {
-		s.temporal.maybeRestored, s.temporal.lost = true, latest
+	before := s.temporal.known
+	s.temporal.known = s.latest()
+	err = s.checkKnown(ctx, s.temporal.known)
+	if now := s.temporal.known; err == nil && (before.ID != now.ID || before.N != now.N) {
+		err = s.checkKnown(ctx, before)
 	}
 	return err
 }
 
-// recoverRestored compares the running workflows with their checkpoints, if the database may have been restored, and starts those again
-// that are behind. Every worker does that for its own checkpoints' sake; after an outage of Temporal the one with the lease does.
+// checkKnown checks that Temporal has what a checkpoint of this worker has. The one of the last check is checked too: workflows that went
+// back may have submitted others since.
+func (s *supervisor) checkKnown(ctx context.Context, c protocol.Checkpoint) error {
+	if c.ID == "" || c.ID == s.temporal.gone.ID && c.N == s.temporal.gone.N {
+		return nil
+	}
+	_, length, err := s.describe(ctx, c)
+	if err == nil && length < c.Event {
+		s.temporal.suspect(true)
+		s.temporal.gone = c
+	}
+	return err
+}
+
+// recoverRestored compares the running workflows with their checkpoints, if the database may have been restored, and terminates those that
+// are behind: they are missing then, and started again. The worker with the lease does that, and each that saw one go back.
 func (s *supervisor) recoverRestored(ctx context.Context, leader bool) error {
 	t := &s.temporal
-	if !t.maybeRestored || !leader && t.lost.ID == "" {
+	if !t.suspected || !leader && !t.seenHere {
 		return nil
 	}
 	if t.unexamined == nil {
@@ -82,46 +102,84 @@ func (s *supervisor) recoverRestored(ctx context.Context, leader bool) error {
 	}
 	err := s.examineRestored(ctx)
 	if len(t.unexamined) == 0 && err == nil {
-		t.maybeRestored, t.unexamined = false, nil
+		t.suspected, t.seenHere, t.unexamined = false, false, nil
 	}
 	return err
 }
 
+// concurrentExaminations is how many workflows are compared with their checkpoints at the same time.
+const concurrentExaminations = 16
+
 // examineRestored compares those that remain, for a limited time.
 func (s *supervisor) examineRestored(ctx context.Context) error {
 	until := time.Now().Add(examineTimeout)
+	var mu sync.Mutex
 	var problems []error
+	var g errgroup.Group
+	g.SetLimit(concurrentExaminations)
 	for _, id := range entities.SortedKeys(s.temporal.unexamined) {
 		if time.Now().After(until) {
 			break
 		}
+		mu.Lock()
 		run := s.temporal.unexamined[id]
-		behind, uncertain, err := s.isBehind(ctx, id, run)
-		if err == nil && behind {
-			err = s.terminateRestored(ctx, id, run)
-		}
-		if err != nil {
-			problems = append(problems, fmt.Errorf("compare %s with its checkpoint: %w", id, err))
-		}
-		if err == nil && !uncertain {
-			delete(s.temporal.unexamined, id)
-		}
+		mu.Unlock()
+		g.Go(func() error {
+			behind, uncertain, err := s.isBehind(ctx, id, run)
+			if err == nil && behind {
+				err = s.terminateRestored(ctx, id, run)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				problems = append(problems, fmt.Errorf("compare %s with its checkpoint: %w", id, err))
+			} else if !uncertain {
+				delete(s.temporal.unexamined, id)
+			}
+			return nil
+		})
 	}
+	_ = g.Wait() // the errors are collected
+	s.lastCheck = checkResult{}
 	return errors.Join(problems...)
 }
+
+// examineBeforeStart does that before the first worker of an installation serves: workflows that went back would act on their state.
+func (s *supervisor) examineBeforeStart(ctx context.Context) error {
+	workers, err := s.store.Presences(ctx)
+	if err != nil {
+		return err
+	}
+	for _, p := range workers {
+		if time.Since(p.At) < presenceDuration {
+			return nil
+		}
+	}
+	s.temporal.suspect(true)
+	for until := time.Now().Add(supervisionTimeout); err == nil && s.temporal.suspected && time.Now().Before(until); {
+		before := len(s.temporal.unexamined)
+		err = s.recoverRestored(ctx, true)
+		if before > 0 && before == len(s.temporal.unexamined) { // the rest cannot be decided before it serves
+			break
+		}
+	}
+	return err
+}
+
+// presenceDuration is how old the presence of a worker that serves can be, by its own clock.
+const presenceDuration = 5 * time.Minute
 
 func (s *supervisor) terminateRestored(ctx context.Context, id, run string) error {
 	err := s.client.TerminateWorkflow(ctx, id, run, reasonRestored)
 	if errors.As(err, new(*serviceerror.NotFound)) {
 		return nil // it has ended, or another worker did that
 	}
-	s.lastCheck = checkResult{} // it is missing now
 	return err
 }
 
 // isBehind reports that the state of a running workflow is older than its newest checkpoint: the history of the run does not have the
 // checkpoint's event, or the checkpoint is of a run that Temporal does not know, and that would have followed the running one. uncertain
-// means that a workflow task is pending, whose attempts are not in the history: examine it again.
+// means that a workflow task is retried, whose attempts are not in the history: examine it again.
 func (s *supervisor) isBehind(ctx context.Context, id, run string) (behind, uncertain bool, err error) {
 	c, err := s.store.Checkpoint(ctx, id)
 	if store.IsNotFound(err) || store.IsDamaged(err) {
@@ -140,8 +198,8 @@ func (s *supervisor) isBehind(ctx context.Context, id, run string) (behind, unce
 	case c.Run != run: // it has continued as the running one, or was ended
 		return false, false, nil
 	case length < c.Event:
-		pending := d.GetPendingWorkflowTask() != nil
-		return !pending, pending, nil
+		retried := d.GetPendingWorkflowTask().GetAttempt() > 1
+		return !retried, retried, nil
 	}
 	at, err := s.eventTime(ctx, c, length)
 	return at.After(c.At.Add(activities.RestoreTolerance)), false, err

@@ -58,6 +58,7 @@ type supervisor struct {
 	storedUpTo   func(now time.Time) time.Time // up to when the checkpoints that this worker received are in the store
 	reportStore  func(error)                   // reports whether the store answers
 	latest       func() protocol.Checkpoint    // the latest checkpoint of this worker
+	behind       <-chan struct{}               // has a value after the state of a workflow was older than its checkpoint
 	fatal        func(error)                   // ends the worker
 	otherWorkers otherWorkers
 	failures     failures
@@ -83,7 +84,7 @@ func newSupervisor(c client.Client, namespace string, a *activities.Activities, 
 	return &supervisor{
 		client: c, namespace: namespace, store: a.Store, restart: a.Restart, end: a.EndUnmanaged, log: slog.Default(), metrics: a.Metrics,
 		installation: installation, scope: fmt.Sprintf("supervision-%d", installation.Epoch), holder: rand.Text(), storedUpTo: checkpoints.KeptUpTo, reportStore: checkpoints.RecordStoreResult,
-		latest: checkpoints.Latest, fatal: fatal,
+		latest: checkpoints.Latest, behind: checkpoints.Behind(), fatal: fatal,
 	}
 }
 
@@ -121,6 +122,8 @@ func (s *supervisor) run(ctx context.Context) {
 		case <-ctx.Done():
 			s.releaseLease()
 			return
+		case <-s.behind:
+			s.temporal.suspect(true)
 		case <-ticker.C:
 		}
 	}
@@ -176,7 +179,8 @@ func (s *supervisor) acquireLease(ctx context.Context, now time.Time) (bool, err
 		s.lease, s.since = n+1, now
 	}
 	if taken && holder != s.holder {
-		s.lastCheck, s.otherWorkers, s.temporal.maybeRestored = checkResult{}, otherWorkers{}, true
+		s.lastCheck, s.otherWorkers = checkResult{}, otherWorkers{}
+		s.temporal.suspect(false)
 	}
 	return taken, err
 }

@@ -205,6 +205,11 @@ func start(ctx context.Context, c client.Client, o Options, fatal func(error)) (
 	if err == nil && o.Runtime == "" {
 		err = a.StartInstallation(ctx, protocol.StartMode{Adopt: true})
 	}
+	var supervisor *supervisor
+	if err == nil && o.Runtime == "" {
+		supervisor = newSupervisor(c, o.Namespace, a, installation, checkpoints, fatal)
+		err = supervisor.examineBeforeStart(ctx)
+	}
 	if err == nil {
 		err = w.Start()
 	}
@@ -215,8 +220,7 @@ func start(ctx context.Context, c client.Client, o Options, fatal func(error)) (
 	}
 	a.TakeOver()
 	endSupervision := func() {}
-	if o.Runtime == "" {
-		supervisor := newSupervisor(c, o.Namespace, a, installation, checkpoints, fatal)
+	if supervisor != nil {
 		endSupervision, removePresence = supervisor.start(), supervisor.removePresence
 	}
 	keysCtx, stopKeys := context.WithCancel(context.Background())

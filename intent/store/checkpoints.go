@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/internal/canonical"
@@ -16,7 +17,7 @@ const keptCheckpoints = 3
 
 // PutCheckpoint stores a checkpoint, and removes all but the newest few of that workflow. It sets the schema and the digest. It replaces
 // a checkpoint at the same position, unless the existing one has a later time: a lost workflow task and the task that replaced it may
-// each submit one.
+// each submit one. If an earlier checkpoint has a higher number, the error is a *BehindError.
 func (s *Store) PutCheckpoint(ctx context.Context, c protocol.Checkpoint) error {
 	c.Schema = protocol.CheckpointSchema
 	c.Digest = digestOfCheckpoint(c)
@@ -33,11 +34,38 @@ func (s *Store) PutCheckpoint(ctx context.Context, c protocol.Checkpoint) error 
 		return err
 	}
 	keys, err := s.checkpointKeys(ctx, c.ID)
-	for len(keys) > keptCheckpoints && err == nil {
-		err = s.blobs.remove(ctx, keys[0])
-		keys = keys[1:]
+	last := len(keys) - 1
+	for n := 0; n <= last-keptCheckpoints && err == nil; n++ {
+		err = s.blobs.remove(ctx, keys[n])
+	}
+	if err != nil || last < 0 || keys[last] <= key {
+		return err
+	}
+	return s.checkBehind(ctx, keys[last], c)
+}
+
+// behindTolerance is how much earlier a checkpoint with a higher number must be. The clock is that of the Temporal server.
+const behindTolerance = time.Second
+
+// checkBehind compares a checkpoint with the newest one, which has a higher number.
+func (s *Store) checkBehind(ctx context.Context, newest string, c protocol.Checkpoint) error {
+	stored, err := s.checkpoint(ctx, newest)
+	if IsNotFound(err) || IsDamaged(err) {
+		return nil
+	}
+	if err == nil && c.At.Sub(stored.At) > behindTolerance {
+		return &BehindError{c.ID}
 	}
 	return err
+}
+
+// BehindError means that a workflow submitted a checkpoint that is later than one with a higher number: its state is older than the one in
+// the store, because the database of Temporal was restored from a backup.
+type BehindError struct{ ID string }
+
+// Error names the workflow.
+func (e *BehindError) Error() string {
+	return fmt.Sprintf("the state of %s is older than its newest checkpoint: the database of Temporal was restored from a backup [behind]", e.ID)
 }
 
 func (s *Store) replaceCheckpoint(ctx context.Context, key string, c protocol.Checkpoint, data []byte) error {

@@ -2,6 +2,7 @@ package operators
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -106,7 +107,10 @@ func TestOlderBackupOfTemporalUnderRunningWorkers_F1_F2(t *testing.T) {
 	server.restore(backup)
 	server.start()
 	since := time.Now()
-	w.Signal("api", protocol.Approve, `{"by":"carol","version":"v2","topic":"production"}`)
+	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) { // the workflow may just be between two runs
+		err := w.Client.SignalWorkflow(t.Context(), w.ID("api"), "", protocol.Approve, json.RawMessage(`{"by":"carol","version":"v2","topic":"production"}`))
+		return err == nil, fmt.Sprint(err)
+	})
 	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {
 		var application protocol.ApplicationStatus
 		err := w.Query(protocol.ApplicationID(w.App), protocol.QueryStatus, &application)
