@@ -140,6 +140,66 @@ func TestOlderBackupOfTemporalUnderRunningWorkers_F1_F2(t *testing.T) {
 	w.Await("web", "staging CONVERGED v3, production CONVERGED v3")
 }
 
+// The same while no worker runs, and so many requests come to the restored workflow before one does that its history is longer than
+// that which its checkpoint is from; or that run is unknown to the backup. All that was accepted before and after counts.
+func TestOlderBackupOfTemporalWithoutWorkers_F1_F2(t *testing.T) {
+	t.Parallel()
+	for _, content := range []string{prepared, shortRuns} {
+		t.Run(content, func(t *testing.T) {
+			t.Parallel()
+			server := newKillable(t)
+			server.kill()
+			server.remove()
+			server.content = content
+			server.start()
+			w := shared.At(t, server.address())
+			stop := w.StartWorkerAs(worker.Options{})
+			w.Write(approvals + stage.Web)
+			w.Publish()
+			w.Release("web", "v1")
+			w.Act("web", protocol.Approve, `{"by":"alice","version":"v1","topic":"production"}`)
+			w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+			before := runOf(w, w.ID("web"))
+			server.kill()
+			backup := server.backup()
+			server.start()
+			for _, version := range []string{"v2", "v3"} {
+				w.Release("web", version)
+				w.Act("web", protocol.Approve, `{"by":"alice","version":"`+version+`","topic":"production"}`)
+				w.Await("web", fmt.Sprintf("staging CONVERGED %[1]s, production CONVERGED %[1]s", version))
+			}
+			w.Act("web", protocol.Pause, `{"by":"bob","channel":"staging","reason":"drill"}`)
+			require.Equal(t, content == shortRuns, runOf(w, w.ID("web")) != before, "the backup knows the run")
+			length := len(w.History(w.ID("web")))
+			stop()
+
+			server.kill()
+			server.restore(backup)
+			server.start()
+			require.Equal(t, before, runOf(w, w.ID("web")))
+			if content == prepared {
+				require.Less(t, len(w.History(w.ID("web"))), length, "the history went back")
+			}
+			for n := 0; len(w.History(w.ID("web"))) < length+20; n++ {
+				w.Signal("web", protocol.Pause, fmt.Sprintf(`{"by":"carol","channel":"production","reason":"incident %d"}`, n))
+			}
+			w.StartWorkerAs(worker.Options{})
+			s := w.Await("web", "staging PAUSED v3, production PAUSED v3")
+			require.True(t, hasApproval(s, "alice"))
+			require.Contains(t, journal(s), "an older state")
+			for name, versions := range appliedTo(w, "web/staging", "web/production") {
+				require.Equal(t, []string{"v1", "v2", "v3"}, versions, name)
+			}
+			everyNumberOnce(w, trailOf(w, "web"))
+			w.Act("web", protocol.Resume, `{"by":"bob","channel":"staging"}`)
+			w.Act("web", protocol.Resume, `{"by":"carol","channel":"production"}`)
+			w.Release("web", "v4")
+			w.Act("web", protocol.Approve, `{"by":"alice","version":"v4","topic":"production"}`)
+			w.Await("web", "staging CONVERGED v4, production CONVERGED v4")
+		})
+	}
+}
+
 // The database of Temporal is replaced by an empty one, in which the namespace of that name is another. The worker ends and says what
 // was replaced and how to go on; nothing starts in the new namespace, and `apply` says why. With --take-over everything is managed there, as
 // it was.

@@ -29,8 +29,11 @@ func playServer(args []string) (played bool) {
 		return false
 	}
 	o := embedded.Options{DBFile: args[2]}
-	if args[4] == prepared {
+	if args[4] != bare {
 		o.SearchAttributes = worker.SearchAttributes()
+	}
+	if args[4] == shortRuns {
+		o.ContinueAsNewAfter = 40
 	}
 	var err error
 	if o.Port, err = strconv.Atoi(args[3]); err == nil {
@@ -45,10 +48,11 @@ func playServer(args []string) (played bool) {
 	return true
 }
 
-// A new database has the search attributes of Converge, or is as Temporal makes it.
+// A new database has the search attributes of Converge, or is as Temporal makes it. Runs may end after a few events.
 const (
-	prepared = "prepared"
-	bare     = "bare"
+	prepared  = "prepared"
+	bare      = "bare"
+	shortRuns = "short-runs"
 )
 
 // killable is a server as a process of its own, which is started again at the same address on the same file.
