@@ -120,8 +120,8 @@ func answerError(err error, doing string) error {
 	case errors.As(err, &deadline), errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("%s: no worker answers; start one with: converge worker", doing)
 	case lacksAttributes(err):
-		return fmt.Errorf("%s: no worker of Converge has started in this namespace, or the database of Temporal was replaced since (%w); start one, which adds what is missing: "+
-			"converge worker, or converge worker --take-over if the namespace of its store is gone", doing, err)
+		return fmt.Errorf("%s: the namespace lacks the search attributes of Converge (%w): no worker has started in it, or the database of Temporal was replaced since; "+
+			"start one, which adds them, and try again a few seconds later: converge worker, or converge worker --take-over if the namespace of its store is gone", doing, err)
 	}
 	return fmt.Errorf("%s: %w", doing, err)
 }

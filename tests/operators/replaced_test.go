@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/workflowservice/v1"
 
+	"github.com/converge-engine/converge/client/publish"
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/tests/internal/stage"
@@ -200,6 +201,55 @@ func TestOlderBackupOfTemporalWithoutWorkers_F1_F2(t *testing.T) {
 	}
 }
 
+// The backup is from before the first worker: the namespace is the same and has nothing of Converge. The running workers add the search
+// attributes, make their version the current one again, and start everything as it was.
+func TestBackupOfTemporalFromBeforeConverge_F1_F3(t *testing.T) {
+	t.Parallel()
+	for name, version := range map[string]worker.Deployment{
+		"workers without versions": {}, "workers of a version": {Name: "converge", Build: "one", SetCurrent: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := newKillable(t)
+			server.kill()
+			server.remove()
+			server.content = bare
+			server.start()
+			server.kill()
+			backup := server.backup()
+			server.start()
+			w := shared.At(t, server.address())
+			w.StartWorkerAs(worker.Options{Deployment: version})
+			w.StartWorkerAs(worker.Options{Deployment: version})
+			w.Write(stage.TwoChannels + stage.Web)
+			temporaltest.WaitFor(t, stage.Patience, func() (bool, string) { // the server may not know the new search attributes everywhere yet
+				_, err := publish.Publish(t.Context(), publish.Options{Client: w.Client, Dir: w.Dir, StoreURL: w.Store, By: "test", Fake: true})
+				return err == nil, fmt.Sprint(err)
+			})
+			w.Release("web", "v1")
+			w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+			w.Act("web", protocol.Pause, `{"by":"bob","channel":"production","reason":"drill"}`)
+			for _, id := range []string{w.ID("web"), protocol.ApplicationID(w.App)} {
+				awaitCheckpoint(w, id)
+			}
+
+			server.kill()
+			server.restore(backup)
+			server.start()
+			since := time.Now()
+			w.Await("web", "staging CONVERGED v1, production PAUSED v1")
+			managedAgain(w, w.ID("web"), "", since)
+			w.Act("web", protocol.Resume, `{"by":"bob","channel":"production"}`)
+			w.Release("web", "v2")
+			w.Await("web", "staging CONVERGED v2, production CONVERGED v2")
+			require.True(t, w.Publish().Unchanged)
+			for name, versions := range appliedTo(w, "web/staging", "web/production") {
+				require.Equal(t, []string{"v1", "v2"}, versions, name)
+			}
+		})
+	}
+}
+
 // The database of Temporal is replaced by an empty one, in which the namespace of that name is another. The worker ends and says what
 // was replaced and how to go on; nothing starts in the new namespace, and `apply` says why. With --take-over everything is managed there, as
 // it was.
@@ -234,7 +284,8 @@ func TestNewDatabaseOfTemporalUnderARunningWorker_F1_F4(t *testing.T) {
 	require.Zero(t, count.GetCount(), "nothing was started in the namespace of somebody else")
 	said, err = tryCLI(w, "apply", w.Dir)
 	require.Error(t, err)
-	require.Contains(t, said, "no worker of Converge has started in this namespace, or the database of Temporal was replaced")
+	require.Contains(t, said, "the namespace lacks the search attributes of Converge")
+	require.Contains(t, said, "converge worker --take-over")
 
 	since = time.Now()
 	startProgram(w, "worker", "--take-over")
