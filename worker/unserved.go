@@ -43,7 +43,7 @@ func (l *workLoss) wait(ctx context.Context, o Options) error {
 		case <-ctx.Done():
 			return nil
 		case err := <-l.cause:
-			if errors.As(err, new(*ReplacedError)) {
+			if startsOver(err) {
 				return err
 			}
 			return &LostError{o.Namespace, err}

@@ -91,8 +91,8 @@ const (
 )
 
 // Run serves until ctx ends, or the worker gets no more work. It waits for a server and a store that do not answer when it starts. If the
-// database of Temporal is replaced by a new one, it starts over; without TakeOver or an Owner that fails with a *ReplacedError and an
-// *ElsewhereError, since the store belongs to the namespace that is gone.
+// database of Temporal is replaced by a new one, or the installation of a remote worker is moved, it starts over; without TakeOver or an Owner
+// the former fails with a *ReplacedError and an *ElsewhereError, since the store belongs to the namespace that is gone.
 func Run(ctx context.Context, c client.Client, o Options) error {
 	var replaced error
 	for {
@@ -108,13 +108,16 @@ func Run(ctx context.Context, c client.Client, o Options) error {
 		}
 		err = lost.wait(ctx, o)
 		stop()
-		if !errors.As(err, new(*ReplacedError)) {
+		if !startsOver(err) {
 			return err
 		}
 		replaced = err
 		slog.Error("the worker starts over", "error", err)
 	}
 }
+
+// startsOver reports that a worker can serve again if it starts over.
+func startsOver(err error) bool { return errors.As(err, new(*ReplacedError)) || errors.As(err, new(*MovedError)) }
 
 // startRetryDelay is how often a worker tries to start while the server or the store does not answer.
 const startRetryDelay = 2 * time.Second
@@ -225,6 +228,9 @@ func start(ctx context.Context, c client.Client, o Options, fatal func(error)) (
 	}
 	keysCtx, stopKeys := context.WithCancel(context.Background())
 	go refreshPayloadKeys(keysCtx, o.Payloads, store, slog.Default())
+	if o.Runtime != "" {
+		go watchInstallation(keysCtx, store, installation, fatal)
+	}
 	stopRollout := o.Deployment.rollout(c, o.Namespace)
 	return func() {
 		stopRollout()

@@ -299,14 +299,17 @@ func TestNewDatabaseOfTemporalUnderARunningWorker_F1_F4(t *testing.T) {
 	require.Equal(t, []string{"v1", "v2"}, strings.Fields(string(log)))
 }
 
-// A worker that was started with --take-over starts over in the new namespace by itself.
-func TestWorkerThatMayTakeOverStartsOver_F4(t *testing.T) {
+// A worker that was started with --take-over starts over in the new namespace by itself, and so does a remote worker once the installation
+// was moved there. The remote worker was started before there was an installation.
+func TestWorkersThatMayTakeOverStartOver_F4(t *testing.T) {
 	t.Parallel()
 	server := newKillable(t)
 	server.content = bare
 	w := shared.At(t, server.address())
+	remote := startProgram(w, "worker", "--runtime", w.App+"-rt")
 	worker := startProgram(w, "worker", "--take-over", "--metrics", fmt.Sprint(shared.FreePort(t)))
-	writeNoted(w)
+	programtest.Write(t, filepath.Join(w.Dir, "apply.sh"), notes)
+	w.Write(strings.Replace(commands, "custom:", "worker: remote\ncustom:", 1) + stage.Web)
 	awaitApply(w)
 	w.Release("web", "v1")
 	w.Await("web", "production CONVERGED v1")
@@ -317,10 +320,17 @@ func TestWorkerThatMayTakeOverStartsOver_F4(t *testing.T) {
 	server.remove()
 	server.start()
 	w.Await("web", "production CONVERGED v1")
-	require.True(t, worker.runs(), worker.out.String())
 	require.Contains(t, worker.out.String(), "[replaced]")
 	w.Release("web", "v2")
-	w.Await("web", "production CONVERGED v2")
+	w.AwaitThat("web", "v2, after a retry if the remote worker had not started over", func(s protocol.Status) bool {
+		if strings.Contains(stage.Channels(s), "FAILED") {
+			w.Act("web", protocol.Retry, `{"by":"bob","version":"v2"}`)
+		}
+		return stage.Channels(s) == "production CONVERGED v2"
+	})
+	require.True(t, worker.runs(), worker.out.String())
+	require.True(t, remote.runs(), remote.out.String())
+	require.Contains(t, remote.out.String(), "[moved]")
 }
 
 // notes is an apply that writes down its version.
