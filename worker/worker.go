@@ -98,12 +98,13 @@ func Run(ctx context.Context, c client.Client, o Options) error {
 	for {
 		lost := newWorkLoss()
 		stop, err := startPatiently(ctx, c, o, lost.fatal)
-		switch {
-		case ctx.Err() != nil && err != nil:
+		if errors.Is(err, errStopped) {
 			return nil
-		case err != nil && replaced != nil:
+		}
+		if err != nil && replaced != nil {
 			return fmt.Errorf("%w; the worker ends: %w", replaced, err)
-		case err != nil:
+		}
+		if err != nil {
 			return err
 		}
 		err = lost.wait(ctx, o)
@@ -116,8 +117,13 @@ func Run(ctx context.Context, c client.Client, o Options) error {
 	}
 }
 
+// errStopped: the worker was stopped before it started.
+var errStopped = errors.New("stopped before it started")
+
 // startsOver reports that a worker can serve again if it starts over.
-func startsOver(err error) bool { return errors.As(err, new(*ReplacedError)) || errors.As(err, new(*MovedError)) }
+func startsOver(err error) bool {
+	return errors.As(err, new(*ReplacedError)) || errors.As(err, new(*MovedError))
+}
 
 // startRetryDelay is how often a worker tries to start while the server or the store does not answer.
 const startRetryDelay = 2 * time.Second
@@ -127,7 +133,10 @@ func startPatiently(ctx context.Context, c client.Client, o Options, fatal func(
 	logged := false
 	for {
 		stop, err = start(ctx, c, o, fatal)
-		if !isUnavailable(err) || ctx.Err() != nil {
+		if err != nil && ctx.Err() != nil {
+			return nil, errStopped
+		}
+		if !isUnavailable(err) {
 			return stop, err
 		}
 		if !logged {
@@ -136,7 +145,7 @@ func startPatiently(ctx context.Context, c client.Client, o Options, fatal func(
 		}
 		select {
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return nil, errStopped
 		case <-time.After(startRetryDelay):
 		}
 	}

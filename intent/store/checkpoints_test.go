@@ -70,6 +70,27 @@ func TestCheckpointsAtTheSamePosition(t *testing.T) {
 	require.Equal(t, "lost", c.Run)
 }
 
+// A checkpoint that is later than one with a higher number shows that its workflow went back. It does not become the newest. One that
+// is written late, or that a lost task submitted at about the same time, shows nothing.
+func TestCheckpointBehindTheNewest_F1(t *testing.T) {
+	s, _ := opened(t)
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	put := func(n int64, after time.Duration) error {
+		return s.PutCheckpoint(t.Context(), protocol.Checkpoint{ID: "service/shop/web", N: n, Event: n, At: at.Add(after), Run: "r"})
+	}
+	require.NoError(t, put(10, 0))
+	require.NoError(t, put(20, time.Minute))
+	require.NoError(t, put(15, 30*time.Second), "late")
+	require.NoError(t, put(19, time.Minute+behindTolerance), "of a lost task")
+	var behind *BehindError
+	require.ErrorAs(t, put(12, 2*time.Minute), &behind)
+	require.Equal(t, "service/shop/web", behind.ID)
+	c, err := s.Checkpoint(t.Context(), "service/shop/web")
+	require.NoError(t, err)
+	require.EqualValues(t, 20, c.N)
+	require.NoError(t, put(21, 3*time.Minute))
+}
+
 // A damaged checkpoint is passed over where an older one is whole, and named where none is.
 func TestDamagedCheckpoint(t *testing.T) {
 	s, dir := opened(t)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 	"github.com/converge-engine/converge/client/publish"
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/tests/buckettest"
 	"github.com/converge-engine/converge/tests/internal/stage"
 	"github.com/converge-engine/converge/tests/programtest"
 	"github.com/converge-engine/converge/tests/temporaltest"
@@ -302,25 +304,34 @@ func TestNewDatabaseOfTemporalUnderARunningWorker_F1_F4(t *testing.T) {
 // A worker that was started with --take-over starts over in the new namespace by itself, and so does a remote worker once the installation
 // was moved there. The remote worker was started before there was an installation.
 func TestWorkersThatMayTakeOverStartOver_F4(t *testing.T) {
-	t.Parallel()
+	t.Setenv("AWS_ACCESS_KEY_ID", "test")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "test")
 	server := newKillable(t)
 	server.content = bare
 	w := shared.At(t, server.address())
+	bucket := httptest.NewServer(buckettest.New())
+	t.Cleanup(bucket.Close)
+	w.Store = buckettest.URL(bucket.URL)
 	remote := startProgram(w, "worker", "--runtime", w.App+"-rt")
 	worker := startProgram(w, "worker", "--take-over", "--metrics", fmt.Sprint(shared.FreePort(t)))
 	programtest.Write(t, filepath.Join(w.Dir, "apply.sh"), notes)
 	w.Write(strings.Replace(commands, "custom:", "worker: remote\ncustom:", 1) + stage.Web)
 	awaitApply(w)
 	w.Release("web", "v1")
+	since := time.Now()
 	w.Await("web", "production CONVERGED v1")
+	t.Logf("v1 arrived after %s", time.Since(since).Round(time.Second))
 	awaitCheckpoint(w, w.ID("web"))
 	awaitCheckpoint(w, protocol.ApplicationID(w.App))
 
 	server.kill()
 	server.remove()
 	server.start()
+	since = time.Now()
 	w.Await("web", "production CONVERGED v1")
+	t.Logf("managed again after %s", time.Since(since).Round(time.Second))
 	require.Contains(t, worker.out.String(), "[replaced]")
+	since = time.Now()
 	w.Release("web", "v2")
 	w.AwaitThat("web", "v2, after a retry if the remote worker had not started over", func(s protocol.Status) bool {
 		if strings.Contains(stage.Channels(s), "FAILED") {
@@ -328,6 +339,7 @@ func TestWorkersThatMayTakeOverStartOver_F4(t *testing.T) {
 		}
 		return stage.Channels(s) == "production CONVERGED v2"
 	})
+	t.Logf("v2 arrived after %s", time.Since(since).Round(time.Second))
 	require.True(t, worker.runs(), worker.out.String())
 	require.True(t, remote.runs(), remote.out.String())
 	require.Contains(t, remote.out.String(), "[moved]")
