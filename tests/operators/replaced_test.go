@@ -183,7 +183,7 @@ func TestOlderBackupOfTemporalWithoutWorkers_F1_F2(t *testing.T) {
 			if content == prepared {
 				require.Less(t, len(w.History(w.ID("web"))), length, "the history went back")
 			}
-			for n := 0; len(w.History(w.ID("web"))) < length+20; n++ {
+			for n := 0; n < 10 || len(w.History(w.ID("web"))) < length+20; n++ {
 				w.Signal("web", protocol.Pause, fmt.Sprintf(`{"by":"carol","channel":"production","reason":"incident %d"}`, n))
 			}
 			w.StartWorkerAs(worker.Options{})
