@@ -82,7 +82,7 @@ func (s *supervisor) recoverLost(ctx context.Context, now time.Time) error {
 		return nil
 	}
 	if o.unexamined == nil {
-		running, _, err := s.list(ctx, protocol.RunningQuery)
+		running, _, err := s.list(ctx, protocol.OpenQuery)
 		if err != nil {
 			return err
 		}

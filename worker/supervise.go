@@ -14,6 +14,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/converge-engine/converge/activities"
+	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/incarnation"
 	"github.com/converge-engine/converge/intent/store"
@@ -63,6 +64,7 @@ type supervisor struct {
 	otherWorkers otherWorkers
 	failures     failures
 	temporal     temporalState
+	altered      alterations
 	nextStatus   int // index in the status table of the next status to count; a new supervisor counts all
 }
 
@@ -153,7 +155,7 @@ func (s *supervisor) runOnce(ctx context.Context) error {
 		return errMoved
 	}
 	s.failures.beginCheck()
-	err = errors.Join(s.recoverRestored(ctx, acquired), s.checkWorkflows(ctx), s.restartPlans(ctx), s.recoverLost(ctx, now))
+	err = errors.Join(s.checkAltered(ctx), s.recoverRestored(ctx, acquired), s.checkWorkflows(ctx), s.restartPlans(ctx), s.recoverLost(ctx, now))
 	if err == nil {
 		s.updateMetrics(ctx)
 	}
@@ -272,9 +274,10 @@ func (s *supervisor) checkByName(ctx context.Context) error {
 		return err
 	}
 	var problems []error
+	s.altered.running = entities.SortedKeys(running)
 	var owners, services []missing // services get their notices from their applications
 	add := func(to *[]missing, id string, of declaration) {
-		if running[id] == "" {
+		if running[id] == "" && !s.altered.paused[id] {
 			*to = append(*to, missing{id, of})
 		}
 	}

@@ -14,6 +14,7 @@ const (
 	metricSupervises = "converge_supervises"
 	metricRunning    = "converge_workflows_running"
 	metricMissing    = "converge_workflows_missing"
+	metricPaused     = "converge_workflows_paused"
 	metricUnmanaged  = "converge_services_unmanaged"
 	metricServices   = "converge_services"
 	metricRestarts   = "converge_workflows_started_again"
@@ -25,7 +26,7 @@ const countsPerCheck = 2
 
 // resetMetrics reports that another worker supervises.
 func (s *supervisor) resetMetrics() {
-	for _, metric := range [...]string{metricSupervises, metricRunning, metricMissing, metricUnmanaged} {
+	for _, metric := range [...]string{metricSupervises, metricRunning, metricMissing, metricPaused, metricUnmanaged} {
 		s.metrics.Gauge(metric).Update(0)
 	}
 	for _, row := range entities.StatusTable() {
@@ -46,6 +47,7 @@ func (s *supervisor) updateMetrics(ctx context.Context) {
 	s.metrics.Gauge(metricSupervises).Update(1)
 	s.metrics.Gauge(metricRunning).Update(float64(s.lastCheck.running))
 	s.metrics.Gauge(metricMissing).Update(float64(s.lastCheck.missing))
+	s.metrics.Gauge(metricPaused).Update(float64(s.altered.listed))
 	s.metrics.Gauge(metricUnmanaged).Update(float64(s.lastCheck.unmanaged))
 	table := entities.StatusTable()
 	several := countsPerCheck

@@ -214,10 +214,10 @@ func (e Export) log(format string, args ...any) {
 	}
 }
 
-// listRunning adds the ids of the running workflows of Converge in a namespace, as far as the server's list has them.
+// listRunning adds the ids of the running and the paused workflows of Converge in a namespace, as far as the server's list has them.
 func listRunning(ctx context.Context, c client.Client, namespace string, into map[string]bool) error {
 	request := &workflowservice.ListWorkflowExecutionsRequest{
-		Namespace: namespace, PageSize: 1000, Query: protocol.RunningQuery,
+		Namespace: namespace, PageSize: 1000, Query: protocol.OpenQuery,
 	}
 	for {
 		page, err := c.ListWorkflow(ctx, request)

@@ -321,6 +321,8 @@ func Status(ctx context.Context, c client.Client, application string) (protocol.
 		switch {
 		case err != nil:
 			return nil, err
+		case answer.QueryRejected.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_PAUSED:
+			return nil, fmt.Errorf("an operator has paused its workflow; continue with: temporal workflow unpause --workflow-id %s", protocol.ApplicationID(application))
 		case answer.QueryRejected != nil:
 			return nil, errWorkflowEnded
 		}

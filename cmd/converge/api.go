@@ -45,6 +45,11 @@ type API interface {
 	EndedServices(ctx context.Context, application string) ([]serviceName, error)
 	// Progress returns what workers currently report of their work for a workflow.
 	Progress(ctx context.Context, workflowID string) ([]protocol.Progress, error)
+	// Altered returns what operators did to a workflow or its activities in Temporal.
+	Altered(ctx context.Context, workflowID string) ([]deployment.Alteration, error)
+	// Paused lists the ids of the workflows of one application's services, or of all workflows if the name is empty, that an operator has
+	// paused, or an activity of which.
+	Paused(ctx context.Context, application string) ([]string, error)
 	// TerminationReason returns the reason why the last run of a workflow was terminated. It is empty if the run was not terminated.
 	TerminationReason(ctx context.Context, workflowID string) (reason string, err error)
 	// Applications lists the running applications, sorted.
@@ -206,7 +211,7 @@ func (a *temporalAPI) query(ctx context.Context, workflowID, query string, into 
 			return nil, a.translate(workflowID, err)
 		}
 		if answer.QueryRejected != nil {
-			return nil, fmt.Errorf("%s: %w", workflowID, errNotFound)
+			return nil, a.rejectedError(workflowID, answer.QueryRejected.GetStatus())
 		}
 		var raw json.RawMessage
 		err = answer.QueryResult.Get(&raw)
@@ -380,6 +385,8 @@ func (a *temporalAPI) translate(workflowID string, err error) error {
 		return fmt.Errorf("%s: %w", workflowID, errNotFound)
 	case errors.As(err, &deadline), errors.Is(err, context.DeadlineExceeded), isNoPoller(err):
 		return a.timeoutError(workflowID)
+	case isPausedWorkflow(err):
+		return a.pausedError(workflowID)
 	case errors.As(err, &notReady) && strings.Contains(err.Error(), "failed state"):
 		return fmt.Errorf("%w for %s: a worker failed on it%s; see the worker's log", errNoWorker, workflowID, a.taskFailure(workflowID))
 	case errors.As(err, &unavailable), errors.As(err, &exhausted), errors.As(err, &notReady):
@@ -400,6 +407,9 @@ func (a *temporalAPI) timeoutError(workflowID string) error {
 	description, err := a.client.DescribeWorkflowExecution(ctx, workflowID, "")
 	if err != nil {
 		return fmt.Errorf("%w: no answer from the Temporal server at %s", errLost, a.address)
+	}
+	if description.GetWorkflowExecutionInfo().GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_PAUSED {
+		return a.pausedError(workflowID)
 	}
 	if attempt := description.GetPendingWorkflowTask().GetAttempt(); attempt > 1 {
 		return fmt.Errorf("%w for %s: a worker failed on it, attempt %d%s; see the worker's log", errNoWorker, workflowID, attempt, a.taskFailure(workflowID))
@@ -427,6 +437,12 @@ func isNoPoller(err error) bool {
 	var rejected *serviceerror.QueryFailed
 	return errors.As(err, &precondition) && strings.Contains(precondition.Message, "no poller") ||
 		errors.As(err, &rejected) && strings.Contains(rejected.Message, "no poller")
+}
+
+// isPausedWorkflow recognizes an update that was refused because an operator has paused the workflow.
+func isPausedWorkflow(err error) bool {
+	var precondition *serviceerror.FailedPrecondition
+	return errors.As(err, &precondition) && strings.Contains(precondition.Message, "Workflow is paused")
 }
 
 // transient reports whether an error passes without intervention.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -62,10 +63,19 @@ func (o *explainOptions) run(ctx context.Context) error {
 	if now := explain.Running(running, o.channel, o.f.Now()); len(now) > 0 {
 		lines = append(append(lines, ""), now...)
 	}
-	if o.f.json() {
-		return o.f.screen().JSON(protocol.Explanation{Lines: lines, Status: s, Running: running})
+	altered := o.f.altered(ctx, o.service)
+	for _, a := range altered {
+		lines = slices.Insert(lines, 0, alteredText(a))
 	}
-	return o.f.screen().Lines(lines...)
+	if o.f.json() {
+		err = o.f.screen().JSON(protocol.Explanation{Lines: lines, Status: s, Running: running})
+	} else {
+		err = o.f.screen().Lines(lines...)
+	}
+	if err == nil && len(altered) > 0 {
+		return exit(exitError)
+	}
+	return err
 }
 
 // leaseQueue lists the holders of the runtime slots that channels wait for. It is additional output, so it leaves out everything that does

@@ -16,6 +16,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/worker/deployment"
 )
 
 var update = flag.Bool("update", false, "write the golden texts")
@@ -31,6 +32,7 @@ type fakeAPI struct {
 	updates           []string         // "workflow verb payload"
 	answer            any              // of updates
 	progress          []protocol.Progress
+	alterations       []deployment.Alteration
 	refuse            []error       // of updates, in order
 	endedServices     []serviceName // services that ended abnormally
 	terminationReason string        // why the installation's workflow was terminated
@@ -54,6 +56,22 @@ func (f *fakeAPI) Query(_ context.Context, id, _ string, into any) error {
 
 func (f *fakeAPI) Progress(context.Context, string) ([]protocol.Progress, error) {
 	return f.progress, nil
+}
+
+func (f *fakeAPI) Altered(_ context.Context, id string) (all []deployment.Alteration, _ error) {
+	for _, a := range f.alterations {
+		if a.Workflow == id {
+			all = append(all, a)
+		}
+	}
+	return all, nil
+}
+
+func (f *fakeAPI) Paused(context.Context, string) (ids []string, _ error) {
+	for _, a := range f.alterations {
+		ids = append(ids, a.Workflow)
+	}
+	return slices.Compact(ids), nil
 }
 
 func (f *fakeAPI) Update(_ context.Context, id, verb, requestID string, act, into any) error {

@@ -82,6 +82,9 @@ func (o *statusOptions) run(ctx context.Context) error {
 		return o.follow(ctx)
 	}
 	all, err := o.query(ctx)
+	if o.joint == nil && !errors.Is(err, errPaused) {
+		err = errors.Join(err, o.f.alteredError(ctx, o.target))
+	}
 	if err != nil && len(all) == 0 {
 		return err
 	}

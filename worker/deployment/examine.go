@@ -31,6 +31,7 @@ const (
 	NoCurrentVersion      = "no-current-version"      // workers of a deployment serve, and no version of it is current
 	VersionWithoutWorkers = "version-without-workers" // workflows are pinned to a version without workers
 	PinnedByOperator      = "pinned-by-operator"      // a person pinned a workflow to a version permanently
+	PausedByOperator      = "paused-by-operator"      // a person paused a workflow, or an activity of it, in Temporal
 	FailingWorkflow       = "failing-workflow"        // a workflow's task fails repeatedly: no worker can complete it
 	EndedWorkflow         = "ended-workflow"          // a workflow was terminated or failed, and was not started again
 	RestartedWorkflow     = "restarted-workflow"      // a workflow runs that ended several times within an hour
@@ -79,6 +80,7 @@ func (n Namespace) Examine(ctx context.Context) Report {
 		r.addFailure("worker deployment "+name, n.examineDeployment(ctx, name, polled, &r))
 	}
 	r.addFailure("workflows that fail", n.examineFailing(ctx, &r))
+	r.addFailure("workflows that operators paused", n.examineAltered(ctx, &r))
 	r.addFailure("workflows that were ended", n.examineEnded(ctx, &r))
 	if serving > 0 {
 		r.addFailure("statuses of services", n.examineRuntimes(ctx, &r))

@@ -52,6 +52,9 @@ type Options struct {
 	// PollExpiration is how soon the server answers a poll without work; 0 is its default of a minute. Tests use it to detect that workers are
 	// gone.
 	PollExpiration time.Duration
+	// WorkflowPause lets clients pause workflows, as frontend.WorkflowPauseEnabled does on a server of your own; by default they may only
+	// pause activities. Tests use it to pause workflows.
+	WorkflowPause bool
 	// Authorizer and ClaimMapper define who may call which API; nil means everyone may call everything. The server's internal calls have no
 	// token.
 	Authorizer  authorization.Authorizer
@@ -122,6 +125,9 @@ func start(ctx context.Context, o Options) (*Server, error) {
 	if o.DrainageInterval > 0 {
 		dynamic.set(dynamicconfig.VersionDrainageStatusVisibilityGracePeriod.Key(), o.DrainageInterval)
 		dynamic.set(dynamicconfig.VersionDrainageStatusRefreshInterval.Key(), o.DrainageInterval)
+	}
+	if o.WorkflowPause {
+		dynamic.set(dynamicconfig.WorkflowPauseEnabled.Key(), true)
 	}
 	if o.PollExpiration > 0 {
 		dynamic.set(dynamicconfig.MatchingLongPollExpirationInterval.Key(), o.PollExpiration)
