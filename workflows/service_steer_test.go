@@ -20,6 +20,12 @@ func addSteppedRollout(p *serviceTest) {
 	edge.Timing.GracePeriod, edge.Timing.PollInterval, edge.Timing.SteadyPollInterval = time.Hour, minute, 30*time.Minute
 	as := func(name string, f any) { p.env.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name}) }
 	now := entities.Object{Name: "web", Type: "Rollout", Status: entities.ObjectPending, Suspended: "pause 1", Steerable: true, Message: "paused at step 1 of 2"}
+	readingOf := func(version string) entities.Reading {
+		o := now
+		o.Versions = []entities.ObjectVersion{{Version: version, Active: true}}
+		return entities.Reading{At: p.env.Now(), Objects: []entities.Object{o}}
+	}
+	p.readingAfterApply = func(version string) *entities.Reading { r := readingOf(version); return &r }
 	as(protocol.ActivityObserve, func(_ context.Context, r protocol.ObserveRequest) (protocol.ObserveAnswer, error) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -27,9 +33,7 @@ func addSteppedRollout(p *serviceTest) {
 		for _, ref := range r.Instances {
 			reading := entities.Reading{At: p.env.Now()}
 			if ref.FullVersion != "" && len(p.started) > 0 {
-				o := now
-				o.Versions = []entities.ObjectVersion{{Version: ref.FullVersion, Active: true}}
-				reading.Objects = []entities.Object{o}
+				reading = readingOf(ref.FullVersion)
 			}
 			if r.Interval == 0 || reading.Digest() != ref.KnownDigest {
 				answer.Readings[ref.ID] = reading

@@ -102,7 +102,10 @@ func (s *service) apply(op state.ApplyOp) {
 			s.state.NoWorkerForApply(op.Instance, op.Target, noWorkerError(name), now)
 			return
 		case err != nil:
-			s.state.ApplyLost(op.Instance, op.Target, "interrupted: "+rootCause(err), now)
+			s.state.ApplyLost(op.Instance, op.Target, "interrupted: "+rootCause(err), now, lostDelay(err))
+			return
+		case rt.Observable && answer == (protocol.ApplyAnswer{}): // a worker adds a reading
+			s.state.ApplyLost(op.Instance, op.Target, "interrupted: its activity was completed by an operator", now, lostDelay(nil))
 			return
 		case answer.Fenced != nil:
 			s.state.ApplyFenced(op.Instance, op.Target, answer.Fenced.Sequence, answer.Err, now)
@@ -123,6 +126,15 @@ func (s *service) apply(op state.ApplyOp) {
 			s.servedFromWatchCache[key], s.applyJustEnded = answer.ServedFromWatchCache, true
 		}
 	})
+}
+
+// lostDelay is how long after the end of a lost apply the next attempt starts. The apply may have ended without the worker's knowledge, for
+// example by an operator. The worker learns of that by its next heartbeat, or stops when it can send none. A cancelled apply has ended there.
+func lostDelay(err error) time.Duration {
+	if temporal.IsCanceledError(err) {
+		return 0
+	}
+	return heartbeat + takeoverDelay
 }
 
 // cancelOp cancels the apply of an instance, or the run of an extension. Its result is recorded as usual.

@@ -342,7 +342,7 @@ func (c *chaos) endApply(how string) {
 		c.applyEnded(id, "", false)
 	case "lost":
 		delete(c.applies, id)
-		c.s.ApplyLost(id, op.Target, how, c.now)
+		c.s.ApplyLost(id, op.Target, how, c.now, 0)
 	case "PENDING", "FAILED":
 		c.actual[id] = running(op.Target.FullVersion, entities.ObjectStatus(how))
 		c.applyEnded(id, "", false)

@@ -167,7 +167,7 @@ var resultCommands = map[string]command{
 		return ""
 	},
 	"apply-lost": func(s *story, arg []string) string {
-		s.s.ApplyLost(parseID(arg[0]), s.applies[parseID(arg[0])].Target, "interrupted", s.now)
+		s.s.ApplyLost(parseID(arg[0]), s.applies[parseID(arg[0])].Target, "interrupted", s.now, 0)
 		return ""
 	},
 	"observe": func(s *story, arg []string) string {

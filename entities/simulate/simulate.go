@@ -254,7 +254,7 @@ func (p *simulation) begin(d *decide.Decision) bool {
 			continue
 		}
 		p.events = slices.DeleteFunc(p.events, func(e event) bool { return e.apply == op.Instance })
-		p.s.ApplyLost(op.Instance, *p.s.Instances[op.Instance].Delivery.Target, "cancelled", p.now)
+		p.s.ApplyLost(op.Instance, *p.s.Instances[op.Instance].Delivery.Target, "cancelled", p.now, 0)
 	}
 	for _, op := range d.Extensions {
 		p.events = append(p.events, event{at: p.now.Add(p.Extension), finish: func() { p.s.ExtensionEnded(op, "", "", "", p.now) }})

@@ -74,11 +74,11 @@ func (s *State) ApplyEnded(id entities.InstanceID, target entities.Target, err s
 
 // ApplyLost records that an apply did not end: its worker was lost and no other took over in time. The release did not cause that, so the
 // progress deadline starts again with the next attempt. It still counts as an attempt, or an apply that kills its worker would repeat
-// forever.
-func (s *State) ApplyLost(id entities.InstanceID, target entities.Target, reason string, now time.Time) {
+// forever. The next attempt starts after wait: until then the worker may not know that the apply has ended.
+func (s *State) ApplyLost(id entities.InstanceID, target entities.Target, reason string, now time.Time, wait time.Duration) {
 	s.ApplyEnded(id, target, reason, false, now)
 	if d := &s.Instance(id).Delivery; d.Target != nil && d.Target.Same(target) {
-		d.Apply.FirstStarted, d.Apply.NotBefore = time.Time{}, now
+		d.Apply.FirstStarted, d.Apply.NotBefore = time.Time{}, now.Add(wait)
 	}
 }
 
