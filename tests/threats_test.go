@@ -14,6 +14,7 @@ import (
 func TestThreatsNameTheirTests(t *testing.T) {
 	t.Parallel()
 	require.Greater(t, rowsWithTests(t, "threat-model.md", "| threat |"), 20)
+	require.Greater(t, rowsWithTests(t, "operating.md", "| `temporal …` |"), 8)
 }
 
 // So does every row of the table of what Converge does beside others.

@@ -21,20 +21,20 @@ import (
 	"github.com/converge-engine/converge/tests/temporaltest"
 )
 
-// operated is a service whose activities an operator acts on, as the commands `temporal activity` do.
+// operated is a workflow whose activities an operator acts on, as the commands `temporal activity` do.
 type operated struct {
 	*stage.World
-	service string
+	id string
 }
 
 func (o operated) execution() *commonpb.WorkflowExecution {
-	return &commonpb.WorkflowExecution{WorkflowId: o.ID(o.service)}
+	return &commonpb.WorkflowExecution{WorkflowId: o.id}
 }
 
 // pending are the activities of a type that the server has.
 func (o operated) pending(kind string) (all []*workflowpb.PendingActivityInfo) {
 	o.T.Helper()
-	d, err := o.Client.DescribeWorkflowExecution(o.T.Context(), o.ID(o.service), "")
+	d, err := o.Client.DescribeWorkflowExecution(o.T.Context(), o.id, "")
 	require.NoError(o.T, err)
 	for _, a := range d.PendingActivities {
 		if a.ActivityType.Name == kind {
@@ -92,6 +92,15 @@ func pauseActivity(o operated, id string) error {
 	return err
 }
 
+// pauseAll pauses all activities of a type in one call, as `temporal activity pause --activity-type` does.
+func pauseAll(o operated, kind string) {
+	o.T.Helper()
+	_, err := o.Client.WorkflowService().PauseActivity(o.T.Context(), &workflowservice.PauseActivityRequest{
+		Namespace: "default", Execution: o.execution(), Identity: "olga", Reason: "an operator's test", Activity: &workflowservice.PauseActivityRequest_Type{Type: kind},
+	})
+	require.NoError(o.T, err)
+}
+
 func unpauseActivity(o operated, id string) error {
 	_, err := o.Client.WorkflowService().UnpauseActivity(o.T.Context(), &workflowservice.UnpauseActivityRequest{
 		Namespace: "default", Execution: o.execution(), Identity: "olga", Activity: &workflowservice.UnpauseActivityRequest_Id{Id: id},
@@ -121,7 +130,7 @@ func setOptions(options *activitypb.ActivityOptions, fields ...string) act {
 func completeActivity(result string) act {
 	return func(o operated, id string) error {
 		_, err := o.Client.WorkflowService().RespondActivityTaskCompletedById(o.T.Context(), &workflowservice.RespondActivityTaskCompletedByIdRequest{
-			Namespace: "default", WorkflowId: o.ID(o.service), ActivityId: id, Identity: "olga",
+			Namespace: "default", WorkflowId: o.id, ActivityId: id, Identity: "olga",
 			Result: &commonpb.Payloads{Payloads: []*commonpb.Payload{{Metadata: map[string][]byte{"encoding": []byte("json/plain")}, Data: []byte(result)}}},
 		})
 		return err
@@ -130,7 +139,7 @@ func completeActivity(result string) act {
 
 func failActivity(o operated, id string) error {
 	_, err := o.Client.WorkflowService().RespondActivityTaskFailedById(o.T.Context(), &workflowservice.RespondActivityTaskFailedByIdRequest{
-		Namespace: "default", WorkflowId: o.ID(o.service), ActivityId: id, Identity: "olga", Failure: &failurepb.Failure{
+		Namespace: "default", WorkflowId: o.id, ActivityId: id, Identity: "olga", Failure: &failurepb.Failure{
 			Message: "an operator's test", FailureInfo: &failurepb.Failure_ApplicationFailureInfo{ApplicationFailureInfo: &failurepb.ApplicationFailureInfo{NonRetryable: true}},
 		},
 	})
@@ -162,7 +171,7 @@ func TestObservationSurvivesOperators_F1_F9(t *testing.T) {
 			t.Parallel()
 			w := shared.OwnServer(t, 0)
 			w.RunWeb()
-			o := operated{w, "web"}
+			o := operated{w, w.ID("web")}
 			staging := w.Fake.At(w.App, "web", "staging")
 			o.repeated(protocol.ActivityObserve)
 			o.act(how, protocol.ActivityObserve)
@@ -194,7 +203,7 @@ func TestApplySurvivesOperators_F1_F2(t *testing.T) {
 			t.Parallel()
 			w := shared.OwnServer(t, 0)
 			w.RunWeb()
-			o := operated{w, "web"}
+			o := operated{w, w.ID("web")}
 			staging := w.Fake.At(w.App, "web", "staging")
 			letGo := staging.HangApplies()
 			w.Release("web", "v2")
@@ -224,7 +233,7 @@ func TestApplyEndedByOperatorOverlapsNothing_F2(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newStalled(t)
-			o := operated{s.World, "web"}
+			o := operated{s.World, s.ID("web")}
 			s.StartWorker() // that one is not cut off
 			s.proxy.Hold()
 			defer s.proxy.Resume()
