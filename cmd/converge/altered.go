@@ -8,6 +8,7 @@ import (
 
 	enumspb "go.temporal.io/api/enums/v1"
 
+	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/worker/deployment"
 )
 
@@ -30,22 +31,19 @@ func (f *Factory) altered(ctx context.Context, n serviceName) []deployment.Alter
 	return all
 }
 
-// alteredError returns what operators did to the services of a target, as an error; nil if they did nothing.
-func (f *Factory) alteredError(ctx context.Context, t target) error {
+// alteredIn returns what operators did to the workflows of a target. Errors are ignored, as above.
+func (f *Factory) alteredIn(ctx context.Context, t target) (all []deployment.Alteration) {
 	if !t.all {
-		return joinAltered(f.altered(ctx, t.serviceName))
+		return f.altered(ctx, t.serviceName)
 	}
-	api, err := f.client(ctx)
-	if err != nil {
-		return nil
+	if api, err := f.client(ctx); err == nil {
+		ids, _ := api.Paused(ctx, t.application)
+		for _, id := range ids[:min(len(ids), maxAltered)] {
+			one, _ := api.Altered(ctx, id)
+			all = append(all, one...)
+		}
 	}
-	ids, _ := api.Paused(ctx, t.application)
-	var all []deployment.Alteration
-	for _, id := range ids[:min(len(ids), maxAltered)] {
-		one, _ := api.Altered(ctx, id)
-		all = append(all, one...)
-	}
-	return joinAltered(all)
+	return all
 }
 
 func joinAltered(all []deployment.Alteration) error {
@@ -77,9 +75,10 @@ func (a *temporalAPI) Paused(ctx context.Context, application string) (ids []str
 		if err != nil {
 			return ids, a.translate("", err)
 		}
+		id := e.GetExecution().GetWorkflowId()
 		n, service := nameFromExecution(e)
-		if application == "" || service && n.application == application {
-			ids = append(ids, e.GetExecution().GetWorkflowId())
+		if application == "" || service && n.application == application || id == protocol.ApplicationID(application) {
+			ids = append(ids, id)
 		}
 	}
 	return ids, nil

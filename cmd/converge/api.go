@@ -47,7 +47,7 @@ type API interface {
 	Progress(ctx context.Context, workflowID string) ([]protocol.Progress, error)
 	// Altered returns what operators did to a workflow or its activities in Temporal.
 	Altered(ctx context.Context, workflowID string) ([]deployment.Alteration, error)
-	// Paused lists the ids of the workflows of one application's services, or of all workflows if the name is empty, that an operator has
+	// Paused lists the ids of the workflows of one application and its services, or of all if the name is empty, that an operator has
 	// paused, or an activity of which.
 	Paused(ctx context.Context, application string) ([]string, error)
 	// TerminationReason returns the reason why the last run of a workflow was terminated. It is empty if the run was not terminated.

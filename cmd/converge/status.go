@@ -82,9 +82,7 @@ func (o *statusOptions) run(ctx context.Context) error {
 		return o.follow(ctx)
 	}
 	all, err := o.query(ctx)
-	if o.joint == nil && !errors.Is(err, errPaused) {
-		err = errors.Join(err, o.f.alteredError(ctx, o.target))
-	}
+	err = o.withAltered(ctx, err)
 	if err != nil && len(all) == 0 {
 		return err
 	}
@@ -107,6 +105,17 @@ func (o *statusOptions) run(ctx context.Context) error {
 	}
 	if e := screen.WriteText(text); e != nil {
 		return e
+	}
+	return err
+}
+
+// withAltered adds to the error of a query what operators did to the services in Temporal.
+func (o *statusOptions) withAltered(ctx context.Context, err error) error {
+	if o.joint != nil || errors.Is(err, errPaused) {
+		return err
+	}
+	if altered := joinAltered(o.f.alteredIn(ctx, o.target)); altered != nil {
+		return errors.Join(err, altered)
 	}
 	return err
 }

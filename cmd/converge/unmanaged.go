@@ -63,13 +63,19 @@ func (f *Factory) stoppedServices(ctx context.Context, application string) ([]se
 		return nil, err
 	}
 	running, err := api.Services(ctx, application)
-	return slices.DeleteFunc(ended, func(n serviceName) bool { return slices.Contains(running, n) }), err
+	if err != nil {
+		return nil, err
+	}
+	paused, err := api.Paused(ctx, application) // by operators, after a run that ended
+	return slices.DeleteFunc(ended, func(n serviceName) bool {
+		return slices.Contains(running, n) || slices.Contains(paused, n.id())
+	}), err
 }
 
 // unmanagedServices returns the unmanaged services of an application.
 func (f *Factory) unmanagedServices(ctx context.Context, application string) (protocol.UnmanagedServices, error) {
 	s, err := f.applicationStatus(ctx, application)
-	if errors.Is(err, errNotFound) {
+	if errors.Is(err, errNotFound) || errors.Is(err, errPaused) {
 		err = nil
 	}
 	unmanaged := protocol.UnmanagedServices{}

@@ -17,6 +17,7 @@ import (
 	sdkworker "go.temporal.io/sdk/worker"
 	"google.golang.org/grpc"
 
+	"github.com/converge-engine/converge/client/publish"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/tests/internal/stage"
 	"github.com/converge-engine/converge/tests/temporaltest"
@@ -197,17 +198,20 @@ func TestPausedWorkflowIsNamedAndStaysPaused_F1_F2_F10(t *testing.T) {
 	t.Parallel()
 	w := shared.OwnServerWith(t, embedded.Options{WorkflowPause: true})
 	w.RunWeb()
+	ended, since := runOf(w, w.ID("web")), time.Now()
+	require.NoError(t, w.Client.TerminateWorkflow(t.Context(), w.ID("web"), "", "an earlier run"))
+	managedAgain(w, w.ID("web"), ended, since)
+	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
 	staging, production := w.Fake.At(w.App, "web", "staging"), w.Fake.At(w.App, "web", "production")
 	letGo := staging.HangApplies()
 	w.Release("web", "v2")
 	awaitFake(t, w.Fake, staging.Applying)
 	run := runOf(w, w.ID("web"))
-	_, err := w.Client.WorkflowService().PauseWorkflowExecution(t.Context(), &workflowservice.PauseWorkflowExecutionRequest{
-		Namespace: "default", WorkflowId: w.ID("web"), Identity: "olga", Reason: "an operator's test", RequestId: "pause",
-	})
-	require.NoError(t, err)
+	pauseWorkflow(w, w.ID("web"))
 	found := named(w, `^its workflow is paused by an operator \(olga\) since \d{4}-.+: an operator's test; it deploys and repairs nothing`)
 	require.Equal(t, "temporal workflow unpause --workflow-id "+w.ID("web"), found.Next)
+	out, _, _ := tried(w, "status", w.App)
+	require.NotContains(t, out, "UNMANAGED", "an earlier run ended")
 	_, said, code := tried(w, "pause", w.App+"/web", "--reason", "because")
 	require.Equal(t, 1, code)
 	require.Contains(t, said, found.Next)
@@ -219,13 +223,51 @@ func TestPausedWorkflowIsNamedAndStaysPaused_F1_F2_F10(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_PAUSED, d.WorkflowExecutionInfo.Status)
 	require.Zero(t, production.Changes()-1, "v1 alone")
-	_, err = w.Client.WorkflowService().UnpauseWorkflowExecution(t.Context(), &workflowservice.UnpauseWorkflowExecutionRequest{
-		Namespace: "default", WorkflowId: w.ID("web"), Identity: "olga", RequestId: "unpause",
-	})
-	require.NoError(t, err)
+	unpauseWorkflow(w, w.ID("web"))
 	w.Await("web", "staging CONVERGED v3, production CONVERGED v3")
 	require.Equal(t, run, runOf(w, w.ID("web")))
 	require.Empty(t, w.Fake.Overlaps())
+	awaitNoFinding(w)
+}
+
+func pauseWorkflow(w *stage.World, id string) {
+	w.T.Helper()
+	_, err := w.Client.WorkflowService().PauseWorkflowExecution(w.T.Context(), &workflowservice.PauseWorkflowExecutionRequest{
+		Namespace: "default", WorkflowId: id, Identity: "olga", Reason: "an operator's test", RequestId: "pause",
+	})
+	require.NoError(w.T, err)
+}
+
+func unpauseWorkflow(w *stage.World, id string) {
+	w.T.Helper()
+	_, err := w.Client.WorkflowService().UnpauseWorkflowExecution(w.T.Context(), &workflowservice.UnpauseWorkflowExecutionRequest{
+		Namespace: "default", WorkflowId: id, Identity: "olga", RequestId: "unpause",
+	})
+	require.NoError(w.T, err)
+}
+
+// An application whose workflow an operator paused does not hide its services, and takes no publication until it is resumed.
+func TestPausedApplicationIsNamed_F10(t *testing.T) {
+	t.Parallel()
+	w := shared.OwnServerWith(t, embedded.Options{WorkflowPause: true})
+	w.RunWeb()
+	id := protocol.ApplicationID(w.App)
+	pauseWorkflow(w, id)
+	found := awaitFinding(w)
+	require.Equal(t, id, found.What)
+	for _, arguments := range [][]string{{"status"}, {"status", w.App}} {
+		out, said, code := tried(w, arguments...)
+		require.Equal(t, 1, code)
+		require.Regexp(t, `(?m)^web\sstaging\sCONVERGED`, out)
+		require.Contains(t, said, id+": "+found.Why+". To undo that: "+found.Next)
+	}
+	_, err := publish.Publish(t.Context(), publish.Options{Client: w.Client, Dir: w.Dir, StoreURL: w.Store, By: "test", Fake: true})
+	require.ErrorContains(t, err, "temporal workflow unpause --workflow-id "+id)
+	passes(w)
+	unpauseWorkflow(w, id)
+	w.Write(strings.Replace(stage.TwoChannels+stage.Web, "kind: Service\n", "kind: Service\ndescription: published afterwards\n", 1))
+	w.Publish()
+	w.AwaitThat("web", "incarnation 2", func(s protocol.Status) bool { return s.Incarnation == 2 })
 	awaitNoFinding(w)
 }
 
