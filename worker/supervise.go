@@ -155,7 +155,7 @@ func (s *supervisor) runOnce(ctx context.Context) error {
 		return errMoved
 	}
 	s.failures.beginCheck()
-	err = errors.Join(s.checkAltered(ctx), s.recoverRestored(ctx, acquired), s.checkWorkflows(ctx), s.restartPlans(ctx), s.recoverLost(ctx, now))
+	err = errors.Join(s.recoverRestored(ctx, acquired), s.checkWorkflows(ctx), s.restartPlans(ctx), s.recoverLost(ctx, now), s.checkAltered(ctx))
 	if err == nil {
 		s.updateMetrics(ctx)
 	}

@@ -169,8 +169,7 @@ func TestObservationSurvivesOperators_F1_F9(t *testing.T) {
 	for name, how := range acts() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := shared.OwnServer(t, 0)
-			w.RunWeb()
+			w := operatedWorld(t, name)
 			o := operated{w, w.ID("web")}
 			staging := w.Fake.At(w.App, "web", "staging")
 			o.repeated(protocol.ActivityObserve)
@@ -182,8 +181,31 @@ func TestObservationSurvivesOperators_F1_F9(t *testing.T) {
 			t.Logf("repaired after %s", time.Since(began).Round(time.Millisecond))
 			require.Less(t, time.Since(began), aMinute)
 			w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
-			require.Empty(t, w.Fake.Overlaps())
+			noOverlaps(w)
 		})
+	}
+}
+
+// operatedWorld has v1 of web in both channels. Where options are changed, which the supervising worker finds by looking at workflows in
+// turn, it has a server of its own, with few.
+func operatedWorld(t *testing.T, act string) *stage.World {
+	t.Helper()
+	var w *stage.World
+	switch act {
+	case "another queue", "no time", "short timeouts":
+		w = shared.OwnServer(t, 0)
+	default:
+		w = shared.World(t)
+		t.Cleanup(func() { w.Retire("web") })
+	}
+	w.RunWeb()
+	return w
+}
+
+func noOverlaps(w *stage.World) {
+	w.T.Helper()
+	for _, overlap := range w.Fake.Overlaps() {
+		require.NotContains(w.T, overlap, w.App+"/")
 	}
 }
 
@@ -201,14 +223,13 @@ func TestApplySurvivesOperators_F1_F2(t *testing.T) {
 	for name, how := range acts() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := shared.OwnServer(t, 0)
-			w.RunWeb()
+			w := operatedWorld(t, name)
 			o := operated{w, w.ID("web")}
 			staging := w.Fake.At(w.App, "web", "staging")
 			letGo := staging.HangApplies()
 			w.Release("web", "v2")
 			awaitFake(t, w.Fake, staging.Applying)
-			before := len(w.Fake.Applies())
+			before := staging.Applies()
 			o.act(how, protocol.ActivityApply)
 			switch name {
 			case "another queue", "one attempt", "no time": // the attempt that runs is not ended
@@ -217,11 +238,11 @@ func TestApplySurvivesOperators_F1_F2(t *testing.T) {
 				require.NoError(t, unpauseActivity(o, o.anyOf(protocol.ActivityApply)))
 				fallthrough
 			default:
-				awaitFake(t, w.Fake, func() bool { return len(w.Fake.Applies()) > before })
+				awaitFake(t, w.Fake, func() bool { return staging.Applies() > before })
 			}
 			letGo()
 			w.Await("web", "staging CONVERGED v2, production CONVERGED v2")
-			require.Empty(t, w.Fake.Overlaps())
+			noOverlaps(w)
 		})
 	}
 }
