@@ -116,6 +116,7 @@ func TestPausedWorkIsNamedAndStaysPaused_F2_F10(t *testing.T) {
 		awaitFake(t, w.Fake, staging.Applying)
 		pauseAll(o, protocol.ActivityApply)
 		named(w, `^its activity Apply \(\d+\) is paused by an operator \(olga\) since .+: an operator's test; the apply waits`)
+		awaitFake(t, w.Fake, func() bool { return !staging.Applying() }) // its worker has learned of the pause
 		letGo()
 		applies := staging.Applies()
 		passes(w)
