@@ -211,16 +211,10 @@ func start(ctx context.Context, c client.Client, o Options, fatal func(error)) (
 	}
 	readingCtx, cancelReadings := context.WithCancel(context.Background())
 	w, err := newWorker(ctx, c, o, a, fatal, &stopInterceptor{stopCtx: readingCtx}, &workflows.Checkpoints{To: checkpoints})
-	if err == nil && o.Runtime == "" { // a remote worker may not write it, nor start it
-		err = recordPayloadKey(ctx, o.Payloads, store)
-	}
-	if err == nil && o.Runtime == "" {
-		err = a.StartInstallation(ctx, protocol.StartMode{Adopt: true})
-	}
 	var supervisor *supervisor
-	if err == nil && o.Runtime == "" {
+	if err == nil && o.Runtime == "" { // a remote worker may do none of that
 		supervisor = newSupervisor(c, o.Namespace, a, installation, checkpoints, fatal)
-		err = supervisor.examineBeforeStart(ctx)
+		err = supervisor.prepare(ctx, a, o.Payloads)
 	}
 	if err == nil {
 		err = w.Start()
@@ -251,6 +245,18 @@ func start(ctx context.Context, c client.Client, o Options, fatal func(error)) (
 		cancelReadings()
 		closeAll()
 	}, nil
+}
+
+// prepare does what must be done before the first workflow task: it records the key of payloads, starts the installation, and restarts
+// workflows that went back.
+func (s *supervisor) prepare(ctx context.Context, a *activities.Activities, payloads *codec.Codec) error {
+	if err := recordPayloadKey(ctx, payloads, s.store); err != nil {
+		return err
+	}
+	if err := a.StartInstallation(ctx, protocol.StartMode{Adopt: true}); err != nil {
+		return err
+	}
+	return s.examineBeforeStart(ctx)
 }
 
 // assemble makes the activities of a worker and the connections that its runtimes share, which are closed after them.

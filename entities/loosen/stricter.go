@@ -23,11 +23,13 @@ func UnderRules(pinned, newest *entities.Spec, rules int64, of Definitions) *ent
 	out.Maestro.HoldUntil = cmp.Or(newest.Maestro.HoldUntil, pinned.Maestro.HoldUntil)
 	if len(newest.Others) > 0 {
 		out.Others = maps.Clone(newest.Others)
-		maps.Copy(out.Others, pinned.Others)
+		for _, name := range entities.SortedKeys(pinned.Others) {
+			out.Others[name] = pinned.Others[name]
+		}
 	}
 	out.Runtimes = maps.Clone(pinned.Runtimes)
-	for name, r := range out.Runtimes {
-		if now := newest.Runtimes[name]; r != nil && now != nil {
+	for _, name := range entities.SortedKeys(out.Runtimes) {
+		if r, now := out.Runtimes[name], newest.Runtimes[name]; r != nil && now != nil {
 			both := *r
 			both.ApproveApplies = r.ApproveApplies || now.ApproveApplies
 			both.MaxApplies = lowerLimit(r.MaxApplies, now.MaxApplies)
