@@ -107,7 +107,7 @@ func TestExitCodeConformance(t *testing.T) {
 	runtimetest.Run(t, runtimetest.Harness{New: func(t *testing.T) runtimetest.Subject {
 		s := newSite(t)
 		return runtimetest.Subject{
-			Runtime: s.Runtime,
+			Runtime: s.Runtime, Application: "site",
 			Payload: func(p *entities.Payload) { p.Custom = s.payloads["live"].Custom },
 		}
 	}})

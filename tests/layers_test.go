@@ -286,8 +286,8 @@ func TestLayerRulesCanFail(t *testing.T) {
 		{
 			"intent importing a runtime by a detour", "+/intent: +/intent/other\n+/intent/other: +/runtimes",
 			[]string{
-				"intent must not reach runtimes: intent may build on itself, entities alone, entities/order, entities/plan, entities/stats, entities/protocol only",
-				"intent/other must not reach runtimes: intent may build on itself, entities alone, entities/order, entities/plan, entities/stats, entities/protocol only",
+				"intent must not reach runtimes: intent may build on itself, entities alone, entities/order, entities/plan, entities/stats, entities/trail, entities/protocol only",
+				"intent/other must not reach runtimes: intent may build on itself, entities alone, entities/order, entities/plan, entities/stats, entities/trail, entities/protocol only",
 			},
 		},
 		{
@@ -304,11 +304,11 @@ func TestLayerRulesCanFail(t *testing.T) {
 		},
 		{
 			"an activity that knows a workflow", "+/activities: +/workflows",
-			[]string{"activities must not reach workflows: activities may build on itself, entities alone, entities/protocol, entities/order, entities/maestro, entities/selection, entities/drain, entities/configured, entities/loosen, entities/explain, entities/plan, entities/stats, intent, runtimes only"},
+			[]string{"activities must not reach workflows: activities may build on itself, entities alone, entities/protocol, entities/order, entities/maestro, entities/selection, entities/drain, entities/configured, entities/loosen, entities/explain, entities/plan, entities/stats, entities/trail, intent, runtimes only"},
 		},
 		{
 			"an activity that knows the state of a service", "+/activities: +/entities/state",
-			[]string{"activities must not reach entities/state: activities may build on itself, entities alone, entities/protocol, entities/order, entities/maestro, entities/selection, entities/drain, entities/configured, entities/loosen, entities/explain, entities/plan, entities/stats, intent, runtimes only"},
+			[]string{"activities must not reach entities/state: activities may build on itself, entities alone, entities/protocol, entities/order, entities/maestro, entities/selection, entities/drain, entities/configured, entities/loosen, entities/explain, entities/plan, entities/stats, entities/trail, intent, runtimes only"},
 		},
 		{
 			"a value that knows the state by a detour", "+/entities: +/entities/maestro\n+/entities/maestro: +/entities/state",

@@ -97,7 +97,7 @@ func writeCanonical(b *bytes.Buffer, value any) error {
 	return nil
 }
 
-// writeCanonicalObject sorts keys by their UTF-16 code units (RFC 8785, section 3.2.3).
+// writeCanonicalObject sorts keys by their UTF-16 code units (RFC 8785, 3.2.3).
 func writeCanonicalObject(b *bytes.Buffer, object map[string]any) error {
 	keys := make([]string, 0, len(object))
 	for key := range object {
@@ -119,7 +119,7 @@ func writeCanonicalObject(b *bytes.Buffer, object map[string]any) error {
 	return nil
 }
 
-// writeCanonicalNumber writes a number as ECMAScript does (RFC 8785, section 3.2.2.3). So does encoding/json, except for a negative zero.
+// writeCanonicalNumber writes a number as ECMAScript does (RFC 8785, 3.2.2.3). So does encoding/json, except for a negative zero.
 func writeCanonicalNumber(b *bytes.Buffer, number float64) error {
 	if number == 0 || math.IsNaN(number) || math.IsInf(number, 0) { // JSON has neither of the latter
 		b.WriteByte('0')
@@ -130,7 +130,7 @@ func writeCanonicalNumber(b *bytes.Buffer, number float64) error {
 	return err
 }
 
-// writeCanonicalString escapes only what JSON requires (RFC 8785, section 3.2.2.2).
+// writeCanonicalString escapes only what JSON requires (RFC 8785, 3.2.2.2).
 func writeCanonicalString(b *bytes.Buffer, text string) {
 	b.WriteByte('"')
 	for _, r := range text {

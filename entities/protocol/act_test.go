@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The example of RFC 8785, section 3.2.2, and what encoding/json does differently.
+// The example of RFC 8785, 3.2.2, and what encoding/json does differently.
 func TestCanonicalJSON(t *testing.T) {
 	for in, want := range map[string]string{
 		`{"numbers": [333333333.33333329, 1E30, 4.50, 2e-3, 0.000000000000000000000000001], "string": "\u20ac$\u000F\u000aA'\u0042\u0022\u005c\\\"\/", "literals": [null, true, false]}`: `{"literals":[null,true,false],"numbers":[333333333.3333333,1e+30,4.5,0.002,1e-27],"string":"€$\u000f\nA'B\"\\\\\"/"}`,

@@ -5,6 +5,7 @@
 package runtimetest
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"testing"
@@ -25,6 +26,8 @@ type Harness struct {
 // Subject is one runtime, with the hooks that tests need to control it. A nil hook skips the tests that need it.
 type Subject struct {
 	runtimes.Runtime
+	// Application is that of the service, the owner of the runtime; default "demo".
+	Application string
 	// Payload adds the fields that this runtime needs to run something small; default: none.
 	Payload func(*entities.Payload)
 	// Changes counts the real changes in a channel so far.
@@ -93,12 +96,13 @@ func (r *run) request(instance, version string) runtimes.Request {
 	if channel, name, fleet := strings.Cut(instance, "/"); fleet {
 		id = entities.InstanceID{Channel: channel, Name: name}
 	}
-	in := runtimes.Request{Owner: runtimes.Owner{Application: "demo", Service: "web", ID: id}, ServiceID: "id-1"}
+	application := cmp.Or(r.Application, "demo")
+	in := runtimes.Request{Owner: runtimes.Owner{Application: application, Service: "web", ID: id}, ServiceID: "id-1"}
 	if version == "" {
 		return in
 	}
 	in.FullVersion, in.Key = version, in.Owner.Key()+"/"+version
-	in.Payload = &entities.Payload{Application: "demo", Service: "web", Channel: id.Channel, Runtime: "here"}
+	in.Payload = &entities.Payload{Application: application, Service: "web", Channel: id.Channel, Runtime: "here"}
 	if r.Payload != nil {
 		r.Payload(in.Payload)
 	}

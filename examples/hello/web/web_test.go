@@ -50,7 +50,7 @@ type place struct {
 func newPlace(t *testing.T) *place {
 	dir := t.TempDir()
 	rt, err := custom.New(entities.RuntimeDefinition{
-		Name: "local", Kind: entities.RuntimeCustom, Dir: dir,
+		Name: "local", Owner: "hello", Kind: entities.RuntimeCustom, Dir: dir,
 		Custom: &entities.CustomRuntime{
 			Apply:  entities.Command{Argv: []string{program, "apply"}, RetryableExitCodes: []int{exitTryLater}},
 			Fetch:  &entities.Command{Argv: []string{program, "fetch"}},
@@ -144,7 +144,7 @@ func TestConformance(t *testing.T) {
 	runtimetest.Run(t, runtimetest.Harness{New: func(t *testing.T) runtimetest.Subject {
 		p := newPlace(t)
 		return runtimetest.Subject{
-			Runtime: p.Runtime,
+			Runtime: p.Runtime, Application: "hello",
 			Payload: p.payload,
 			Changes: func(channel string) int {
 				log, err := os.ReadFile(filepath.Join(p.dir, wish{Service: "web", Channel: channel}.file(".log")))
