@@ -16,8 +16,8 @@ import (
 // A worker that is started while Temporal does not answer, and then while its store does not, waits for both, says so once each,
 // and serves as soon as they are back. It does not end: what starts an ended process again waits ever longer.
 func TestWorkerWaitsAtItsStartForServerAndStore_F1(t *testing.T) {
-	t.Setenv("AWS_ACCESS_KEY_ID", "test")
-	t.Setenv("AWS_SECRET_ACCESS_KEY", "test")
+	t.Parallel()
+	setBucketCredentials()
 	server := newKillable(t)
 	w := shared.At(t, server.address())
 	server.kill()

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -128,10 +129,7 @@ func remoteWorld(t *testing.T) *stage.World {
 // bucketWorld has a store that workers elsewhere reach, and a worker for all but runtimes of its own.
 func bucketWorld(t *testing.T) (*stage.World, *buckettest.Bucket) {
 	t.Helper()
-	if os.Getenv("AWS_ACCESS_KEY_ID") == "" { // for the whole process: the bucket verifies nothing
-		os.Setenv("AWS_ACCESS_KEY_ID", "test")     //nolint:usetesting // this test is parallel
-		os.Setenv("AWS_SECRET_ACCESS_KEY", "test") //nolint:usetesting // the same
-	}
+	setBucketCredentials()
 	bucket := buckettest.New()
 	server := httptest.NewServer(bucket)
 	t.Cleanup(server.Close)
@@ -140,6 +138,14 @@ func bucketWorld(t *testing.T) (*stage.World, *buckettest.Bucket) {
 	w.StartWorker()
 	return w, bucket
 }
+
+// setBucketCredentials sets some for the whole process, since parallel tests cannot have their own: the bucket verifies nothing.
+var setBucketCredentials = sync.OnceFunc(func() {
+	if os.Getenv("AWS_ACCESS_KEY_ID") == "" {
+		os.Setenv("AWS_ACCESS_KEY_ID", "test")
+		os.Setenv("AWS_SECRET_ACCESS_KEY", "test")
+	}
+})
 
 // awaitExplained waits until what explain prints contains a text.
 func awaitExplained(w *stage.World, text string) {
