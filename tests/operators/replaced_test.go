@@ -2,6 +2,7 @@ package operators
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http/httptest"
@@ -10,11 +11,13 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/workflowservice/v1"
+	"google.golang.org/grpc"
 
 	"github.com/converge-engine/converge/client/publish"
 	"github.com/converge-engine/converge/entities"
@@ -437,4 +440,42 @@ func (l *lockedBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()
+}
+
+// A checkpoint may reach the store before Temporal has the result of the task that made it. The supervisor does not take that for a
+// restored database, so the workflow continues and the update is answered.
+func TestCheckpointAheadOfItsTaskIsNoRestore_F1(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for two checks of the supervisor; not with -short")
+	}
+	t.Parallel()
+	w := shared.OwnServer(t, 0)
+	w.RunWeb()
+	w.StopWorker()
+	var held atomic.Bool
+	var checks atomic.Int32
+	armed, compared := make(chan struct{}), make(chan struct{})
+	w.StartWorkerOver(func(ctx context.Context, method string, request, reply any, to *grpc.ClientConn, invoke grpc.UnaryInvoker, o ...grpc.CallOption) error {
+		switch r := request.(type) {
+		case *workflowservice.RespondWorkflowTaskCompletedRequest:
+			if len(r.GetMessages()) > 0 && held.CompareAndSwap(false, true) { // it answers an update
+				<-compared
+			}
+		case *workflowservice.ListWorkflowExecutionsRequest:
+			if r.GetQuery() == protocol.PausedQuery { // the last step of a check
+				switch checks.Add(1) {
+				case 2: // everything before has its checkpoint
+					close(armed)
+				case 3:
+					close(compared)
+				}
+			}
+		}
+		return invoke(ctx, method, request, reply, to, o...)
+	})
+	<-armed
+	run := runOf(w, w.ID("web"))
+	w.Act("web", protocol.Pause, `{"channel":"staging","by":"ann","reason":"a drill"}`)
+	<-compared
+	require.Equal(t, run, runOf(w, w.ID("web")), "it was not terminated")
 }
