@@ -56,7 +56,7 @@ type hints struct {
 	deferral     time.Duration
 	acquireSlot  func(key string, now time.Time) (release func(), retryAfter time.Duration) // acquires a slot for a reading
 	polling      polling
-	clockOffset  func() time.Duration // of this worker; nil: it is not measured
+	clockOffset  func() (offset time.Duration, measured bool) // of this worker
 
 	ctx    context.Context //nolint:containedctx // of the worker: hints come from goroutines that have none
 	end    context.CancelFunc

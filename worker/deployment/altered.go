@@ -3,6 +3,7 @@ package deployment
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -10,6 +11,7 @@ import (
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 
+	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
@@ -33,6 +35,9 @@ func isObservation(activityType string) bool {
 	return activityType == protocol.ActivityObserve || activityType == protocol.ActivityObserveAll
 }
 
+// maxReason is the limit on the reason of an operator in a text, in bytes.
+const maxReason = 300
+
 // Text says what was done, by whom, since when, and what that keeps from happening.
 func (a Alteration) Text() string {
 	what := "its workflow"
@@ -54,7 +59,7 @@ func (a Alteration) Text() string {
 		what += " since " + a.Since.UTC().Format("2006-01-02 15:04:05 UTC")
 	}
 	if reason := strings.Join(strings.Fields(a.Reason), " "); reason != "" {
-		what += ": " + reason
+		what += ": " + entities.Clip(reason, maxReason)
 	}
 	return what + "; " + a.effect()
 }
@@ -74,17 +79,29 @@ func (a Alteration) effect() string {
 	return "what depends on it waits"
 }
 
+// plainRE matches ids that a shell takes as they are. Anybody who may start workflows chooses ids.
+var plainRE = regexp.MustCompile(`^[A-Za-z0-9/._:@-]+$`)
+
+// shellWord is an id as one word of a command line.
+func shellWord(id string) string {
+	if plainRE.MatchString(id) {
+		return id
+	}
+	return "'" + strings.ReplaceAll(id, "'", `'\''`) + "'"
+}
+
 // Next is the command that undoes it.
 func (a Alteration) Next() string {
+	id, activity := shellWord(a.Workflow), shellWord(a.Activity)
 	switch {
 	case a.Activity == "":
-		return "temporal workflow unpause --workflow-id " + a.Workflow
+		return "temporal workflow unpause --workflow-id " + id
 	case a.Changed != "":
-		return fmt.Sprintf("temporal activity update-options --workflow-id %s --activity-id %s --restore-original-options", a.Workflow, a.Activity)
+		return fmt.Sprintf("temporal activity update-options --workflow-id %s --activity-id %s --restore-original-options", id, activity)
 	case a.Rule != "":
-		return fmt.Sprintf("remove the rule %s (DeleteWorkflowRule), then: temporal activity unpause --workflow-id %s --activity-id %s", a.Rule, a.Workflow, a.Activity)
+		return fmt.Sprintf("remove the rule %s (DeleteWorkflowRule), then: temporal activity unpause --workflow-id %s --activity-id %s", a.Rule, id, activity)
 	}
-	return fmt.Sprintf("temporal activity unpause --workflow-id %s --activity-id %s", a.Workflow, a.Activity)
+	return fmt.Sprintf("temporal activity unpause --workflow-id %s --activity-id %s", id, activity)
 }
 
 // Altered describes a workflow, and returns what operators did to its newest run, in a fixed order. A workflow that has ended has nothing.

@@ -1,6 +1,7 @@
 package deployment
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -82,4 +83,13 @@ func TestAlterationsAreDescribed_F10(t *testing.T) {
 	}, described)
 	info.CloseTime = at
 	require.Empty(t, Alterations(d), "of a run that has ended")
+}
+
+// Who starts a workflow chooses its id, and who pauses it the reason: neither becomes part of a printed command, and a long reason hides nothing.
+func TestAlterationsPrintNoCommandOfOthers_G5(t *testing.T) {
+	t.Parallel()
+	a := Alteration{Workflow: "service/shop/x'; rm -rf ~ #", Reason: strings.Repeat("why ", 1000)}
+	require.Equal(t, `temporal workflow unpause --workflow-id 'service/shop/x'\''; rm -rf ~ #'`, a.Next())
+	require.Less(t, len(a.Text()), 500)
+	require.Contains(t, a.Text(), "…; it deploys and repairs nothing")
 }

@@ -188,7 +188,7 @@ func (n Namespace) examinePinned(ctx context.Context, v Version, served bool, r 
 		}
 		if to := OverriddenTo(info); to != (Version{}) {
 			r.AddFinding(PinnedByOperator, e.Execution.WorkflowId, "pinned to "+Text(to)+", independent of the current version",
-				"temporal workflow update-options --workflow-id "+e.Execution.WorkflowId+" --versioning-override-behavior unspecified")
+				"temporal workflow update-options --workflow-id "+shellWord(e.Execution.WorkflowId)+" --versioning-override-behavior unspecified")
 		}
 	}
 	r.AddExamined("%s: %d workflows", Text(v), pinned)
