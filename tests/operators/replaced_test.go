@@ -80,16 +80,7 @@ custom: {env: {VERSION: "${{ version }}"}}
 func TestOlderBackupOfTemporalUnderRunningWorkers_F1_F2(t *testing.T) {
 	t.Parallel()
 	server := newKillable(t)
-	w := shared.At(t, server.address())
-	w.StartWorkerAs(worker.Options{})
-	w.StartWorkerAs(worker.Options{})
-	w.Write(approvals + stage.Web + beside)
-	w.Publish()
-	for _, service := range []string{"web", "api"} {
-		w.Release(service, "v1")
-		w.Act(service, protocol.Approve, `{"by":"alice","version":"v1","topic":"production"}`)
-		w.Await(service, "staging CONVERGED v1, production CONVERGED v1")
-	}
+	w := atV1(t, server)
 	server.kill()
 	backup := server.backup()
 	server.start()

@@ -96,6 +96,22 @@ func (k *killable) kill() {
 	_ = k.process.Wait() // reports the kill
 }
 
+// atV1 runs two services, with approvals, under two workers of that server. Both are at v1 in both channels.
+func atV1(t *testing.T, server *killable) *stage.World {
+	t.Helper()
+	w := shared.At(t, server.address())
+	w.StartWorkerAs(worker.Options{})
+	w.StartWorkerAs(worker.Options{})
+	w.Write(approvals + stage.Web + beside)
+	w.Publish()
+	for _, service := range []string{"web", "api"} {
+		w.Release(service, "v1")
+		w.Act(service, protocol.Approve, `{"by":"alice","version":"v1","topic":"production"}`)
+		w.Await(service, "staging CONVERGED v1, production CONVERGED v1")
+	}
+	return w
+}
+
 // The server is killed in the middle of a release, with an apply under way and an approval outstanding, and started again at
 // the same address: at once, and after longer than an apply goes on without it. The workers stay up. Within a minute every
 // service is managed in the run that it was in, approvals and pauses stand, each target is applied once and none backwards.
@@ -105,16 +121,7 @@ func TestServerRestart_F1_F2(t *testing.T) {
 		t.Run("away for "+away.String(), func(t *testing.T) {
 			t.Parallel()
 			server := newKillable(t)
-			w := shared.At(t, server.address())
-			w.StartWorkerAs(worker.Options{})
-			w.StartWorkerAs(worker.Options{})
-			w.Write(approvals + stage.Web + beside)
-			w.Publish()
-			for _, service := range []string{"web", "api"} {
-				w.Release(service, "v1")
-				w.Act(service, protocol.Approve, `{"by":"alice","version":"v1","topic":"production"}`)
-				w.Await(service, "staging CONVERGED v1, production CONVERGED v1")
-			}
+			w := atV1(t, server)
 			w.Release("web", "v2")
 			w.Await("web", "staging CONVERGED v2, production WAITING_MANUAL_APPROVAL v1")
 			staging := w.Fake.At(w.App, "api", "staging")
