@@ -92,6 +92,34 @@ func TestParametersThatShapeAChart(t *testing.T) {
 	require.Equal(t, map[string]map[string]any{"prod": {}, "staging": {"replicas": 2}}, carried.ChannelParameters)
 }
 
+// A hook with a generated name gets one that its content determines: the same each time, and another one for another hook.
+func TestGeneratedNamesOfHooks_D8(t *testing.T) {
+	const job = "apiVersion: batch/v1\nkind: Job\nmetadata: {generateName: migrate-, annotations: {%s: pre-install}}\nspec: {template: {spec: {restartPolicy: Never, containers: [{name: a, image: \"%s:${{ version }}\"}]}}}\n"
+	names := func(annotation, source string, files ...string) (all []string) {
+		inc := intenttest.Text(t, cluster(source), files...)
+		payloads, err := incarnation.Render(inc.Incarnation, "web", incarnation.RenderInput{Version: "v7"})
+		require.NoError(t, err)
+		for _, text := range filled(t, inc, payloads["prod"]) {
+			require.NotContains(t, text, "generateName", annotation)
+			var object struct{ Metadata struct{ Name string } }
+			require.NoError(t, json.Unmarshal([]byte(text), &object))
+			all = append(all, object.Metadata.Name)
+		}
+		return all
+	}
+	both := strings.Join([]string{fmt.Sprintf(job, "%[1]s", "a"), fmt.Sprintf(job, "%[1]s", "b")}, "---\n")
+	own := fmt.Sprintf(both, "converge/hook")
+	plain := names("converge/hook", "\nkubernetes: {manifests: [jobs.yaml]}\n", "jobs.yaml", own)
+	require.Len(t, plain, 2)
+	require.NotEqual(t, plain[0], plain[1])
+	for _, name := range plain {
+		require.Regexp(t, `^migrate-[0-9a-f]{5}$`, name)
+	}
+	require.Equal(t, plain, names("converge/hook", "\nkubernetes: {manifests: [jobs.yaml]}\n", "jobs.yaml", own))
+	helm := strings.ReplaceAll(fmt.Sprintf(both, "helm.sh/hook"), "${{ version }}", "v1")
+	require.Len(t, names("helm.sh/hook", "\nkubernetes: {helm: {chart: chart}}\n", chartFiles(helm)...), 2)
+}
+
 // The same sources give the same bytes, however often they are read and compiled (D4).
 func TestObjectsAreCompiledTheSame_D4(t *testing.T) {
 	first := intenttest.Dir(t, "testdata/kubernetes")

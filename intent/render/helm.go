@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"go.yaml.in/yaml/v3"
 	"helm.sh/helm/v4/pkg/chart/common"
 	"helm.sh/helm/v4/pkg/chart/common/util"
 	"helm.sh/helm/v4/pkg/chart/loader/archive"
@@ -182,7 +183,7 @@ func capabilitiesFor(r sources.Release, c *chart.Chart) (*common.Capabilities, e
 	return capabilities, nil
 }
 
-// collect sorts the texts and omits notes and empty texts.
+// collect sorts the texts and omits notes, empty texts and hooks that never run in a release: their names are often random.
 func collect(c *chart.Chart, rendered map[string]string, crds bool) []sources.Text {
 	var all []sources.Text
 	if crds {
@@ -198,13 +199,32 @@ func collect(c *chart.Chart, rendered map[string]string, crds bool) []sources.Te
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		all = append(all, sources.Text{Name: name, Data: []byte(separator.ReplaceAllString(rendered[name], "\n---\n"))})
+		all = append(all, sources.Text{Name: name, Data: []byte(withoutOtherHooks(separator.ReplaceAllString(rendered[name], documentSeparator)))})
 	}
 	return all
 }
 
 // separator matches Helm's object separator. It accepts more than YAML, because some charts begin the next object on the same line.
 var separator = regexp.MustCompile(`(?:^|\s*\n)---\s*`)
+
+const documentSeparator = "\n---\n"
+
+// withoutOtherHooks replaces the objects that are hooks of tests and deletions only by as many empty lines.
+func withoutOtherHooks(text string) string {
+	if !strings.Contains(text, sources.HelmHook) {
+		return text
+	}
+	documents := strings.Split(text, documentSeparator)
+	for i, document := range documents {
+		var object struct {
+			Metadata struct{ Annotations map[string]any }
+		}
+		if yaml.Unmarshal([]byte(document), &object) == nil && !sources.RunsInRelease(object.Metadata.Annotations) {
+			documents[i] = strings.Repeat("\n", strings.Count(document, "\n"))
+		}
+	}
+	return strings.Join(documents, documentSeparator)
+}
 
 // validate checks values against the schemas of a chart and its subcharts.
 func validate(c *chart.Chart, values map[string]any) error {

@@ -17,16 +17,29 @@ const (
 	annotationHookDelete = "converge/hook-delete-policy"
 )
 
+// HelmHook is Helm's annotation of a hook.
+const HelmHook = "helm.sh/hook"
+
 // hookEvents lists the times at which a hook may run, in their order.
 var hookEvents = []string{"pre-install", "post-install", "pre-upgrade", "post-upgrade", "pre-rollback", "post-rollback"}
 
 var deletePolicies = []string{"before-hook-creation", "hook-succeeded", "hook-failed"}
 
-// normalizeHook converts a Helm hook to a Converge hook, and reports whether to keep the object. Hooks for tests and deletions are dropped.
+// RunsInRelease reports whether an object with these annotations takes part in a release: it is no hook of Helm, or one that runs in a
+// release. Hooks of tests and deletions do not.
+func RunsInRelease(annotations map[string]any) bool {
+	events, ok := annotations[HelmHook].(string)
+	return !ok || filterKnown(events, hookEvents) != ""
+}
+
+// normalizeHook converts a Helm hook to a Converge hook, and reports whether to keep the object.
 func normalizeHook(fields map[string]any) bool {
 	metadata, _ := fields["metadata"].(map[string]any)
 	annotations, _ := metadata["annotations"].(map[string]any)
-	events, ok := annotations["helm.sh/hook"].(string)
+	if !RunsInRelease(annotations) {
+		return false
+	}
+	events, ok := annotations[HelmHook].(string)
 	if !ok {
 		return true
 	}
@@ -34,18 +47,14 @@ func normalizeHook(fields map[string]any) bool {
 		text, _ := annotations[name].(string)
 		return text
 	}
-	runs := filterKnown(events, hookEvents)
-	if runs == "" {
-		return false
-	}
-	annotations[annotationHook] = runs
+	annotations[annotationHook] = filterKnown(events, hookEvents)
 	if weight, err := strconv.Atoi(text("helm.sh/hook-weight")); err == nil && weight != 0 { // a missing weight is 0, as in Helm
 		annotations[annotationHookWeight] = strconv.Itoa(weight)
 	}
 	if policy := filterKnown(text("helm.sh/hook-delete-policy"), deletePolicies); policy != "" {
 		annotations[annotationHookDelete] = policy
 	}
-	for _, name := range []string{"helm.sh/hook", "helm.sh/hook-weight", "helm.sh/hook-delete-policy"} {
+	for _, name := range []string{HelmHook, "helm.sh/hook-weight", "helm.sh/hook-delete-policy"} {
 		delete(annotations, name)
 	}
 	return true

@@ -177,7 +177,7 @@ func (c *objectCheck) header(node *yaml.Node) {
 	case c.object.Group == "kustomize.config.k8s.io":
 		c.Report("kind", strict.Fault{Code: "wrong-kind", Message: "this is a kustomization, not an object of a cluster", Expected: "its directory as kubernetes.kustomize"})
 	case metadata["generateName"] != nil && metadata["name"] == nil:
-		c.Report("metadata.generateName", strict.Fault{Code: "bad-name", Message: "an object with a generated name cannot be found again", Expected: `"name"`})
+		c.generatedName()
 	default:
 		c.object.Name = c.text(metadata, "name", "metadata.")
 	}
@@ -190,6 +190,23 @@ func (c *objectCheck) header(node *yaml.Node) {
 		}
 	}
 }
+
+// generatedName gives a hook a name that its content determines, so that the hook is found again. Other objects need a name.
+func (c *objectCheck) generatedName() {
+	prefix, ok := c.metadata["generateName"].(string)
+	annotations, _ := c.metadata["annotations"].(map[string]any)
+	content, err := canonical.JSON(c.fields)
+	if !ok || err != nil || annotations[annotationHook] == nil {
+		c.Report("metadata.generateName", strict.Fault{Code: "bad-name", Message: "an object with a generated name cannot be found again", Expected: `"name"`})
+		return
+	}
+	delete(c.metadata, "generateName")
+	c.object.Name, c.object.NamedAt = prefix+canonical.Hash(content)[:generatedLength], "metadata.generateName"
+	c.metadata["name"] = c.object.Name
+}
+
+// generatedLength is how many characters are appended to a generateName, as in Kubernetes.
+const generatedLength = 5
 
 // text reads a field that must be a non-empty string.
 func (c *objectCheck) text(from map[string]any, key, at string) string {
