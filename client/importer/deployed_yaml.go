@@ -170,13 +170,7 @@ func (d *deployed) serviceDocument(name string, runtimes []writtenRuntime, chann
 	}
 	w.Kubernetes["adopt"] = true
 	if s.tag != nil {
-		helm, _ := w.Kubernetes["helm"].(map[string]any)
-		if helm == nil {
-			helm = map[string]any{}
-			w.Kubernetes["helm"] = helm
-		}
-		values, _ := helm["values"].(map[string]any)
-		helm["values"] = merged(values, s.tag)
+		w.Kubernetes = merged(w.Kubernetes, map[string]any{"helm": map[string]any{"values": s.tag}})
 	}
 	return w
 }
