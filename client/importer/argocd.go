@@ -21,16 +21,16 @@ func fromArgo(r reader) error {
 		return err
 	}
 	for _, o := range objects {
-		switch kind, name := textAt(o, "kind"), textAt(o, "metadata", "name"); kind {
+		switch kind, name := textAt(o.fields, "kind"), textAt(o.fields, "metadata", "name"); kind {
 		case "Application":
-			d.argo(name, field(o, "spec"))
+			d.argo(name, field(o.fields, "spec"))
 		case "ApplicationSet":
-			d.argoSet(name, field(o, "spec"))
+			d.argoSet(name, field(o.fields, "spec"))
 		case "AppProject":
 			d.omit("AppProject %s: declare who may release what where in grants, and in allow of a Runtime", name)
 		}
 	}
-	if len(d.services) == 0 {
+	if len(d.services)+len(d.stopped) == 0 {
 		return errors.New(strings.Join(append([]string{"it has no Argo CD Application whose source is in the same directory"}, d.omitted...), "; "))
 	}
 	return nil
@@ -41,35 +41,18 @@ type argoReader struct{ reader }
 
 // argo records an Application.
 func (d argoReader) argo(name string, spec any) {
-	source := field(spec, "source")
-	if all := listAt(spec, "sources"); len(all) > 0 {
-		source = all[0]
-		if len(all) > 1 {
-			d.omit("%s has %d sources; only the first is imported", name, len(all))
-		}
-	}
-	kubernetes := d.source(name, textAt(source, "path"), textAt(source, "chart"), textAt(source, "repoURL"))
-	if kubernetes == nil {
+	base, channel := environmentOf(name)
+	part := d.argoPart(base, channel, name, d.argoSource(base, name, spec))
+	if part == nil {
 		return
 	}
-	if helm, ok := kubernetes["helm"].(map[string]any); ok {
-		d.argoHelm(name, helm, field(source, "helm"))
-	}
-	for _, what := range []string{"kustomize", "directory", "plugin"} {
-		if field(source, what) != nil {
-			d.omit("%s: source.%s", name, what)
-		}
-	}
-	base, channel := environmentOf(name)
-	part := deployedPart{
-		cluster: d.argoCluster(name, spec), namespace: textAt(spec, "destination", "namespace"), kubernetes: kubernetes,
-	}
-	d.argoPolicy(name, spec, &part)
-	d.add(base, channel, "", part)
+	part.cluster, part.namespace = d.argoCluster(name, spec), textAt(spec, "destination", "namespace")
+	d.argoPolicy(base, name, spec, part)
+	d.add(base, channel, "", *part)
 }
 
 // argoPolicy carries over the synchronisation policy of an Application.
-func (d argoReader) argoPolicy(name string, spec any, part *deployedPart) {
+func (d argoReader) argoPolicy(service, name string, spec any, part *deployedPart) {
 	automated := field(spec, "syncPolicy", "automated")
 	if field(automated, "prune") == true {
 		part.kubernetes["prune"] = true
@@ -85,18 +68,18 @@ func (d argoReader) argoPolicy(name string, spec any, part *deployedPart) {
 			d.omit("%s: syncOptions %s", name, option) // the last is as it is here
 		}
 	}
-	if ignored := d.argoIgnored(name, spec); len(ignored) > 0 {
+	if ignored := d.argoIgnored(service, name, spec); len(ignored) > 0 {
 		part.kubernetes["ignoreDifferences"] = ignored
 	}
 }
 
 // argoIgnored returns the differences that an Application ignores. The syntax is the same here, except that jq expressions are not
 // supported.
-func (d argoReader) argoIgnored(name string, spec any) (all []any) {
+func (d argoReader) argoIgnored(service, name string, spec any) (all []any) {
 	for _, each := range listAt(spec, "ignoreDifferences") {
 		kind := textAt(each, "kind")
 		if field(each, "jqPathExpressions") != nil {
-			d.omit("%s: ignoreDifferences of %s, jqPathExpressions: name the fields as jsonPointers", name, kind)
+			d.stop(service, fmt.Sprintf("%s ignores differences of %s by jqPathExpressions: name the fields as jsonPointers", name, kind))
 		}
 		ignored := map[string]any{}
 		for _, key := range []string{"group", "kind", "name", "namespace"} {
@@ -137,21 +120,27 @@ func (d argoReader) argoCluster(name string, spec any) string {
 }
 
 // argoHelm carries over the parameters of a chart.
-func (d argoReader) argoHelm(name string, helm map[string]any, from any) {
+func (d argoReader) argoHelm(service, name string, helm map[string]any, from any) {
 	chart, _ := helm["chart"].(string)
 	var files []any
 	for _, each := range listAt(from, "valueFiles") {
-		file := path.Join(chart, fmt.Sprint(each))
-		if !d.exists(file) {
-			d.omit("%s: valueFiles %s is not in this directory", name, each)
-			continue
+		file := fmt.Sprint(each)
+		if strings.HasPrefix(file, "$") { // of another source: the directory here stands for its repository
+			_, file, _ = strings.Cut(file, "/")
+		} else if file = path.Join(chart, file); helm["repository"] != nil {
+			file = ""
 		}
-		files = append(files, file)
+		switch {
+		case d.exists(file) && file != "":
+			files = append(files, file)
+		case field(from, "ignoreMissingValueFiles") != true:
+			d.stop(service, fmt.Sprintf("%s has the values file %s, which is not in this directory: copy it", name, each))
+		}
 	}
 	if len(files) > 0 {
 		helm["valuesFiles"] = files
 	}
-	values := d.argoValues(name, from)
+	values := d.argoValues(service, name, from)
 	if len(values) > 0 {
 		helm["values"] = values
 	}
@@ -160,33 +149,28 @@ func (d argoReader) argoHelm(name string, helm map[string]any, from any) {
 	} else if isName(name) {
 		helm["releaseName"] = name
 	}
+	for _, what := range unknownFields(from, "valueFiles", "ignoreMissingValueFiles", "values", "valuesObject", "parameters", "releaseName", "passCredentials", "version", "skipTests", "skipSchemaValidation") {
+		d.stop(service, fmt.Sprintf("%s has source.helm.%s: declare it in kubernetes.helm, or as values", name, what))
+	}
 }
 
 // argoValues returns the values of a chart: the inline values, overridden by the parameters.
-func (d argoReader) argoValues(name string, from any) map[string]any {
+func (d argoReader) argoValues(service, name string, from any) map[string]any {
 	values, _ := field(from, "valuesObject").(map[string]any)
 	if text := textAt(from, "values"); text != "" && values == nil && yaml.Unmarshal([]byte(text), &values) != nil {
-		d.omit("%s: helm.values is not a mapping", name)
+		d.stop(service, name+" has helm.values that are not a mapping: write them as valuesObject")
 	}
 	for _, each := range listAt(from, "parameters") {
 		key := textAt(each, "name")
 		if key == "" || strings.ContainsAny(key, `[]\,=`) {
-			d.omit("%s: the chart parameter %s", name, key)
+			d.stop(service, fmt.Sprintf("%s has the chart parameter %s: write it as a value in helm.valuesObject", name, key))
 			continue
 		}
 		value := field(each, "value")
 		if text, ok := value.(string); ok && field(each, "forceString") != true {
 			_ = yaml.Unmarshal([]byte(text), &value) // in the syntax of --set
 		}
-		nested := map[string]any{}
-		inner := nested
-		parts := strings.Split(key, ".")
-		for _, part := range parts[:len(parts)-1] {
-			next := map[string]any{}
-			inner[part], inner = next, next
-		}
-		inner[parts[len(parts)-1]] = value
-		values = merged(values, nested)
+		values = merged(values, nest(strings.Split(key, "."), value))
 	}
 	return values
 }

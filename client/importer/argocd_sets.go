@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// This file generates the Applications of an ApplicationSet of Argo CD: from a list, and from directories that exist locally. A
-// template may contain names of parameters and no other expressions.
+// This file generates the Applications of an ApplicationSet of Argo CD: from a list, from files and directories that exist locally, and
+// from combinations of these. A template may contain names of parameters and no other expressions.
 
 // argoSet records the Applications of an ApplicationSet, or the reason why it can have none here.
 func (d argoReader) argoSet(name string, spec any) {
@@ -72,8 +72,14 @@ func (d argoReader) argoParameterSets(generator any, goTemplate bool) (sets []ma
 		return sets, ""
 	case git != nil && len(listAt(git, "directories")) > 0 && field(git, "files") == nil:
 		return d.argoDirectories(git, goTemplate)
+	case git != nil && len(listAt(git, "directories")) == 0:
+		return d.argoFiles(git, goTemplate)
 	case git != nil:
-		return nil, "git.files is not supported"
+		return nil, "git with files and directories"
+	case kinds["clusters"] != nil:
+		return d.argoClusters(kinds["clusters"])
+	case kinds["matrix"] != nil:
+		return d.argoMatrix(kinds["matrix"], goTemplate)
 	}
 	return nil, strings.Join(slices.Sorted(maps.Keys(kinds)), ", ") + " cannot be evaluated from files"
 }

@@ -14,7 +14,8 @@ import (
 // deployed contains the services that a tool deploys, by their names here.
 type deployed struct {
 	services map[string]*deployedService
-	omitted  []string // lines, each with the reason
+	stopped  map[string][]string // services that are left out, with what would be lost
+	omitted  []string            // lines, each with the reason
 }
 
 // deployedService is a service in the form in which a tool deploys it.
@@ -31,6 +32,7 @@ type deployedPart struct {
 	cluster, namespace string
 	observe            bool // a manual change is reported, and not reverted
 	kubernetes         map[string]any
+	overlay            *overlay // a kustomization to write, or nil
 }
 
 // defaultChannel is the channel of a service that is deployed once.
@@ -58,7 +60,7 @@ func (d *deployed) add(name, channel, version string, part deployedPart) *deploy
 		d.omit("%s exists twice in %s", name, channel)
 		return nil
 	}
-	if text, err := yaml.Marshal(part.kubernetes); err != nil || bytes.Contains(text, []byte("${{")) {
+	if part.substitutes() {
 		d.omit("%s has a value that contains ${{, which would be interpolated", name)
 		return nil
 	}
@@ -68,6 +70,16 @@ func (d *deployed) add(name, channel, version string, part deployedPart) *deploy
 	}
 	s.parts[channel], d.services[service] = part, s
 	return s
+}
+
+// substitutes reports whether a part has a value that Converge would substitute, or that it cannot write.
+func (p deployedPart) substitutes() bool {
+	written := []any{p.kubernetes}
+	if p.overlay != nil {
+		written = append(written, p.overlay.document)
+	}
+	text, err := yaml.Marshal(written)
+	return err != nil || bytes.Contains(text, []byte("${{"))
 }
 
 // environments are the known channel names, in order. Unknown ones come between them.

@@ -30,11 +30,11 @@ type writtenService struct {
 func (w writer) yaml() ([]byte, error) {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# Imported from %s. Its objects are adopted once: Converge takes over their fields, and removes what is not declared\n"+
-		"# here. Check converge plan first, and make %[1]s release them before converge apply.\n", w.tool)
+		"# here. Check converge plan first, and stop %s before converge apply.\n", w.tool, w.tool.applier())
 	for _, line := range w.omitted {
 		fmt.Fprintf(&b, "# Omitted: %s\n", entities.Visible(line))
 	}
-	channels, runtimes := w.channels(), w.runtimes()
+	channels, runtimes := w.channels(), w.runtimes(w.to.Application)
 	written := []map[string]any{}
 	for i, channel := range channels {
 		refs := []any{}
@@ -72,13 +72,13 @@ func (w writer) yaml() ([]byte, error) {
 	return b.Bytes(), encoder.Close()
 }
 
-// location is a namespace of a cluster.
-type location struct{ cluster, namespace string }
+// place is a namespace of a cluster.
+type place struct{ cluster, namespace string }
 
 // writtenRuntime is a runtime, with its target in each channel.
 type writtenRuntime struct {
 	name      string
-	byChannel map[string]location
+	byChannel map[string]place
 }
 
 // clusters returns its targets, its own cluster first.
@@ -99,16 +99,17 @@ func (r writtenRuntime) nameFor(cluster string) string {
 	return r.name + "-" + NameOf(cluster)
 }
 
-func (s *deployedService) locations() map[string]location {
-	at := map[string]location{}
+func (s *deployedService) locations() map[string]place {
+	at := map[string]place{}
 	for channel, part := range s.parts {
-		at[channel] = location{part.cluster, part.namespace}
+		at[channel] = place{part.cluster, part.namespace}
 	}
 	return at
 }
 
-// runtimes returns as many runtimes as are needed for each service to be in its own namespaces.
-func (d *deployed) runtimes() (all []writtenRuntime) {
+// runtimes returns as many runtimes as are needed for each service to be in its own namespaces. They are named after the application,
+// since the runtimes of a store have different names, and after their clusters.
+func (d *deployed) runtimes(application string) (all []writtenRuntime) {
 	for _, name := range slices.Sorted(maps.Keys(d.services)) {
 		at := d.services[name].locations()
 		fits := func(r writtenRuntime) bool {
@@ -121,11 +122,11 @@ func (d *deployed) runtimes() (all []writtenRuntime) {
 		}
 		i := slices.IndexFunc(all, fits)
 		if i < 0 {
-			name := "cluster"
+			name := application
 			if len(all) > 0 {
-				name = fmt.Sprintf("cluster-%d", len(all)+1)
+				name = fmt.Sprintf("%s-%d", application, len(all)+1)
 			}
-			all = append(all, writtenRuntime{name: name, byChannel: map[string]location{}})
+			all = append(all, writtenRuntime{name: name, byChannel: map[string]place{}})
 			i = len(all) - 1
 		}
 		maps.Copy(all[i].byChannel, at)
@@ -133,16 +134,25 @@ func (d *deployed) runtimes() (all []writtenRuntime) {
 	return all
 }
 
+// runtimesOf returns the names of the runtimes of a service by channel, if there are several to choose from.
+func runtimesOf(at map[string]place, runtimes []writtenRuntime) map[string]string {
+	if len(runtimes) == 1 {
+		return nil
+	}
+	names := map[string]string{}
+	i := slices.IndexFunc(runtimes, func(r writtenRuntime) bool {
+		return !slices.ContainsFunc(slices.Collect(maps.Keys(at)), func(c string) bool { return r.byChannel[c] != at[c] })
+	})
+	for channel, where := range at {
+		names[channel] = runtimes[i].nameFor(where.cluster)
+	}
+	return names
+}
+
 // serviceDocument returns a service: the fields that all its channels share, and the differences of each.
 func (d *deployed) serviceDocument(name string, runtimes []writtenRuntime, channels []string) writtenService {
 	s := d.services[name]
 	w := writtenService{APIVersion: "converge/v1", Kind: "Service", Name: name, InitialVersion: cmp.Or(s.version, "adopted")}
-	if len(runtimes) > 1 {
-		at := s.locations()
-		w.Runtime = runtimes[slices.IndexFunc(runtimes, func(r writtenRuntime) bool {
-			return !slices.ContainsFunc(slices.Collect(maps.Keys(at)), func(c string) bool { return r.byChannel[c] != at[c] })
-		})].name
-	}
 	for _, other := range s.needs {
 		w.Dependencies = append(w.Dependencies, map[string]any{"service": other, "rule": "stable"})
 	}
@@ -150,6 +160,8 @@ func (d *deployed) serviceDocument(name string, runtimes []writtenRuntime, chann
 	if len(own) < len(channels) {
 		w.ReleaseChannels = own
 	}
+	at := runtimesOf(s.locations(), runtimes)
+	w.Runtime = at[own[0]]
 	var parts []map[string]any
 	for _, channel := range own {
 		parts = append(parts, s.parts[channel].kubernetes)
@@ -162,6 +174,9 @@ func (d *deployed) serviceDocument(name string, runtimes []writtenRuntime, chann
 		}
 		if s.parts[channel].observe {
 			over["drift"] = "observe"
+		}
+		if at[channel] != w.Runtime {
+			over["runtime"] = at[channel]
 		}
 		if len(over) > 0 {
 			over["releaseChannel"] = channel
@@ -230,4 +245,12 @@ func merged(lower, upper map[string]any) map[string]any {
 		all[name] = value
 	}
 	return all
+}
+
+// nest returns a value below the keys of a path.
+func nest(keys []string, value any) map[string]any {
+	for i := len(keys) - 1; i > 0; i-- {
+		value = map[string]any{keys[i]: value}
+	}
+	return map[string]any{keys[0]: value}
 }

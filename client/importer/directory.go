@@ -33,8 +33,9 @@ func (d directory) kustomized(dir string) bool {
 	})
 }
 
-// sourceAt returns the part of a payload that a directory below holds: a chart, a kustomization, or manifests.
-func (d directory) sourceAt(dir string) map[string]any {
+// sourceAt returns the part of a payload that a directory below holds: a chart, a kustomization, or manifests, with those below it too if
+// recurse is set.
+func (d directory) sourceAt(dir string, recurse bool) map[string]any {
 	dir = filepath.ToSlash(filepath.Clean(strings.TrimPrefix(dir, "/")))
 	switch {
 	case !d.exists(dir):
@@ -44,7 +45,33 @@ func (d directory) sourceAt(dir string) map[string]any {
 	case d.kustomized(dir):
 		return map[string]any{"kustomize": dir}
 	}
-	return map[string]any{"manifests": []any{dir + "/"}}
+	manifests := []any{dir + "/"}
+	for _, below := range d.directories() {
+		if recurse && strings.HasPrefix(below, dir+"/") && len(d.manifestsIn(below)) > 0 {
+			manifests = append(manifests, below+"/")
+		}
+	}
+	return map[string]any{"manifests": manifests}
+}
+
+// manifestsIn returns the names of the YAML and JSON files of a directory, sorted.
+func (d directory) manifestsIn(dir string) (names []string) {
+	entries, _ := os.ReadDir(filepath.Join(string(d), dir))
+	for _, e := range entries {
+		if ext := filepath.Ext(e.Name()); e.Type().IsRegular() && (ext == ".yaml" || ext == ".yml" || ext == ".json") {
+			names = append(names, e.Name())
+		}
+	}
+	return names
+}
+
+// text returns the text of a file, or "".
+func (d directory) text(path string) string {
+	if !filepath.IsLocal(path) {
+		return ""
+	}
+	data, _ := os.ReadFile(filepath.Join(string(d), path)) // an empty patch is refused when it is compiled
+	return string(data)
 }
 
 // document reads a mapping from a YAML file; it returns nil for any other file.
@@ -56,8 +83,14 @@ func (d directory) document(path string) (document map[string]any) {
 	return document
 }
 
-// objects reads the objects of one group from all manifests of the directory, by kind.
-func (d directory) objects(groups ...string) (found []map[string]any, err error) {
+// manifest is an object of a file, whose path is relative to the directory.
+type manifest struct {
+	file   string
+	fields map[string]any
+}
+
+// objects reads the objects of some groups from all manifests of the directory. The group of the core is v1 here.
+func (d directory) objects(groups ...string) (found []manifest, err error) {
 	err = filepath.WalkDir(string(d), func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() && strings.HasPrefix(entry.Name(), ".") && path != string(d) {
 			return cmp.Or(err, fs.SkipDir)
@@ -67,7 +100,10 @@ func (d directory) objects(groups ...string) (found []map[string]any, err error)
 		}
 		data, err := os.ReadFile(path)
 		if err == nil && len(data) <= config.MaxSource {
-			found = append(found, objectsOfGroups(data, groups)...)
+			for _, fields := range objectsOfGroups(data, groups) {
+				name, _ := filepath.Rel(string(d), path) // it is below
+				found = append(found, manifest{filepath.ToSlash(name), fields})
+			}
 		}
 		return err
 	})
@@ -136,12 +172,13 @@ func (d directory) folders(dir string) (names []string) {
 	return names
 }
 
-// objectsOfGroups returns the objects of some groups in a file. It stops at a document that is not YAML, for example a template.
+// objectsOfGroups returns the objects of some groups in a file. It stops at a document that is not YAML,
+// and skips objects of templates.
 func objectsOfGroups(data []byte, groups []string) (found []map[string]any) {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	for object := map[string]any(nil); decoder.Decode(&object) == nil; object = nil {
 		version, _ := object["apiVersion"].(string)
-		if group, _, _ := strings.Cut(version, "/"); slices.Contains(groups, group) {
+		if group, _, _ := strings.Cut(version, "/"); slices.Contains(groups, group) && !strings.Contains(textAt(object, "metadata", "name"), "{{") {
 			found = append(found, object)
 		}
 	}

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/converge-engine/converge/intent/charts"
 	"github.com/converge-engine/converge/intent/config"
 )
 
@@ -18,6 +20,14 @@ type Tool string
 
 // Known reports whether FromFiles reads the files of this tool.
 func (t Tool) Known() bool { return readers[t] != nil }
+
+// applier names what applies the files of a tool.
+func (t Tool) applier() string {
+	if t == "argocd" || t == "flux" {
+		return string(t) + " from applying them"
+	}
+	return "what applies them now"
+}
 
 // Compile compiles the configuration in a directory, and returns why that fails.
 type Compile func(ctx context.Context, dir string) error
@@ -32,10 +42,43 @@ func FromFiles(ctx context.Context, to Target, tool Tool, compile Compile) (Resu
 	if err := readers[tool](reader{directory(to.Dir), d}); err != nil {
 		return Result{}, fmt.Errorf("init %s: %w", to.Dir, err)
 	}
+	d.dropStopped()
+	if len(d.services) == 0 {
+		return Result{}, fmt.Errorf("init %s: nothing in it can be imported%s", to.Dir, strings.Join(append([]string{""}, d.omitted...), "; "))
+	}
 	if err := (writer{d, to, tool, compile}).writeValid(ctx); err != nil {
 		return Result{}, err
 	}
-	return Result{Services: len(d.services), Channels: len(d.channels()), Omitted: d.omitted}, nil
+	return Result{Services: len(d.services), Channels: len(d.channels()), Imported: d.imported(), Omitted: d.omitted}, nil
+}
+
+func (d *deployed) imported() (all []Imported) {
+	for _, name := range slices.Sorted(maps.Keys(d.services)) {
+		one := Imported{Service: name, Channels: slices.SortedFunc(maps.Keys(d.services[name].parts), compareChannels)}
+		var from []string
+		for _, channel := range one.Channels {
+			from = append(from, sourceOf(d.services[name].parts[channel].kubernetes))
+		}
+		one.Source = strings.Join(slices.Compact(from), ", ")
+		all = append(all, one)
+	}
+	return all
+}
+
+// sourceOf names what a part of a payload is made of.
+func sourceOf(kubernetes map[string]any) string {
+	if chart := textAt(kubernetes, "helm", "chart"); chart != "" {
+		return strings.TrimSpace(chart + " " + textAt(kubernetes, "helm", "version"))
+	}
+	if dir := textAt(kubernetes, "kustomize"); dir != "" {
+		return dir
+	}
+	all := listAt(kubernetes, "manifests")
+	text := fmt.Sprint(all[0])
+	if len(all) > 1 {
+		text = fmt.Sprintf("%s and %d more", text, len(all)-1)
+	}
+	return text
 }
 
 // writer writes the configuration of the services that a tool deploys.
@@ -48,20 +91,49 @@ type writer struct {
 
 // writeValid writes the configuration, and leaves out the services that do not compile.
 func (w writer) writeValid(ctx context.Context) error {
-	file := filepath.Join(w.to.Dir, "converge.yaml")
+	file, lock := filepath.Join(w.to.Dir, "converge.yaml"), filepath.Join(w.to.Dir, charts.LockFile)
+	_, before := os.Stat(lock)
+	written, err := w.writeOverlays()
 	check := func() error { return w.compileFile(ctx, file) }
-	err := check()
-	if err != nil {
-		w.dropInvalid(check)
-		if err = check(); len(w.services) == 0 {
-			err = fmt.Errorf("nothing in it can be imported%s", strings.Join(append([]string{""}, w.omitted...), "; "))
+	if err == nil {
+		err = w.checkEach(check)
+	}
+	for _, o := range written {
+		if err != nil || !slices.Contains(overlaysOf(w.services), o) {
+			o.remove(w.to.Dir)
 		}
 	}
 	if err != nil {
 		_ = os.Remove(file) // the file was written by this run
+		if errors.Is(before, fs.ErrNotExist) {
+			_ = os.Remove(lock)
+		}
 		return fmt.Errorf("init %s: %w", w.to.Dir, err)
 	}
 	return nil
+}
+
+// checkEach compiles the configuration, and each service of one that does not compile on its own.
+func (w writer) checkEach(check func() error) error {
+	if err := check(); err == nil {
+		return nil
+	}
+	w.dropInvalid(check)
+	if len(w.services) == 0 {
+		return fmt.Errorf("nothing in it can be imported%s", strings.Join(append([]string{""}, w.omitted...), "; "))
+	}
+	return check()
+}
+
+// writeOverlays writes the kustomizations of the services, and returns those that it wrote.
+func (w writer) writeOverlays() (written []*overlay, err error) {
+	for _, o := range overlaysOf(w.services) {
+		if err := o.write(w.to.Dir, w.tool); err != nil {
+			return written, err
+		}
+		written = append(written, o)
+	}
+	return written, nil
 }
 
 // dropInvalid leaves out each service that does not compile on its own. A chart that does not accept the version as the tag of its image

@@ -20,8 +20,17 @@ type Result struct {
 	Found    int
 	Services int
 	Channels int
+	// Imported are the services of an import from files, by name.
+	Imported []Imported
 	// Omitted contains one line, with the reason, for each thing that is missing in the configuration.
 	Omitted []string
+}
+
+// Imported is a service that an import writes: its release channels, in order, and what it is deployed from.
+type Imported struct {
+	Service  string
+	Channels []string
+	Source   string // a directory, a chart, or its address
 }
 
 var notInNames = regexp.MustCompile(`[^a-z0-9]+`)

@@ -35,8 +35,8 @@ func newCmdInit(f *Factory, runF func(context.Context, *initOptions) error) *cob
 
 With --from ecs, import what runs on an Amazon ECS cluster instead, unchanged: adopting it
 registers and rolls nothing. With --from meta, import the meta.yml in each subdirectory:
-what its service requires and feeds, as a plan. With --from helm, kustomize, argocd or
-flux, import what the files of the directory deploy to Kubernetes: environments become
+what its service requires and feeds, as a plan. With --from helm, kustomize,
+manifests, argocd or flux, import what the files of the directory deploy to Kubernetes: environments become
 release channels, existing objects are adopted, and what cannot be imported is listed.
 Existing files are not overwritten.`,
 		Example: `  converge init shop && cd shop && converge dev
@@ -46,7 +46,7 @@ Existing files are not overwritten.`,
 		Args: argsFromUse,
 		RunE: newRunE(o, runF, o.run, parseDirArg(&o.dir)),
 	}
-	cmd.Flags().StringVar(&o.from, "from", "", "import from: ecs, meta, helm, kustomize, argocd or flux")
+	cmd.Flags().StringVar(&o.from, "from", "", "import from: ecs, meta, helm, kustomize, manifests, argocd or flux")
 	cmd.Flags().StringVar(&o.cluster, "cluster", "", "with --from ecs: name of the cluster")
 	cmd.Flags().StringVar(&o.region, "region", "", "with --from ecs: region of the cluster")
 	cmd.Flags().StringVar(&o.role, "role-arn", "", "with --from ecs: role to assume, now and by the workers")
@@ -59,7 +59,7 @@ func (o *initOptions) run(ctx context.Context) error {
 	case o.from == "ecs":
 		return o.fromECS(ctx)
 	case o.from != "" && o.from != "meta" && !importer.Tool(o.from).Known():
-		return fmt.Errorf("--from %q: expected ecs, meta, helm, kustomize, argocd or flux", o.from)
+		return fmt.Errorf("--from %q: expected ecs, meta, helm, kustomize, manifests, argocd or flux", o.from)
 	case o.cluster+o.region+o.role != "":
 		return errors.New("--cluster, --region and --role-arn require --from ecs")
 	case o.from == "meta":

@@ -5,9 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 
 	"github.com/converge-engine/converge/client/importer"
 	"github.com/converge-engine/converge/client/origin"
+	"github.com/converge-engine/converge/cmd/internal/show"
+	"github.com/converge-engine/converge/intent/compile"
+	"github.com/converge-engine/converge/intent/config"
 )
 
 // target describes the output of an import.
@@ -53,8 +57,16 @@ func (o *initOptions) fromFiles(ctx context.Context) error {
 		return err
 	}
 	written, err := importer.FromFiles(ctx, to, importer.Tool(o.from), func(ctx context.Context, dir string) error {
-		_, err := o.f.compileTree(ctx, origin.Tree{Dir: dir}, "", false)
-		return err
+		return o.f.withSources(ctx, origin.Tree{Dir: dir}, "", false, func(options config.Options) error {
+			if _, err := compile.Lock(ctx, dir, options, false); err != nil { // charts of repositories
+				return err
+			}
+			config, err := compile.LoadWith(dir, options)
+			if err == nil {
+				_, err = compile.Compile(config)
+			}
+			return err
+		})
 	})
 	if err != nil {
 		return err
@@ -68,6 +80,15 @@ func (o *initOptions) fromFiles(ctx context.Context) error {
 func (o *initOptions) printImported(written importer.Result, lines ...string) error {
 	for _, line := range written.Omitted {
 		o.f.note("omitted: %s", line)
+	}
+	if len(written.Imported) > 0 {
+		t := show.Table{Header: []string{"SERVICE", "RELEASE CHANNELS", "FROM"}}
+		for _, one := range written.Imported {
+			t.Rows = append(t.Rows, []string{one.Service, strings.Join(one.Channels, ", "), one.Source})
+		}
+		if err := o.f.screen().Table(t); err != nil {
+			return err
+		}
 	}
 	return o.f.screen().Lines(lines...)
 }

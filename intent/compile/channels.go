@@ -300,7 +300,7 @@ func selectorText(selector map[string]string) string {
 // runtimesFor returns the runtimes of a channel for the service: all suitable runtimes of a fleet, otherwise one.
 func (s *serviceCompiler) runtimesFor(channel string, d *draft) []runtimeRef {
 	refs := s.refs[channel]
-	if s.Spec.Runtime == "" && len(refs) > 0 && refs[0].selected {
+	if d.runtime.v == "" && len(refs) > 0 && refs[0].selected {
 		if compatible := s.compatibleRuntimes(refs, d); len(compatible) > 0 {
 			return compatible
 		}
@@ -319,12 +319,12 @@ func (s *serviceCompiler) compatibleRuntimes(refs []runtimeRef, d *draft) []runt
 // runtimeFor returns the runtime of a channel for the service: the one that it names, or the only suitable one.
 func (s *serviceCompiler) runtimeFor(channel string, d *draft) (runtimeRef, bool) {
 	refs := s.refs[channel]
-	if wanted := string(s.Spec.Runtime); wanted != "" {
+	if wanted := d.runtime.v; wanted != "" {
 		if i := slices.IndexFunc(refs, func(ref runtimeRef) bool { return ref.name == wanted }); i >= 0 {
 			return refs[i], s.supportsRuntime(channel, refs[i], d)
 		}
-		if !s.partial && !s.invalidRuntimeName && !s.Faulty("runtime") {
-			s.reportIn(s.Decoder, "runtime", channel, substitute.ScopedFault{InChannel: true, Fault: strict.Unknown(UnknownRuntime, fmt.Sprintf("there is no runtime %q", wanted), wanted, namesOf(refs))})
+		if !s.partial && !s.invalidRuntimeName && !s.Faulty(d.runtime.at) {
+			s.reportIn(s.Decoder, d.runtime.at, channel, substitute.ScopedFault{InChannel: true, Fault: strict.Unknown(UnknownRuntime, fmt.Sprintf("there is no runtime %q", wanted), wanted, namesOf(refs))})
 		}
 		return runtimeRef{}, false
 	}

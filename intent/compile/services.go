@@ -166,6 +166,7 @@ type located[T any] struct {
 
 // draft is the merged configuration of a service in one channel.
 type draft struct {
+	runtime    located[string] // the runtime that the service names; ""
 	parameters map[string]located[any]
 	env        map[string]located[entities.Value]
 	files      []string
@@ -185,6 +186,7 @@ func (s *serviceCompiler) draft() map[string]*draft {
 	drafts := map[string]*draft{}
 	for _, channel := range s.channels {
 		d := &draft{
+			runtime:    located[string]{string(s.Spec.Runtime), "runtime"},
 			parameters: map[string]located[any]{},
 			env:        map[string]located[entities.Value]{},
 			deadline:   s.Spec.ProgressDeadline.Or(defaultProgress),
@@ -235,6 +237,9 @@ func (s *serviceCompiler) override(drafts map[string]*draft) {
 		s.overriddenParameters(at, o)
 		for _, channel := range s.selectChannels(s.Decoder, at, channelSelection{o.ReleaseChannel, o.Selector, s.channels}) {
 			d := drafts[channel]
+			if o.Runtime != "" {
+				d.runtime = located[string]{string(o.Runtime), at + ".runtime"}
+			}
 			for name, v := range o.Parameters {
 				d.parameters[string(name)] = located[any]{v.V, strict.Key(at+".parameters", string(name))}
 			}

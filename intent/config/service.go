@@ -131,6 +131,8 @@ type ChannelOverride struct {
 	ReleaseChannel Name `json:"releaseChannel,omitempty"`
 	// Labels that a channel must have.
 	Selector map[string]string `json:"selector,omitempty"`
+	// The runtime there.
+	Runtime Name `json:"runtime,omitempty"`
 	// Values of parameters.
 	Parameters map[ParameterName]Literal `json:"parameters,omitempty"`
 	// How long a release may take there.
