@@ -71,7 +71,7 @@ func (d argoReader) argoFile(dir, name string, goTemplate bool) (sets []map[stri
 }
 
 // argoClusters returns the parameters of the clusters whose Secrets are in this directory.
-func (d argoReader) argoClusters(clusters any) (sets []map[string]string, why string) {
+func (d argoReader) argoClusters(clusters any, _ bool) (sets []map[string]string, why string) {
 	if what := unknownFields(clusters, "selector", "values"); len(what) > 0 {
 		return nil, "clusters." + what[0]
 	}

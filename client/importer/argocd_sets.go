@@ -59,29 +59,40 @@ func (d argoReader) argoParameterSets(generator any, goTemplate bool) (sets []ma
 			return nil, "it has its own " + what
 		}
 	}
-	list, git := kinds["list"], kinds["git"]
-	switch {
-	case list != nil && field(list, "elementsYaml") != nil:
-		return nil, "list.elementsYaml is computed"
-	case list != nil && field(list, "template") != nil, git != nil && field(git, "template") != nil:
-		return nil, "it has its own template"
-	case list != nil:
-		for _, element := range listAt(list, "elements") {
-			sets = append(sets, flatParameters(element))
+	for kind, generate := range map[string]func(any, bool) ([]map[string]string, string){
+		"list": argoList, "git": d.argoGit, "clusters": d.argoClusters, "matrix": d.argoMatrix,
+	} {
+		if generator := kinds[kind]; generator != nil {
+			if field(generator, "template") != nil {
+				return nil, "it has its own template"
+			}
+			return generate(generator, goTemplate)
 		}
-		return sets, ""
-	case git != nil && len(listAt(git, "directories")) > 0 && field(git, "files") == nil:
-		return d.argoDirectories(git, goTemplate)
-	case git != nil && len(listAt(git, "directories")) == 0:
-		return d.argoFiles(git, goTemplate)
-	case git != nil:
-		return nil, "git with files and directories"
-	case kinds["clusters"] != nil:
-		return d.argoClusters(kinds["clusters"])
-	case kinds["matrix"] != nil:
-		return d.argoMatrix(kinds["matrix"], goTemplate)
 	}
 	return nil, strings.Join(slices.Sorted(maps.Keys(kinds)), ", ") + " cannot be evaluated from files"
+}
+
+// argoList returns the elements of a list generator.
+func argoList(list any, _ bool) (sets []map[string]string, why string) {
+	if field(list, "elementsYaml") != nil {
+		return nil, "list.elementsYaml is computed"
+	}
+	for _, element := range listAt(list, "elements") {
+		sets = append(sets, flatParameters(element))
+	}
+	return sets, ""
+}
+
+// argoGit returns the parameters of files or of directories.
+func (d argoReader) argoGit(git any, goTemplate bool) (sets []map[string]string, why string) {
+	files, directories := len(listAt(git, "files")) > 0, len(listAt(git, "directories")) > 0
+	switch {
+	case files && directories:
+		return nil, "git with files and directories"
+	case directories:
+		return d.argoDirectories(git, goTemplate)
+	}
+	return d.argoFiles(git, goTemplate)
 }
 
 // flatParameters returns the values of an element, by their path in a template.

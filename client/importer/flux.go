@@ -130,7 +130,7 @@ func (d fluxReader) fluxKustomization(o manifest) {
 	if part.kubernetes == nil {
 		return
 	}
-	if d.fluxContents(name, to, part.kubernetes, field(spec, "dependsOn") != nil, spec) {
+	if d.fluxContents(name, to, part.kubernetes, spec) {
 		return
 	}
 	if field(spec, "postBuild") != nil {

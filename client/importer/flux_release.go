@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"encoding/base64"
 	"fmt"
-	"io"
 	"os"
 	"path"
 	"regexp"
@@ -21,7 +20,7 @@ import (
 
 // fluxContents records the HelmReleases that the source of a Kustomization contains, each as a service, and reports whether the source is
 // no service itself: it has only what Flux reads.
-func (d fluxReader) fluxContents(name string, to named, kubernetes map[string]any, needs bool, spec any) bool {
+func (d fluxReader) fluxContents(name string, to named, kubernetes map[string]any, spec any) bool {
 	objects := d.rendered(kubernetes)
 	var others []string
 	nested := false
@@ -31,7 +30,7 @@ func (d fluxReader) fluxContents(name string, to named, kubernetes map[string]an
 		case group == "kustomize.toolkit.fluxcd.io":
 			nested = true
 		case group == "helm.toolkit.fluxcd.io" && kind == "HelmRelease":
-			d.fluxContained(name, to, o, objects, needs, spec)
+			d.fluxContained(name, to, o, objects, spec)
 		case group != "source.toolkit.fluxcd.io" && kind != "Namespace":
 			others = append(others, kind+" "+textAt(o.fields, "metadata", "name"))
 		}
@@ -44,7 +43,7 @@ func (d fluxReader) fluxContents(name string, to named, kubernetes map[string]an
 }
 
 // fluxContained records a HelmRelease of a Kustomization, in the channel of that.
-func (d fluxReader) fluxContained(name string, to named, o manifest, among []manifest, needs bool, spec any) {
+func (d fluxReader) fluxContained(name string, to named, o manifest, among []manifest, spec any) {
 	base, channel := environmentOf(textAt(o.fields, "metadata", "name"))
 	if to.channel != defaultChannel {
 		channel = to.channel
@@ -91,7 +90,7 @@ func manifestsOf(file string, text []byte) (objects []manifest) {
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	for {
 		var fields map[string]any
-		if err := decoder.Decode(&fields); err == io.EOF || err != nil {
+		if decoder.Decode(&fields) != nil {
 			return objects
 		}
 		if fields != nil {
