@@ -73,7 +73,7 @@ func (a *apply) planAdoption(ctx context.Context, t *trial, dry *unstructured.Un
 	}
 	slices.Sort(t.adoption.managers)
 	t.adoption.managers = slices.Compact(t.adoption.managers)
-	if t.outcome == dryRunUnsupported {
+	if t.outcome == dryRunUnsupported || len(t.takenOut) > 0 { // no dry run shows the managedFields after the apply
 		return t
 	}
 	t.outcome = changed // the consent at least: it has an effect once

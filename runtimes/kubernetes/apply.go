@@ -253,6 +253,11 @@ func (a *apply) execute(ctx context.Context, t *trial) error {
 			return err
 		}
 	}
+	if len(t.takenOut) > 0 {
+		if err := a.takeOver(ctx, t); err != nil {
+			return err
+		}
+	}
 	applied, err := a.send(ctx, t, false)
 	if err != nil {
 		return err

@@ -47,6 +47,9 @@ func (a *applyLog) report(t *trial, applied *unstructured.Unstructured) {
 	if t.adoption != nil && len(t.adoption.managers) > 0 {
 		a.add("adopted %s from %s", name, strings.Join(t.adoption.managers, ", "))
 	}
+	for _, f := range t.takenOut {
+		a.add("took out %s of %s, %s: the server refuses the declaration together with it", f, name, f.origin())
+	}
 	for _, c := range t.takenOver {
 		if c.isManualEdit() {
 			a.add("reverted %s of %s, written by %s", c.field, name, c.owner)

@@ -37,7 +37,7 @@ type verdict struct {
 	content         [32]byte // of the object, without the fields that the server and controllers set
 	digest          string   // of the declaration
 	drift           string   // the fields that differ; empty: none
-	refused         string   // why the server refuses the declaration: the drift is then unknown
+	refused         string   // the server refuses the declaration, and why: the drift is then that of declared fields
 	foreign         []foreign
 	until           time.Time
 }
@@ -84,8 +84,8 @@ func (ob *observation) markDrift(ctx context.Context, object *entities.Object, l
 	if err != nil {
 		return err
 	}
-	if found.refused != "" {
-		object.Message = joinTexts(problemOf(object), "drift is unknown, because the server refuses the declaration: "+found.refused)
+	if found.refused != "" && found.drift == "" {
+		object.Message = joinTexts(problemOf(object), found.refused)
 	}
 	object.Foreign = foreignTexts(found.foreign)
 	if found.drift == "" && ob.in.Payload.Kubernetes.RemoveForeign && len(found.foreign) > 0 {
@@ -181,10 +181,10 @@ func (ob *observation) compareByDryRun(ctx context.Context, live *unstructured.U
 			FieldManager: FieldManager, Force: true, DryRun: []string{metav1.DryRunAll},
 		})
 		if apierrors.IsNotFound(err) { // the watch will show it in a moment
-			return verdict{refused: err.Error(), until: ob.now()}, live, nil
+			return verdict{refused: "drift is unknown: " + err.Error(), until: ob.now()}, live, nil
 		}
 		if isRefusal(err) {
-			return verdict{refused: err.Error(), until: ob.now().Add(refusalTTL)}, live, nil
+			return ob.compareRefused(ctx, at, sent, err)
 		}
 		if err != nil {
 			return verdict{}, live, readingError(action, err)
@@ -208,6 +208,24 @@ func (ob *observation) compareByDryRun(ctx context.Context, live *unstructured.U
 		live = fresh
 	}
 	return verdict{}, live, &entities.ReadingError{Code: runtimes.CodeFetchFailed, Message: action + ": it changes faster than it can be read"}
+}
+
+// compareRefused compares the server's own object with a declaration whose dry run is refused.
+func (ob *observation) compareRefused(ctx context.Context, at dynamic.ResourceInterface, d declared, refusal error) (verdict, *unstructured.Unstructured, error) {
+	action := fmt.Sprintf("compare %s %s with its declaration", d.GetKind(), d.GetName())
+	known := verdict{
+		refused: "the server refuses the declaration, although no declared field differs: " + refusal.Error(), until: ob.now().Add(refusalTTL),
+	}
+	fresh, err := at.Get(ctx, d.GetName(), metav1.GetOptions{})
+	if err != nil {
+		return known, nil, readingError(action, err)
+	}
+	found, err := refusedDrift(fresh, d)
+	if err != nil {
+		return known, nil, readingError(action, err)
+	}
+	known.drift, known.foreign = describeDrift(found, fresh), foreignIn(fresh, d)
+	return known, fresh, nil
 }
 
 // dryRunObject is the declaration for the dry run: without the fields that others own in the live object.

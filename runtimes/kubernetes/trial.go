@@ -44,6 +44,7 @@ type trial struct {
 	hook      string                 // the moment and name of a hook that is to run
 	runs      int                    // of a Job that is created
 	foreign   []foreign              // fields that others added
+	takenOut  []takenField           // undeclared fields with which the server refuses the declaration
 	applied   *unstructured.Unstructured
 	err       error
 
@@ -124,6 +125,9 @@ func (a *apply) judge(ctx context.Context, t *trial, d declared, dry *unstructur
 		dry, err = a.dryRunOver(ctx, t, d)
 		a.classify(t, dry, err)
 	}
+	if t.outcome == refused {
+		dry = a.resolveRefusal(ctx, t, err)
+	}
 	if t.rerun = a.mustRerun(t); t.rerun {
 		t.outcome, t.fields = recreated, nil
 	}
@@ -136,10 +140,26 @@ func (a *apply) judge(ctx context.Context, t *trial, d declared, dry *unstructur
 	return a.planAdoption(ctx, t, dry)
 }
 
+// resolveRefusal evaluates the refusal of an existing object: the server may accept its declaration without fields that nobody declares.
+// dry is then the object after that.
+func (a *apply) resolveRefusal(ctx context.Context, t *trial, refusal error) (dry *unstructured.Unstructured) {
+	if t.live == nil || len(causesOf(refusal)) == 0 {
+		return nil
+	}
+	dry, err := a.takeOutRefused(ctx, t, refusal)
+	switch {
+	case err != nil:
+		t.refuse(err)
+	case dry != nil:
+		a.compareDry(t, dry)
+	}
+	return dry
+}
+
 // dryRunOver tries an object over the live one.
 func (a *apply) dryRunOver(ctx context.Context, t *trial, d declared) (dry *unstructured.Unstructured, err error) {
 	d.scaler, d.scalerGone = t.scaler, t.scalerGone
-	t.force, t.takenOver, t.conflicts = false, nil, nil
+	t.force, t.takenOver, t.conflicts, t.takenOut = false, nil, nil, nil
 	if t.declared, err = d.appliedOver(t.live); err != nil {
 		return nil, runtimes.Permanent(err)
 	}
@@ -166,15 +186,20 @@ func (a *apply) classify(t *trial, dry *unstructured.Unstructured, err error) {
 	case t.live == nil:
 		t.outcome = created
 	default:
-		t.outcome, t.fields = changed, compare(t.live, dry, t.omittedPaths(t.live)...)
-		if t.foreign = foreignIn(dry, t.declared); a.clearForeign {
-			for _, f := range t.foreign {
-				t.fields = append(t.fields, runtimes.FieldChange{Path: f.path.String(), Old: jsonText(f.path.get(dry.Object))})
-			}
+		a.compareDry(t, dry)
+	}
+}
+
+// compareDry compares the live object with the result of a dry run that the server accepted.
+func (a *apply) compareDry(t *trial, dry *unstructured.Unstructured) {
+	t.outcome, t.err, t.fields = changed, nil, compare(t.live, dry, t.omittedPaths(t.live)...)
+	if t.foreign = foreignIn(dry, t.declared); a.clearForeign {
+		for _, f := range t.foreign {
+			t.fields = append(t.fields, runtimes.FieldChange{Path: f.path.String(), Old: jsonText(f.path.get(dry.Object))})
 		}
-		if len(t.fields) == 0 {
-			t.outcome = unchanged
-		}
+	}
+	if len(t.fields) == 0 && len(t.takenOut) == 0 {
+		t.outcome = unchanged
 	}
 }
 
@@ -309,6 +334,9 @@ func (t *trial) change() runtimes.Change {
 	}
 	if t.adoption != nil {
 		c.Message = t.adoption.String()
+	}
+	if len(t.takenOut) > 0 {
+		c.Message = joinTexts(c.Message, t.takenOutText())
 	}
 	if t.rerun {
 		c.Message = "it failed, and is run again"
