@@ -214,7 +214,7 @@ func (ob *observation) compareByDryRun(ctx context.Context, live *unstructured.U
 func (ob *observation) compareRefused(ctx context.Context, at dynamic.ResourceInterface, d declared, refusal error) (verdict, *unstructured.Unstructured, error) {
 	action := fmt.Sprintf("compare %s %s with its declaration", d.GetKind(), d.GetName())
 	known := verdict{
-		refused: "the server refuses the declaration, although no declared field differs: " + refusal.Error(), until: ob.now().Add(refusalTTL),
+		refused: "no declared field was changed by others, but the server refuses the declaration: " + refusal.Error(), until: ob.now().Add(refusalTTL),
 	}
 	fresh, err := at.Get(ctx, d.GetName(), metav1.GetOptions{})
 	if err != nil {
