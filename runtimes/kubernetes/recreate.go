@@ -1,8 +1,17 @@
 package kubernetes
 
 import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/converge-engine/converge/runtimes"
 )
 
 // orphanDependents is the value of AnnotationRecreate that keeps the dependents of a recreated object.
@@ -21,4 +30,73 @@ func dependents(o *unstructured.Unstructured) metav1.DeletionPropagation {
 		return metav1.DeletePropagationOrphan
 	}
 	return metav1.DeletePropagationForeground
+}
+
+// onlyChangeRefused reports whether the server refuses only the change of a live object, and would create the declared object. Its words
+// do not matter: every kind, and every rule of a custom kind, has others. A dry run creates the declared object under another name. It
+// may fail because of that name, or because the live object holds what it wants (an address, a port of the nodes).
+func (a *apply) onlyChangeRefused(ctx context.Context, t *trial) bool {
+	o := t.origin.DeepCopy()
+	sum := sha256.Sum256([]byte(t.live.GetUID()))
+	o.SetName("converge-" + hex.EncodeToString(sum[:4]))
+	options := metav1.CreateOptions{FieldManager: FieldManager, DryRun: []string{metav1.DryRunAll}}
+	_, err := a.clients.resourceClient(t.resource, t.GetNamespace()).Create(ctx, o, options)
+	switch {
+	case err == nil:
+		return true
+	case apierrors.IsForbidden(err): // a quota is checked last, and has room when the live object is gone
+		return containsAny("exceeded quota")(err)
+	}
+	causes := causesOf(err)
+	return len(causes) > 0 && !slices.ContainsFunc(causes, func(field []string) bool { return !a.isHeld(t, field) })
+}
+
+// isHeld reports whether the fault of a field in another object of the same content is its name, or that the live object has the value.
+func (a *apply) isHeld(t *trial, field []string) bool {
+	if slices.Equal(field, []string{"metadata", "name"}) {
+		return true
+	}
+	wanted, held := valuesAt(t.origin.Object, field), valuesAt(t.live.Object, field)
+	return len(wanted) > 0 && !slices.ContainsFunc(wanted, func(value string) bool { return !slices.Contains(held, value) })
+}
+
+// valuesAt are the values of a field, as JSON, in all elements of the lists on the way to it.
+func valuesAt(value any, field []string) (values []string) {
+	switch v := value.(type) {
+	case nil:
+		return nil
+	case []any:
+		for _, each := range v {
+			values = append(values, valuesAt(each, field)...)
+		}
+		return values
+	case map[string]any:
+		if len(field) > 0 {
+			return valuesAt(v[field[0]], field[1:])
+		}
+	}
+	if len(field) > 0 {
+		return nil
+	}
+	return []string{jsonText(value)}
+}
+
+// recreateHint is the advice for an object that cannot be changed in place.
+func recreateHint(o *unstructured.Unstructured) string {
+	text := "set the annotation " + AnnotationRecreate + `: "true" to have it deleted and recreated`
+	if idOf(o).kind == kindClaim {
+		text += "; that deletes its data, unless its volume is retained"
+	}
+	return text
+}
+
+// withHint replaces the advice of a refusal; a retry does not help.
+func withHint(err error, hint string) error {
+	var p *problem
+	if !errors.As(err, &p) {
+		return err
+	}
+	changed := *p
+	changed.hint = hint
+	return runtimes.Permanent(&changed)
 }

@@ -78,7 +78,8 @@ func (a *apply) takeOutRefused(ctx context.Context, t *trial, refusal error) (dr
 		s.causes = append(s.causes, causesOf(refusal)...)
 	}
 	if len(s.declared) > 0 {
-		return nil, s.refusal(t.err)
+		slices.Sort(s.declared)
+		return nil, withHint(t.err, strings.Join(slices.Compact(s.declared), ", ")+": remove the field from one side, or set adopt to take it over")
 	}
 	return nil, nil
 }
@@ -143,18 +144,6 @@ func (s *takeOut) mayTake(p fieldpath.Path) (takenField, bool) {
 	slices.Sort(f.by)
 	f.by = slices.Compact(f.by)
 	return f, true
-}
-
-// refusal adds to a refusal that fields of other tools stand against the declaration.
-func (s *takeOut) refusal(err error) error {
-	var p *problem
-	if !errors.As(err, &p) {
-		return err
-	}
-	slices.Sort(s.declared)
-	with := *p
-	with.hint = strings.Join(slices.Compact(s.declared), ", ") + ": remove the field from one side, or set adopt to take it over"
-	return runtimes.Permanent(&with)
 }
 
 // try tries the object with its declaration and without the taken fields. No apply can do both in one dry run, so it tries a patch.

@@ -140,8 +140,8 @@ func (a *apply) judge(ctx context.Context, t *trial, d declared, dry *unstructur
 	return a.planAdoption(ctx, t, dry)
 }
 
-// resolveRefusal evaluates the refusal of an existing object: the server may accept its declaration without fields that nobody declares.
-// dry is then the object after that.
+// resolveRefusal evaluates the refusal of an existing object. The server may accept its declaration without fields that nobody declares;
+// dry is then the object after that. Or it may accept it as a new object.
 func (a *apply) resolveRefusal(ctx context.Context, t *trial, refusal error) (dry *unstructured.Unstructured) {
 	if t.live == nil || len(causesOf(refusal)) == 0 {
 		return nil
@@ -152,6 +152,11 @@ func (a *apply) resolveRefusal(ctx context.Context, t *trial, refusal error) (dr
 		t.refuse(err)
 	case dry != nil:
 		a.compareDry(t, dry)
+	case !a.onlyChangeRefused(ctx, t):
+	case mayRecreate(t.Unstructured):
+		t.outcome, t.err = recreated, nil
+	default:
+		t.refuse(withHint(t.err, recreateHint(t.Unstructured)))
 	}
 	return dry
 }
@@ -177,8 +182,6 @@ func (a *apply) dryRunOver(ctx context.Context, t *trial, d declared) (dry *unst
 func (a *apply) classify(t *trial, dry *unstructured.Unstructured, err error) {
 	t.adoption = nil
 	switch {
-	case isImmutable(err) && t.live != nil && mayRecreate(t.Unstructured):
-		t.outcome = recreated
 	case noDryRun(err):
 		t.outcome = dryRunUnsupported
 	case err != nil:
