@@ -96,17 +96,22 @@ func (ob *observation) markDrift(ctx context.Context, object *entities.Object, l
 		return nil
 	}
 	object.Message = joinTexts(found.drift, problemOf(object)) // the cause first
+	ob.markVersionDrifted(object.Versions)
+	return nil
+}
+
+// markVersionDrifted marks the observed version among those of an object, or the first if its pods do not exist yet.
+func (ob *observation) markVersionDrifted(versions []entities.ObjectVersion) {
 	marked := 0
-	for i := range object.Versions {
-		if object.Versions[i].Version == ob.in.FullVersion {
-			object.Versions[i].Drifted = true
+	for i := range versions {
+		if versions[i].Version == ob.in.FullVersion {
+			versions[i].Drifted = true
 			marked++
 		}
 	}
-	if marked == 0 && len(object.Versions) > 0 {
-		object.Versions[0].Drifted = true // its pods do not exist yet
+	if marked == 0 && len(versions) > 0 {
+		versions[0].Drifted = true
 	}
-	return nil
 }
 
 // problemOf returns the message of an object, or "" if it is healthy.

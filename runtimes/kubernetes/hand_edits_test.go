@@ -199,3 +199,34 @@ func TestForeignFieldsGoWithAnEditThatCannotBeMerged(t *testing.T) {
 	require.Nil(t, nestedMap(live.Object, "spec", "template", "spec")["hostNetwork"])
 	d.until(v1, "no drift", func(o []entities.Object) bool { return !drifted(o) })
 }
+
+// An element that was added a second time to a list is drift, and goes.
+func TestADuplicatedVariableIsPutBack_A12(t *testing.T) {
+	object := workloadWith("Deployment", "replicas: 1", `containers: [{name: web, image: "web:1", env: [{name: MODE, value: safe}]}]`)
+	d := newTestCluster(t).recording()
+	v1 := d.instance("v1", object)
+	d.mustApply(v1)
+	_, before := d.objectOf(object)
+	d.editAs("kubectl-edit", object, `[{"op": "add", "path": "/spec/template/spec/containers/0/env/-", "value": {"name": "MODE", "value": "unsafe"}}]`)
+	d.until(v1, "drift", drifted)
+	d.mustApply(v1)
+	_, after := d.objectOf(object)
+	require.Empty(t, compare(before, after, path{{field: "metadata"}}))
+	d.until(v1, "no drift", func(o []entities.Object) bool { return !drifted(o) })
+}
+
+// The fields of a tool from which an object is adopted may be taken out too.
+func TestAdoptionTakesOutWhatDoesNotFit_D11(t *testing.T) {
+	theirs := workloadWith("Deployment", "replicas: 1, strategy: {rollingUpdate: {maxSurge: 2}}", `containers: [{name: web, image: "web:1", env: [{name: MODE, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]}]`)
+	ours := workloadWith("Deployment", "strategy: {type: Recreate}", `containers: [{name: web, image: "web:1", env: [{name: MODE, value: safe}]}]`)
+	d := newTestCluster(t).recording()
+	d.applyAs("flux", "Deployment", "web", theirs)
+	v1 := withAdopt(d.instance("v1", ours))
+	lines := strings.Join(d.mustApply(v1), "\n")
+	require.Contains(t, lines, "took out spec.strategy.rollingUpdate of Deployment/web, written by flux")
+	require.Contains(t, lines, "adopted Deployment/web from flux")
+	_, live := d.objectOf(ours)
+	require.Equal(t, map[string]any{"type": "Recreate"}, nestedMap(live.Object, "spec", "strategy"))
+	d.until(v1, "no drift", func(o []entities.Object) bool { return !drifted(o) && len(o[0].Versions) > 0 })
+	require.Equal(t, []string{"unchanged 1 object"}, d.mustApply(v1))
+}

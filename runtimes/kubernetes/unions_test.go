@@ -33,16 +33,19 @@ func TestAMemberOfAUnionReplacesDefaultsOfAnother(t *testing.T) {
 		},
 		"Recreate, with a null": {
 			workloadWith("Deployment", "replicas: 1", oneContainer), workloadWith("Deployment", "strategy: {type: Recreate, rollingUpdate: null}", oneContainer),
-			"took out spec.strategy.rollingUpdate", path{{field: "spec"}, {field: "strategy"}, {field: "rollingUpdate"}},
+			"took out spec.strategy.rollingUpdate",
+			path{{field: "spec"}, {field: "strategy"}, {field: "rollingUpdate"}},
 		},
 		"Recreate, with consent to recreate": {
 			workloadWith("Deployment", "replicas: 1", oneContainer),
 			strings.Replace(workloadWith("Deployment", "strategy: {type: Recreate}", oneContainer), "{name: web}", `{name: web, annotations: {converge/recreate: "true"}}`, 1),
-			"took out spec.strategy.rollingUpdate", path{{field: "spec"}, {field: "strategy"}, {field: "rollingUpdate"}},
+			"took out spec.strategy.rollingUpdate",
+			path{{field: "spec"}, {field: "strategy"}, {field: "rollingUpdate"}},
 		},
 		"OnDelete of a StatefulSet": {
 			workloadWith("StatefulSet", "serviceName: web", oneContainer), workloadWith("StatefulSet", "serviceName: web, updateStrategy: {type: OnDelete}", oneContainer),
-			"", path{{field: "spec"}, {field: "updateStrategy"}, {field: "rollingUpdate"}},
+			"",
+			path{{field: "spec"}, {field: "updateStrategy"}, {field: "rollingUpdate"}},
 		},
 		"OnDelete of a DaemonSet": {
 			workloadWith("DaemonSet", "minReadySeconds: 0", oneContainer), workloadWith("DaemonSet", "updateStrategy: {type: OnDelete}", oneContainer),
@@ -61,7 +64,8 @@ func TestAMemberOfAUnionReplacesDefaultsOfAnother(t *testing.T) {
 		"the type of a Service": {service("type: LoadBalancer"), service("type: ClusterIP"), "", nil},
 		"a Service without an address": {
 			service("type: ClusterIP"), "{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {type: ExternalName, externalName: web.dev}}",
-			"", path{{field: "spec"}, {field: "clusterIP"}},
+			"",
+			path{{field: "spec"}, {field: "clusterIP"}},
 		},
 	}
 	for name, row := range rows {
