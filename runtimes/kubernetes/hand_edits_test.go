@@ -230,3 +230,16 @@ func TestAdoptionTakesOutWhatDoesNotFit_D11(t *testing.T) {
 	d.until(v1, "no drift", func(o []entities.Object) bool { return !drifted(o) && len(o[0].Versions) > 0 })
 	require.Equal(t, []string{"unchanged 1 object"}, d.mustApply(v1))
 }
+
+// A field that another tool declares somewhere in the object is no reason to ignore a consent to recreate it.
+func TestConsentIsHeededThoughAnotherToolDeclaresFields(t *testing.T) {
+	object := func(label string) string {
+		return `{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, annotations: {converge/recreate: "true"}}, spec: {selector: {matchLabels: {a: ` + label + `}},
+		  template: {metadata: {labels: {a: ` + label + `}}, spec: {containers: [{name: web, image: "web:1"}]}}}}`
+	}
+	d := newTestCluster(t).recording()
+	d.mustApply(d.instance("v1", object("a")))
+	d.applyAs("flux", "Deployment", "web", `{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {minReadySeconds: 1, template: {metadata: {annotations: {flux: x}}}}}`)
+	d.waitWatchedAs("Deployment", "web")
+	require.Equal(t, []string{"recreated Deployment/web"}, d.mustApply(d.instance("v2", object("b"))))
+}

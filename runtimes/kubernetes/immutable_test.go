@@ -127,6 +127,7 @@ func TestAnInvalidObjectIsNotRecreated(t *testing.T) {
 			_, before := d.objectOf(row.from)
 			text := d.mustRefuse(d.instance("v2", row.to), true)
 			require.Contains(t, text, row.says)
+			require.NotContains(t, text, "set the annotation")
 			_, after := d.objectOf(row.from)
 			require.Equal(t, before.GetUID(), after.GetUID())
 		})

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -81,6 +82,24 @@ func valuesAt(value any, field []string) (values []string) {
 	return []string{jsonText(value)}
 }
 
+// resolveChange evaluates a refusal that no field to take out explains: the object may be recreated, or the advice says what to do.
+// others are fields that other tools declare and that may be the cause.
+func (a *apply) resolveChange(ctx context.Context, t *trial, others string) {
+	onlyChange := a.onlyChangeRefused(ctx, t)
+	if onlyChange && mayRecreate(t.Unstructured) {
+		t.outcome, t.err = recreated, nil
+		return
+	}
+	var advice []string
+	if others != "" {
+		advice = append(advice, others+": remove the field from one side, or set adopt to take it over")
+	}
+	if onlyChange {
+		advice = append(advice, recreateHint(t.Unstructured))
+	}
+	t.refuse(replaceAdvice(t.err, strings.Join(advice, "; or ")))
+}
+
 // recreateHint is the advice for an object that cannot be changed in place.
 func recreateHint(o *unstructured.Unstructured) string {
 	text := "set the annotation " + AnnotationRecreate + `: "true" to have it deleted and recreated`
@@ -90,13 +109,14 @@ func recreateHint(o *unstructured.Unstructured) string {
 	return text
 }
 
-// withHint replaces the advice of a refusal; a retry does not help.
-func withHint(err error, hint string) error {
+// replaceAdvice replaces the advice of a refusal about an existing object. Without any, the refusal keeps its own, unless that is to recreate
+// the object. A retry does not help.
+func replaceAdvice(err error, advice string) error {
 	var p *problem
-	if !errors.As(err, &p) {
+	if !errors.As(err, &p) || advice == "" && !strings.Contains(p.hint, AnnotationRecreate) {
 		return err
 	}
 	changed := *p
-	changed.hint = hint
+	changed.hint = advice
 	return runtimes.Permanent(&changed)
 }

@@ -51,18 +51,18 @@ type takeOut struct {
 	over     *overlay
 	causes   [][]string // where the server sees a fault: names of fields, without positions in lists
 	taken    []takenField
-	declared []string // fields there that other tools declare
+	declared []string // fields next to a fault that other tools declare
 }
 
 // takeOutRefused tries a refused object without the fields that stand against its declaration. dry is the object afterwards; nil if the
-// server refuses it still, or if there are no such fields.
-func (a *apply) takeOutRefused(ctx context.Context, t *trial, refusal error) (dry *unstructured.Unstructured, err error) {
+// server refuses it still, or if there are no such fields. others are fields next to a fault that other tools declare, for people.
+func (a *apply) takeOutRefused(ctx context.Context, t *trial, refusal error) (dry *unstructured.Unstructured, others string, err error) {
 	s := &takeOut{apply: a, trial: t}
 	if s.live, err = a.clients.resourceClient(t.resource, t.GetNamespace()).Get(ctx, t.GetName(), metav1.GetOptions{}); err != nil {
-		return nil, explain(ctx, "read the fields of "+idOf(t.Unstructured).String(), err)
+		return nil, "", explain(ctx, "read the fields of "+idOf(t.Unstructured).String(), err)
 	}
 	if s.over, err = overlayOf(s.live, t.declared); err != nil {
-		return nil, runtimes.Permanent(err)
+		return nil, "", runtimes.Permanent(err)
 	}
 	s.causes = causesOf(refusal)
 	for tries, level := 0, 0; tries < maxTakeOuts && level <= s.depth(); level++ {
@@ -73,15 +73,12 @@ func (a *apply) takeOutRefused(ctx context.Context, t *trial, refusal error) (dr
 		dry, refusal = s.try(ctx)
 		if refusal == nil {
 			t.takenOut = s.taken
-			return dry, nil
+			return dry, "", nil
 		}
 		s.causes = append(s.causes, causesOf(refusal)...)
 	}
-	if len(s.declared) > 0 {
-		slices.Sort(s.declared)
-		return nil, withHint(t.err, strings.Join(slices.Compact(s.declared), ", ")+": remove the field from one side, or set adopt to take it over")
-	}
-	return nil, nil
+	slices.Sort(s.declared)
+	return nil, strings.Join(slices.Compact(s.declared), ", "), nil
 }
 
 // depth is the length of the longest path among the causes.
@@ -96,54 +93,57 @@ func (s *takeOut) depth() (depth int) {
 func (s *takeOut) extend(level int) (extended bool) {
 	for _, p := range s.over.undeclared {
 		known := func(f takenField) bool { return f.path.Equals(p) }
-		if slices.ContainsFunc(s.taken, known) || !s.concerns(p, level) {
+		scope := s.scopeOf(p, level)
+		if slices.ContainsFunc(s.taken, known) || scope < 0 {
 			continue
 		}
-		if f, ok := s.mayTake(p); ok {
+		f, declarer := s.take(p)
+		switch {
+		case declarer == "":
 			s.taken, extended = append(s.taken, f), true
+		case level == 0 || level == 1 && scope > 1:
+			s.declared = append(s.declared, declarer)
 		}
 	}
 	return extended
 }
 
-// concerns reports whether a field is where the server sees a fault: so many levels above it, or below that.
-func (s *takeOut) concerns(p fieldpath.Path, level int) bool {
+// scopeOf is the length of the path so many levels above a fault, if that contains a field or is below it; -1 otherwise.
+func (s *takeOut) scopeOf(p fieldpath.Path, level int) int {
 	names := namesOf(p)
-	if names[0] == "metadata" || slices.Equal(names, []string{"spec", "replicas"}) {
-		return false // they make no object invalid; the replicas are those of a person
+	if names[0] == "metadata" || slices.Equal(names, []string{"spec", "replicas"}) || isWithinPaths(plainPath(p.String()), s.trial.omittedPaths(s.live)) {
+		return -1 // they make no object invalid, or belong to a person or an autoscaler
 	}
-	written := len(entriesAt(s.live, p)) > 0
-	return slices.ContainsFunc(s.causes, func(cause []string) bool {
+	written, longest := len(entriesAt(s.live, p)) > 0, -1
+	for _, cause := range s.causes {
 		scope := cause[:max(0, len(cause)-level)]
 		if len(scope) < 2 && !written {
-			return false // defaults of a whole spec, such as an allocated address, are no members of a union
+			continue // defaults of a whole spec, such as an allocated address, are no members of a union
 		}
-		n := min(len(scope), len(names))
-		return slices.Equal(scope[:n], names[:n])
-	})
+		if n := min(len(scope), len(names)); slices.Equal(scope[:n], names[:n]) {
+			longest = max(longest, len(scope))
+		}
+	}
+	return longest
 }
 
-// mayTake reports whether a field may be taken out. A field that another tool declares, or a controller writes through a subresource,
-// may only be taken by adoption.
-func (s *takeOut) mayTake(p fieldpath.Path) (takenField, bool) {
-	f := takenField{path: p}
-	if isWithinPaths(f.String(), s.trial.omittedPaths(s.live)) {
-		return f, false
-	}
+// take is a field to take out. declarer is not empty if another tool declares it, or a controller writes it through a subresource: then
+// only an adoption takes it.
+func (s *takeOut) take(p fieldpath.Path) (f takenField, declarer string) {
+	f = takenField{path: p}
 	for _, entry := range entriesAt(s.live, p) {
 		if entry.Manager == FieldManager {
 			continue
 		}
 		c := conflict{field: f.String(), owner: entry.Manager, operation: entry.Operation, subresource: entry.Subresource}
 		if !c.isManualEdit() && !s.apply.hasNewConsent(s.trial, s.live) {
-			s.declared = append(s.declared, c.String())
-			return f, false
+			return f, c.String()
 		}
 		f.by = append(f.by, entry.Manager)
 	}
 	slices.Sort(f.by)
 	f.by = slices.Compact(f.by)
-	return f, true
+	return f, ""
 }
 
 // try tries the object with its declaration and without the taken fields. No apply can do both in one dry run, so it tries a patch.

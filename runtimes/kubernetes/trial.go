@@ -146,17 +146,14 @@ func (a *apply) resolveRefusal(ctx context.Context, t *trial, refusal error) (dr
 	if t.live == nil || len(causesOf(refusal)) == 0 {
 		return nil
 	}
-	dry, err := a.takeOutRefused(ctx, t, refusal)
+	dry, others, err := a.takeOutRefused(ctx, t, refusal)
 	switch {
 	case err != nil:
 		t.refuse(err)
 	case dry != nil:
 		a.compareDry(t, dry)
-	case !a.onlyChangeRefused(ctx, t):
-	case mayRecreate(t.Unstructured):
-		t.outcome, t.err = recreated, nil
 	default:
-		t.refuse(withHint(t.err, recreateHint(t.Unstructured)))
+		a.resolveChange(ctx, t, others)
 	}
 	return dry
 }
