@@ -89,7 +89,7 @@ func TestKubernetesEditThatCannotBeMergedIsRepaired_A12(t *testing.T) {
 	w.Await("web", "staging CONVERGED v2, production CONVERGED v2")
 }
 
-// Under observe such an edit is shown and stays. The next release repairs it, and so does the rollback of a release that fails.
+// Under observe such an edit is shown and stays. The next release repairs it.
 func TestKubernetesReleasesRepairAnEditThatCannotBeMerged_A12_A14(t *testing.T) {
 	t.Parallel()
 	w := newEditedWorld(t)
