@@ -171,6 +171,9 @@ func previewOf(changes []runtimes.Change) protocol.ItemPreview {
 			Action: string(c.Action), Type: c.Type, Name: c.Name, Namespace: c.Namespace,
 			Message: runtimes.Clip(c.Message, previewMessage),
 		}
+		if c.Replaces != nil {
+			out.Replaces = &protocol.PreviewReplacement{What: c.Replaces.What, Why: runtimes.Clip(c.Replaces.Why, previewMessage)}
+		}
 		for _, f := range c.Fields[:min(len(c.Fields), previewFields)] {
 			out.Fields = append(out.Fields, protocol.PreviewField{
 				Path: runtimes.Clip(f.Path, previewValue), Old: runtimes.Clip(f.Old, previewValue), New: runtimes.Clip(f.New, previewValue),

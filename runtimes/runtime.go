@@ -167,7 +167,18 @@ type Change struct {
 	Conflicts []string `json:"conflicts,omitempty"`
 	// Message is the server's message if it would refuse the object for another reason.
 	Message string `json:"message,omitempty"`
+	// Replaces says that the change replaces what runs for the object; nil: it does not.
+	Replaces *Replacement `json:"replaces,omitempty"`
 }
+
+// Replacement is the replacement of the pods or tasks of an object, and its reason.
+type Replacement struct {
+	What string `json:"what"` // pods, tasks
+	Why  string `json:"why"`  // spec.template.spec.containers[name=web].image changes
+}
+
+// String is "its pods are replaced: REASON".
+func (r *Replacement) String() string { return "its " + r.What + " are replaced: " + r.Why }
 
 // Action is the kind of a change.
 type Action string

@@ -291,6 +291,21 @@ func TestPlanExplainsWhyPodsAreReplaced_H1(t *testing.T) {
 	restarted := object("update", "Deployment/web", objectVersion, podTemplate)
 	restarted.Message = "its pods are restarted"
 	require.False(t, onlyVersion(restarted))
+	replaced := object("update", "Deployment/web", objectVersion, podTemplate, `spec.template.spec.containers[name=web].image|"web:v8"|"web:v9"`)
+	replaced.Replaces = &protocol.PreviewReplacement{What: "pods", Why: "spec.template.spec.containers[name=web].image changes"}
+	inline, below = text.change(replaced)
+	require.Equal(t, "image web:v8 → web:v9; its pods are replaced", inline)
+	require.Empty(t, below)
+	replaced.Message = "it is adopted from helm"
+	inline, below = text.change(replaced)
+	require.Equal(t, "1 field", inline)
+	require.Equal(t, []string{"it is adopted from helm", "its pods are replaced: spec.template.spec.containers[name=web].image changes", "image web:v8 → web:v9"}, below)
+	configured := object("update", "Deployment/web", objectVersion, podTemplate)
+	configured.Replaces = &protocol.PreviewReplacement{What: "pods", Why: "their configuration changes"}
+	require.False(t, onlyVersion(configured))
+	inline, below = text.change(configured)
+	require.Equal(t, "its pods are replaced: their configuration changes", inline)
+	require.Empty(t, below)
 	inline, below = text.change(restarted)
 	require.Equal(t, "its pods are restarted", inline)
 	require.Empty(t, below)

@@ -171,7 +171,7 @@ func foldVersionOnly(all []protocol.PreviewChange) (distinct []protocol.PreviewC
 
 func onlyVersion(c protocol.PreviewChange) bool {
 	other := func(f protocol.PreviewField) bool { return !strings.HasSuffix(f.Path, versionField) }
-	return c.Action == "update" && len(c.Fields) > 0 && c.More == 0 && len(c.Conflicts) == 0 && c.Message == "" && !slices.ContainsFunc(c.Fields, other)
+	return c.Action == "update" && len(c.Fields) > 0 && c.More == 0 && len(c.Conflicts) == 0 && c.Message == "" && c.Replaces == nil && !slices.ContainsFunc(c.Fields, other)
 }
 
 func severalNamespaces(all []protocol.PreviewChange) bool {
@@ -208,10 +208,16 @@ func (t *planText) change(c protocol.PreviewChange) (inline string, below []stri
 		reasons = append(reasons, "no longer declared, left in place")
 	}
 	fields, more := t.fields(c)
+	short := len(reasons) == 0 && more == 0 && len(fields) > 0 && len(fields) <= fieldsInLine
+	if r := c.Replaces; r != nil && !short {
+		reasons = append(reasons, "its "+r.What+" are replaced: "+oneLine(r.Why))
+	}
 	switch {
 	case len(fields)+more == 0 && len(reasons) == 1:
 		return reasons[0], nil
-	case len(reasons) == 0 && more == 0 && len(fields) <= fieldsInLine:
+	case short && c.Replaces != nil:
+		return strings.Join(fields, "; ") + "; its " + c.Replaces.What + " are replaced", nil
+	case short, len(fields)+more+len(reasons) == 0:
 		return strings.Join(fields, "; "), nil
 	}
 	below = append(reasons, fields...)
@@ -227,7 +233,7 @@ func (t *planText) change(c protocol.PreviewChange) (inline string, below []stri
 // fields lists the changes of an object's fields. It lists only the first few unless --full is set.
 func (t *planText) fields(c protocol.PreviewChange) (lines []string, more int) {
 	shown := foldVersion(c.Fields)
-	if c.Message != "" && len(shown) == 1 && shown[0].Path == "version" {
+	if (c.Message != "" || c.Replaces != nil) && len(shown) == 1 && shown[0].Path == "version" {
 		shown = nil // the message contains more
 	}
 	paths := shortPaths(shown)

@@ -94,6 +94,14 @@ type PreviewChange struct {
 	More      int            `json:"moreFields,omitempty"` // fields left out because there are too many
 	Conflicts []string       `json:"conflicts,omitempty"`
 	Message   string         `json:"message,omitempty"`
+	// Replaces says that the change replaces the running pods or tasks of the object; nil: it does not.
+	Replaces *PreviewReplacement `json:"replaces,omitempty"`
+}
+
+// PreviewReplacement is the replacement of the pods or tasks of an object, and its reason.
+type PreviewReplacement struct {
+	What string `json:"what"` // pods, tasks
+	Why  string `json:"why"`
 }
 
 // PreviewField is one field that would change. Old and New are JSON, shortened when long, empty when absent.

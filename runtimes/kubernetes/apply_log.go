@@ -35,8 +35,8 @@ func (a *applyLog) report(t *trial, applied *unstructured.Unstructured) {
 		a.add("recreated %s", name)
 	case t.live == nil:
 		a.add("created %s", name)
-	case t.onlyConfigChanges():
-		a.add("configured %s (%s)", name, podsReplacedMessage)
+	case t.replacedPods() != nil:
+		a.add("configured %s (%s)", name, t.replacedPods())
 	case len(t.fields) == 1:
 		a.add("configured %s (%s)", name, t.fields[0].Path)
 	case len(t.fields) == 0:

@@ -46,7 +46,7 @@ func TestApplyAgainWritesNothing_A9_A11(t *testing.T) {
 	}, func() any { return asked })
 
 	v2 := d.instance("v2", deploymentOf("web:2", 2, ""), configOf("settings", "b"))
-	require.Equal(t, []string{"configured ConfigMap/settings (metadata.annotations[converge/version])", "configured Deployment/web (3 fields)"}, d.mustApply(v2))
+	require.Equal(t, []string{"configured ConfigMap/settings (metadata.annotations[converge/version])", "configured Deployment/web (its pods are replaced: spec.template.spec.containers[name=web].image changes)"}, d.mustApply(v2))
 	_, asked = d.takeWrites()
 	require.Equal(t, 4, asked)
 	d.until(v2, "v2", settled("v2"))
@@ -60,7 +60,7 @@ func TestRestartReplacesPods_I1(t *testing.T) {
 	d.mustApply(v1)
 	d.until(v1, "v1", settled("v1"))
 	v1.Restarted, v1.Restart = time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC), true
-	require.Equal(t, []string{"configured Deployment/web (spec.template.metadata.annotations[converge/restartedAt])", "unchanged 1 object"}, d.mustApply(v1))
+	require.Equal(t, []string{"configured Deployment/web (its pods are replaced: spec.template.metadata.annotations[converge/restartedAt] changes)", "unchanged 1 object"}, d.mustApply(v1))
 	require.Equal(t, "2026-11-20T10:00:00Z", nestedMap(d.liveObject("Deployment", "web").Object, "spec", "template", "metadata", "annotations")["converge/restartedAt"])
 	v1.Restart = false
 	d.until(v1, "v1", settled("v1"))

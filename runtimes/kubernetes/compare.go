@@ -22,7 +22,7 @@ const (
 
 // compare lists the fields that an apply (the server's dry run) would change in an object, at most 100, by path. Fields that the
 // server or other writers maintain do not count: status, managedFields, resourceVersion, generation, the revisions that workload
-// controllers count, and our own records of earlier templates, runs and consents. Values of Secrets are masked. A nil object has no
+// controllers count, and our own records of templates, runs and consents. Values of Secrets are masked. A nil object has no
 // fields. Fields of others do not count either.
 func compare(live, applied *unstructured.Unstructured, theirs ...path) []runtimes.FieldChange {
 	var changes []runtimes.FieldChange
@@ -65,6 +65,7 @@ func declarable(o *unstructured.Unstructured) map[string]any {
 		delete(annotations, annotationRevision)
 		delete(annotations, annotationTemplate)
 		delete(annotations, AnnotationEarlier)
+		delete(annotations, AnnotationUnmarked)
 		delete(annotations, AnnotationRuns)
 		delete(annotations, AnnotationAdopt)
 		delete(annotations, AnnotationTakenFrom)

@@ -18,11 +18,12 @@ type Runtime struct {
 	def     entities.RuntimeDefinition
 	cluster *cluster
 	// now is the clock of observations, for the duration of a pod's failure.
-	now      func() time.Time
-	verdicts verdicts
-	recent   recentCache
-	nodes    nodes
-	rules    healthRules
+	now       func() time.Time
+	verdicts  verdicts
+	recent    recentCache
+	nodes     nodes
+	rules     healthRules
+	unwatched unwatched
 }
 
 var (

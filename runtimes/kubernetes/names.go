@@ -37,6 +37,9 @@ const (
 	AnnotationTemplate = "converge/template"
 	// AnnotationEarlier is only on workloads: the digests of earlier templates, with the last version of each (templates.go).
 	AnnotationEarlier = "converge/earlier"
+	// AnnotationUnmarked is only on workloads that were adopted with their pod template as it was: the digest that the template would
+	// have (marks.go).
+	AnnotationUnmarked = "converge/unmarked"
 	// AnnotationWave orders objects: an integer, default 0. Lower waves are ready before higher ones are applied. Namespaces and
 	// CustomResourceDefinitions come first.
 	AnnotationWave = "converge/wave"

@@ -219,13 +219,21 @@ type parts struct {
 func (ob *observation) parts(ctx context.Context, o *unstructured.Unstructured, names versionsByStamp, status entities.ObjectStatus) (parts, error) {
 	p := parts{versions: ownVersion(o)}
 	creator := o // the object that creates the pods
+	if isUnmarked(o) {
+		p.versions = unmarkedVersions(o, names)
+		if status != entities.ObjectSucceeded {
+			pods := ob.unwatchedPods(ctx, o)
+			p.targets, p.terminating = pods, terminatingPods(pods)
+		}
+		return p, nil
+	}
 	switch kind := o.GroupVersionKind().GroupKind(); workloadOf[kind] {
 	case podSet:
 		pods, err := ob.controlledBy(ctx, podKind(), o)
 		p.versions, p.targets, p.terminating = podVersions(o, pods, names), ofCurrentTemplate(pods, o), terminatingPods(pods)
 		return p, err
 	case deployment:
-		sets, err := ob.controlledBy(ctx, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ReplicaSet"}, o)
+		sets, err := ob.controlledBy(ctx, setKind(), o)
 		if err != nil {
 			return p, err
 		}
@@ -242,6 +250,10 @@ func (ob *observation) parts(ctx context.Context, o *unstructured.Unstructured, 
 		}
 	}
 	if creator == nil || status == entities.ObjectSucceeded {
+		return p, nil
+	}
+	if creator == o && hasNoMarks(o) { // an adopted Job
+		p.targets = ob.unwatchedPods(ctx, o)
 		return p, nil
 	}
 	pods, err := ob.controlledBy(ctx, podKind(), creator)
@@ -261,6 +273,10 @@ func terminatingPods(pods []*unstructured.Unstructured) (some []*unstructured.Un
 		}
 	}
 	return some
+}
+
+func setKind() schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ReplicaSet"}
 }
 
 func podKind() schema.GroupVersionKind { return schema.GroupVersionKind{Version: "v1", Kind: "Pod"} }
@@ -283,7 +299,7 @@ func (ob *observation) controlledBy(ctx context.Context, kind schema.GroupVersio
 	if err != nil || v == nil {
 		return nil, err
 	}
-	return v.controlledBy(ob.owner, by), nil
+	return v.controlledBy(by), nil
 }
 
 // linksOf are the links in the annotations of an object: converge/link-dashboard, or converge/log-search for logs, with an address.

@@ -34,6 +34,7 @@ type store struct {
 	filled  bool
 	objects map[types.NamespacedName]*unstructured.Unstructured
 	owned   map[runtimes.Owner][]*unstructured.Unstructured // few each: the objects of one kind of one instance
+	made    map[types.UID][]*unstructured.Unstructured      // by the object for which a controller made them
 }
 
 var _ cache.ReflectorStore = (*store)(nil)
@@ -43,6 +44,7 @@ func newStore(changed func(runtimes.Owner), listed func()) *store {
 		changed: changed, listed: listed,
 		objects: map[types.NamespacedName]*unstructured.Unstructured{},
 		owned:   map[runtimes.Owner][]*unstructured.Unstructured{},
+		made:    map[types.UID][]*unstructured.Unstructured{},
 	}
 }
 
@@ -127,6 +129,9 @@ func (s *store) put(o *unstructured.Unstructured) (old *unstructured.Unstructure
 		}
 		s.owned[owner] = append(s.owned[owner], o)
 	}
+	if by := metav1.GetControllerOfNoCopy(o); by != nil {
+		s.made[by.UID] = append(s.made[by.UID], o)
+	}
 	return old
 }
 
@@ -136,15 +141,21 @@ func (s *store) drop(name types.NamespacedName) (old *unstructured.Unstructured)
 		return nil
 	}
 	delete(s.objects, name)
-	owner, ours := ownerOf(old.GetLabels())
-	if !ours {
-		return old
+	if by := metav1.GetControllerOfNoCopy(old); by != nil {
+		removeFrom(s.made, by.UID, old)
 	}
-	s.owned[owner] = slices.DeleteFunc(s.owned[owner], func(o *unstructured.Unstructured) bool { return o == old })
-	if len(s.owned[owner]) == 0 {
-		delete(s.owned, owner)
+	if owner, ours := ownerOf(old.GetLabels()); ours {
+		removeFrom(s.owned, owner, old)
 	}
 	return old
+}
+
+// removeFrom removes an object from an index.
+func removeFrom[K comparable](index map[K][]*unstructured.Unstructured, key K, old *unstructured.Unstructured) {
+	index[key] = slices.DeleteFunc(index[key], func(o *unstructured.Unstructured) bool { return o == old })
+	if len(index[key]) == 0 {
+		delete(index, key)
+	}
 }
 
 // notify sends a hint for an object that was added, changed or deleted: to both owners, if it passed from one to another.
@@ -181,6 +192,17 @@ func (s *store) byOwner(owner runtimes.Owner) []*unstructured.Unstructured {
 		return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
 	})
 	return owned
+}
+
+// controlledBy lists the objects that a controller made for an object, by namespace and name.
+func (s *store) controlledBy(uid types.UID) []*unstructured.Unstructured {
+	s.mu.RLock()
+	made := slices.Clone(s.made[uid])
+	s.mu.RUnlock()
+	slices.SortFunc(made, func(a, b *unstructured.Unstructured) int {
+		return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
+	})
+	return made
 }
 
 func (s *store) owners() []runtimes.Owner {

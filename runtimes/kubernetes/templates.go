@@ -25,8 +25,11 @@ func templateAnnotation(o *unstructured.Unstructured, name string) string {
 	return annotations[name]
 }
 
-// templateStamp is the stamp of a workload's new pods; empty if they have none.
+// templateStamp is the stamp of a workload's new pods: in the template, or recorded if that has no marks (marks.go). Empty: none.
 func templateStamp(o *unstructured.Unstructured) string {
+	if isUnmarked(o) {
+		return o.GetAnnotations()[AnnotationUnmarked]
+	}
 	return templateAnnotation(o, AnnotationTemplate)
 }
 
@@ -140,22 +143,38 @@ func (d declared) appliedOver(live *unstructured.Unstructured) (declared, error)
 	if live == nil {
 		return d, nil
 	}
+	kept, err := d.keepMarks(live)
+	if err != nil {
+		return d, err
+	}
 	var note, template map[string]string
 	switch {
 	case isWorkload(d.Unstructured):
-		note = annotation(AnnotationEarlier, earlierOf(live, templateStamp(d.Unstructured)))
+		note = earlierNotes(live, d.Unstructured)
 	case idOf(d.Unstructured).kind == kindJob:
 		note = annotation(AnnotationRuns, live.GetAnnotations()[AnnotationRuns])
 		if templateAnnotation(d.Unstructured, AnnotationVersion) == "" {
 			template = annotation(AnnotationVersion, templateAnnotation(live, AnnotationVersion))
 		}
 	}
-	if len(note)+len(template) == 0 {
+	if len(note)+len(template) == 0 && !kept {
 		return d, nil
 	}
 	d.Unstructured = d.DeepCopy()
-	err := errors.Join(merge(d.Object, template, templateAnnotations()), merge(d.Object, note, []string{"metadata", "annotations"}))
+	err = errors.Join(merge(d.Object, template, templateAnnotations()), merge(d.Object, note, []string{"metadata", "annotations"}))
 	return d, errors.Join(err, d.encode())
+}
+
+// earlierNotes are the records about earlier templates: their stamps, and that of a template without marks whose pods are replaced now.
+func earlierNotes(live, wanted *unstructured.Unstructured) map[string]string {
+	notes := map[string]string{}
+	if earlier := earlierOf(live, templateStamp(wanted)); earlier != "" {
+		notes[AnnotationEarlier] = earlier
+	}
+	if isUnmarked(live) && !isUnmarked(wanted) {
+		notes[AnnotationUnmarked] = templateStamp(live)
+	}
+	return notes
 }
 
 // annotation is a map with one annotation, or none if the text is empty.
@@ -164,29 +183,6 @@ func annotation(name, text string) map[string]string {
 		return nil
 	}
 	return map[string]string{name: text}
-}
-
-// templateField begins the path of each field of a pod template. stampField is the only one of them that is not declared.
-const (
-	templateField = "spec.template."
-	stampField    = templateField + "metadata.annotations[" + AnnotationTemplate + "]"
-)
-
-// podsReplacedMessage is the message for a workload in whose template only the stamp changes.
-const podsReplacedMessage = "its pods are replaced: their configuration changes"
-
-// onlyConfigChanges reports whether an object changes only so that its pods get other configuration.
-func (t *trial) onlyConfigChanges() bool {
-	stamps, others := 0, 0
-	for _, f := range t.fields {
-		switch {
-		case f.Path == stampField:
-			stamps++
-		case strings.HasPrefix(f.Path, templateField):
-			others++
-		}
-	}
-	return t.outcome == changed && isWorkload(t.Unstructured) && stamps > 0 && others == 0
 }
 
 // maxEarlier limits the recorded templates. Pods of older templates have an unknown version.

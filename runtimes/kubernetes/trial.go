@@ -98,6 +98,9 @@ func (a *apply) try(ctx context.Context, d declared) *trial {
 	if t.live == nil {
 		t.outcome = created
 	}
+	if adopted := a.tryUnmarked(ctx, t, d); adopted != nil {
+		return adopted
+	}
 	dry, err := a.dryRunOver(ctx, t, d)
 	if err != nil && t.live == nil && a.createsNamespaceOf(d, err) {
 		t.outcome = prerequisiteMissing
@@ -329,9 +332,7 @@ func (r *Runtime) Plan(ctx context.Context, in runtimes.Request) ([]runtimes.Cha
 // change is the trial in the form of a plan.
 func (t *trial) change() runtimes.Change {
 	c := runtimes.Change{Type: t.GetKind(), Name: t.GetName(), Namespace: t.GetNamespace(), Fields: t.fields, Conflicts: t.conflicts}
-	if t.onlyConfigChanges() {
-		c.Message = podsReplacedMessage
-	}
+	c.Replaces = t.replacedPods()
 	if t.adoption != nil {
 		c.Message = t.adoption.String()
 	}

@@ -63,6 +63,7 @@ func deploymentVersions(o *unstructured.Unstructured, sets []*unstructured.Unstr
 			all.add(names[podStamp(set)], pods, number(set, 0, "status", "availableReplicas"), number(set, 0, "spec", "replicas"))
 		}
 	}
+	all.addUnwatched(o, names)
 	stamp := podStamp(newest)
 	if number(o, 0, "status", "observedGeneration") < number(o, 0, "metadata", "generation") {
 		stamp = templateStamp(o)
@@ -105,6 +106,7 @@ func podVersions(o *unstructured.Unstructured, pods []*unstructured.Unstructured
 		}
 		all.add(names[podStamp(pod)], 1, available, 0)
 	}
+	all.addUnwatched(o, names)
 	return all.versions(names[templateStamp(o)], desired)
 }
 

@@ -196,3 +196,33 @@ func TestAFailedPullIsReportedWithoutItsSteps(t *testing.T) {
 		withoutSteps(`failed to pull and unpack image "shop/web:v2": failed to resolve reference "shop/web:v2": shop/web:v2: not found`))
 	require.Equal(t, "secret \"db\" not found", withoutSteps("secret \"db\" not found"))
 }
+
+// The pods of an adopted workload are counted by its status. During the rollout that marks its template, the pods that the watch does not show
+// are those of the adopted template.
+func TestVersionsOfUnmarkedPods_H7(t *testing.T) {
+	o := func(kind, spec, status string) *unstructured.Unstructured {
+		return object(t, `{apiVersion: apps/v1, kind: `+kind+`, metadata: {name: web, annotations: {converge/unmarked: old, converge/version: v1}}, spec: `+spec+`, status: `+status+`}`)
+	}
+	names := versionsByStamp{"old": "v1", "new": "v2"}
+	for _, row := range []struct {
+		kind, spec, status string
+		want               []entities.ObjectVersion
+	}{
+		{"Deployment", "{replicas: 2}", "{replicas: 2, updatedReplicas: 2, availableReplicas: 1}", []entities.ObjectVersion{{Version: "v1", Active: true, Replicas: 2, AvailableReplicas: 1, TargetReplicas: 2}}},
+		{"Deployment", "{replicas: 2}", "{replicas: 3, updatedReplicas: 1, availableReplicas: 2}", []entities.ObjectVersion{
+			{Version: "v1", Active: true, Replicas: 1, TargetReplicas: 2}, {Active: true, Replicas: 2, AvailableReplicas: 2}}},
+		{"Deployment", "{replicas: 0}", "{}", []entities.ObjectVersion{{Version: "v1", Active: true}}},
+		{"StatefulSet", "{}", "{replicas: 1, updatedReplicas: 1, availableReplicas: 1}", []entities.ObjectVersion{{Version: "v1", Active: true, Replicas: 1, AvailableReplicas: 1, TargetReplicas: 1}}},
+		{"ReplicaSet", "{replicas: 2}", "{replicas: 2, availableReplicas: 2}", []entities.ObjectVersion{{Version: "v1", Active: true, Replicas: 2, AvailableReplicas: 2, TargetReplicas: 2}}},
+		{"DaemonSet", "{}", "{desiredNumberScheduled: 3, currentNumberScheduled: 3, updatedNumberScheduled: 3, numberAvailable: 3}", []entities.ObjectVersion{
+			{Version: "v1", Active: true, Replicas: 3, AvailableReplicas: 3, TargetReplicas: 3}}},
+	} {
+		require.Equal(t, row.want, unmarkedVersions(o(row.kind, row.spec, row.status), names), row.kind+row.status)
+	}
+	rolling := o("Deployment", `{replicas: 2, template: {metadata: {annotations: {converge/template: new}}}}`, "{replicas: 3, updatedReplicas: 1, availableReplicas: 2}")
+	set := object(t, `{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: web-2, annotations: {converge/stamp: new, deployment.kubernetes.io/revision: "2"}},
+		spec: {replicas: 1}, status: {replicas: 1}}`)
+	require.Equal(t, []entities.ObjectVersion{
+		{Version: "v2", Active: true, Replicas: 1, TargetReplicas: 2}, {Version: "v1", Active: true, Replicas: 2, AvailableReplicas: 2},
+	}, deploymentVersions(rolling, []*unstructured.Unstructured{set}, names))
+}

@@ -10,7 +10,6 @@ import (
 
 	authorization "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -219,14 +218,10 @@ func (v *view) byOwner(owner runtimes.Owner) []*unstructured.Unstructured {
 	return v.store.byOwner(owner)
 }
 
-// controlledBy lists the objects of an instance that a controller made for another object.
-func (v *view) controlledBy(owner runtimes.Owner, o *unstructured.Unstructured) (made []*unstructured.Unstructured) {
-	for _, candidate := range v.byOwner(owner) {
-		if by := metav1.GetControllerOfNoCopy(candidate); by != nil && by.UID == o.GetUID() {
-			made = append(made, candidate)
-		}
-	}
-	return made
+// controlledBy lists the objects that a controller made for an object, by name. Their labels may name an earlier owner (marks.go). They
+// are shared: do not change them.
+func (v *view) controlledBy(o *unstructured.Unstructured) []*unstructured.Unstructured {
+	return v.store.controlledBy(o.GetUID())
 }
 
 // scope is whether a kind may be listed and watched over all namespaces.
