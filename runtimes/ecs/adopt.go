@@ -9,33 +9,55 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/ecs"
 	"github.com/aws/aws-sdk-go-v2/service/ecs/types"
-
-	"github.com/converge-engine/converge/runtimes"
 )
 
-// A service that was created by hand is adopted without a change: if its task definition equals the declaration, that revision gets
-// our tags instead of a new registration, so no rollout happens. The revision stays the property of the one who registered it: it is
-// never deregistered.
+// The running revision of a service that is adopted, or that an earlier owner or another release of Converge registered, is recognised by its
+// content: if it equals the declaration, it gets our tags instead of a new registration, so no rollout happens. A revision of another owner
+// stays the property of the one who registered it: it is never deregistered.
 
-// adoptRevision tags the running revision for the owner if it has no owner and equals the declaration; otherwise it returns nil.
-func (c *cluster) adoptRevision(ctx context.Context, owner runtimes.Owner, version string, d *declared, running string) (*definition, error) {
-	known, err := c.describeRevision(ctx, running)
-	if err != nil || known.owner != "" {
+// recognise returns the running revision if it equals the declaration and may be ours; otherwise nil.
+func (a *apply) recognise(ctx context.Context, running string) (*types.TaskDefinition, error) {
+	if running == "" {
+		return nil, nil
+	}
+	known, err := a.cluster.describeRevision(ctx, running)
+	if err != nil || known.owner == "" && !a.want.adopt {
 		return nil, err
 	}
-	client, err := c.account.client(ctx)
+	client, err := a.cluster.account.client(ctx)
 	if err != nil {
 		return nil, err
 	}
-	out, err := call(ctx, c, definitionReads, client.DescribeTaskDefinition, &ecs.DescribeTaskDefinitionInput{TaskDefinition: &running})
-	if err != nil || out.TaskDefinition.Status != types.TaskDefinitionStatusActive || !d.matches(out.TaskDefinition) {
+	out, err := call(ctx, a.cluster, definitionReads, client.DescribeTaskDefinition, &ecs.DescribeTaskDefinitionInput{TaskDefinition: &running})
+	if err != nil || out.TaskDefinition.Status != types.TaskDefinitionStatusActive || !a.want.matches(out.TaskDefinition) {
 		return nil, err
 	}
-	tags := []types.Tag{tag(TagOwner, owner.Key()), tag(TagDefinition, d.hash), tag(TagVersion, encodeVersion(version)), tag(TagAdopted, "true")}
-	if _, err := call(ctx, c, tagWrites, client.TagResource, &ecs.TagResourceInput{ResourceArn: &running, Tags: tags}); err != nil {
+	return out.TaskDefinition, nil
+}
+
+// adoptRevision tags the running revision for the owner if it is recognised; otherwise it returns nil.
+func (a *apply) adoptRevision(ctx context.Context, running string) (*definition, error) {
+	found, err := a.recognise(ctx, running)
+	if err != nil || found == nil {
 		return nil, err
 	}
-	return c.account.store(out.TaskDefinition, tags, time.Time{}), nil
+	known, err := a.cluster.describeRevision(ctx, running)
+	if err != nil {
+		return nil, err
+	}
+	client, err := a.cluster.account.client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	tags := []types.Tag{tag(TagOwner, a.in.Owner.Key()), tag(TagDefinition, a.want.hash), tag(TagVersion, encodeVersion(a.in.FullVersion))}
+	if known.adopted || known.owner != a.in.Owner.Key() {
+		tags = append(tags, tag(TagAdopted, "true"))
+	}
+	if _, err := call(ctx, a.cluster, tagWrites, client.TagResource, &ecs.TagResourceInput{ResourceArn: &running, Tags: tags}); err != nil {
+		return nil, err
+	}
+	a.logf("adopted the task definition %s unchanged", short(running))
+	return a.cluster.account.store(found, tags, time.Time{}), nil
 }
 
 // matches reports whether a revision equals the declaration.

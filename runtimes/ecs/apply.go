@@ -66,12 +66,9 @@ func (a *apply) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if revision == nil && a.want.adopt && running != "" {
-		if revision, err = a.cluster.adoptRevision(ctx, a.in.Owner, a.in.FullVersion, a.want, running); err != nil {
+	if revision == nil {
+		if revision, err = a.adoptRevision(ctx, running); err != nil {
 			return err
-		}
-		if revision != nil {
-			a.logf("adopted the task definition %s unchanged", short(running))
 		}
 	}
 	if revision == nil {

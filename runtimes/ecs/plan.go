@@ -39,6 +39,15 @@ func (a *apply) plan(ctx context.Context) (changes []runtimes.Change, err error)
 		return nil, err
 	}
 	if revision == nil {
+		recognised, err := a.recognise(ctx, running)
+		if err != nil {
+			return nil, err
+		}
+		if recognised != nil {
+			revision = &definition{arn: running}
+		}
+	}
+	if revision == nil {
 		change := runtimes.Change{Action: runtimes.ActionCreate, Type: "TaskDefinition", Name: a.want.family()}
 		if change.Fields, err = a.definitionChanges(ctx, running); err != nil {
 			return nil, err
@@ -95,7 +104,7 @@ func (a *apply) serviceChange(revision *definition) *runtimes.Change {
 	if update == nil {
 		return nil
 	}
-	change.Action = runtimes.ActionUpdate
+	change.Action, change.Replaces = runtimes.ActionUpdate, replacedTasks(fields)
 	live := serviceDocument(a.service)
 	for _, name := range fields {
 		if name == "taskDefinition" {

@@ -28,7 +28,7 @@ func TestCallsOfAnApply(t *testing.T) {
 		counted(func() { l.apply(requestFor("v1", 1)) }), "the first version")
 	l.advanceUntil(requestFor("v1", 1), stable("v1"))
 	require.Equal(t, map[string]int{"DescribeServices": 1}, counted(func() { l.apply(requestFor("v1", 1)) }), "nothing to do")
-	require.Equal(t, map[string]int{"DescribeServices": 2, "ListTaskDefinitions": 1, "RegisterTaskDefinition": 1, "TagResource": 1, "UpdateService": 1},
+	require.Equal(t, map[string]int{"DescribeServices": 2, "ListTaskDefinitions": 1, "DescribeTaskDefinition": 1, "RegisterTaskDefinition": 1, "TagResource": 1, "UpdateService": 1},
 		counted(func() { l.apply(requestFor("v2", 2)) }), "a new version")
 	l.advanceUntil(requestFor("v2", 2), stable("v2"))
 	require.Equal(t, map[string]int{"DescribeServices": 1, "ListTaskDefinitions": 1, "TagResource": 1, "UpdateService": 1},
