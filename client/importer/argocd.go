@@ -46,6 +46,7 @@ func (d argoReader) argo(name string, spec any) {
 	if part == nil {
 		return
 	}
+	part.kubernetes["annotations"] = "argocd"
 	part.cluster, part.namespace = d.argoCluster(name, spec), textAt(spec, "destination", "namespace")
 	d.argoPolicy(base, name, spec, part)
 	d.add(base, channel, "", *part)

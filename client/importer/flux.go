@@ -155,6 +155,7 @@ func (d fluxReader) fluxKustomization(o manifest) {
 	if field(spec, "prune") == true {
 		part.kubernetes["prune"] = true
 	}
+	part.kubernetes["annotations"] = "flux"
 	d.add(to.service, to.channel, "", *part)
 }
 
@@ -204,6 +205,7 @@ func (d fluxReader) fluxRelease(o manifest, to named, among []manifest) {
 	if field(spec, "install", "createNamespace") == true || declaresNamespace(among, namespace) {
 		kubernetes["createNamespace"] = true
 	}
+	kubernetes["annotations"] = "flux"
 	observe := textAt(spec, "driftDetection", "mode") != "enabled"
 	d.add(to.service, to.channel, "", deployedPart{cluster: to.cluster, namespace: namespace, observe: observe, kubernetes: kubernetes})
 }

@@ -28,6 +28,7 @@ type kubernetesDraft struct {
 	makesNamespace config.CreateNamespace
 	removeClaims   bool
 	foreign        string
+	annotations    string // the tool whose annotations are honoured
 	ignore         located[[]config.IgnoredDifference]
 }
 
@@ -67,6 +68,7 @@ func (d *draft) objects(in *strict.Decoder, at string, k *config.ServiceKubernet
 		merged.removeClaims = *k.RemoveClaims
 	}
 	merged.foreign = cmp.Or(string(k.Foreign), merged.foreign)
+	merged.annotations = cmp.Or(string(k.Annotations), merged.annotations)
 	if in.Has(at + ".ignoreDifferences") {
 		merged.ignore = located[[]config.IgnoredDifference]{k.IgnoreDifferences, at + ".ignoreDifferences"}
 	}
@@ -105,6 +107,7 @@ func (s *serviceCompiler) compileObjects(scope *substitute.Scope, d *kubernetesD
 	set.gather()
 	set.chart(doc)
 	set.patch()
+	set.honourAnnotations(doc)
 	set.rejectDuplicates()
 	for _, o := range set.objects {
 		for _, warning := range o.v.Warnings {

@@ -75,6 +75,8 @@ type ServiceKubernetes struct {
 	// What happens to undeclared additions to the pod template of a workload: a container, a volume, hostNetwork. They are reported, or
 	// removed like drift.
 	Foreign ForeignRule `json:"foreign,omitempty" jsonschema:"default=report"`
+	// The tool whose annotations have the same meaning here as there: hooks, waves, options. Others are reported by validate.
+	Annotations AnnotationTool `json:"annotations,omitempty"`
 	// Fields with another owner.
 	IgnoreDifferences []IgnoredDifference `json:"ignoreDifferences,omitempty"`
 }

@@ -1,0 +1,79 @@
+package compile
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/intent/incarnation"
+	"github.com/converge-engine/converge/intent/internal/strict"
+	"github.com/converge-engine/converge/intent/sources"
+)
+
+// unhonoured are the objects that carry an annotation of another tool that has no effect here.
+type unhonoured map[unhonouredAnnotation][]*sources.Object
+
+type unhonouredAnnotation struct{ name, reason string }
+
+// honourAnnotations gives objects the meaning that their annotations have for the tool that the service names, and warns of each that has no
+// effect.
+func (b *objectSet) honourAnnotations(doc *incarnation.Kubernetes) {
+	ignored := unhonoured{}
+	kept := b.objects[:0:0]
+	for _, o := range b.objects {
+		for _, tool := range []string{sources.ArgoCD, sources.Flux} {
+			if o.v = b.honour(doc, o.v, tool, ignored); o.v == nil {
+				break
+			}
+		}
+		if o.v != nil {
+			kept = append(kept, o)
+		}
+	}
+	b.objects = kept
+	for annotation, objects := range ignored {
+		b.warnings[fmt.Sprintf("%s of %s is not honoured%s", annotation.name, objectsText(objects), annotation.reason)] = true // a set
+	}
+}
+
+// honour returns an object after the annotations of one tool; nil: it is left out.
+func (b *objectSet) honour(doc *incarnation.Kubernetes, o *sources.Object, tool string, ignored unhonoured) *sources.Object {
+	h, err := o.Honour(tool)
+	if err != nil {
+		return o // it was made from the same JSON
+	}
+	for _, name := range strict.Keys(h.Refused) {
+		if b.draft.annotations == tool || !slices.Contains(h.Changes, name) {
+			ignored.add(name, ": "+h.Refused[name], o)
+		}
+	}
+	if b.draft.annotations != tool {
+		for _, name := range h.Changes {
+			ignored.add(name, "; set kubernetes.annotations: "+tool+", or use the annotations of Converge", o)
+		}
+		return o
+	}
+	if h.CreateOnly {
+		pointers, err := o.Pointers()
+		if err == nil {
+			doc.Ignore = append(doc.Ignore, entities.IgnoredDifference{Group: o.Group, Kind: o.Kind, Name: o.Name, JSONPointers: pointers})
+		}
+	}
+	return h.Object
+}
+
+func (u unhonoured) add(name, reason string, o *sources.Object) {
+	at := unhonouredAnnotation{name, reason}
+	u[at] = append(u[at], o)
+}
+
+// objectsText is "Job/migrate and 3 other objects".
+func objectsText(all []*sources.Object) string {
+	switch len(all) {
+	case 1:
+		return all[0].ID()
+	case 2:
+		return all[0].ID() + " and " + all[1].ID()
+	}
+	return fmt.Sprintf("%s and %d other objects", all[0].ID(), len(all)-1)
+}
