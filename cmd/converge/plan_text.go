@@ -197,16 +197,7 @@ func sign(c protocol.PreviewChange) string {
 
 // change describes what happens to one object: in its line if the text is short, otherwise below it.
 func (t *planText) change(c protocol.PreviewChange) (inline string, below []string) {
-	var reasons []string
-	for _, conflict := range c.Conflicts {
-		reasons = append(reasons, oneLine(conflict)+": "+t.screen.Sign("!", "CONFLICT"))
-	}
-	if c.Message != "" {
-		reasons = append(reasons, oneLine(c.Message))
-	}
-	if c.Action == "orphan" && len(reasons) == 0 {
-		reasons = append(reasons, "no longer declared, left in place")
-	}
+	reasons := t.reasons(c)
 	fields, more := t.fields(c)
 	short := len(reasons) == 0 && more == 0 && len(fields) > 0 && len(fields) <= fieldsInLine
 	if r := c.Replaces; r != nil && !short {
@@ -228,6 +219,20 @@ func (t *planText) change(c protocol.PreviewChange) (inline string, below []stri
 		inline = count(len(fields)+more, "field")
 	}
 	return inline, below
+}
+
+// reasons are the texts about an object besides its fields.
+func (t *planText) reasons(c protocol.PreviewChange) (all []string) {
+	for _, conflict := range c.Conflicts {
+		all = append(all, oneLine(conflict)+": "+t.screen.Sign("!", "CONFLICT"))
+	}
+	if c.Message != "" {
+		all = append(all, oneLine(c.Message))
+	}
+	if c.Action == "orphan" && len(all) == 0 {
+		all = append(all, "no longer declared, left in place")
+	}
+	return all
 }
 
 // fields lists the changes of an object's fields. It lists only the first few unless --full is set.
