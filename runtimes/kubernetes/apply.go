@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -43,6 +42,7 @@ type apply struct {
 	earlierInventories []*unstructured.Unstructured // inventories in namespaces in which the instance was before
 	// delivery is the progress of the version; nil: there are no hooks, and never were
 	delivery       *delivery
+	hookTrials     []*trial
 	prunedWebhooks []string // webhooks whose configuration was pruned: the server may still call them for a moment
 	others         *otherInstallations
 	log            *applyLog
@@ -87,7 +87,7 @@ func (r *Runtime) apply(ctx context.Context, in runtimes.Request, log *applyLog)
 	if err := a.loadDelivery(ctx); err != nil {
 		return err
 	}
-	if err := joinErrors(a.tryHooks(ctx)); err != nil {
+	if err := joinErrors(a.tryHooks(ctx, trials)); err != nil {
 		return err
 	}
 	if err := a.run(ctx, trials); err != nil {
@@ -125,8 +125,10 @@ func (r *Runtime) newApply(ctx context.Context, in runtimes.Request) (*apply, er
 
 // run applies the objects after their trials.
 func (a *apply) run(ctx context.Context, trials []*trial) error {
-	if err := a.createNamespace(ctx, trials); err != nil {
-		return err
+	if a.needsNamespace(slices.Concat(trials, a.hookTrials)) {
+		if err := a.createNamespace(ctx); err != nil {
+			return err
+		}
 	}
 	hooked, err := a.applyWaves(ctx, trials)
 	if err != nil {
@@ -154,8 +156,12 @@ func (a *apply) run(ctx context.Context, trials []*trial) error {
 func (a *apply) applyWaves(ctx context.Context, trials []*trial) (hooked bool, err error) {
 	groups := groupByWave(trials, func(t *trial) int { return t.wave })
 	for i, wave := range groups {
+		fresh := i == 0
 		if wave[0].wave > firstWave && !hooked {
-			hooked = true
+			hooked, fresh = true, true
+			if err := a.tryMissing(ctx, trials, slices.Concat(groups[i:]...)); err != nil {
+				return hooked, err
+			}
 			if err := a.runHooks(ctx, phasePre); err != nil {
 				return hooked, err
 			}
@@ -166,7 +172,7 @@ func (a *apply) applyWaves(ctx context.Context, trials []*trial) (hooked bool, e
 				return hooked, err
 			}
 		}
-		if err := a.applyWave(ctx, wave, i == 0); err != nil {
+		if err := a.applyWave(ctx, wave, fresh); err != nil {
 			return hooked, err
 		}
 		if i < len(groups)-1 || len(a.delivery.due(a.hooks, phasePost)) > 0 {
@@ -183,16 +189,20 @@ func (a *apply) isNewNamespace(t *trial) bool {
 	return t.live == nil && idOf(t.Unstructured).kind == kindNamespace && t.GetName() == a.namespace
 }
 
-// applyWave applies the objects of one wave. It now tries the objects whose kind or namespace did not exist before. After an earlier wave
-// it also reads missing objects again, since another writer may have created them in the meantime (D11).
-func (a *apply) applyWave(ctx context.Context, wave []*trial, first bool) error {
+// applyWave applies the objects of one wave. It now tries the objects whose kind, namespace or webhook did not exist before, and those that
+// need objects of earlier waves. Unless the trials are fresh it also reads missing objects again, since another writer may have created
+// them in the meantime (D11).
+func (a *apply) applyWave(ctx context.Context, wave []*trial, fresh bool) error {
 	for _, t := range wave {
-		if t.outcome == prerequisiteMissing || t.outcome == webhookBlocked || t.outcome == created && !first {
+		switch {
+		case t.outcome == dependent && !slices.ContainsFunc(t.needed, func(n *trial) bool { return n.wave == t.wave }):
+			a.tryDependent(ctx, t)
+		case t.outcome == prerequisiteMissing, t.outcome == webhookBlocked, t.outcome == created && !fresh:
 			*t = *a.tryServed(ctx, t.origin)
 		}
 	}
 	if err := joinErrors(wave); err != nil {
-		return err
+		return a.refusedLate(err)
 	}
 	var rest, waiting []*trial
 	for _, t := range wave {
@@ -201,6 +211,11 @@ func (a *apply) applyWave(ctx context.Context, wave []*trial, first bool) error 
 			continue
 		}
 		rest = append(rest, t)
+		if t.outcome == dependent {
+			if a.tryDependent(ctx, t); t.err != nil {
+				return a.refusedLate(t.err)
+			}
+		}
 		if err := a.execute(ctx, t); err != nil {
 			return err
 		}
@@ -300,25 +315,6 @@ func groupByWave[T any](all []T, wave func(T) int) (groups [][]T) {
 		groups[len(groups)-1] = append(groups[len(groups)-1], each)
 	}
 	return groups
-}
-
-// createNamespace creates the namespace of the instance if the payload asks for it and a trial found it missing. It carries no labels of
-// ours: services may share it, and Converge never removes it.
-func (a *apply) createNamespace(ctx context.Context, trials []*trial) error {
-	needsNamespace := func(t *trial) bool { return t.outcome == prerequisiteMissing && t.GetNamespace() == a.namespace }
-	if !a.createNS || !slices.ContainsFunc(trials, needsNamespace) {
-		return nil
-	}
-	namespace := &corev1.Namespace{ObjectMeta: a.namespaceMeta}
-	_, err := a.clients.typed.Namespaces().Create(ctx, namespace, metav1.CreateOptions{FieldManager: FieldManager})
-	if apierrors.IsAlreadyExists(err) { // another service was faster
-		return nil
-	}
-	if err != nil {
-		return explain(ctx, "create namespace "+a.namespace, err)
-	}
-	a.log.add("created namespace %s", a.namespace)
-	return nil
 }
 
 // remove deletes an object that is to be recreated, and waits until it and its dependents are gone.

@@ -194,9 +194,9 @@ func (a *apply) recordDelivery(ctx context.Context) error {
 // startHook creates a hook after it has deleted the earlier one. A hook of the same run continues: the worker that created it was
 // lost.
 func (a *apply) startHook(ctx context.Context, run hookRun, rerun bool) (*trial, error) {
-	t := a.tryServed(ctx, run.declared)
+	t := a.tryHook(ctx, run)
 	if t.outcome == refused {
-		return nil, t.err
+		return nil, a.refusedLate(t.err)
 	}
 	if t.outcome == prerequisiteMissing { // the objects before the hooks did not bring its kind or namespace
 		_, err := a.cluster.resource(ctx, run.GroupVersionKind())
@@ -261,8 +261,9 @@ func (a *apply) deleteHooks(ctx context.Context, hooks []declared, policy string
 	return nil
 }
 
-// tryHooks tries the hooks that will run, so that a refused hook stops the apply before anything changes.
-func (a *apply) tryHooks(ctx context.Context) (trials []*trial) {
+// tryHooks tries the hooks that will run, so that a refused hook stops the apply before anything changes. objects are the trials of the
+// other objects: a hook may need one that is applied before it.
+func (a *apply) tryHooks(ctx context.Context, objects []*trial) (trials []*trial) {
 	for _, run := range a.delivery.pendingHooks(a.hooks) {
 		t := a.try(ctx, run.declared)
 		if t.live != nil && t.outcome != refused && !a.delivery.createdFor(t.live, run.key) && !slices.Contains(policyOf(t.Unstructured), deleteBefore) {
@@ -272,9 +273,32 @@ func (a *apply) tryHooks(ctx context.Context) (trials []*trial) {
 			}))
 		}
 		t.hook = run.key
+		deferDependents([]*trial{t}, append(objectsBefore(t, objects), trials...))
 		trials = append(trials, t)
 	}
+	a.hookTrials = trials
 	return trials
+}
+
+// objectsBefore are the objects that are applied before a hook.
+func objectsBefore(hook *trial, objects []*trial) (before []*trial) {
+	for _, t := range objects {
+		if t.wave == firstWave || strings.HasPrefix(hook.hook, phasePost) {
+			before = append(before, t)
+		}
+	}
+	return before
+}
+
+// tryHook tries a hook again before it runs.
+func (a *apply) tryHook(ctx context.Context, run hookRun) *trial {
+	for _, t := range a.hookTrials {
+		if t.hook == run.key && t.outcome == dependent {
+			a.tryDependent(ctx, t)
+			return t
+		}
+	}
+	return a.tryServed(ctx, run.declared)
 }
 
 // hookChange is the change of a hook in the form of a plan.

@@ -90,13 +90,20 @@ func (a *apply) getInventory(ctx context.Context, r resource) (*unstructured.Uns
 }
 
 // recordInventory records the extent and the target of an apply before its first object. So the objects can be found after any failure, and
-// no earlier target is applied any more (F2).
+// no earlier target is applied any more (F2). It creates the namespace of the instance if that is missing and the payload asks for it.
 func (a *apply) recordInventory(ctx context.Context) error {
 	parent, r, err := a.findInventory(ctx)
 	if err != nil {
 		return err
 	}
-	return a.writeInventory(ctx, r, parent, a.recordedExtent)
+	err = a.writeInventory(ctx, r, parent, a.recordedExtent)
+	if !a.createNS || !isMissingNamespace(err) {
+		return err
+	}
+	if err := a.createNamespace(ctx); err != nil {
+		return err
+	}
+	return a.writeInventory(ctx, r, nil, a.recordedExtent)
 }
 
 // maxConflictRetries limits how often the inventory is read again because another writer changes it at the same time.

@@ -331,7 +331,7 @@ func waveOf(o *unstructured.Unstructured) (int, error) {
 // whose controllers find the rest.
 func rankOf(kind string) int {
 	order := [...]string{
-		"Namespace", "CustomResourceDefinition", "PriorityClass", "StorageClass", "IngressClass", "NetworkPolicy",
+		"Namespace", "CustomResourceDefinition", "PriorityClass", "RuntimeClass", "StorageClass", "IngressClass", "NetworkPolicy",
 		"ResourceQuota", "LimitRange", "PodDisruptionBudget", "ServiceAccount", "Secret", "ConfigMap",
 		"PersistentVolume", "PersistentVolumeClaim", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding",
 		"Service", "DaemonSet", "Pod", "ReplicationController", "ReplicaSet", "Deployment", "StatefulSet",

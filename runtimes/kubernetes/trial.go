@@ -26,6 +26,7 @@ const (
 	recreated                          // it cannot be changed in place, and may be recreated
 	dryRunUnsupported                  // the server cannot do the dry run: a webhook does not support it
 	webhookBlocked                     // a webhook of the instance refuses it; this apply may repair that webhook first
+	dependent                          // admission looks up an object that this apply changes before it; needed are those
 	refused                            // err is the reason
 )
 
@@ -49,6 +50,7 @@ type trial struct {
 	err       error
 
 	origin          declared // as it was declared, for another trial
+	needed          []*trial // of outcome dependent
 	webhook         string   // of outcome webhookBlocked: the webhook, whether it answered, and its message
 	webhookAnswered bool
 	refusal         error
@@ -75,6 +77,7 @@ func (a *apply) tryAll(ctx context.Context, objects []declared) []*trial {
 	}
 	all.Wait()
 	a.refuseUnrepairable(ctx, trials)
+	deferDependents(trials, nil)
 	return trials
 }
 
@@ -293,7 +296,6 @@ func (r *Runtime) Plan(ctx context.Context, in runtimes.Request) ([]runtimes.Cha
 	if err != nil {
 		return nil, err
 	}
-	var changes []runtimes.Change
 	trials := a.tryAll(ctx, a.objects)
 	parent, _, err := a.findInventory(ctx)
 	if err != nil {
@@ -302,7 +304,9 @@ func (r *Runtime) Plan(ctx context.Context, in runtimes.Request) ([]runtimes.Cha
 	if err := a.loadDelivery(ctx); err != nil {
 		return nil, err
 	}
-	for _, t := range append(trials, a.tryHooks(ctx)...) {
+	hooks := a.tryHooks(ctx, trials)
+	changes := a.namespaceChange(ctx, slices.Concat(trials, hooks))
+	for _, t := range slices.Concat(trials, hooks) {
 		if err := ctx.Err(); err != nil {
 			return nil, explain(ctx, "plan", err)
 		}
@@ -347,23 +351,26 @@ func (t *trial) change() runtimes.Change {
 		c.Action = runtimes.ActionCreate
 	case recreated:
 		c.Action = runtimes.ActionRecreate
+	case dependent:
+		c.Action, c.Message = t.createOrUpdate(), t.needsText()
 	case refused:
 		c.Action = runtimes.ActionRefuse
 		if len(c.Conflicts) == 0 {
 			c.Message = t.err.Error()
 		}
 	case webhookBlocked:
-		c.Action, c.Message = runtimes.ActionUpdate, "the webhook "+t.webhook+" of this service refuses it; it is applied after the rest of its wave has repaired the webhook"
-		if t.live == nil {
-			c.Action = runtimes.ActionCreate
-		}
+		c.Action, c.Message = t.createOrUpdate(), "the webhook "+t.webhook+" of this service refuses it; it is applied after the rest of its wave has repaired the webhook"
 	case dryRunUnsupported:
-		c.Action, c.Message = runtimes.ActionUpdate, "a webhook does not support dry runs, so the changes are unknown"
-		if t.live == nil {
-			c.Action = runtimes.ActionCreate
-		}
+		c.Action, c.Message = t.createOrUpdate(), "a webhook does not support dry runs, so the changes are unknown"
 	default:
 		c.Action = runtimes.ActionUpdate
 	}
 	return c
+}
+
+func (t *trial) createOrUpdate() runtimes.Action {
+	if t.live == nil {
+		return runtimes.ActionCreate
+	}
+	return runtimes.ActionUpdate
 }
