@@ -66,11 +66,16 @@ var exceptions = map[schema.GroupKind]func(*unstructured.Unstructured) (entities
 	{Group: "apiregistration.k8s.io", Kind: "APIService"}: apiServiceHealth,
 }
 
+// deletionMessage says that an object is being deleted, which finalizers hold it, and since when.
 func deletionMessage(o *unstructured.Unstructured) string {
+	text := "being deleted"
 	if finalizers := o.GetFinalizers(); len(finalizers) > 0 {
-		return "being deleted, waits for " + strings.Join(finalizers, ", ")
+		text += ", held by " + strings.Join(finalizers, ", ")
 	}
-	return "being deleted"
+	if at := o.GetDeletionTimestamp(); at != nil {
+		text += " since " + at.UTC().Format("2006-01-02 15:04:05 UTC")
+	}
+	return text
 }
 
 // withReason adds the object's own conditions to a status: an exceeded deadline, replicas that could not be created, a paused

@@ -81,7 +81,7 @@ status: {observedGeneration: 1, replicas: 2}
 apiVersion: v1
 kind: ConfigMap
 metadata: {name: web, deletionTimestamp: "2026-01-02T03:04:05Z", finalizers: [a/b, c/d]}
-`, entities.ObjectPending, "being deleted, waits for a/b, c/d"},
+`, entities.ObjectPending, "being deleted, held by a/b, c/d since 2026-01-02 03:04:05 UTC"},
 		{"a Job that runs is not complete", `
 apiVersion: batch/v1
 kind: Job

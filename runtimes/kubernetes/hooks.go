@@ -250,7 +250,7 @@ func (a *apply) deleteHooks(ctx context.Context, hooks []declared, policy string
 		if err := a.recheckFence(ctx); err != nil {
 			return err
 		}
-		deleted, err := a.delete(ctx, leftover{live, at}, metav1.DeletePropagationBackground, false)
+		deleted, err := a.delete(ctx, leftover{Unstructured: live, resource: at}, metav1.DeletePropagationBackground, false)
 		if err != nil {
 			return explain(ctx, "delete the hook "+idOf(h.Unstructured).String(), err)
 		}

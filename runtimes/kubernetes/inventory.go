@@ -208,6 +208,7 @@ func ignoreIf(ignorable func(error) bool, err error) error {
 type leftover struct {
 	*unstructured.Unstructured
 	resource resource
+	pruned   bool // by this apply; finalizers hold it
 }
 
 // finish ends an apply. If the payload says so, it removes the objects that are no longer declared, once all declared objects are
@@ -222,7 +223,7 @@ func (a *apply) finish(ctx context.Context, trials []*trial) error {
 	if err != nil {
 		return err
 	}
-	if a.prune && slices.ContainsFunc(leftovers, func(l leftover) bool { return a.pruneKeepReason(l.Unstructured) == "" }) {
+	if slices.ContainsFunc(leftovers, a.mustPrune) {
 		if err := a.waitReady(ctx, trials); err != nil {
 			return err
 		}
@@ -246,8 +247,19 @@ func (a *apply) finish(ctx context.Context, trials []*trial) error {
 	return a.writeInventory(ctx, r, parent, func(*unstructured.Unstructured) extent { return remaining })
 }
 
-// orphanText says why pruning does not remove an object that is no longer declared.
+// mustPrune reports whether this apply removes an object that is no longer declared.
+func (a *apply) mustPrune(l leftover) bool {
+	return a.prune && l.GetDeletionTimestamp() == nil && a.pruneKeepReason(l.Unstructured) == ""
+}
+
+// orphanText says why an object that is no longer declared still exists.
 func (a *apply) orphanText(l leftover) string {
+	if l.pruned {
+		return "pruned " + displayName(l.Unstructured) + ": " + deletionMessage(l.Unstructured)
+	}
+	if l.GetDeletionTimestamp() != nil {
+		return displayName(l.Unstructured) + ", which is no longer declared: " + deletionMessage(l.Unstructured)
+	}
 	text := "left in place " + displayName(l.Unstructured) + ", which is no longer declared"
 	if reason := a.keepReason(l.Unstructured); a.prune && reason != "" {
 		text += " (" + reason + ")"
@@ -255,10 +267,10 @@ func (a *apply) orphanText(l leftover) string {
 	return text
 }
 
-// pruneAll removes leftovers, later waves first, and returns those that stay.
+// pruneAll removes leftovers, later waves first, and returns those that still exist: kept ones, and those that finalizers hold.
 func (a *apply) pruneAll(ctx context.Context, leftovers []leftover) (kept []leftover, err error) {
 	for _, l := range leftovers {
-		if a.pruneKeepReason(l.Unstructured) != "" {
+		if !a.mustPrune(l) {
 			kept = append(kept, l)
 			continue
 		}
@@ -269,11 +281,26 @@ func (a *apply) pruneAll(ctx context.Context, leftovers []leftover) (kept []left
 		if err != nil {
 			return nil, explain(ctx, "remove "+idOf(l.Unstructured).String()+", which is no longer declared", err)
 		}
-		if deleted {
+		if held := a.stillHeld(ctx, l); deleted && held != nil {
+			kept = append(kept, leftover{Unstructured: held, resource: l.resource, pruned: true})
+		} else if deleted {
 			a.log.add("pruned %s", displayName(l.Unstructured))
 		}
 	}
 	return kept, nil
+}
+
+// stillHeld is a deleted object that its finalizers hold; nil if it is gone, or if that is unknown. An object without finalizers is gone
+// at once.
+func (a *apply) stillHeld(ctx context.Context, l leftover) *unstructured.Unstructured {
+	if len(l.GetFinalizers()) == 0 {
+		return nil
+	}
+	live, err := a.clients.resourceClient(l.resource, l.GetNamespace()).Get(ctx, l.GetName(), metav1.GetOptions{})
+	if err != nil || live.GetUID() != l.GetUID() {
+		return nil
+	}
+	return live
 }
 
 // leftovers are the objects of ours that are not declared, in the reverse of the apply order, and the kinds that this worker may not
@@ -327,11 +354,11 @@ func (a *apply) undeclared(ctx context.Context, kind schema.GroupKind, namespace
 	return left, nil
 }
 
-// isLeftover reports whether an undeclared object is a leftover of the instance: no other writer or installation has it, it is not being
-// deleted, and it is not an inventory that has to stay.
+// isLeftover reports whether an undeclared object is a leftover of the instance: no other writer or installation has it, and it is not an
+// inventory that has to stay.
 func (a *apply) isLeftover(ctx context.Context, o *unstructured.Unstructured) bool {
 	inventory := isInventory(o, a.owner) && (!a.prune || a.others.fenceOf(o) != nil)
-	return !createdByOthers(o) && o.GetDeletionTimestamp() == nil && !inventory && a.otherInventoryOf(ctx, o) == nil
+	return !createdByOthers(o) && !inventory && a.otherInventoryOf(ctx, o) == nil
 }
 
 // isInNamespaces reports whether an object is in a namespace of the instance, present or earlier. A similar object elsewhere is a copy.

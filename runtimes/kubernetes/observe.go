@@ -388,14 +388,22 @@ func (ob *observation) undeclared(ctx context.Context, kind schema.GroupVersionK
 			object := ob.newObject(o)
 			object.Orphaned, object.Versions = true, ownVersion(o)
 			object.Status, _ = health(o) // an orphan does not affect health: no expression is evaluated
-			object.Message = "no longer declared, left in place"
-			if mark := keepMark(o); mark != "" {
-				object.Message = "no longer declared, kept: " + mark
-			}
+			object.Message = orphanMessage(o)
 			found = append(found, object)
 		}
 	}
 	return found, nil
+}
+
+// orphanMessage is what happens to an object that is no longer declared.
+func orphanMessage(o *unstructured.Unstructured) string {
+	if o.GetDeletionTimestamp() != nil {
+		return "no longer declared, " + deletionMessage(o)
+	}
+	if mark := keepMark(o); mark != "" {
+		return "no longer declared, kept: " + mark
+	}
+	return "no longer declared, left in place"
 }
 
 func idOf(o *unstructured.Unstructured) id {

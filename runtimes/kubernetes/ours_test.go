@@ -197,7 +197,7 @@ func TestAStuckDeletionNamesItsFinalizers(t *testing.T) {
 	d.mustApply(d.instance("v1", job))
 	d.def.Timing.ApplyTimeout = 5 * time.Second // long enough to get there on a busy machine
 	text := d.mustRefuse(d.instance("v2", job), false)
-	require.Contains(t, text, "to recreate it: it is still there: being deleted, waits for ")
+	require.Contains(t, text, "to recreate it: it is still there: being deleted, held by ")
 	require.Contains(t, text, "example.com/never")
 	d.patchAs("kubectl-edit", "Job", "migrate", `{"metadata": {"finalizers": null}}`)
 }

@@ -141,7 +141,7 @@ func TestRemoveWaitsForEachWave_A24(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // the deadline is what is tested
 	defer cancel()
 	err := d.Remove(ctx, v1)
-	require.ErrorContains(t, err, "remove "+d.namespace+"/web from prod: wait until ConfigMap "+d.namespace+"/held is gone: it is still there: being deleted, waits for example.com/hold")
+	require.ErrorContains(t, err, "remove "+d.namespace+"/web from prod: wait until ConfigMap "+d.namespace+"/held is gone: it is still there: being deleted, held by example.com/hold since ")
 	require.NotNil(t, d.liveObject("ConfigMap", "settings"))
 
 	d.patchAs("kubectl-edit", "ConfigMap", "held", `{"metadata": {"finalizers": null}}`)

@@ -323,6 +323,8 @@ func (r *Runtime) Plan(ctx context.Context, in runtimes.Request) ([]runtimes.Cha
 	for _, l := range left {
 		change := runtimes.Change{Action: runtimes.ActionOrphan, Type: l.GetKind(), Name: l.GetName(), Namespace: l.GetNamespace()}
 		switch reason := a.pruneKeepReason(l.Unstructured); {
+		case l.GetDeletionTimestamp() != nil:
+			change.Action, change.Message = runtimes.ActionPrune, deletionMessage(l.Unstructured)
 		case a.prune && reason == "":
 			change.Action = runtimes.ActionPrune
 		case a.prune:
@@ -349,10 +351,10 @@ func (t *trial) change() runtimes.Change {
 	switch t.outcome {
 	case prerequisiteMissing, created:
 		c.Action = runtimes.ActionCreate
-	case recreated:
-		c.Action = runtimes.ActionRecreate
 	case dependent:
 		c.Action, c.Message = t.createOrUpdate(), t.needsText()
+	case recreated:
+		c.Action = runtimes.ActionRecreate
 	case refused:
 		c.Action = runtimes.ActionRefuse
 		if len(c.Conflicts) == 0 {

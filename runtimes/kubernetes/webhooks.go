@@ -86,7 +86,7 @@ func (a *apply) prunedWebhookConfig(ctx context.Context, webhook string) *leftov
 		}
 		found, _ := a.undeclared(ctx, kind.GroupKind(), []string{a.namespace}, map[id]bool{}) // an unreadable object is not ours to remove
 		for _, l := range found {
-			if configures(l.Unstructured, webhook) {
+			if configures(l.Unstructured, webhook) && l.GetDeletionTimestamp() == nil {
 				return &l
 			}
 		}
