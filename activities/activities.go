@@ -255,6 +255,12 @@ func callWithGrace[T any](ctx context.Context, limit, grace time.Duration, call 
 // observeGrace is the grace of an observation after its deadline.
 const observeGrace = 10 * time.Second
 
+// maxError limits, in bytes, the text of an error in workflow state.
+const maxError = 1000
+
+// clipError is the text of an error for workflow state: its subjects, causes and remedies.
+func clipError(err error) string { return runtimes.ClipMessage(err.Error(), maxError) }
+
 func reading(objects []entities.Object, err error) entities.Reading {
 	r := entities.Reading{At: time.Now().UTC()}
 	if err == nil {
@@ -265,7 +271,7 @@ func reading(objects []entities.Object, err error) entities.Reading {
 		r.Err = &entities.ReadingError{Code: "fetch-failed", Message: err.Error()}
 	}
 	bounded := *r.Err
-	bounded.Message = runtimes.Clip(bounded.Message, 1000)
+	bounded.Message = runtimes.ClipMessage(bounded.Message, maxError)
 	r.Err = &bounded
 	return r
 }

@@ -47,7 +47,7 @@ func (a *Activities) applyExclusively(ctx context.Context, r protocol.ApplyReque
 	}
 	if err != nil {
 		permanent := runtimes.IsPermanent(err) // the owner of the object does not allow it
-		return protocol.ApplyAnswer{Err: runtimes.Clip(err.Error(), 1000), Permanent: permanent, Unready: !permanent}, ctx.Err()
+		return protocol.ApplyAnswer{Err: clipError(err), Permanent: permanent, Unready: !permanent}, ctx.Err()
 	}
 	if conflict != nil {
 		return protocol.ApplyAnswer{Err: reason, Fenced: conflict}, ctx.Err()
@@ -123,7 +123,7 @@ func applyAnswer(err error) protocol.ApplyAnswer {
 	case errors.As(err, &fenced):
 		return fencedAnswer(fenced)
 	}
-	return protocol.ApplyAnswer{Err: runtimes.Clip(err.Error(), 1000), Permanent: runtimes.IsPermanent(err), Unready: runtimes.IsUnready(err)}
+	return protocol.ApplyAnswer{Err: clipError(err), Permanent: runtimes.IsPermanent(err), Unready: runtimes.IsUnready(err)}
 }
 
 // attemptID returns an id of this attempt. An activity that starts again after its worker was lost has the same id; the next attempt of the
@@ -227,7 +227,7 @@ func (a *Activities) Remove(ctx context.Context, r protocol.RemoveRequest) (prot
 		return protocol.RemoveAnswer{}, err
 	}
 	if err := a.checkRemovalPaused(ctx, r.Application, r.Runtime); err != nil {
-		return protocol.RemoveAnswer{Err: runtimes.Clip(err.Error(), 1000)}, ctx.Err()
+		return protocol.RemoveAnswer{Err: clipError(err)}, ctx.Err()
 	}
 	renamed, err := a.isSameRuntime(ctx, r)
 	if renamed {
@@ -238,7 +238,7 @@ func (a *Activities) Remove(ctx context.Context, r protocol.RemoveRequest) (prot
 		err = a.remove(ctx, owner, r)
 	}
 	if err != nil {
-		return protocol.RemoveAnswer{Err: runtimes.Clip(err.Error(), 1000)}, ctx.Err()
+		return protocol.RemoveAnswer{Err: clipError(err)}, ctx.Err()
 	}
 	return protocol.RemoveAnswer{}, ctx.Err()
 }

@@ -151,7 +151,7 @@ func callPlanner(ctx context.Context, call func(context.Context, runtimes.Reques
 }
 
 func failedPreview(code string, err error) protocol.ItemPreview {
-	return protocol.ItemPreview{Code: code, Message: runtimes.Clip(err.Error(), previewMessage)}
+	return protocol.ItemPreview{Code: code, Message: clipError(err)}
 }
 
 func noPlannerPreview(conn connection, removal bool) protocol.ItemPreview {
@@ -169,7 +169,7 @@ func previewOf(changes []runtimes.Change) protocol.ItemPreview {
 		one.Totals = one.Totals.Add(totals(c))
 		out := protocol.PreviewChange{
 			Action: string(c.Action), Type: c.Type, Name: c.Name, Namespace: c.Namespace,
-			Message: runtimes.Clip(c.Message, previewMessage),
+			Message: runtimes.ClipMessage(c.Message, previewMessage),
 		}
 		if c.Replaces != nil {
 			out.Replaces = &protocol.PreviewReplacement{What: c.Replaces.What, Why: runtimes.Clip(c.Replaces.Why, previewMessage)}
@@ -181,7 +181,7 @@ func previewOf(changes []runtimes.Change) protocol.ItemPreview {
 		}
 		out.More = len(c.Fields) - len(out.Fields)
 		for _, conflict := range c.Conflicts[:min(len(c.Conflicts), previewFields)] {
-			out.Conflicts = append(out.Conflicts, runtimes.Clip(conflict, previewValue))
+			out.Conflicts = append(out.Conflicts, runtimes.ClipMessage(conflict, previewValue))
 		}
 		one.Changes = append(one.Changes, out)
 	}

@@ -17,7 +17,7 @@ func (a *Activities) Steer(ctx context.Context, r protocol.SteerRequest) (protoc
 	defer cancel()
 	did, err := a.steer(ctx, r)
 	if err != nil {
-		return protocol.SteerAnswer{Err: runtimes.Clip(err.Error(), 1000)}, nil
+		return protocol.SteerAnswer{Err: clipError(err)}, nil
 	}
 	return protocol.SteerAnswer{Actions: did}, nil
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Because formats a cause for the end of a sentence, or returns "".
@@ -47,6 +48,48 @@ func Expected(names []string) string {
 		return "; there is none yet"
 	}
 	return "; expected " + OneOf(names)
+}
+
+// ClipMessage shortens a message of a person, a runtime or a server to at most limit bytes. It drops the middle, at character
+// boundaries: a message begins with its subject, and ends with its cause and the remedy.
+func ClipMessage(text string, limit int) string {
+	const ellipsis = " … "
+	if len(text) <= limit {
+		return text
+	}
+	kept := max(0, limit-len(ellipsis))
+	head := kept / 3
+	tail := len(text) - (kept - head)
+	for head > 0 && !utf8.RuneStart(text[head]) {
+		head--
+	}
+	for tail < len(text) && !utf8.RuneStart(text[tail]) {
+		tail++
+	}
+	return text[:head] + ellipsis + text[tail:]
+}
+
+// ClipMessages is ClipMessage for several messages, one on each line: each one is shortened, and those that do not fit are counted.
+func ClipMessages(text string, limit int) string {
+	const least = 300 // bytes of one of several messages
+	lines := strings.Split(text, "\n")
+	if len(text) <= limit || len(lines) == 1 {
+		return ClipMessage(text, limit)
+	}
+	each := max(least, limit/len(lines)-1)
+	reserve := len("and 9999 more")
+	var kept []string
+	for size := 0; len(kept) < len(lines); {
+		line := ClipMessage(lines[len(kept)], min(each, limit-reserve-1))
+		if size += len(line) + 1; size > limit-reserve {
+			break
+		}
+		kept = append(kept, line)
+	}
+	if more := len(lines) - len(kept); more > 0 {
+		kept = append(kept, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(kept, "\n")
 }
 
 // Clip shortens text at a character boundary.

@@ -125,7 +125,7 @@ func drifted(o entities.Object) bool {
 
 // trim limits one object. It keeps active versions before others, then drifted ones.
 func trim(o entities.Object) entities.Object {
-	o.Name, o.Type, o.Message = Clip(o.Name, maxName), Clip(o.Type, maxType), Clip(o.Message, maxMessage)
+	o.Name, o.Type, o.Message = Clip(o.Name, maxName), Clip(o.Type, maxType), ClipMessage(o.Message, maxMessage)
 
 	o.Versions = slices.Clone(o.Versions)
 	slices.SortStableFunc(o.Versions, func(a, b entities.ObjectVersion) int { return versionRank(a) - versionRank(b) })
@@ -152,7 +152,7 @@ func trim(o entities.Object) entities.Object {
 	slices.SortStableFunc(events, func(a, b entities.Event) int { return a.Timestamp.Compare(b.Timestamp) })
 	o.Events = events[max(0, len(events)-MaxEvents):]
 	for i := range o.Events {
-		o.Events[i].Message = Clip(o.Events[i].Message, maxEvent)
+		o.Events[i].Message = ClipMessage(o.Events[i].Message, maxEvent)
 	}
 	return o
 }
@@ -172,7 +172,7 @@ func versionRank(v entities.ObjectVersion) int {
 // lean keeps the fields of a trimmed object that the decision reads, and a short message.
 func lean(o entities.Object) entities.Object {
 	o.Links, o.Events, o.Foreign = nil, nil, nil
-	o.Message = Clip(o.Message, leanMessage)
+	o.Message = ClipMessage(o.Message, leanMessage)
 	o.Versions = o.Versions[:min(len(o.Versions), leanVersions)]
 	return o
 }
@@ -191,6 +191,10 @@ func Clip(s string, limit int) string {
 	}
 	return s[:cut] + ellipsis
 }
+
+// ClipMessage is Clip for a message: it drops the middle, and so keeps the cause and the remedy at its end. Of several messages, one on each
+// line, each is shortened.
+func ClipMessage(s string, limit int) string { return entities.ClipMessages(clean(s), limit) }
 
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {

@@ -102,13 +102,21 @@ func joined(sep string, parts ...string) string {
 	return strings.Join(nonEmpty, sep)
 }
 
-// oneLine puts a message on one line, and limits its length.
+// shortest is the limit, in characters, from which on a message is cut in its middle: below it, its end says too little.
+const shortest = 100
+
+// oneLine puts a message on one line, and limits its length. A message keeps its end, which has its cause and the remedy.
 func oneLine(text string, limit int) string {
 	text = strings.Join(strings.Fields(text), " ")
-	if r := []rune(text); len(r) > limit {
+	r := []rune(text)
+	switch {
+	case len(r) <= limit:
+		return text
+	case limit < shortest:
 		return string(r[:limit-1]) + "…"
 	}
-	return text
+	head := limit / 3
+	return string(r[:head]) + " … " + string(r[len(r)-(limit-head-len(" … ")):])
 }
 
 // plural writes "1 object", "2 objects".

@@ -103,7 +103,7 @@ func (s *State) steerRefusal(i *Instance, action string) string {
 	}
 	for _, o := range i.Observed.Reading.Objects {
 		if o.Suspended != "" && !o.Steerable {
-			return o.Type + "/" + o.Name + " does not support it: " + entities.Clip(o.Message, 300)
+			return o.Type + "/" + o.Name + " does not support it: " + entities.ClipMessage(o.Message, 300)
 		}
 	}
 	if action == SteerPromote {

@@ -31,7 +31,7 @@ func Shorten(s protocol.Status) protocol.Status {
 	s.MoreReleases += releases - len(s.Releases)
 	s.Pauses, s.Pins = entities.Fitting(s.Pauses, maxListBytes), entities.Fitting(s.Pins, maxListBytes)
 	s.Journal, s.Refused = entities.FittingLast(s.Journal, maxListBytes), entities.FittingLast(s.Refused, maxListBytes)
-	s.Headline, s.Description = entities.Clip(s.Headline, 4*maxTextBytes), entities.Clip(s.Description, 4*maxTextBytes)
+	s.Headline, s.Description = entities.ClipMessage(s.Headline, 4*maxTextBytes), entities.Clip(s.Description, 4*maxTextBytes)
 	if s.Deletion != nil {
 		d := *s.Deletion
 		d.Gone, s.Deletion = nil, &d
@@ -73,12 +73,12 @@ func shortenChannel(c protocol.ChannelStatus) protocol.ChannelStatus {
 	c.Conditions = slices.Clone(entities.Fitting(c.Conditions, maxChannelBytes/3))
 	c.Reasons = slices.Clone(c.Reasons[:min(2, len(c.Reasons))])
 	for n := range c.Reasons {
-		c.Reasons[n].Text, c.Reasons[n].Unblock = entities.Clip(c.Reasons[n].Text, maxTextBytes), entities.Clip(c.Reasons[n].Unblock, maxTextBytes)
+		c.Reasons[n].Text, c.Reasons[n].Unblock = entities.ClipMessage(c.Reasons[n].Text, maxTextBytes), entities.ClipMessage(c.Reasons[n].Unblock, maxTextBytes)
 	}
-	c.MissingConfig = entities.Clip(c.MissingConfig, maxTextBytes)
+	c.MissingConfig = entities.ClipMessage(c.MissingConfig, maxTextBytes)
 	if c.Rollback != nil {
 		b := *c.Rollback
-		b.Reason, c.Rollback = entities.Clip(b.Reason, maxTextBytes), &b
+		b.Reason, c.Rollback = entities.ClipMessage(b.Reason, maxTextBytes), &b
 	}
 	return c
 }

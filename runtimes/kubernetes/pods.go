@@ -45,7 +45,7 @@ func worstPodFailure(pods []*unstructured.Unstructured, applied, now time.Time, 
 	}
 	for _, pod := range pods {
 		if c := conditionOf(pod, "PodScheduled"); runs(pod) && c.is("False") && c.reason == "Unschedulable" {
-			return podFailure{message: runtimes.Clip(fmt.Sprintf("Unschedulable %s: %s", pod.GetName(), c.message), maxPodMessage), pod: pod}
+			return podFailure{message: runtimes.ClipMessage(fmt.Sprintf("Unschedulable %s: %s", pod.GetName(), c.message), maxPodMessage), pod: pod}
 		}
 	}
 	return podFailure{}
@@ -75,7 +75,7 @@ func failing(pod *unstructured.Unstructured, applied, now time.Time, failAfter t
 				since = applied
 			}
 			worst := podFailure{
-				message: runtimes.Clip(fmt.Sprintf("%s %s: %s", reason, pod.GetName(), waitingReason(container, waiting)), maxPodMessage),
+				message: runtimes.ClipMessage(fmt.Sprintf("%s %s: %s", reason, pod.GetName(), waitingReason(container, waiting)), maxPodMessage),
 				failed:  reason == "InvalidImageName" || now.Sub(since) > failAfter,
 				pod:     pod, since: since,
 			}

@@ -40,7 +40,7 @@ func (ob *observation) explainUnready(ctx context.Context, live *unstructured.Un
 	defer cancel()
 	for _, check := range []func(context.Context, *unstructured.Unstructured, parts) podFailure{ob.refusedPods, ob.endedPod, ob.stuckPod, ob.lostPod, ob.unreadyPod} {
 		if found := check(ctx, live, p); found.message != "" {
-			found.message = runtimes.Clip(found.message, maxExplanation)
+			found.message = runtimes.ClipMessage(found.message, maxExplanation)
 			return found
 		}
 	}
