@@ -120,7 +120,10 @@ func failures() []failure {
 		{matches: isAdmissionRefusal, hintOf: adviceOf},
 		{matches: isTerminating, hint: "the namespace is being deleted: wait until it is gone, then create it again"},
 		{matches: isMissingNamespace, hint: "create the namespace, declare it among the objects, or set createNamespace"},
-		{matches: apierrors.IsForbidden, hint: "grant that user the permission, by a Role or ClusterRole and its binding"},
+		{matches: isPolicyDenial, permanent: true, hintOf: policyHint},
+		{matches: isUnauthorizedUser, hint: "grant that user the permission, by a Role or ClusterRole and its binding"},
+		{matches: isEscalation, hint: "grant that user these permissions, or the verbs escalate and bind of roles"},
+		{matches: apierrors.IsForbidden, hint: "admission in the cluster refuses it, not the permissions of the worker: change what the message names"},
 		{matches: containsAny("failed to create typed patch object"), permanent: true, hint: "a field has another name or type in this version of the kind"},
 		{matches: apierrors.IsInvalid, permanent: true},
 		{matches: apierrors.IsBadRequest, permanent: true},
@@ -158,6 +161,24 @@ func isDenial(err error) bool {
 	}
 	code := status.Status().Code
 	return code < http.StatusInternalServerError && code != http.StatusTooManyRequests
+}
+
+var unauthorizedUserRE = regexp.MustCompile(`forbidden: User "[^"]*" cannot `)
+
+// isUnauthorizedUser reports whether the user of the worker lacks a permission. Admission answers with the same code, for other causes.
+func isUnauthorizedUser(err error) bool {
+	return apierrors.IsForbidden(err) && unauthorizedUserRE.MatchString(err.Error())
+}
+
+// isPolicyDenial reports whether a ValidatingAdmissionPolicy refused the object. The policy chooses the code.
+func isPolicyDenial(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && policyRE.MatchString(err.Error()) && strings.Contains(err.Error(), "denied request")
+}
+
+func policyHint(err error) string {
+	found := policyRE.FindStringSubmatch(err.Error())
+	return fmt.Sprintf("ValidatingAdmissionPolicy %s, bound by %s, does not allow it: change the object, or that policy", found[1], found[2])
 }
 
 func isTooLarge(err error) bool {
@@ -241,13 +262,13 @@ func readingCode(err error) string {
 	return runtimes.CodeFetchFailed
 }
 
-// shortMessage drops the requested address with its query from a network error: the cause follows it.
+// shortMessage drops what hides the cause: the requested address with its query from a network error, and long values.
 func shortMessage(err error) string {
 	var at *url.Error
 	if errors.As(err, &at) {
 		return at.Err.Error()
 	}
-	return err.Error()
+	return shortenValues(err.Error())
 }
 
 // hasCode reports whether a reading failed with a code.

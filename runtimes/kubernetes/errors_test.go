@@ -20,6 +20,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	resourceapi "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
@@ -104,6 +105,39 @@ func TestRefusals_D18(t *testing.T) {
 			permanent: true,
 			says:      []string{`admission webhook "gate.NS.example.com" denied the request: no containers on Fridays`, "the admission webhook gate.NS.example.com does not allow it"},
 		},
+		"a claim that cannot grow": {
+			prepare: func(d *recordingCluster) {
+				claim := "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}"
+				d.mustApply(d.instance("v1", claim))
+				d.patchAs("binder", "PersistentVolumeClaim", "data", `{"status":{"phase":"Bound"}}`, "status")
+				d.waitWatchedAs("PersistentVolumeClaim", "data")
+				d.takeWrites()
+			},
+			object: "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 2Gi}}}}",
+			says:   []string{"the storageclass that provisions the pvc must support resize (set allowVolumeExpansion: true on the StorageClass of the claim"},
+		},
+		"a pod of a runtime that does not exist": {
+			object: podWith("web", "runtimeClassName: nowhere"),
+			says:   []string{`RuntimeClass "nowhere" not found (create RuntimeClass nowhere, or change spec.runtimeClassName)`},
+		},
+		"a grant of more than the worker has": {
+			object: "{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: reads}, rules: [{apiGroups: [\"\"], resources: [secrets], verbs: [get]}]}",
+			as:     "granter",
+			prepare: func(d *recordingCluster) {
+				d.grant("granter", d.namespace, rbacv1.PolicyRule{APIGroups: []string{"", "rbac.authorization.k8s.io"}, Resources: []string{"configmaps", "roles"}, Verbs: []string{"get", "list", "watch", "create", "patch"}})
+			},
+			says: []string{"is attempting to grant RBAC permissions not currently held", "(grant that user these permissions, or the verbs escalate and bind of roles)"},
+		},
+		"a Job that changes": {
+			prepare: func(d *recordingCluster) {
+				d.mustApply(d.instance("v1", longJob("true")))
+				d.waitWatchedAs("Job", "j")
+				d.takeWrites()
+			},
+			object:    longJob("false"),
+			permanent: true,
+			says:      []string{`Job.batch "j" is invalid: spec.template: Invalid value: …: field is immutable (`},
+		},
 		"a webhook that is unavailable": {
 			prepare: func(d *recordingCluster) { d.webhook(false, "") },
 			object:  config,
@@ -122,6 +156,9 @@ func TestRefusals_D18(t *testing.T) {
 			for _, part := range row.says {
 				require.Contains(t, text, strings.ReplaceAll(part, "NS", d.namespace))
 			}
+			if !strings.Contains(text, `User "`) {
+				require.NotContains(t, text, "grant that user the permission", "only a missing permission is explained as one")
+			}
 			require.NotContains(t, text, "\n")
 			require.Less(t, len(text), 1000)
 			writes, asked := d.takeWrites()
@@ -134,6 +171,11 @@ func TestRefusals_D18(t *testing.T) {
 			require.Contains(t, text, plan[0].Message)
 		})
 	}
+}
+
+// longJob is a Job that runs a command; its template is long.
+func longJob(command string) string {
+	return `{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {template: {spec: {restartPolicy: Never, containers: [{name: m, image: busybox, command: ["sh", "-c", "` + command + `"]}]}}}}`
 }
 
 // webhook registers a webhook over the config maps of the test's namespace, which refuses, or does not even answer.
@@ -241,6 +283,24 @@ func TestOnlyFaultsOfTheObjectArePermanent(t *testing.T) {
 			require.ErrorIs(t, err, row.err)
 			require.Contains(t, err.Error(), row.err.Error())
 		})
+	}
+}
+
+// Only a missing permission is explained as one. Admission refuses with the same code, and its reason is what has to change.
+func TestAdmissionIsNotExplainedAsAPermission(t *testing.T) {
+	t.Parallel()
+	forbidden := func(reason string) error {
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "web", errors.New(reason))
+	}
+	rows := map[string]string{
+		`User "converge" cannot patch resource "pods" in API group "" in the namespace "shop"`:                      "grant that user the permission, by a Role or ClusterRole and its binding",
+		`unable to validate against any security context constraint: [spec.hostNetwork: Invalid value: true]`:       "admission in the cluster refuses it, not the permissions of the worker: change what the message names",
+		`ValidatingAdmissionPolicy 'no-latest' with binding 'everywhere' denied request: images need a tag`:         "ValidatingAdmissionPolicy no-latest, bound by everywhere, does not allow it: change the object, or that policy",
+		`user "converge" (groups=["x"]) is attempting to grant RBAC permissions not currently held: {secrets, get}`: "grant that user these permissions, or the verbs escalate and bind of roles",
+	}
+	for reason, hint := range rows {
+		err := explain(t.Context(), "apply Pod shop/web", forbidden(reason))
+		require.EqualError(t, err, `apply Pod shop/web: pods "web" is forbidden: `+reason+" ("+hint+")")
 	}
 }
 

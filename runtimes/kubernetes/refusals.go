@@ -47,6 +47,14 @@ var refusals = [...]admissionRefusal{
 		pattern: regexp.MustCompile(`serviceaccount "([^"]+)" not found`),
 		advice:  "create ServiceAccount %s, or change spec.serviceAccountName",
 	},
+	{
+		pattern: regexp.MustCompile(`RuntimeClass "([^"]+)" not found`),
+		advice:  "create RuntimeClass %s, or change spec.runtimeClassName",
+	},
+	{
+		pattern: regexp.MustCompile(`the storageclass that provisions the pvc must support resize`),
+		advice:  "set allowVolumeExpansion: true on the StorageClass of the claim, or keep spec.resources.requests.storage of the claim as it is",
+	},
 }
 
 // tooManyRequests is the message for a refusal by the server's own fairness.
