@@ -65,7 +65,7 @@ func (w *writer) printf(format string, args ...any) {
 func (w *writer) channel(c protocol.ChannelStatus) {
 	w.printf("%s", headline(w.status, c, w.now))
 	if c.MissingConfig != "" && c.Status != converged {
-		w.printf(" %s", c.MissingConfig)
+		w.printf(" %s", oneLine(withoutKnownCause(c), 2*textLimit))
 	}
 	w.unread(c)
 	w.conditions(c)
@@ -198,6 +198,18 @@ func (w *writer) reasons(c protocol.ChannelStatus) {
 		w.printf(" - %s", joined("; ", oneLine(r.Text, textLimit), since(r.Since, w.now)))
 		w.unblock(c, "", r.Unblock)
 	}
+}
+
+// withoutKnownCause is the text of the missing configuration without a cause that a listed reason has too.
+func withoutKnownCause(c protocol.ChannelStatus) string {
+	for _, r := range c.Reasons {
+		if _, cause, ok := strings.Cut(r.Text, ": "); ok && cause != "" {
+			if text, known := strings.CutSuffix(c.MissingConfig, ": "+cause); known {
+				return text
+			}
+		}
+	}
+	return c.MissingConfig
 }
 
 // commanded reports whether a reason shows a command that helps.

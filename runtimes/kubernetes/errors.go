@@ -124,6 +124,7 @@ func failures() []failure {
 		{matches: isUnauthorizedUser, hint: "grant that user the permission, by a Role or ClusterRole and its binding"},
 		{matches: isEscalation, hint: "grant that user these permissions, or the verbs escalate and bind of roles"},
 		{matches: apierrors.IsForbidden, hint: "admission in the cluster refuses it, not the permissions of the worker: change what the message names"},
+		{matches: containsAny("duplicate entries for key"), permanent: true, hint: "a list has two elements with the same key: keep one of them"},
 		{matches: containsAny("failed to create typed patch object"), permanent: true, hint: "a field has another name or type in this version of the kind"},
 		{matches: apierrors.IsInvalid, permanent: true},
 		{matches: apierrors.IsBadRequest, permanent: true},
@@ -268,7 +269,19 @@ func shortMessage(err error) string {
 	if errors.As(err, &at) {
 		return at.Err.Error()
 	}
-	return shortenValues(err.Error())
+	return shortenValues(distinctLines(err.Error()))
+}
+
+// distinctLines drops the repeated lines of a message: a server lists a fault of a list once for each element.
+func distinctLines(message string) string {
+	lines := strings.Split(message, "\n")
+	seen := map[string]bool{}
+	return strings.Join(slices.DeleteFunc(lines, func(line string) bool {
+		line = strings.TrimSpace(line)
+		repeated := seen[line]
+		seen[line] = true
+		return repeated && line != ""
+	}), "\n")
 }
 
 // hasCode reports whether a reading failed with a code.

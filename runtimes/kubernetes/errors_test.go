@@ -99,6 +99,11 @@ func TestRefusals_D18(t *testing.T) {
 			permanent: true,
 			says:      []string{".spec.portz: field not declared in schema", "another name or type"},
 		},
+		"an element twice": {
+			object:    "{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {ports: [" + strings.Repeat("{name: a, port: 80}, ", 20) + "{name: b, port: 81}]}}",
+			permanent: true,
+			says:      []string{`errors: .spec.ports: duplicate entries for key [port=80,protocol="TCP"] (a list has two elements with the same key: keep one of them)`},
+		},
 		"a webhook refuses": {
 			prepare:   func(d *recordingCluster) { d.webhook(true, "no containers on Fridays") },
 			object:    config,
