@@ -28,28 +28,39 @@ func shortenValues(message string) string {
 	}
 }
 
-// valueLength is the length of the value at the beginning of a text, in Go's or JSON's syntax: up to the first ": " or end of a list that
-// is neither quoted nor in brackets.
+// valueLength is the length of the value at the beginning of a text, in Go's or JSON's syntax: up to the first ": ", ", " or "]" that is
+// neither quoted nor in brackets; 0 if there is none.
 func valueLength(text string) int {
-	depth, quote := 0, byte(0)
+	depth := 0
 	for i := 0; i < len(text); i++ {
-		c := text[i]
-		switch {
-		case quote != 0 && c == '\\' && quote == '"':
-			i++
-		case quote != 0:
-			if c == quote {
-				quote = 0
-			}
-		case c == '"', c == '`':
-			quote = c
-		case c == '{', c == '[', c == '(':
+		switch c := text[i]; c {
+		case '"', '`':
+			i += quotedLength(text[i:]) - 1
+		case '{', '[', '(':
 			depth++
-		case depth > 0 && (c == '}' || c == ']' || c == ')'):
+		case '}', ']', ')':
+			if depth == 0 {
+				return i
+			}
 			depth--
-		case depth == 0 && (strings.HasPrefix(text[i:], ": ") || strings.HasPrefix(text[i:], ", ") || c == ']'):
-			return i
+		case ':', ',':
+			if depth == 0 && strings.HasPrefix(text[i+1:], " ") {
+				return i
+			}
 		}
 	}
-	return 0 // not a value that ends
+	return 0
+}
+
+// quotedLength is the length of the quoted text at the beginning, with its quotes; that of the whole if it does not end.
+func quotedLength(text string) int {
+	for i := 1; i < len(text); i++ {
+		switch {
+		case text[i] == '\\' && text[0] == '"':
+			i++
+		case text[i] == text[0]:
+			return i + 1
+		}
+	}
+	return len(text)
 }
