@@ -281,8 +281,8 @@ func (c *compiler) allBundles() []bundle.Bundle {
 // objectKey identifies an object in a cluster.
 type objectKey struct{ runtime, group, kind, namespace, name string }
 
-// objectOwner identifies the service, channel and source that declare an object.
-type objectOwner struct{ service, channel, source string }
+// objectOwner identifies the service, channel and source that declare an object, and the service that takes it over.
+type objectOwner struct{ service, channel, source, movedTo string }
 
 // clusterKinds lists cluster-scoped kinds by group. Their objects ignore the namespace of a manifest, so a second channel on the same
 // cluster would declare the same object. The scope of other kinds is known only to the cluster.
@@ -323,11 +323,13 @@ func (b *objectSet) recordOwner(key objectKey, o located[*sources.Object]) {
 	earlier, declared := b.objectOwners[key]
 	switch {
 	case !declared:
-		b.objectOwners[key] = objectOwner{service, b.scope.Channel, o.v.Source}
+		b.objectOwners[key] = objectOwner{service, b.scope.Channel, o.v.Source, o.v.MovedTo()}
+	case earlier.channel == b.scope.Channel && earlier.service != service && (earlier.movedTo == service || o.v.MovedTo() == earlier.service):
+		// It moves between the two.
 	case earlier.service != service:
 		b.failAt(o, o.v.NamedAt, substitute.ScopedFault{InChannel: true, Fault: strict.Fault{
 			Code: "duplicate-object", Message: fmt.Sprintf("%s of runtime %s is declared by service %q too, in %s,", key, key.runtime, earlier.service, earlier.source),
-			Expected: "one service to declare it",
+			Expected: "one service to declare it, or the annotation converge/moved-to on the one that hands it over",
 		}})
 	default:
 		b.failAt(o, o.v.NamedAt, substitute.ScopedFault{InChannel: true, Fault: strict.Fault{

@@ -2,6 +2,7 @@ package sources
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -25,8 +26,10 @@ const (
 	annotationRecreate = "converge/recreate"
 	annotationAdopt    = "converge/adopt"
 	annotationKeep     = "converge/keep"
-	annotationLink     = "converge/link-" // and a name: an address to show with the object
-	annotationLog      = "converge/log-"  // and a name: the address of its logs
+	annotationMovedTo  = "converge/moved-to"   // the service that takes over the object
+	annotationFrom     = "converge/moved-from" // the service from which it is taken over
+	annotationLink     = "converge/link-"      // and a name: an address to show with the object
+	annotationLog      = "converge/log-"       // and a name: the address of its logs
 )
 
 // Object is one declared Kubernetes object with open substitutions. Channels and services share it, and it is never modified.
@@ -254,6 +257,23 @@ func (c *objectCheck) checkStringMap(field string) {
 	}
 }
 
+// movesRE matches the name of a service.
+var movesRE = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
+
+// MovedTo is the name of the service that takes over the object; "" if none does.
+func (o *Object) MovedTo() string {
+	var content struct {
+		Metadata struct {
+			Annotations map[string]any `json:"annotations"`
+		} `json:"metadata"`
+	}
+	if json.Unmarshal(o.Data, &content) != nil { // an ECS service, or a list of them
+		return ""
+	}
+	to, _ := content.Metadata.Annotations[annotationMovedTo].(string)
+	return to
+}
+
 // reserved rejects labels and annotations that only Converge sets, and checks those that configure it.
 func reserved(field, key, text string) *strict.Fault {
 	prefix, _, _ := strings.Cut(key, "/")
@@ -273,20 +293,31 @@ func reserved(field, key, text string) *strict.Fault {
 			return strict.FaultUnless(strings.TrimSpace(text) != "", "bad-value", "%q is not possible here", text, `"true", "false", additional field managers, or no such annotation`)
 		case annotationKeep:
 			return requireValue(text, "true")
+		case annotationMovedTo, annotationFrom:
+			return moveFault(text)
 		case bundle.AnnotationSubstitute:
 			return requireValue(text, "false")
 		}
 		if fault, is := hookFault(key, text); is {
 			return fault
 		}
-		if strings.HasPrefix(key, annotationLink) || strings.HasPrefix(key, annotationLog) {
+		if isLink(key) {
 			return nil
 		}
 	}
 	return &strict.Fault{
 		Code: "reserved-name", Message: fmt.Sprintf("%q is set by Converge itself", key),
-		Expected: "no such name, or one of the annotations converge/wave, converge/recreate, converge/adopt, converge/keep, converge/substitute, converge/hook, converge/hook-weight, converge/hook-delete-policy, converge/link-NAME, converge/log-NAME",
+		Expected: "no such name, or one of the annotations converge/wave, converge/recreate, converge/adopt, converge/keep, converge/moved-to, converge/moved-from, converge/substitute, converge/hook, converge/hook-weight, converge/hook-delete-policy, converge/link-NAME, converge/log-NAME",
 	}
+}
+
+// isLink reports whether an annotation is an address to show with the object.
+func isLink(key string) bool {
+	return strings.HasPrefix(key, annotationLink) || strings.HasPrefix(key, annotationLog)
+}
+
+func moveFault(text string) *strict.Fault {
+	return strict.FaultUnless(movesRE.MatchString(text), "bad-value", "%q is not possible here", text, "the name of another service of the application, or no such annotation")
 }
 
 func requireValue(text, only string) *strict.Fault {

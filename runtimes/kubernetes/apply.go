@@ -114,13 +114,14 @@ func (r *Runtime) newApply(ctx context.Context, in runtimes.Request) (*apply, er
 		return nil, explain(ctx, "read the payload", err)
 	}
 	objects, hooks := splitHooks(objects)
-	return &apply{
+	a := &apply{
 		Runtime: r, clients: clients, owner: in.Owner, namespace: namespaceOf(in), version: in.FullVersion, objects: objects, hooks: hooks, log: &applyLog{}, fence: in.Fence, allow: in.Allow, others: newOtherInstallations(in),
 		attempt: in.Attempt, attemptID: in.AttemptID,
 		adopt: in.Payload.Kubernetes.Adopt, prune: in.Payload.Kubernetes.Prune, createNS: in.Payload.Kubernetes.CreateNamespace,
 		removeClaims: in.Payload.Kubernetes.RemoveClaims, clearForeign: in.Payload.Kubernetes.RemoveForeign,
 		namespaceMeta: metav1.ObjectMeta{Name: namespaceOf(in), Labels: in.Payload.Kubernetes.NamespaceLabels, Annotations: in.Payload.Kubernetes.NamespaceAnnotations},
-	}, nil
+	}
+	return a, a.dropGiven(ctx)
 }
 
 // run applies the objects after their trials.

@@ -44,6 +44,9 @@ func (a *applyLog) report(t *trial, applied *unstructured.Unstructured) {
 	default:
 		a.add("configured %s (%d fields)", name, len(t.fields))
 	}
+	if t.movedFrom != "" {
+		a.add("moved %s here from service %s", name, t.movedFrom)
+	}
 	if t.adoption != nil && len(t.adoption.managers) > 0 {
 		a.add("adopted %s from %s", name, strings.Join(t.adoption.managers, ", "))
 	}

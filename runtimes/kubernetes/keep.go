@@ -16,6 +16,7 @@ var keepAnnotations = []struct {
 	name  string
 	keeps func(value string) bool
 }{
+	{AnnotationMovedTo, func(value string) bool { return value != "" }}, // until the next service has it (handover.go)
 	{AnnotationKeep, func(value string) bool { return value == "true" }},
 	{"helm.sh/resource-policy", func(value string) bool { return strings.EqualFold(value, "keep") }},
 	{"argocd.argoproj.io/sync-options", argoKeep},

@@ -50,6 +50,10 @@ const (
 	AnnotationAdopt = "converge/adopt"
 	// AnnotationKeep "true" keeps an object when it is no longer declared, and when its channel or service is removed.
 	AnnotationKeep = "converge/keep"
+	// AnnotationMovedTo names the service that takes over an object, and AnnotationMovedFrom the one from which an object is taken over
+	// (handover.go).
+	AnnotationMovedTo   = "converge/moved-to"
+	AnnotationMovedFrom = "converge/moved-from"
 	// AnnotationRestarted is only on pod templates: when a person last restarted the instance, in RFC 3339.
 	AnnotationRestarted = "converge/restartedAt"
 	// AnnotationRuns is only on Jobs: the number of runs, and the attempt of the last one (jobs.go).

@@ -48,6 +48,9 @@ func (ob *observation) objects(ctx context.Context) ([]entities.Object, error) {
 	if err != nil {
 		return nil, err
 	}
+	if wanted, err = ob.withoutGiven(ctx, wanted); err != nil {
+		return nil, err
+	}
 	permanent, hooks := splitHooks(wanted)
 	objects := make([]entities.Object, 0, len(wanted))
 	for _, d := range permanent {

@@ -62,13 +62,15 @@ func (a *apply) checkOwnership(ctx context.Context, t *trial, live *unstructured
 	switch {
 	case ok && owner == a.owner:
 		return a.refuseOtherInstallation(ctx, t, live)
+	case ok && a.mayTake(ctx, t, live):
+		return nil
 	case ok:
 		// This error is not permanent: when an object moves from one service to another, the earlier service may be about to prune
 		// it.
 		return &problem{
 			action: "apply " + idOf(t.Unstructured).String(),
 			reason: fmt.Sprintf("it belongs to %s%s; one object has one owner", owner, a.otherInstallationText(ctx, owner, live)),
-			hint:   "remove it from one of them; after a move, prune or delete it there first",
+			hint:   "remove it from one of them; to move it here, annotate it with " + AnnotationMovedTo + ": " + a.owner.Service + " there, or with " + AnnotationMovedFrom + " here",
 		}
 	case a.hasNewConsent(t, live) || a.wasOwned(live):
 		return nil

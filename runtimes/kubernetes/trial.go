@@ -51,6 +51,7 @@ type trial struct {
 
 	origin          declared // as it was declared, for another trial
 	needed          []*trial // of outcome dependent
+	movedFrom       string   // the service to which the live object belongs
 	webhook         string   // of outcome webhookBlocked: the webhook, whether it answered, and its message
 	webhookAnswered bool
 	refusal         error
@@ -246,10 +247,13 @@ func (a *apply) send(ctx context.Context, t *trial, dry bool) (*unstructured.Uns
 
 func (a *apply) patch(ctx context.Context, t *trial, dry bool) (*unstructured.Unstructured, error) {
 	options := metav1.PatchOptions{FieldManager: FieldManager, Force: &t.force}
+	text := t.text
 	if dry {
 		options.DryRun = []string{metav1.DryRunAll}
+	} else {
+		text = t.guardedText()
 	}
-	return a.clients.resourceClient(t.resource, t.GetNamespace()).Patch(ctx, t.GetName(), types.ApplyPatchType, t.text, options)
+	return a.clients.resourceClient(t.resource, t.GetNamespace()).Patch(ctx, t.GetName(), types.ApplyPatchType, text, options)
 }
 
 // isFieldConflict reports whether an apply was refused because others own some fields.
@@ -341,6 +345,9 @@ func (t *trial) change() runtimes.Change {
 	c.Replaces = t.replacedPods()
 	if t.adoption != nil {
 		c.Message = t.adoption.String()
+	}
+	if text := t.moveMessage(); text != "" {
+		c.Message = text
 	}
 	if len(t.takenOut) > 0 {
 		c.Message = joinTexts(c.Message, t.takenOutText())
