@@ -79,7 +79,7 @@ func TestAnObjectMovesBetweenServices_D11(t *testing.T) {
 				require.NoError(t, err)
 				require.NotContains(t, namesIn(plan), "settings")
 				d.mustApply(in)
-				require.Equal(t, []string{"more"}, namesOf(d.observe(in)), "it is neither missing nor an orphan")
+				require.Equal(t, []string{"more"}, objectNames(d.observe(in)), "it is neither missing nor an orphan")
 			}
 			live := d.liveObject("ConfigMap", "settings")
 			require.Equal(t, uid, live.GetUID(), "it was not deleted")
@@ -143,7 +143,7 @@ func namesIn(plan []runtimes.Change) (all []string) {
 	return all
 }
 
-func namesOf(objects []entities.Object) (all []string) {
+func objectNames(objects []entities.Object) (all []string) {
 	for _, o := range objects {
 		all = append(all, strings.TrimSpace(o.Name))
 	}
