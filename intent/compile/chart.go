@@ -121,24 +121,12 @@ func (b *objectSet) values(h *helmDraft) (map[string]any, []string, bool) {
 			filler.failed = true
 			continue // already reported
 		}
-		mergeValues(merged, filler.mapping(located[map[string]any]{file.Values, ""}, file.Decoder))
+		sources.MergeValues(merged, filler.mapping(located[map[string]any]{file.Values, ""}, file.Decoder))
 	}
 	for _, layer := range h.values {
-		mergeValues(merged, filler.mapping(layer, b.Decoder))
+		sources.MergeValues(merged, filler.mapping(layer, b.Decoder))
 	}
 	return merged, slices.Sorted(maps.Keys(fixing.Params)), !filler.failed
-}
-
-// mergeValues merges mappings recursively by key.
-func mergeValues(into, from map[string]any) {
-	for _, key := range strict.Keys(from) {
-		inner, ok := from[key].(map[string]any)
-		if have, both := into[key].(map[string]any); ok && both {
-			mergeValues(have, inner)
-			continue
-		}
-		into[key] = from[key]
-	}
 }
 
 // valuesSubstituter substitutes in values.

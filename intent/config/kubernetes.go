@@ -118,7 +118,7 @@ type ServiceHelm struct {
 	// The SHA-256 of the .tgz file.
 	Digest ChartDigest `json:"digest,omitempty"`
 	// Values, which override those of the files and of the chart.
-	Values *Values `json:"values,omitempty"`
+	Values *HelmValues `json:"values,omitempty"`
 	// Files of values, relative to this file; later files override earlier ones.
 	ValuesFiles []string `json:"valuesFiles,omitempty"`
 	// The name of the Helm release for templates; by default the service's name.
@@ -185,6 +185,21 @@ func (v *Values) DecodeStrict(d *strict.Decoder, path string, node *yaml.Node) {
 		return
 	}
 	v.V, _ = d.Any(path, node).(map[string]any)
+}
+
+// HelmValues are values of a chart, which are read as Helm reads them.
+type HelmValues struct{ V map[string]any }
+
+// Wanted describes the allowed values.
+func (HelmValues) Wanted() string { return "a mapping" }
+
+// DecodeStrict decodes the mapping.
+func (v *HelmValues) DecodeStrict(d *strict.Decoder, path string, node *yaml.Node) {
+	if node.Kind != yaml.MappingNode {
+		d.Fail(path, node, Fault{Code: "wrong-type", Message: "this is " + strict.Describe(node), Expected: v.Wanted()})
+		return
+	}
+	v.V, _ = d.HelmValues(path, node).(map[string]any)
 }
 
 // ChartDigest is sha256: and 64 hexadecimal digits.

@@ -272,7 +272,8 @@ func (l *Literal) DecodeStrict(d *strict.Decoder, path string, node *yaml.Node) 
 		d.Fail(path, node, Fault{Code: "wrong-type", Message: "this is " + strict.Describe(node), Expected: l.Wanted()})
 		return
 	}
-	if i, isInt := value.(int64); isInt && (i > MaxInt || i < -MaxInt) {
+	i, isInt := value.(int64)
+	if _, isFloat := value.(float64); isInt && (i > MaxInt || i < -MaxInt) || isFloat && strict.LosesDigits(node.Value) {
 		d.Fail(path, node, Fault{Code: "bad-value", Message: "this number is too large", Expected: "at most 2^53 - 1"})
 		return
 	}

@@ -7,20 +7,16 @@
 package sources
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
-
 	"github.com/converge-engine/converge/intent/charts"
 	"github.com/converge-engine/converge/intent/config"
 	"github.com/converge-engine/converge/intent/internal/canonical"
 	"github.com/converge-engine/converge/intent/internal/strict"
-	"github.com/converge-engine/converge/intent/sops"
 )
 
 // Built contains the objects of a kustomization or a chart, and its problems. The objects have no positions of their own: problems are
@@ -73,50 +69,6 @@ func refusal(code, prefix string, err error) strict.Fault {
 		fault.Message, fault.Expected = prefix+refused.Text, refused.Expected
 	}
 	return fault
-}
-
-// valuesFile is a file of values for charts.
-type valuesFile struct {
-	*strict.Decoder
-	Values map[string]any
-}
-
-func (l *objectLoader) valuesFile(full string) *strict.Fault {
-	if _, done := l.into.Values[full]; done {
-		return nil
-	}
-	text, fault := l.Read(full, config.MaxSource)
-	if fault != nil {
-		return fault
-	}
-	file := &valuesFile{Decoder: &strict.Decoder{File: full}}
-	l.into.Values[full] = file
-	l.Decoders = append(l.Decoders, file.Decoder)
-	var node yaml.Node
-	if err := config.DecodeNode(yaml.NewDecoder(bytes.NewReader(text)), &node); err != nil {
-		if len(bytes.TrimSpace(text)) == 0 {
-			return nil
-		}
-		l.into.Incomplete = true
-		l.Syntax(full, text, err)
-		return nil
-	}
-	if len(node.Content) == 0 || node.Content[0].ShortTag() == "!!null" {
-		return nil
-	}
-	v, bounded := file.DecodeAny(node.Content[0])
-	values, ok := v.(map[string]any)
-	if bounded && !ok {
-		file.Fail("", node.Content[0], strict.Fault{Code: "wrong-type", Message: "this is " + strict.Describe(node.Content[0]), Expected: "a mapping of values"})
-	}
-	if sops.Is(values) {
-		return &strict.Fault{
-			Code: "encrypted", Message: full + " is encrypted by SOPS, and charts are rendered without keys",
-			Expected: "values without secrets, and a separate encrypted Secret that the chart uses",
-		}
-	}
-	file.Values = values
-	return nil
 }
 
 // chart reads the chart that a service names.

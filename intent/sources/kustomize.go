@@ -29,6 +29,9 @@ func Kustomize(fsys fs.FS, dir string, locked lockedCharts) (Text, []string, err
 	if err != nil {
 		return Text{}, read, err
 	}
+	if err := checkDigits(g.files, answer.Texts[0].Data); err != nil {
+		return Text{}, read, err
+	}
 	return Text{Name: "kustomization " + dir, Data: answer.Texts[0].Data, charts: g.charts}, read, nil
 }
 

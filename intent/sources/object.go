@@ -144,6 +144,7 @@ func (c *objectCheck) check(node *yaml.Node, among encrypted) bool {
 	c.checkStringMap("annotations")
 	c.literal = bundle.KeepsText(c.fields)
 	c.collectTexts("", c.fields)
+	c.digits("", c.fields)
 	c.variables()
 	c.secret()
 	if c.object.Encrypted {
@@ -219,7 +220,7 @@ func (c *objectCheck) text(from map[string]any, key, at string) string {
 	case !given || ok && text == "":
 		c.Report(at+key, strict.Fault{Code: "missing-field", Message: fmt.Sprintf("%q is missing", key), Expected: "text"})
 	case !ok:
-		c.Report(at+key, strict.Fault{Code: "wrong-type", Message: "this is " + substitute.Describe(v), Expected: substitute.DescribeKind("string", v)})
+		c.Report(at+key, strict.Fault{Code: "wrong-type", Message: "this is " + substitute.Describe(v), Expected: c.QuoteHint("text", at+key)})
 	}
 	return text
 }
@@ -248,7 +249,7 @@ func (c *objectCheck) checkStringMap(field string) {
 		at := strict.Key("metadata."+field, key)
 		text, ok := entries[key].(string)
 		if !ok {
-			c.Report(at, strict.Fault{Code: "wrong-type", Message: "this is " + substitute.Describe(entries[key]), Expected: substitute.DescribeKind("string", entries[key])})
+			c.Report(at, strict.Fault{Code: "wrong-type", Message: "this is " + substitute.Describe(entries[key]), Expected: c.QuoteHint("text", at)})
 			continue
 		}
 		if fault := reserved(field, key, text); fault != nil {

@@ -211,7 +211,11 @@ func (p onePatch) apply(all []*Object, chosen []int) ([]strict.Fault, error) {
 		if err != nil {
 			return nil, err
 		}
-		answer, err := render(Order{Kustomization: ".", Files: map[string][]byte{"kustomization.yaml": kustomization, "object.json": all[i].Data}})
+		files := map[string][]byte{"kustomization.yaml": kustomization, "object.json": all[i].Data}
+		answer, err := render(Order{Kustomization: ".", Files: files})
+		if err == nil {
+			err = checkDigits(files, answer.Texts[0].Data)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("%s cannot be patched: %w", all[i].ID(), err)
 		}

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/runtimes"
@@ -99,7 +100,7 @@ var serverFields = []string{"managedFields", "resourceVersion", "uid", "generati
 // parse decodes an object and drops the fields that only a server sets.
 func parse(raw json.RawMessage) (declared, error) {
 	o := &unstructured.Unstructured{}
-	if err := json.Unmarshal(raw, &o.Object); err != nil {
+	if err := utiljson.Unmarshal(raw, &o.Object); err != nil { // whole numbers keep their digits
 		return declared{}, fmt.Errorf("no JSON object: %w", err)
 	}
 	switch {

@@ -65,7 +65,7 @@ func scalar(t reflect.Type) *jsonschema.Schema {
 		meta.Set("labels", texts)
 		meta.Set("annotations", texts)
 		return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "boolean"}, {Type: "object", Properties: meta, AdditionalProperties: jsonschema.FalseSchema}}}
-	case config.Values:
+	case config.Values, config.HelmValues:
 		return &jsonschema.Schema{Type: "object"}
 	case config.ECSDocument:
 		return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "string"}, {Type: "object"}}}

@@ -48,6 +48,7 @@ type Decoder struct {
 	Limit int
 
 	at      map[string]Position
+	written map[string]string // texts of untyped numbers and booleans, by path
 	grafts  []graft
 	values  int
 	merging map[*yaml.Node]bool

@@ -2,7 +2,6 @@ package strict
 
 import (
 	"fmt"
-	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -153,56 +152,6 @@ func resolve(node *yaml.Node) *yaml.Node {
 	return node
 }
 
-// Any decodes a value without a type: mappings become map[string]any, lists []any, scalars string, int64, uint64, float64 or bool, and
-// null nil. Unquoted yes, no, on and off are booleans, as in Kubernetes, and dates are text.
-func (d *Decoder) Any(path string, node *yaml.Node) any {
-	node, ok := d.enter(path, node)
-	if !ok {
-		return nil
-	}
-	switch node.Kind {
-	case yaml.MappingNode:
-		return d.anyMapping(path, node)
-	case yaml.SequenceNode:
-		return d.anyList(path, node)
-	}
-	if empty(node) {
-		return nil
-	}
-	v, ok := plainScalar(node)
-	if !ok {
-		d.Fail(path, node, Fault{Code: "wrong-type", Message: "this is " + Describe(node), Expected: "text, a number, true or false"})
-	}
-	return v
-}
-
-func (d *Decoder) anyMapping(path string, node *yaml.Node) any {
-	if d.rejectCycle(&d.within, path, node, "this value contains itself") {
-		return nil
-	}
-	defer delete(d.within, node)
-	all := map[string]any{}
-	for _, p := range d.pairs(path, node) {
-		all[p.name] = d.Any(Key(path, p.name), p.value)
-	}
-	return all
-}
-
-func (d *Decoder) anyList(path string, node *yaml.Node) any {
-	if d.rejectCycle(&d.within, path, node, "this value contains itself") {
-		return nil
-	}
-	defer delete(d.within, node)
-	all := make([]any, 0, len(node.Content))
-	for i, item := range node.Content {
-		if d.limitReached() {
-			break
-		}
-		all = append(all, d.Any(Index(path, i), item))
-	}
-	return all
-}
-
 // rejectCycle records that a node is being decoded, and rejects a node that contains itself.
 func (d *Decoder) rejectCycle(of *map[*yaml.Node]bool, path string, node *yaml.Node, refusal string) bool {
 	if (*of)[node] {
@@ -214,33 +163,6 @@ func (d *Decoder) rejectCycle(of *map[*yaml.Node]bool, path string, node *yaml.N
 	}
 	(*of)[node] = true
 	return false
-}
-
-func plainScalar(node *yaml.Node) (any, bool) {
-	if node.Style == 0 && node.ShortTag() == "!!str" {
-		switch node.Value {
-		case "yes", "Yes", "YES", "on", "On", "ON":
-			return true, true
-		case "no", "No", "NO", "off", "Off", "OFF":
-			return false, true
-		}
-	}
-	switch node.ShortTag() {
-	case "!!timestamp":
-		return node.Value, true
-	case "!!int":
-		var large uint64
-		if v, ok := Scalar(node); ok {
-			return v, true
-		}
-		if node.Decode(&large) == nil {
-			return large, true
-		}
-		var f float64
-		err := node.Decode(&f)
-		return f, err == nil && !math.IsInf(f, 0)
-	}
-	return Scalar(node)
 }
 
 // DisplayPath returns a path in the form for problems: with the subject of the document as a prefix, if it has one.

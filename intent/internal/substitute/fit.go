@@ -76,7 +76,7 @@ func readText(text string, kind entities.ParamType) (any, bool) {
 		return n, err == nil && n <= config.MaxInt && n >= -config.MaxInt
 	case entities.ParamFloat:
 		f, err := strconv.ParseFloat(text, 64)
-		return f, err == nil && !math.IsInf(f, 0) && !math.IsNaN(f)
+		return f, err == nil && !math.IsInf(f, 0) && !math.IsNaN(f) && !strict.LosesDigits(text)
 	case entities.ParamBool:
 		return text == "true", text == "true" || text == "false"
 	}

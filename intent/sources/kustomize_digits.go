@@ -1,0 +1,71 @@
+package sources
+
+import (
+	"bytes"
+	"math/big"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/converge-engine/converge/intent/config"
+)
+
+// longNumber finds the numbers in a text that a float64 may not hold exactly.
+var longNumber = regexp.MustCompile(`[0-9][0-9A-Za-z_.+]{14,}`)
+
+// checkDigits rejects the output of Kustomize if it has a whole number above 2^53 that no input has: JSON patches round all numbers of
+// their objects.
+func checkDigits(inputs map[string][]byte, output []byte) error {
+	if !longNumber.Match(output) {
+		return nil
+	}
+	known := map[string]bool{}
+	for _, text := range inputs {
+		for _, number := range longNumber.FindAllString(string(text), -1) {
+			known[wholeNumber(number)] = true
+		}
+	}
+	decoder := yaml.NewDecoder(bytes.NewReader(output))
+	for {
+		var node yaml.Node
+		if config.DecodeNode(decoder, &node) != nil { // the end, or an error that the reader of objects reports
+			return nil
+		}
+		if rounded := unknownNumber(&node, known); rounded != "" {
+			return &Refusal{
+				"Kustomize has rounded a number to " + rounded, "a strategic merge patch in place of a JSON patch, or the number in quotes",
+			}
+		}
+	}
+}
+
+// unknownNumber returns the first whole number above 2^53 that is not known, or "".
+func unknownNumber(node *yaml.Node, known map[string]bool) string {
+	if tag := node.ShortTag(); node.Kind == yaml.ScalarNode && (tag == "!!int" || tag == "!!float") && longNumber.MatchString(node.Value) {
+		if number := wholeNumber(strings.TrimLeft(node.Value, "+-")); number != "" && !known[number] {
+			return number
+		}
+	}
+	for _, inner := range node.Content {
+		if number := unknownNumber(inner, known); number != "" {
+			return number
+		}
+	}
+	return ""
+}
+
+// wholeNumber returns the digits of a whole number above 2^53, without a sign, or "".
+func wholeNumber(text string) string {
+	plain := strings.ReplaceAll(text, "_", "")
+	if n, err := strconv.ParseUint(plain, 0, 64); err == nil {
+		return strconv.FormatUint(n, 10)
+	}
+	f, _, err := big.ParseFloat(plain, 10, 4096, big.ToNearestEven)
+	if err != nil || !f.IsInt() {
+		return ""
+	}
+	n, _ := f.Int(nil)
+	return n.String()
+}
