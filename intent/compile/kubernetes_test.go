@@ -164,6 +164,31 @@ func TestListsOfObjectsAreUnpacked(t *testing.T) {
 	require.Len(t, objectsOf(t, compiled, "prod", incarnation.RenderInput{Version: "v1"}), 3)
 }
 
+// Empty lists of objects are left out of every source, as kubectl does, and so are empty documents.
+func TestEmptyListsAreLeftOut(t *testing.T) {
+	for _, list := range []string{
+		"{apiVersion: v1, kind: List, items: []}", "{apiVersion: v1, kind: List, items: null}", "{apiVersion: v1, kind: List, items: }", "{apiVersion: v1, kind: List, metadata: {resourceVersion: ''}}",
+		"{apiVersion: v1, kind: ConfigMapList, items: []}", "{apiVersion: v1, kind: ConfigMapList, items: null}", "{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: List, items: []}]}",
+		"# nothing", "null", "{apiVersion: apps/v1, kind: DeploymentList, metadata: {}, items: []}",
+	} {
+		documents := "---\n" + list + "\n---\n" + configMap("a") + "\n---\n---\n" + list + "\n"
+		for source, files := range map[string][]string{
+			"manifests: [a.yaml]":  {"a.yaml", documents},
+			"kustomize: .":         {"a.yaml", documents, "kustomization.yaml", "resources: [a.yaml]"},
+			"helm: {chart: chart}": chartFiles(documents),
+		} {
+			if source == "kustomize: ." && (strings.Contains(list, "kind: List, metadata") || strings.Contains(list, "items: }") || strings.Contains(list, "null}")) {
+				continue // Kustomize reads no such list
+			}
+			compiled, err := intenttest.Load(cluster("kubernetes: {"+source+"}"), files...)
+			require.NoError(t, err, "%s: %s", source, list)
+			made, err := compile.Compile(compiled)
+			require.NoError(t, err)
+			require.Len(t, objectsOf(t, made, "prod", incarnation.RenderInput{Version: "v1"}), 1, "%s: %s", source, list)
+		}
+	}
+}
+
 // Text that must keep its `${{` says so, and nothing else of the object is substituted then.
 func TestObjectsThatDisableSubstitution(t *testing.T) {
 	compiled := intenttest.Text(t, cluster("kubernetes: {manifests: [a.yaml]}"), "a.yaml",

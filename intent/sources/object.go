@@ -66,7 +66,7 @@ type objectReader struct {
 // document reads one YAML document: an object, or a list of them.
 func (r *objectReader) document(node *yaml.Node) {
 	d := &strict.Decoder{File: r.file, Limit: maxObject, Subject: subjectOf(node)}
-	if items := itemsOf(node); items != nil {
+	if items, is := itemsOf(node); is {
 		for _, item := range items {
 			r.document(item)
 		}
@@ -113,13 +113,23 @@ func subjectOf(node *yaml.Node) string {
 	return kind.Value + "/" + name.Value
 }
 
-// itemsOf returns the items of a list of objects, or nil.
-func itemsOf(node *yaml.Node) []*yaml.Node {
-	kind, items := entry(node, "kind"), entry(node, "items")
-	if kind == nil || items == nil || items.Kind != yaml.SequenceNode || !strings.HasSuffix(kind.Value, "List") {
-		return nil
+// itemsOf returns the items of a list of objects, and false if the node is none. A list without items, or whose items are null, is empty,
+// if its kind cannot be that of an object.
+func itemsOf(node *yaml.Node) (items []*yaml.Node, is bool) {
+	kind, list := entry(node, "kind"), entry(node, "items")
+	if kind == nil || !strings.HasSuffix(kind.Value, "List") {
+		return nil, false
 	}
-	return items.Content
+	switch {
+	case list != nil && list.Kind == yaml.AliasNode:
+		list = list.Alias
+	case list == nil:
+		return nil, kind.Value == "List"
+	}
+	if list.Kind == yaml.SequenceNode {
+		return list.Content, true
+	}
+	return nil, list.ShortTag() == "!!null"
 }
 
 // objectCheck checks one object and fills it in.
