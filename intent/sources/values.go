@@ -46,6 +46,9 @@ func (l *objectLoader) valuesFile(full string) *strict.Fault {
 
 // read reads all documents of a file. It returns only errors of the parser.
 func (f *valuesFile) read(text []byte) error {
+	if !bytes.HasSuffix(text, []byte("\n")) {
+		text = append(bytes.Clone(text), '\n') // Helm ends the last line, too
+	}
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	for {
 		var node yaml.Node
