@@ -132,6 +132,10 @@ func TestNumbersComeOutAsTheyWentIn_D8(t *testing.T) {
 		require.NoError(t, utiljson.Unmarshal(compiled.Bundles[0].Bytes(), &objects))
 		switch got := objects[0]["spec"].(map[string]any)["big"].(type) {
 		case int64:
+			if strings.Contains(text, ".") || strings.Contains(text, "e") && !strings.Contains(text, "x") {
+				require.Equal(t, want, new(big.Rat).SetFloat64(float64(got)), text)
+				return
+			}
 			require.Equal(t, want, new(big.Rat).SetInt64(got), text)
 		case float64:
 			require.Equal(t, want, new(big.Rat).SetFloat64(got), text)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/converge-engine/converge/intent/bundle"
 	"github.com/converge-engine/converge/intent/config"
+	"github.com/converge-engine/converge/intent/internal/builtin"
 	"github.com/converge-engine/converge/intent/internal/canonical"
 	"github.com/converge-engine/converge/intent/internal/strict"
 	"github.com/converge-engine/converge/intent/internal/substitute"
@@ -155,6 +156,9 @@ func (c *objectCheck) check(node *yaml.Node, among encrypted) bool {
 	c.literal = bundle.KeepsText(c.fields)
 	c.collectTexts("", c.fields)
 	c.digits("", c.fields)
+	if !c.object.Encrypted {
+		builtin.Check(c.Decoder, c.fields)
+	}
 	c.variables()
 	c.secret()
 	if c.object.Encrypted {
