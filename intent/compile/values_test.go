@@ -2,6 +2,7 @@ package compile_test
 
 import (
 	"math/big"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -172,6 +173,25 @@ func TestJSONPatchThatLosesDigitsIsRefused(t *testing.T) {
 		require.ErrorContains(t, err, "Kustomize has rounded a number to 1234567890123456800", source)
 		require.ErrorContains(t, err, "; expected a strategic merge patch in place of a JSON patch, or the number in quotes", source)
 	}
+}
+
+// Values of charts in a kustomization keep their digits, or are refused.
+func TestValuesInKustomizationsKeepTheirDigits(t *testing.T) {
+	template := "{apiVersion: shop.dev/v1, kind: Widget, metadata: {name: w}, spec: {big: {{ .Values.big }}}}"
+	files := append(prefixed("charts/", chartFiles(template)), "v.yaml", "{big: 1234567890123456789}")
+	compiled := intenttest.Text(t, cluster("kubernetes: {kustomize: .}"), append(files, "kustomization.yaml", "helmCharts: [{name: chart, releaseName: a, valuesFile: v.yaml}]")...)
+	require.Contains(t, objectsOf(t, compiled, "prod", incarnation.RenderInput{Version: "v1"})[0], `"big":1234567890123456789`)
+	_, err := intenttest.Load(cluster("kubernetes: {kustomize: .}"), append(files, "kustomization.yaml", "helmCharts: [{name: chart, releaseName: a, valuesInline: {big: 1234567890123456789}}]")...)
+	require.ErrorContains(t, err, "Kustomize rounds a number in valuesInline to 1234567890123456800; expected the number in quotes, or in a valuesFile")
+}
+
+// prefixed moves files to a directory.
+func prefixed(dir string, files []string) []string {
+	moved := slices.Clone(files)
+	for i := 0; i < len(moved); i += 2 {
+		moved[i] = dir + moved[i]
+	}
+	return moved
 }
 
 // Text that YAML 1.1 reads as a boolean stays text through Kustomize, which quotes it.

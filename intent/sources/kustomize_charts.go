@@ -1,12 +1,14 @@
 package sources
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
 	"math"
 	"path"
+	"strconv"
 	"strings"
 
 	"sigs.k8s.io/kustomize/api/types"
@@ -154,15 +156,19 @@ func (w *pathWalk) values(h types.HelmChart) (map[string]any, error) {
 			return nil, err
 		}
 		var values map[string]any
-		if err := yaml.Unmarshal(text, &values); err != nil {
+		if err := yaml.Unmarshal(text, &values, useNumber); err != nil {
 			return nil, fmt.Errorf("%s: %s", full, strict.OneLine(err.Error()))
 		}
+		values, _ = replaced(values, number).(map[string]any)
 		if sops.Is(values) {
 			return nil, &Refusal{full + " is encrypted by SOPS, and charts are rendered without keys", "values without secrets"}
 		}
 		mergeInto(files, values)
 	}
 	inline := maps.Clone(h.ValuesInline)
+	if err := rejectRounded(inline); err != nil {
+		return nil, err
+	}
 	switch h.ValuesMerge {
 	case "", "override":
 		mergeInto(files, inline)
@@ -178,6 +184,22 @@ func (w *pathWalk) values(h types.HelmChart) (map[string]any, error) {
 		return nil, &Refusal{fmt.Sprintf("valuesMerge is %q", strict.Clip(h.ValuesMerge)), "override, merge or replace"}
 	}
 	return replaceTokens(files)
+}
+
+func useNumber(d *json.Decoder) *json.Decoder {
+	d.UseNumber()
+	return d
+}
+
+// rejectRounded rejects whole numbers from 2^53 on in values that Kustomize has read, because it rounds them.
+func rejectRounded(inline map[string]any) (refusal error) {
+	replaced(inline, func(v any) any {
+		if f, ok := v.(float64); ok && f == math.Trunc(f) && math.Abs(f) >= 1<<53 {
+			refusal = &Refusal{"Kustomize rounds a number in valuesInline to " + strconv.FormatFloat(f, 'f', -1, 64), "the number in quotes, or in a valuesFile"}
+		}
+		return v
+	})
+	return refusal
 }
 
 // mergeInto merges values into others by key, recursively for mappings.
