@@ -69,8 +69,9 @@ func (p promServer) single(ctx context.Context, what, query string) (float64, er
 		return 0, fmt.Errorf("%s: %w", what, errNoSample)
 	case len(samples) > 1:
 		return 0, fmt.Errorf("%s: %w", what, severalSeriesError(len(samples)))
-	case math.IsNaN(samples[0].value):
-		return 0, fmt.Errorf("%s: %s is not a number (NaN)", what, samples[0])
+	}
+	if err := samples[0].finite(); err != nil {
+		return 0, fmt.Errorf("%s: %w", what, err)
 	}
 	return samples[0].value, nil
 }
@@ -167,7 +168,7 @@ func numeric(name string, parameters map[string]any) (float64, error) {
 	default:
 		err = fmt.Errorf("it is a %T", v)
 	}
-	if err != nil || math.IsNaN(n) {
+	if err != nil || math.IsNaN(n) || math.IsInf(n, 0) {
 		return 0, fmt.Errorf("parameter %s is not a number", name)
 	}
 	return n, nil

@@ -104,10 +104,13 @@ func prom(t *testing.T, answers map[string]string) (string, checks.Sources) {
 			w.WriteHeader(http.StatusBadRequest)
 			fmt.Fprintf(w, `{"status":"error","errorType":"bad_data","error":%q}`, "parse error in "+query+" "+r.Header.Get("Authorization"))
 		} else {
-			fmt.Fprintf(w, `{"status":"success","data":%s}`, answers[query])
+			fmt.Fprintf(w, `{"status":"success",%s}`, strings.TrimPrefix(`"data":`+answers[query], `"data":!`))
 		}
 	})
 }
+
+// noted is an answer with more fields, such as warnings.
+func noted(fields, data string) string { return "!" + fields + `,"data":` + data }
 
 func vector(samples ...string) string {
 	for i, s := range samples {
@@ -125,6 +128,13 @@ func TestPrometheus_A20(t *testing.T) {
 		"bound":          vector(`{} 0.01`),
 		"nan":            vector(`{"zone":"eu"} 0.001`, `{"zone":"us"} NaN`),
 		"infinite":       vector(`{} +Inf`),
+		"negative":       vector(`{"zone":"eu"} 0.001`, `{"zone":"us"} -Inf`),
+		"scalar_inf":     `{"resultType":"scalar","result":[1763.5,"+Inf"]}`,
+		"partial":        noted(`"warnings":["store 1 did not answer `+secret+`"]`, vector(`{} 0.001`)),
+		"partial_empty":  noted(`"warnings":["store 1 did not answer"]`, vector()),
+		"second_warning": noted(`"warnings":["PromQL info: metric might not be a counter","PromQL warning: block missing"]`, vector(`{} 0.001`)),
+		"hint":           noted(`"warnings":["PromQL info: metric might not be a counter"],"infos":["PromQL info: x"],"isPartial":false`, vector(`{} 0.001`)),
+		"victoria":       noted(`"isPartial":true`, vector(`{} 0.001`)),
 		"empty":          vector(),
 		"echo":           vector(`{"token":"` + secret + `"} 0.001`),
 		"matrix":         `{"resultType":"matrix","result":[]}`,
@@ -146,7 +156,15 @@ func TestPrometheus_A20(t *testing.T) {
 		{Name: "between", Sources: sources, Request: row(`errors{v="v2"}`, func(q *entities.PrometheusQuery) { q.LessThan, q.GreaterThan = new(0.1), new(0.01) }), Want: entities.Wait, Reason: `errors{zone="eu"} 0.004, expected greater than 0.01`},
 		{Name: "scalar", Sources: sources, Request: row("scalar", plain), Want: entities.Pass, Reason: "0.004 less than 0.01"},
 		{Name: "on the bound", Sources: sources, Request: row("bound", plain), Want: entities.Wait, Reason: "0.01, expected less than 0.01"},
-		{Name: "infinite", Sources: sources, Request: row("infinite", plain), Want: entities.Wait, Reason: "+Inf, expected less than 0.01"},
+		{Name: "infinite", Sources: sources, Request: row("infinite", plain), Want: entities.Error, Reason: "+Inf is not a finite number; expected a query that does not divide by zero"},
+		{Name: "infinite and greater", Sources: sources, Request: row("infinite", func(q *entities.PrometheusQuery) { q.LessThan, q.GreaterThan = nil, new(0.95) }), Want: entities.Error, Reason: "+Inf is not a finite number; …"},
+		{Name: "negative infinity", Sources: sources, Request: row("negative", plain), Want: entities.Error, Reason: `{zone="us"} -Inf is not a finite number; …`},
+		{Name: "an infinite scalar", Sources: sources, Request: row("scalar_inf", func(q *entities.PrometheusQuery) { q.LessThan, q.GreaterThan = nil, new(0.95) }), Want: entities.Error, Reason: "+Inf is not a finite number; …"},
+		{Name: "partial data", Sources: sources, Request: row("partial", plain), Want: entities.Error, Reason: at + " warns: store 1 did not answer ***; expected an answer from complete data"},
+		{Name: "no sample in partial data", Sources: sources, Request: row("partial_empty", func(q *entities.PrometheusQuery) { q.Empty = "pass" }), Want: entities.Error, Reason: at + " warns: store 1 did not answer; …"},
+		{Name: "a warning after a hint", Sources: sources, Request: row("second_warning", plain), Want: entities.Error, Reason: at + " warns: PromQL warning: block missing; …"},
+		{Name: "a hint", Sources: sources, Request: row("hint", plain), Want: entities.Pass, Reason: "0.001 less than 0.01"},
+		{Name: "partial data of VictoriaMetrics", Sources: sources, Request: row("victoria", plain), Want: entities.Error, Reason: at + " warns: the data is partial; …"},
 		{Name: "no number", Sources: sources, Request: row("nan", plain), Want: entities.Error, Reason: `{zone="us"} NaN is not a number (NaN)`},
 		{Name: "no sample", Sources: sources, Request: row("empty", plain), Want: entities.Error, Reason: "the query returned no samples"},
 		{Name: "no sample passes", Sources: sources, Request: row("empty", func(q *entities.PrometheusQuery) { q.Empty = "pass" }), Want: entities.Pass, Reason: "the query returned no samples, which is declared to pass"},
@@ -171,10 +189,13 @@ func TestCapacity_A20_D19(t *testing.T) {
 		"max_over_time((by_zone)[86400000ms:60000ms])":   vector(`{"zone":"eu"} 1`, `{"zone":"us"} 2`),
 		"max_over_time((nothing)[86400000ms:60000ms])":   vector(),
 		"max_over_time((undefined)[86400000ms:60000ms])": vector(`{} NaN`),
+		"max_over_time((infinite)[86400000ms:60000ms])":  vector(`{} -Inf`),
+		"max_over_time((partial)[86400000ms:60000ms])":   noted(`"warnings":["store 1 did not answer"]`, vector(`{} 1`)),
 		"of(v2)": `{"resultType":"scalar","result":[1,"100"]}`,
+		"of(v0)": `{"resultType":"scalar","result":[1,"+Inf"]}`,
 	})
 	sources.Payloads = World{Stored: map[string]entities.Payload{
-		"after": {Parameters: map[string]any{"replicas": json.Number("12"), "name": "x"}},
+		"after": {Parameters: map[string]any{"replicas": json.Number("12"), "name": "x", "endless": "Inf"}},
 	}}
 	row := func(change func(*entities.CapacityCheck)) checks.Request {
 		return newRequest(entities.CheckCapacity, func(d *entities.CheckDefinition) {
@@ -193,6 +214,10 @@ func TestCapacity_A20_D19(t *testing.T) {
 		{Name: "several series", Sources: sources, Request: row(func(c *entities.CapacityCheck) { c.Use = "by_zone" }), Want: entities.Error, Reason: "use: the query returned 2 series; expected one, by sum() or max()"},
 		{Name: "no sample", Sources: sources, Request: row(func(c *entities.CapacityCheck) { c.Use = "nothing" }), Want: entities.Error, Reason: "use: the query returned no samples"},
 		{Name: "no number", Sources: sources, Request: row(func(c *entities.CapacityCheck) { c.Use = "undefined" }), Want: entities.Error, Reason: "use: NaN is not a number (NaN)"},
+		{Name: "an infinite use", Sources: sources, Request: row(func(c *entities.CapacityCheck) { c.Use = "infinite" }), Want: entities.Error, Reason: "use: -Inf is not a finite number; …"},
+		{Name: "an infinite capacity", Sources: sources, Request: row(func(c *entities.CapacityCheck) { c.Parameter, c.Capacity = "", "of(v0)" }), Want: entities.Error, Reason: "capacity: +Inf is not a finite number; …"},
+		{Name: "partial data", Sources: sources, Request: row(func(c *entities.CapacityCheck) { c.Use = "partial" }), Want: entities.Error, Reason: "use: " + host(t, server) + " warns: store 1 did not answer; …"},
+		{Name: "an infinite parameter", Sources: sources, Request: row(func(c *entities.CapacityCheck) { c.Parameter = "endless" }), Want: entities.Error, Reason: "parameter endless is not a number"},
 		{Name: "no such parameter", Sources: sources, Request: row(func(c *entities.CapacityCheck) { c.Parameter = "copies" }), Want: entities.Error, Reason: "there is no parameter copies"},
 		{Name: "a parameter that is not a number", Sources: sources, Request: row(func(c *entities.CapacityCheck) { c.Parameter = "name" }), Want: entities.Error, Reason: "parameter name is not a number"},
 		{Name: "both", Sources: sources, Request: row(func(c *entities.CapacityCheck) { c.Capacity = "of(v2)" }), Want: entities.Error, Reason: "expected exactly one of a query, a parameter and an object for the new capacity"},

@@ -18,8 +18,8 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// prometheus passes while every sample of an instant query is within its bounds (A20). A missing sample, or one that is not a number, is
-// an ERROR: unknown never passes.
+// prometheus passes while every sample of an instant query is within its bounds (A20). A missing sample, one that is not a finite number,
+// and an answer from incomplete data are an ERROR: unknown never passes.
 type prometheus struct{ sources Sources }
 
 func (c prometheus) Evaluate(ctx context.Context, a Request) (entities.CheckReading, error) {
@@ -51,8 +51,8 @@ var errNoSample = errors.New("the query returned no samples")
 func bounded(d *entities.PrometheusQuery, samples []sample) (entities.CheckReading, error) {
 	worst, how, smallest := samples[0], "", math.Inf(1)
 	for _, s := range samples {
-		if math.IsNaN(s.value) {
-			return unevaluated("%s is not a number (NaN)", s)
+		if err := s.finite(); err != nil {
+			return entities.CheckReading{}, err
 		}
 		margin, bound := marginOf(d, s.value)
 		if how == "" || margin < smallest {
@@ -90,6 +90,17 @@ func (s sample) String() string {
 	return number(s.value)
 }
 
+// finite returns an error for a sample that has no finite value. Usually a query divided by zero, which says nothing about the release.
+func (s sample) finite() error {
+	switch {
+	case math.IsNaN(s.value):
+		return fmt.Errorf("%s is not a number (NaN)", s)
+	case math.IsInf(s.value, 0):
+		return fmt.Errorf("%s is not a finite number; expected a query that does not divide by zero", s)
+	}
+	return nil
+}
+
 // seriesName returns the series of the sample: name{label="value"}.
 func (s sample) seriesName() string {
 	var labels []string
@@ -113,7 +124,7 @@ type promServer struct {
 	url     string
 	token   *entities.Value
 	at      time.Time // of an instant query; zero: now
-	partial *string   // is set to the warning in an answer, if not nil
+	partial *string   // is set to the warning in an answer; nil: an answer with a warning is an error
 }
 
 // promAnswer is the answer of /api/v1/query and query_range.
@@ -122,6 +133,7 @@ type promAnswer struct {
 	ErrorType string   `json:"errorType"`
 	Error     string   `json:"error"`
 	Warnings  []string `json:"warnings"`
+	IsPartial bool     `json:"isPartial"` // of VictoriaMetrics: a storage node did not answer
 	Data      struct {
 		ResultType string          `json:"resultType"`
 		Result     json.RawMessage `json:"result"`
@@ -188,8 +200,16 @@ func runQuery[T any](ctx context.Context, p promServer, path, query string, valu
 	if err != nil {
 		return nil, fmt.Errorf("%s: %s", r.hostName(), r.secrets.hide(err.Error()))
 	}
-	if p.partial != nil && a.warning() != "" {
-		*p.partial = r.hostName() + " warns: " + oneLine(r.secrets.hide(a.warning()), maxExcerpt)
+	warning := a.warning()
+	if warning != "" {
+		warning = r.hostName() + " warns: " + oneLine(r.secrets.hide(warning), maxExcerpt)
+	}
+	switch {
+	case warning == "":
+	case p.partial != nil:
+		*p.partial = warning
+	default:
+		return nil, fmt.Errorf("%s; expected an answer from complete data", warning)
 	}
 	return all, nil
 }
@@ -201,6 +221,9 @@ func (a promAnswer) warning() string {
 		if !strings.HasPrefix(w, "PromQL info:") {
 			return w
 		}
+	}
+	if a.IsPartial {
+		return "the data is partial"
 	}
 	return ""
 }
