@@ -262,7 +262,7 @@ func (a *apply) writeTags(ctx context.Context, client *ecs.Client) error {
 // changes is the update that makes the service equal to the declaration, and the fields in it; nil: the service is already equal.
 func (a *apply) changes(revision *definition) (*ecs.UpdateServiceInput, []string, error) {
 	document := map[string]any{}
-	for _, name := range a.want.differingFields(a.service) {
+	for _, name := range a.want.throughStrategy(a.want.differingFields(a.service), a.service) {
 		if _, ok := reflect.TypeFor[ecs.UpdateServiceInput]().FieldByName(strings.ToUpper(name[:1]) + name[1:]); !ok {
 			return nil, nil, runtimes.Permanent(fmt.Errorf("%s of the service %s cannot be changed (there it is %s): delete the service, or name another",
 				name, a.want.name(), jsonText(serviceDocument(a.service)[name])))
@@ -273,8 +273,9 @@ func (a *apply) changes(revision *definition) (*ecs.UpdateServiceInput, []string
 		document["taskDefinition"] = revision.arn
 	}
 	if a.in.Restart {
-		document["forceNewDeployment"] = true
+		document[fieldForce] = true
 	}
+	forceIfNeeded(document)
 	if len(document) == 0 {
 		return nil, nil, nil
 	}

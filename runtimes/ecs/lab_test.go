@@ -35,7 +35,7 @@ func newTestCluster(t *testing.T, options ecsfake.Options) *testCluster {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	l := &testCluster{T: t, Server: server, client: server.Client(noRetries), ctx: ctx}
-	_, err = l.client.CreateCluster(ctx, &ecs.CreateClusterInput{ClusterName: aws.String("shop")})
+	_, err = l.client.CreateCluster(ctx, &ecs.CreateClusterInput{ClusterName: aws.String("shop"), CapacityProviders: []string{"FARGATE", "FARGATE_SPOT", "spot"}})
 	require.NoError(t, err)
 	l.Runtime = l.worker()
 	return l
@@ -82,7 +82,7 @@ type serviceSpec struct {
 
 func payload(spec serviceSpec) *entities.Payload {
 	definition := map[string]any{
-		"family": "web",
+		"family": "web", "taskRoleArn": "arn:aws:iam::123456789012:role/web", // exec needs one
 		"containerDefinitions": []any{map[string]any{
 			"name": "web", "image": spec.image, "memory": 128, "essential": true,
 			"environment": []any{map[string]any{"name": "B", "value": "2"}, map[string]any{"name": "A", "value": "1"}},

@@ -3,6 +3,7 @@ package ecs
 import (
 	"context"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/ecs"
@@ -106,6 +107,9 @@ func (a *apply) serviceChange(revision *definition) *runtimes.Change {
 	}
 	change.Action, change.Replaces = runtimes.ActionUpdate, replacedTasks(fields)
 	live := serviceDocument(a.service)
+	if slices.Contains(fields, fieldStrategy) {
+		change.Message = replacesTasks
+	}
 	for _, name := range fields {
 		if name == "taskDefinition" {
 			change.Fields = append(change.Fields, runtimes.FieldChange{Path: name, Old: jsonText(short(text(a.service.TaskDefinition))), New: jsonText(short(revision.arn))})

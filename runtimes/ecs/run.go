@@ -211,7 +211,7 @@ func (c *command) input(n int) *ecs.RunTaskInput {
 		in.Tags = append(in.Tags, tag(key, c.Tags[key]))
 	}
 	if w.CapacityProvider != "" {
-		in.CapacityProviderStrategy = []types.CapacityProviderStrategyItem{{CapacityProvider: &w.CapacityProvider}}
+		in.CapacityProviderStrategy = []types.CapacityProviderStrategyItem{{CapacityProvider: &w.CapacityProvider, Weight: 1}}
 	} else {
 		in.LaunchType = types.LaunchType(w.LaunchType)
 	}

@@ -409,7 +409,7 @@ func TestPlacementOfATask_C10(t *testing.T) {
 	require.Equal(t, `["FARGATE",null,{"AwsvpcConfiguration":{"Subnets":["a"],"AssignPublicIp":"ENABLED","SecurityGroups":["b"]}}]`, where(func(w *entities.CommandTask) {
 		w.LaunchType, w.Subnets, w.SecurityGroups, w.AssignPublicIP = "FARGATE", []string{"a"}, []string{"b"}, true
 	}))
-	require.Equal(t, `["",[{"CapacityProvider":"spot","Base":0,"Weight":0}],null]`, where(func(w *entities.CommandTask) { w.CapacityProvider = "spot" }))
+	require.Equal(t, `["",[{"CapacityProvider":"spot","Base":0,"Weight":1}],null]`, where(func(w *entities.CommandTask) { w.CapacityProvider = "spot" }))
 }
 
 // A task that ECS no longer has is lost: RunTask does not wait until the timeout.

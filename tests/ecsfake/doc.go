@@ -6,6 +6,9 @@
 // "API X" is https://docs.aws.amazon.com/AmazonECS/latest/APIReference/API_X.html, whose text is also in the SDK's comments.
 // "Not documented" marks our own choices.
 //
+// What CreateService, UpdateService and RunTask refuse is a table, refusals.go and its neighbours: each row names the page, or the public
+// threads that quote AWS's answer.
+//
 // Some pages say less than a test needs: how long things take, the text of most errors, the order of a list. Then the wording and
 // the numbers are ours. Tests that depend on them prove nothing about AWS.
 //

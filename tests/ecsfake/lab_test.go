@@ -33,7 +33,7 @@ func newLab(t *testing.T, options ecsfake.Options) *lab {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	l := &lab{t, server, server.Client(once), ctx}
-	_, err = l.client.CreateCluster(ctx, &ecs.CreateClusterInput{ClusterName: aws.String("shop")})
+	_, err = l.client.CreateCluster(ctx, &ecs.CreateClusterInput{ClusterName: aws.String("shop"), CapacityProviders: []string{"FARGATE", "FARGATE_SPOT", "spot"}})
 	require.NoError(t, err)
 	return l
 }

@@ -28,7 +28,7 @@ func (s *Server) runTask(in *ecs.RunTaskInput) (*ecs.RunTaskOutput, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkRun(d, in); err != nil {
+	if err := checkRun(c, d, in); err != nil {
 		return nil, err
 	}
 	out := &ecs.RunTaskOutput{Tasks: []types.Task{}, Failures: []types.Failure{}}
@@ -78,7 +78,7 @@ func wishes(in *ecs.RunTaskInput) shape {
 	return shape{launchType: in.LaunchType, strategy: in.CapacityProviderStrategy, network: in.NetworkConfiguration}
 }
 
-func checkRun(d *definition, in *ecs.RunTaskInput) error {
+func checkRun(c *cluster, d *definition, in *ecs.RunTaskInput) error {
 	switch {
 	case count(in) < 1 || count(in) > 10:
 		return invalid("Count must be between 1 and 10.")
@@ -87,7 +87,9 @@ func checkRun(d *definition, in *ecs.RunTaskInput) error {
 	case len(text(in.StartedBy)) > 128:
 		return invalid("startedBy must be at most 128 characters.")
 	}
-	if err := wishes(in).fits(d); err != nil {
+	wanted := wishes(in)
+	wanted.definition, wanted.platform = d, in.PlatformVersion
+	if err := (change{service: &service{cluster: c, shape: wanted}}).refused(); err != nil {
 		return err
 	}
 	if in.Overrides != nil {

@@ -1,6 +1,7 @@
 package ecsfake
 
 import (
+	"cmp"
 	"encoding/json"
 	"reflect"
 	"slices"
@@ -232,7 +233,7 @@ func (s *Server) updateService(in *ecs.UpdateServiceInput) (*ecs.UpdateServiceOu
 		return nil, refuse("ServiceNotActiveException", "Service was not ACTIVE.")
 	}
 	next := *v
-	if err := s.change(&next, in); err != nil {
+	if err := s.change(v, &next, in); err != nil {
 		return nil, err
 	}
 	s.remember(v)
@@ -246,7 +247,7 @@ func (s *Server) updateService(in *ecs.UpdateServiceInput) (*ecs.UpdateServiceOu
 }
 
 // change applies an update to a copy of a service, and refuses forbidden changes.
-func (s *Server) change(v *service, in *ecs.UpdateServiceInput) error {
+func (s *Server) change(before, v *service, in *ecs.UpdateServiceInput) error {
 	if err := v.modelled(in); err != nil {
 		return err
 	}
@@ -261,14 +262,11 @@ func (s *Server) change(v *service, in *ecs.UpdateServiceInput) error {
 		v.shape.definition = d
 	}
 	if in.DesiredCount != nil {
-		if v.daemon() {
-			return invalid("The daemon scheduling strategy does not support a desired count for services. Remove the desired count value and try again.")
-		}
 		v.desired = *in.DesiredCount
 	}
 	v.reshape(in)
 	v.rebase(in)
-	return s.checkShape(v)
+	return change{service: v, before: before, update: in}.refused()
 }
 
 // modelled refuses fields that the fake would otherwise drop silently.
@@ -311,9 +309,10 @@ func (v *service) reshape(in *ecs.UpdateServiceInput) {
 	set(&next.network, in.NetworkConfiguration)
 	set(&next.connect, in.ServiceConnectConfiguration)
 	if in.CapacityProviderStrategy != nil {
-		next.strategy, next.launchType = in.CapacityProviderStrategy, ""
-		if len(next.strategy) == 0 {
-			next.launchType = v.request.LaunchType
+		next.strategy = in.CapacityProviderStrategy
+		// "Back to the launch type": that of CreateService. Not documented for a service that was created without one: EC2.
+		if next.launchType = ""; len(next.strategy) == 0 {
+			next.launchType = cmp.Or(v.request.LaunchType, types.LaunchTypeEc2)
 		}
 	}
 	if in.LoadBalancers != nil {

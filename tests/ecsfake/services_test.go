@@ -26,48 +26,18 @@ func TestCreatingAServiceIsRefused(t *testing.T) {
 		"name":               {func(in *ecs.CreateServiceInput) { in.ServiceName = aws.String("a/b") }, "InvalidParameterException: Service name"},
 		"no definition":      {func(in *ecs.CreateServiceInput) { in.TaskDefinition = nil }, "InvalidParameterException: TaskDefinition can not be blank."},
 		"no such definition": {func(in *ecs.CreateServiceInput) { in.TaskDefinition = aws.String("web:9") }, "ClientException: Unable to find task definition"},
-		"no count":           {func(in *ecs.CreateServiceInput) { in.DesiredCount = nil }, "InvalidParameterException: Desired count is required"},
-		"launch type and strategy": {func(in *ecs.CreateServiceInput) {
-			in.LaunchType = types.LaunchTypeEc2
-			in.CapacityProviderStrategy = []types.CapacityProviderStrategyItem{{CapacityProvider: aws.String("FARGATE")}}
-		}, "InvalidParameterException: Specifying both a launch type and capacity provider strategy"},
-		"Fargate":           {func(in *ecs.CreateServiceInput) { in.LaunchType = types.LaunchTypeFargate }, "InvalidParameterException: Task definition does not support launch_type FARGATE."},
-		"network":           {func(in *ecs.CreateServiceInput) { in.NetworkConfiguration = subnets() }, "InvalidParameterException: Network Configuration is not valid"},
-		"no network":        {func(in *ecs.CreateServiceInput) { in.TaskDefinition = aws.String("far") }, "InvalidParameterException: Network Configuration must be provided"},
-		"count of a daemon": {func(in *ecs.CreateServiceInput) { in.SchedulingStrategy = types.SchedulingStrategyDaemon }, "InvalidParameterException: The daemon scheduling strategy does not support a desired count"},
-		"daemon on Fargate": {func(in *ecs.CreateServiceInput) {
-			in.SchedulingStrategy, in.DesiredCount, in.LaunchType = types.SchedulingStrategyDaemon, nil, types.LaunchTypeFargate
-			in.TaskDefinition, in.NetworkConfiguration = aws.String("far"), subnets()
-		}, "InvalidParameterException: The daemon scheduling strategy is not supported on Fargate."},
-		"percents":                {percents(150, 200), "InvalidParameterException: minimumHealthyPercent"},
-		"grace without a check":   {func(in *ecs.CreateServiceInput) { in.HealthCheckGracePeriodSeconds = aws.Int32(5) }, "InvalidParameterException: Health check grace period"},
-		"balancer's container":    {balanced("x", 80), "InvalidParameterException: The container x does not exist in the task definition."},
-		"balancer's port":         {balanced("web", 81), "InvalidParameterException: The container web did not have a container port 81 defined."},
-		"blue/green without bake": {func(in *ecs.CreateServiceInput) { configuration(in).Strategy = types.DeploymentStrategyBlueGreen }, "InvalidParameterException: bakeTimeInMinutes"},
-		"canary":                  {func(in *ecs.CreateServiceInput) { configuration(in).Strategy = types.DeploymentStrategyCanary }, "InvalidParameterException: The CANARY deployment strategy needs a load balancer"},
 		"early success": {func(in *ecs.CreateServiceInput) {
 			configuration(in).EarlySuccessCriteria = &types.DeploymentEarlySuccessCriteria{}
 		}, "UnsupportedFeatureException"},
-		"breaker of CodeDeploy": {func(in *ecs.CreateServiceInput) {
-			balanced("web", 80)(in)
-			breaker(true)(in)
-			in.DeploymentController = &types.DeploymentController{Type: types.DeploymentControllerTypeCodeDeploy}
-		}, "InvalidParameterException: Deployment circuit breaker"},
 		"tags": {func(in *ecs.CreateServiceInput) {
 			for i := range 51 {
 				in.Tags = append(in.Tags, types.Tag{Key: aws.String(fmt.Sprint(i)), Value: aws.String("")})
 			}
 		}, "InvalidParameterException: Too many tags"},
-		"token": {func(in *ecs.CreateServiceInput) {
-			in.ClientToken = aws.String("0123456789012345678901234567890123456789")
-		}, "InvalidParameterException: The client token"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLab(t, ecsfake.Options{})
-			l.register("web", "web:1", func(in *ecs.RegisterTaskDefinitionInput) {
-				in.ContainerDefinitions[0].PortMappings = []types.PortMapping{{ContainerPort: aws.Int32(80)}}
-			})
-			l.register("far", "web:1", fargate)
+			l.register("web", "web:1")
 			_, err := l.client.CreateService(l.ctx, service("web", 1, row.change))
 			require.ErrorContains(t, err, row.message)
 			require.Nil(t, l.web())
@@ -214,17 +184,18 @@ func TestWhichUpdatesStartADeployment(t *testing.T) {
 		"propagated tags": {func(in *ecs.UpdateServiceInput) { in.PropagateTags = types.PropagateTagsService }, false},
 		"exec":            {func(in *ecs.UpdateServiceInput) { in.EnableExecuteCommand = aws.Bool(true) }, false},
 		"providers": {func(in *ecs.UpdateServiceInput) {
-			in.CapacityProviderStrategy = []types.CapacityProviderStrategyItem{{CapacityProvider: aws.String("FARGATE_SPOT")}}
-		}, false},
-		"force":      {func(in *ecs.UpdateServiceInput) { in.ForceNewDeployment = true }, true},
-		"definition": {to("far:2"), true},
+			in.CapacityProviderStrategy, in.ForceNewDeployment = providers("FARGATE_SPOT"), true
+		}, true},
+		"the same providers": {func(in *ecs.UpdateServiceInput) { in.CapacityProviderStrategy = []types.CapacityProviderStrategyItem{} }, false},
+		"force":              {func(in *ecs.UpdateServiceInput) { in.ForceNewDeployment = true }, true},
+		"definition":         {to("far:2"), true},
 		"network": {func(in *ecs.UpdateServiceInput) {
 			in.NetworkConfiguration = subnets()
 			in.NetworkConfiguration.AwsvpcConfiguration.Subnets = []string{"subnet-2"}
 		}, true},
 		"platform": {func(in *ecs.UpdateServiceInput) { in.PlatformVersion = aws.String("1.4.0") }, true},
 		"balancers": {func(in *ecs.UpdateServiceInput) {
-			in.LoadBalancers = []types.LoadBalancer{{ContainerName: aws.String("web"), ContainerPort: aws.Int32(80)}}
+			in.LoadBalancers = []types.LoadBalancer{{ContainerName: aws.String("web"), ContainerPort: aws.Int32(80), TargetGroupArn: aws.String("arn:group")}}
 		}, true},
 		"Service Connect": {func(in *ecs.UpdateServiceInput) {
 			in.ServiceConnectConfiguration = &types.ServiceConnectConfiguration{Enabled: true}
@@ -233,6 +204,7 @@ func TestWhichUpdatesStartADeployment(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := newLab(t, ecsfake.Options{})
 			ported := func(in *ecs.RegisterTaskDefinitionInput) {
+				in.TaskRoleArn = aws.String("arn:aws:iam::123456789012:role/web")
 				in.ContainerDefinitions[0].PortMappings = []types.PortMapping{{ContainerPort: aws.Int32(80)}}
 			}
 			l.register("far", "web:1", fargate, ported)
