@@ -265,7 +265,11 @@ func (c *compiler) boundAssets() {
 
 func boundEach[T interface{ Title() string }](c *compiler, documents ...*config.Document[T]) {
 	for _, doc := range documents {
-		if data, err := json.Marshal(doc.Spec); err != nil || len(data) > config.MaxAsset {
+		data, err := json.Marshal(doc.Spec)
+		if err != nil && !doc.Faulty("") {
+			c.report(doc.Decoder, "name", strict.Fault{Code: "wrong-type", Message: fmt.Sprintf("%s cannot be JSON: %s", doc.Spec.Title(), err)})
+		}
+		if len(data) > config.MaxAsset {
 			c.report(doc.Decoder, "name", strict.Fault{
 				Code: "too-large", Message: fmt.Sprintf("%s has %d bytes", doc.Spec.Title(), len(data)),
 				Expected: fmt.Sprintf("at most %d", config.MaxAsset),

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/service/ecs"
+	"github.com/aws/aws-sdk-go-v2/service/ecs/types"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/converge-engine/converge/intent/config"
@@ -48,10 +49,10 @@ func (l *objectLoader) readTasks(s *config.Document[config.Service], at string, 
 	for field, document := range map[string]*config.ECSDocument{"taskDefinition": e.TaskDefinition, "service": e.Service} {
 		where := at + "." + field
 		switch {
-		case document == nil || s.Faulty(where):
+		case document == nil:
 		case document.Fields != nil:
 			l.task(s, where, field, &taskCheck{Decoder: s.Decoder, at: where}, document.Fields)
-		default:
+		case !s.Faulty(where):
 			l.readAt(s, where, document.File, asList(func(full string) *strict.Fault { return l.taskFile(s, where, field, full) }))
 		}
 	}
@@ -86,9 +87,8 @@ func (l *objectLoader) taskFile(s *config.Document[config.Service], where, field
 // task checks a document, and stores it if it is valid.
 func (l *objectLoader) task(s *config.Document[config.Service], where, field string, c *taskCheck, fields map[string]any) {
 	kind := taskKinds()[field]
-	before := len(c.Problems)
 	c.document(kind, fields)
-	if len(c.Problems) > before {
+	if c.Faulty(c.at) {
 		l.into.Incomplete = true
 		return
 	}
@@ -125,6 +125,9 @@ func (c *taskCheck) document(kind taskKind, fields map[string]any) {
 	if kind.kind == "TaskDefinition" && fields["containerDefinitions"] == nil {
 		c.Report(strict.Field(c.at, "containerDefinitions"), strict.Fault{Code: "missing-field", Message: `"containerDefinitions" is missing`, Expected: "a list with at least one"})
 	}
+	if strategy, _ := fields["capacityProviderStrategy"].([]any); len(strategy) > 0 && fields["launchType"] != nil {
+		c.Report(strict.Field(c.at, "launchType"), strict.Fault{Code: "one-of", Message: `"launchType" and "capacityProviderStrategy" are both given`, Expected: "one of them"})
+	}
 	if controller, _ := fields["deploymentController"].(map[string]any); controller["type"] != nil && controller["type"] != "ECS" {
 		c.Report(strict.Field(c.at, "deploymentController.type"), strict.Fault{
 			Code: "bad-value", Message: fmt.Sprintf("the deployment controller %v updates the service on its own", controller["type"]), Expected: "ECS, or no field",
@@ -148,6 +151,7 @@ func (c *taskCheck) value(at string, to reflect.Type, v any) {
 		}
 		for i, item := range x {
 			c.value(strict.Index(at, i), to.Elem(), item)
+			c.rejectNull(strict.Index(at, i), item)
 		}
 	default:
 		c.scalar(at, to, v)
@@ -175,6 +179,9 @@ func (c *taskCheck) mapping(at string, to reflect.Type, given map[string]any) {
 			into = field.Type
 		}
 		c.value(path, into, given[name])
+		if to.Kind() == reflect.Map || isPair(to) {
+			c.rejectNull(path, given[name])
+		}
 	}
 }
 
@@ -202,7 +209,7 @@ func (c *taskCheck) scalar(at string, to reflect.Type, v any) {
 	fits := false
 	switch kind := reflect.ValueOf(v).Kind(); to.Kind() {
 	case reflect.String:
-		fits = isText
+		fits = isText && c.isWrittenAsText(at)
 	case reflect.Bool:
 		fits = kind == reflect.Bool
 	case reflect.Int32, reflect.Int64:
@@ -237,12 +244,37 @@ func (c *taskCheck) oneOf(at string, to reflect.Type, text string) {
 	c.Report(at, strict.Unknown("bad-value", fmt.Sprintf("%q is not possible here", strict.Clip(text)), text, names))
 }
 
+// isPair reports whether a struct is a pair of a name and a value: a variable or a secret of a container.
+func isPair(of reflect.Type) bool {
+	return of == reflect.TypeFor[types.KeyValuePair]() || of == reflect.TypeFor[types.Secret]()
+}
+
+// rejectNull rejects a value that YAML has as null where it cannot be left out: ECS would not have the entry, or not its value.
+func (c *taskCheck) rejectNull(at string, v any) {
+	if v == nil && !c.Faulty(at) {
+		c.Report(at, strict.Fault{Code: "wrong-type", Message: "this is empty", Expected: `a value ("" for an empty text)`})
+	}
+}
+
+// isWrittenAsText reports whether a text is one in YAML too: an unquoted date is not.
+func (c *taskCheck) isWrittenAsText(at string) bool {
+	_, _, isText, found := c.Written(at)
+	return isText || !found
+}
+
 func (c *taskCheck) reportType(at, description string, to reflect.Type) {
 	wanted := map[reflect.Kind]string{
 		reflect.Struct: "a mapping", reflect.Map: "a mapping", reflect.Slice: "a list", reflect.String: "text", reflect.Bool: "true or false",
 		reflect.Int32: "a whole number", reflect.Int64: "a whole number", reflect.Float32: "a number", reflect.Float64: "a number",
 	}
-	c.Report(at, strict.Fault{Code: "wrong-type", Message: "this is " + description, Expected: wanted[to.Kind()]})
+	expected := wanted[to.Kind()]
+	if written, hint, _, found := c.Written(at); found {
+		description = written
+		if to.Kind() == reflect.String {
+			expected += hint
+		}
+	}
+	c.Report(at, strict.Fault{Code: "wrong-type", Message: "this is " + description, Expected: expected})
 }
 
 func displayKind(v any) string {

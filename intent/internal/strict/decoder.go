@@ -48,7 +48,7 @@ type Decoder struct {
 	Limit int
 
 	at      map[string]Position
-	written map[string]string // texts of untyped numbers and booleans, by path
+	scalars map[string]*yaml.Node // by path
 	grafts  []graft
 	values  int
 	merging map[*yaml.Node]bool
@@ -142,9 +142,12 @@ func (d *Decoder) Value(path string, node *yaml.Node, into any) {
 func (d *Decoder) enter(path string, node *yaml.Node) (*yaml.Node, bool) {
 	node = resolve(node)
 	if d.at == nil {
-		d.at = map[string]Position{}
+		d.at, d.scalars = map[string]Position{}, map[string]*yaml.Node{}
 	}
 	d.at[path] = Position{max(node.Line, 1), max(node.Column, 1)}
+	if node.Kind == yaml.ScalarNode {
+		d.scalars[path] = node
+	}
 	d.values++
 	return node, !d.limitReached()
 }

@@ -47,11 +47,9 @@ func (u untyped) value(path string, node *yaml.Node) any {
 		return nil
 	}
 	v, ok := plainScalar(node)
-	if _, text := v.(string); !text && ok {
-		u.record(path, node.Value)
-	}
 	if !ok {
-		u.Fail(path, node, Fault{Code: "wrong-type", Message: "this is " + Describe(node), Expected: "text, a number, true or false"})
+		u.Fail(path, node, Fault{Code: "wrong-type", Message: "this is " + Describe(node), Expected: "text, a number, true or false" + quoteHint(node)})
+		return nil // an infinite number has no JSON
 	}
 	if _, isFloat := v.(float64); isFloat && LosesDigits(node.Value) {
 		u.Fail(path, node, Fault{Code: "bad-value", Message: "this number would lose digits", Expected: "a whole number of at most 64 bits, or text" + quoteHint(node)})
@@ -59,21 +57,10 @@ func (u untyped) value(path string, node *yaml.Node) any {
 	return v
 }
 
-// record keeps the text of a number or a boolean for messages: 1.10, or no.
-func (d *Decoder) record(path, text string) {
-	if d.written == nil {
-		d.written = map[string]string{}
-	}
-	d.written[path] = text
-}
-
 // QuoteHint is FORM (put it in quotes: "1.10"), if the document has a number or a boolean at path; otherwise FORM.
 func (d *Decoder) QuoteHint(form, path string) string {
-	if from, path := d.origin(path); from != d {
-		return from.QuoteHint(form, path)
-	}
-	if text := d.written[path]; text != "" && len(text) <= 40 {
-		return fmt.Sprintf("%s (put it in quotes: %q)", form, text)
+	if _, hint, isText, ok := d.Written(path); ok && !isText {
+		return form + hint
 	}
 	return form
 }
