@@ -42,6 +42,9 @@ func Times(d entities.AllowedTimes, now time.Time) (entities.CheckReading, error
 	}
 	if why == "" {
 		why = "outside its hours"
+		if note := c.clockNote(now, open); note != "" {
+			why += "; " + note
+		}
 	}
 	reading, err := wait("opens %s (%s)", c.format(open.from, now), why)
 	reading.Next = open.from.UTC()

@@ -76,23 +76,29 @@ func TestTimes_A20(t *testing.T) {
 		{"days over the end of the week", entities.AllowedTimes{TimeZone: "UTC", Windows: []entities.TimeWindow{{Days: "Sat-Mon"}}}, "2026-11-24T00:00:00Z", "WAIT 2026-11-28T00:00:00Z opens Sat 00:00 UTC (outside its hours)"},
 
 		// 2026-03-29 in Paris: 01:59:59 CET, 03:00 CEST. 2026-10-25: 02:59:59 CEST, 02:00 CET.
-		{"Paris, a night without 02:30", daily("Europe/Paris", "02:30-05:00"), "2026-03-29T01:59:00+01:00", "WAIT 2026-03-29T01:00:00Z opens Sun 03:00 CEST (outside its hours)"},
+		{"Paris, a night without 02:30", daily("Europe/Paris", "02:30-05:00"), "2026-03-29T01:59:00+01:00", "WAIT 2026-03-29T01:00:00Z opens Sun 03:00 CEST (outside its hours; the clock goes from 02:00 to 03:00)"},
 		{"Paris, it is open from the jump on", daily("Europe/Paris", "02:30-05:00"), "2026-03-29T03:00:00+02:00", "PASS 2026-03-29T03:00:00Z open until Sun 05:00 CEST"},
-		{"Paris, a window in the skipped hour", daily("Europe/Paris", "02:10-02:50"), "2026-03-29T01:00:00+01:00", "WAIT 2026-03-30T00:10:00Z opens Mon 02:10 CEST (outside its hours)"},
+		{"Paris, a window in the skipped hour", daily("Europe/Paris", "02:10-02:50"), "2026-03-29T01:00:00+01:00", "WAIT 2026-03-30T00:10:00Z opens Mon 02:10 CEST (outside its hours; no 02:10-02:50 on Sun 29 Mar: the clock goes from 02:00 to 03:00)"},
 		{"Paris, a night with two: at the first", daily("Europe/Paris", "02:30-05:00"), "2026-10-25T02:29:00+02:00", "WAIT 2026-10-25T00:30:00Z opens Sun 02:30 CEST (outside its hours)"},
 		{"Paris, open through the second", daily("Europe/Paris", "02:30-05:00"), "2026-10-25T02:10:00+01:00", "PASS 2026-10-25T04:00:00Z open until Sun 05:00 CET"},
-		{"Paris, once only", daily("Europe/Paris", "02:10-02:30"), "2026-10-25T02:10:00+01:00", "WAIT 2026-10-26T01:10:00Z opens Mon 02:10 CET (outside its hours)"},
+		{"Paris, once only", daily("Europe/Paris", "02:10-02:30"), "2026-10-25T02:10:00+01:00", "WAIT 2026-10-26T01:10:00Z opens Mon 02:10 CET (outside its hours; 02:10-02:30 comes twice on Sun 25 Oct, and was open the first time)"},
 		{"Paris, a day of 25 hours", daily("Europe/Paris", "09:00-16:00"), "2026-10-24T16:00:00+02:00", "WAIT 2026-10-25T08:00:00Z opens Sun 09:00 CET (outside its hours)"},
 		// 2026-03-08 in New York: 02:00 EST to 03:00 EDT. 2026-11-01: 02:00 EDT to 01:00 EST.
-		{"New York, a night without 02:30", daily("America/New_York", "02:30-05:00"), "2026-03-08T01:00:00-05:00", "WAIT 2026-03-08T07:00:00Z opens Sun 03:00 EDT (outside its hours)"},
+		{"New York, a night without 02:30", daily("America/New_York", "02:30-05:00"), "2026-03-08T01:00:00-05:00", "WAIT 2026-03-08T07:00:00Z opens Sun 03:00 EDT (outside its hours; the clock goes from 02:00 to 03:00)"},
 		{"New York, a night with two 01:30", daily("America/New_York", "01:30-05:00"), "2026-11-01T01:00:00-04:00", "WAIT 2026-11-01T05:30:00Z opens Sun 01:30 EDT (outside its hours)"},
 		{"New York, the second is not another opening", daily("America/New_York", "01:30-01:45"), "2026-11-01T01:00:00-05:00", "WAIT 2026-11-02T06:30:00Z opens Mon 01:30 EST (outside its hours)"},
 		// Half an hour. 2026-10-04 in Lord Howe: 02:00 +10:30 to 02:30 +11. 2026-04-05: 02:00 +11 to 01:30 +10:30.
-		{"Lord Howe, a night without 02:10", daily("Australia/Lord_Howe", "02:10-05:00"), "2026-10-04T01:00:00+10:30", "WAIT 2026-10-03T15:30:00Z opens Sun 02:30 +11 (outside its hours)"},
+		{"Lord Howe, a night without 02:10", daily("Australia/Lord_Howe", "02:10-05:00"), "2026-10-04T01:00:00+10:30", "WAIT 2026-10-03T15:30:00Z opens Sun 02:30 +11 (outside its hours; the clock goes from 02:00 to 02:30)"},
 		{"Lord Howe, a night with two 01:45", daily("Australia/Lord_Howe", "01:45-05:00"), "2026-04-05T01:00:00+11:00", "WAIT 2026-04-04T14:45:00Z opens Sun 01:45 +11 (outside its hours)"},
 		{"Lord Howe, open through the second", daily("Australia/Lord_Howe", "01:45-05:00"), "2026-04-05T01:35:00+10:30", "PASS 2026-04-04T18:30:00Z open until Sun 05:00 +1030"},
 		// 2011-12-30 did not exist in Apia.
-		{"Apia, a skipped day", daily("Pacific/Apia", "09:00-16:00"), "2011-12-29T17:00:00-10:00", "WAIT 2011-12-30T19:00:00Z opens Sat 09:00 +14 (outside its hours)"},
+		{"Apia, a skipped day", daily("Pacific/Apia", "09:00-16:00"), "2011-12-29T17:00:00-10:00", "WAIT 2011-12-30T19:00:00Z opens Sat 09:00 +14 (outside its hours; no 09:00-16:00 on Fri 30 Dec: the clock goes from Fri 30 Dec 00:00 to Sat 31 Dec 00:00)"},
+
+		// 2026-03-29 in London: 01:00 GMT to 02:00 BST. 2026-04-24 in Cairo: 00:00 to 01:00.
+		{"London, a weekly window in the skipped hour", entities.AllowedTimes{TimeZone: "Europe/London", Windows: []entities.TimeWindow{{Days: "Sun", Hours: "01:15-01:45"}}}, "2026-03-28T12:00:00Z", "WAIT 2026-04-05T00:15:00Z opens Sun 5 Apr 01:15 BST (outside its hours; no 01:15-01:45 on Sun 29 Mar: the clock goes from 01:00 to 02:00)"},
+		{"London, after it was skipped", entities.AllowedTimes{TimeZone: "Europe/London", Windows: []entities.TimeWindow{{Days: "Sun", Hours: "01:15-01:45"}}}, "2026-03-29T02:00:00Z", "WAIT 2026-04-05T00:15:00Z opens Sun 5 Apr 01:15 BST (outside its hours)"},
+		{"Cairo, midnight", daily("Africa/Cairo", "00:00-00:30"), "2026-04-23T20:00:00Z", "WAIT 2026-04-24T21:00:00Z opens Sat 00:00 EEST (outside its hours; no 00:00-00:30 on Fri 24 Apr: the clock goes from 00:00 to 01:00)"},
+		{"Lord Howe, in the skipped half hour", daily("Australia/Lord_Howe", "02:10-02:20"), "2026-10-04T01:00:00+10:30", "WAIT 2026-10-04T15:10:00Z opens Mon 02:10 +11 (outside its hours; no 02:10-02:20 on Sun 4 Oct: the clock goes from 02:00 to 02:30)"},
 
 		{"leap day", changed(daily("UTC", "09:00-16:00"), func(d *entities.AllowedTimes) { d.Holidays = []string{"2028-02-28"} }), "2028-02-28T10:00:00Z", "WAIT 2028-02-29T09:00:00Z opens Tue 09:00 UTC (holiday 2028-02-28)"},
 		{"a freeze of leap day", changed(daily("UTC", ""), func(d *entities.AllowedTimes) {
