@@ -48,7 +48,8 @@ func (a *Activities) Check(ctx context.Context, r protocol.CheckRequest) (protoc
 		return a.evaluate(ctx, r, e)
 	})
 	dropExcess(news, entities.SortedKeys(news))
-	if ctx.Err() != nil { // the worker is stopping: incomplete readings are discarded
+	if ctx.Err() != nil { // the worker is stopping, or the checks change: incomplete readings are discarded
+		a.schedules.save(info.WorkflowExecution.ID, r.Checks, schedule, time.Now())
 		return protocol.CheckAnswer{}, ctx.Err()
 	}
 	if len(news) > 0 {

@@ -40,6 +40,7 @@ func evaluateAll(ctx context.Context, all []entities.Evaluation, s *schedule, ev
 		return nil
 	}
 	news, interrupted := round.run(tasks, min(gatherTime<<min(s.interruptions, 10), maxCheckTimeout))
+	round.addErrors(news)
 	if interrupted {
 		s.interruptions++
 	} else {
@@ -53,6 +54,35 @@ type checkRound struct {
 	round[string, entities.CheckReading]
 	schedule *schedule
 	evaluate evaluateFunc
+
+	errorsMu sync.Mutex
+	errors   map[string]entities.CheckReading // the last error of each check, by key
+}
+
+// recordError keeps the last error of a check, or that there is none now.
+func (r *checkRound) recordError(key string, reading entities.CheckReading) {
+	r.errorsMu.Lock()
+	defer r.errorsMu.Unlock()
+	if r.errors == nil {
+		r.errors = map[string]entities.CheckReading{}
+	}
+	if delete(r.errors, key); reading.Verdict == entities.Error {
+		r.errors[key] = reading
+	}
+}
+
+// addErrors adds errors that are no news to the news of others, so that another worker continues their backoff.
+func (r *checkRound) addErrors(news map[string]entities.CheckReading) {
+	if len(news) == 0 {
+		return
+	}
+	r.errorsMu.Lock()
+	defer r.errorsMu.Unlock()
+	for key, reading := range r.errors {
+		if _, reported := news[key]; !reported {
+			news[key] = reading
+		}
+	}
 }
 
 // evaluateRepeatedly evaluates one check whenever it is due, until it has news or all due checks are evaluated.
@@ -74,6 +104,7 @@ func (r *checkRound) evaluateRepeatedly(ctx context.Context, e entities.Evaluati
 		if reading.Verdict == entities.Error {
 			reading.Errors, reading.Retry = r.schedule.errors(e), due
 		}
+		r.recordError(e.Key(), reading)
 		news := e.KnownDigest == "" || reading.Digest() != e.KnownDigest || entities.IsNotificationCount(reading.Errors) || reading.ReasonChanged(e)
 		r.record(e.Key(), reading, isFirst, news)
 		isFirst = false
@@ -89,7 +120,7 @@ type checkBackoff struct {
 	Errors int       `json:"errors,omitempty"`
 }
 
-// schedule holds the backoffs of checks, by key. A check without one is due.
+// schedule holds the backoffs of checks, by key. A check without one is due, unless its known result is an error that backs off.
 type schedule struct {
 	spreadKey     string // key to spread intervals, so that services that started together do not query together for ever
 	interruptions int    // consecutive rounds in which news of others interrupted a check
@@ -101,7 +132,11 @@ type schedule struct {
 func (s *schedule) due(e entities.Evaluation) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.backoffs[e.Key()].Next
+	p, scheduled := s.backoffs[e.Key()]
+	if !scheduled {
+		return e.Retry
+	}
+	return p.Next
 }
 
 // evaluated records a reading and returns when the check is due again: after its interval, or at the time of a change that the reading

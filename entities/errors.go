@@ -30,6 +30,11 @@ func RetryInterval(interval time.Duration, n int) time.Duration {
 	return min(interval<<min(max(n, 1)-1, maxDoublings), max(maxRetryInterval, interval))
 }
 
+// RetryAt returns when a check is evaluated again after n errors in a row, the last of them at that time.
+func RetryAt(interval time.Duration, n int, last time.Time) time.Time {
+	return last.Add(RetryInterval(interval, n))
+}
+
 // NextRetry returns when a check is evaluated next. After n errors in a row, the next try was due at that time (due). Further tries since
 // may have failed without a notification.
 func NextRetry(interval time.Duration, n int, due, now time.Time) time.Time {

@@ -266,6 +266,7 @@ type Evaluation struct {
 	CurrentPayload string        `json:"present,omitempty"` // digest of the current payload
 	KnownDigest    string        `json:"known,omitempty"`   // CheckReading.Digest of the known result; "": any reading is news
 	Errors         int           `json:"errors,omitempty"`  // known errors in a row
+	Retry          time.Time     `json:"retry,omitzero"`    // when it is due after them; zero: now
 	ReasonDigest   string        `json:"said,omitempty"`    // CheckReading.ReasonDigest of the known result; "": it is not reported
 	ReasonAt       time.Time     `json:"saidAt,omitzero"`   // when that was read
 	Interval       time.Duration `json:"interval"`
@@ -282,7 +283,7 @@ type Evaluation struct {
 
 // WithoutResult returns the evaluation without the known result.
 func (e Evaluation) WithoutResult() Evaluation {
-	e.KnownDigest, e.Errors, e.ReasonDigest, e.ReasonAt = "", 0, "", time.Time{}
+	e.KnownDigest, e.Errors, e.Retry, e.ReasonDigest, e.ReasonAt = "", 0, time.Time{}, "", time.Time{}
 	return e
 }
 

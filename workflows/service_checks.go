@@ -117,11 +117,12 @@ func checkQueue(runtime string) string {
 	return protocol.RuntimeTaskQueue(runtime)
 }
 
-// withoutPreflights omits checks that a running preflight evaluates.
+// withoutPreflights omits checks that a running preflight evaluates. At the end of a window it does so only for a check without a reading:
+// its first one comes once.
 func (s *service) withoutPreflights(checks []entities.Evaluation) []entities.Evaluation {
 	return slices.DeleteFunc(checks, func(e entities.Evaluation) bool {
 		c := s.state.Channels[e.Channel]
-		return c != nil && c.Preflight != nil && c.Preflight.Running && !c.Preflight.Window && e.Release != "" && c.Preflight.Release == e.Release
+		return c != nil && c.Preflight != nil && c.Preflight.Running && (!c.Preflight.Window || e.KnownDigest == "") && e.Release != "" && c.Preflight.Release == e.Release
 	})
 }
 

@@ -97,7 +97,8 @@ func (v *view) judgePostconditions(r *state.Release, all []entities.Window, last
 	for _, w := range all {
 		v.requestCheck(w.Check, r.ID)
 		j, broken := v.checkFails(w.Check, r)
-		switch late := !v.now.Before(w.Until); {
+		late := !v.now.Before(w.Until)
+		switch {
 		case broken && j.Verdict == entities.Fail:
 			return w.Check.ID + entities.Because(j.Reason)
 		case broken && late && !v.isOverdue(w.Check, r):
@@ -108,12 +109,16 @@ func (v *view) judgePostconditions(r *state.Release, all []entities.Window, last
 		if j = v.judgeCheck(w.Check, r); j.Verdict == entities.Pass {
 			met = append(met, v.s.Evaluation(v.spec, w.Check, r))
 		}
+		if late && j.Verdict == entities.Error {
+			v.waitForCheck(r, j, w.Until)
+			continue
+		}
 		if w.Until.After(until) {
 			until = w.Until
 		}
 		texts = append(texts, j.brief())
 	}
-	if len(all) > 0 {
+	if len(texts) > 0 {
 		v.soakTexts = append(v.soakTexts, "postconditions until "+formatClock(until, v.now)+": "+strings.Join(texts, ", "))
 	}
 	if last && len(met) == len(all) {
@@ -147,10 +152,8 @@ func (v *view) judgeWindows(r *state.Release, all []entities.Window) (open bool,
 	var until time.Time
 	for _, w := range all {
 		open = true
-		if w.End.After(until) {
-			until = w.End
-		}
 		if v.now.Before(w.Begin) {
+			until = later(until, w.End)
 			v.due(w.Begin)
 			texts = append(texts, w.Check.ID+" counts from "+formatClock(w.Begin, v.now))
 			continue
@@ -159,18 +162,31 @@ func (v *view) judgeWindows(r *state.Release, all []entities.Window) (open bool,
 		if j, broken := v.checkFails(w.Check, r); broken {
 			return true, w.Check.ID + entities.Because(j.Reason)
 		}
-		texts = append(texts, v.judgeCheck(w.Check, r).brief())
-		if v.now.Before(w.End) {
+		j := v.judgeCheck(w.Check, r)
+		switch {
+		case v.now.Before(w.End):
 			v.due(w.End)
+		case j.Verdict == entities.Error:
+			v.waitForCheck(r, j, w.End)
 			continue
+		default:
+			ended = append(ended, v.s.Evaluation(v.spec, w.Check, r))
 		}
-		ended = append(ended, v.s.Evaluation(v.spec, w.Check, r))
+		until = later(until, w.End)
+		texts = append(texts, j.brief())
 	}
-	if open {
+	if len(texts) > 0 {
 		v.soakTexts = append(v.soakTexts, "soaking until "+formatClock(until, v.now)+": "+strings.Join(texts, ", "))
 	}
 	v.requestFreshReadings(r, ended)
 	return open, ""
+}
+
+// waitForCheck says that a check keeps a release from success, since when, and what ends that. The check cannot be evaluated: it is tried
+// again with its own backoff, and a fresh reading is requested when that succeeds.
+func (v *view) waitForCheck(r *state.Release, j Judgement, since time.Time) {
+	v.soakTexts = append(v.soakTexts, fmt.Sprintf("waiting since %s for %s; until an evaluation succeeds, or: %s",
+		formatClock(since, v.now), j.brief(), v.command("bypass", r, v.spec.Name, j.ID, "--reason …")))
 }
 
 // brief is the verdict with its id, and with the reason if it does not pass.
@@ -185,11 +201,7 @@ func (j Judgement) brief() string {
 func (v *view) requestFreshReadings(r *state.Release, ended []entities.Evaluation) {
 	p := v.channelState().Preflight
 	op := state.PreflightOp{Channel: v.spec.Name, Release: r.ID, Checks: ended, Window: true, StableSince: v.channelState().StableSince}
-	switch {
-	case len(ended) == 0 || v.mode.NoNewWork || p != nil && p.Running:
-	case p != nil && p.Window && p.Release == r.ID && v.now.Before(p.Next):
-		v.due(p.Next)
-	default:
+	if len(ended) > 0 && !v.mode.NoNewWork && (p == nil || !p.Running) {
 		v.d.Preflights = append(v.d.Preflights, op)
 	}
 }

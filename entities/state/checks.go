@@ -72,6 +72,9 @@ func (s *State) RepresentativeInstance(channel *entities.ChannelSpec, r *Release
 func (s *State) WithKnownResult(e entities.Evaluation) entities.Evaluation {
 	if st := s.Channels[e.Channel].LastReading(e); st != nil {
 		e.KnownDigest, e.Errors, e.ReasonDigest, e.ReasonAt = st.Digest(), st.Errors, st.ReasonDigest(), st.At
+		if st.Verdict == entities.Error {
+			e.Retry = st.Retry
+		}
 	}
 	return e
 }
@@ -111,7 +114,9 @@ func (s *State) RecordCheck(e entities.Evaluation, r entities.CheckReading, now 
 	}
 	st.Since, st.NotifiedErrors = before.Since, before.NotifiedErrors
 	if r.Verdict == entities.Error {
-		st.Errors = max(r.Errors, before.Errors+1)
+		if st.Errors = max(r.Errors, before.Errors+1); st.Retry.IsZero() {
+			st.Retry = entities.RetryAt(e.Interval, st.Errors, r.At)
+		}
 	}
 	if c.Checks == nil {
 		c.Checks = map[string]*CheckState{}
@@ -211,6 +216,15 @@ func preflightReading(e entities.Evaluation, readings map[string]entities.CheckR
 	return r
 }
 
+// preflightStarted records that a preflight runs. It keeps the number of errors in a row.
+func (c *Channel) preflightStarted(op PreflightOp) {
+	p := &Preflight{Release: op.Release, Running: true, Window: op.Window}
+	if before := c.Preflight; before != nil && before.Release == op.Release && !op.Window {
+		p.Errors = before.Errors
+	}
+	c.Preflight = p
+}
+
 // RecordPreflight records the readings of a preflight, by Evaluation.Key. The decision at the same moment may set the target; a later one
 // evaluates again.
 func (s *State) RecordPreflight(op PreflightOp, readings map[string]entities.CheckReading, now time.Time) {
@@ -223,19 +237,36 @@ func (s *State) RecordPreflight(op PreflightOp, readings map[string]entities.Che
 		return // the channel was removed in the meantime
 	}
 	p := &Preflight{Release: op.Release, Done: now}
+	failed := 1 // preflights in a row with an error
+	if before := c.Preflight; before != nil && before.Release == op.Release {
+		failed += before.Errors
+	}
 	for _, e := range op.Checks {
 		r := preflightReading(e, readings, now)
 		s.RecordCheck(e, r, now)
-		if r.Verdict != entities.Pass {
-			p.Next = now.Add(max(e.Interval, preflightInterval))
+		interval := max(e.Interval, preflightInterval)
+		switch r.Verdict {
+		case entities.Pass:
+		case entities.Error:
+			p.Errors, interval = failed, entities.RetryInterval(interval, failed)
+			fallthrough
+		default:
+			p.delay(now.Add(interval))
 		}
 		p.Evaluated = append(p.Evaluated, e.ID+"@"+e.Definition)
 	}
 	c.Preflight = p
 }
 
-// recordWindow records the fresh readings at the end of windows: a passing check has soaked, an error is evaluated again after the check's
-// interval, and any other verdict fails the channel.
+// delay delays the next preflight until a time, or a later one that another check requires.
+func (p *Preflight) delay(until time.Time) {
+	if until.After(p.Next) {
+		p.Next = until
+	}
+}
+
+// recordWindow records the fresh readings at the end of windows: a passing check has soaked, an error is evaluated again with the backoff of
+// the check, and any other verdict fails the channel.
 func (s *State) recordWindow(op PreflightOp, readings map[string]entities.CheckReading, now time.Time) {
 	c := s.Channels[op.Channel]
 	if c == nil {
@@ -249,20 +280,13 @@ func (s *State) recordWindow(op PreflightOp, readings map[string]entities.CheckR
 	if !declared || !op.stillValid(c) {
 		return
 	}
-	retryIn := time.Duration(0)
 	allPass := !slices.ContainsFunc(op.Checks, func(e entities.Evaluation) bool { return preflightReading(e, readings, now).Verdict != entities.Pass })
 	for _, e := range op.Checks {
 		r := preflightReading(e, readings, now)
 		s.RecordCheck(e, r, now)
-		switch {
-		case r.Verdict == entities.Error && (retryIn == 0 || e.Interval < retryIn):
-			retryIn = max(e.Interval, time.Second)
-		case r.Verdict == entities.Pass:
+		if r.Verdict == entities.Pass {
 			c.markSoaked(&spec, e.ID, now, allPass)
 		}
-	}
-	if retryIn > 0 {
-		c.Preflight = &Preflight{Release: op.Release, Window: true, Next: now.Add(retryIn)}
 	}
 }
 

@@ -31,7 +31,7 @@ func (s *State) Commit(changes []Change, w *Work, now time.Time) {
 		s.Instance(op.Instance).Observed.Query = &VersionQuery{Target: op.Target, Running: true}
 	}
 	for _, op := range w.Preflights {
-		s.Channel(op.Channel).Preflight = &Preflight{Release: op.Release, Running: true, Window: op.Window}
+		s.Channel(op.Channel).preflightStarted(op)
 	}
 	for _, op := range w.Extensions {
 		s.extensionStarted(op, now)

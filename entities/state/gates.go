@@ -47,6 +47,7 @@ type Preflight struct {
 	Done    time.Time `json:"done,omitzero"` // its readings are valid for this moment only
 	Next    time.Time `json:"next,omitzero"` // earliest time of the next one, after one that did not pass
 	Window  bool      `json:"window,omitempty"`
+	Errors  int       `json:"errors,omitempty"` // preflights in a row in which some check was an ERROR
 	// Evaluated are the checks that it evaluated, each with its definition.
 	Evaluated []string `json:"read,omitempty"`
 }

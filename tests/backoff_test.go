@@ -1,0 +1,123 @@
+package tests
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/tests/internal/stage"
+	"github.com/converge-engine/converge/tests/temporaltest"
+)
+
+// breakable is a Prometheus for each channel, and knows when it was asked while it was broken.
+type breakable struct {
+	mu      sync.Mutex
+	broken  map[string]bool
+	refused map[string][]time.Time
+}
+
+func (b *breakable) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	channel := strings.TrimSuffix(strings.TrimPrefix(r.URL.Path, "/"), "/api/v1/query")
+	if b.broken[channel] {
+		b.refused[channel] = append(b.refused[channel], time.Now())
+		http.Error(w, "please log in", http.StatusForbidden)
+		return
+	}
+	_, _ = w.Write([]byte(`{"status":"success","data":{"resultType":"scalar","result":[1763.5,"0"]}}`))
+}
+
+func (b *breakable) set(channel string, broken bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.broken[channel] = broken
+}
+
+func (b *breakable) times(channel string) []time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return append([]time.Time(nil), b.refused[channel]...)
+}
+
+// backoffChannels has a channel for each place of a check in the life of a release, and one whose check a repair evaluates.
+func backoffChannels(url string) string {
+	check := func(channel, lifecycle string) string {
+		return fmt.Sprintf("{name: health, interval: 500ms, prometheus: {url: %q, query: errors, lessThan: 1}%s}", url+"/"+channel, lifecycle)
+	}
+	return `apiVersion: converge/v1
+kind: Application
+name: APP
+releaseChannels:
+- {name: before, runtimes: [{name: APP-rt}], protections: [` + check("before", ", lifecycle: [preApproval: {}]") + `]}
+- {name: after, runtimes: [{name: APP-rt}], protections: [` + check("after", ", lifecycle: [postApproval: {}]") + `]}
+- {name: window, runtimes: [{name: APP-rt}], protections: [` + check("window", ", lifecycle: [postDeployment: {for: 1s}]") + `]}
+- {name: condition, runtimes: [{name: APP-rt}], postconditions: [` + check("condition", ", within: 1s") + `]}
+- {name: repair, runtimes: [{name: APP-rt}], protections: [` + check("repair", ", repairs: true, lifecycle: [preApproval: {}]") + `]}
+---
+apiVersion: converge/v1
+kind: Runtime
+name: APP-rt
+fake: {pollInterval: 100ms, steadyPollInterval: 300ms, retry: {maxAttempts: 3, backoff: 100ms, maxBackoff: 1s}}
+---
+{apiVersion: converge/v1, kind: Service, name: web}
+`
+}
+
+// A check that cannot be evaluated is evaluated with its backoff and no more often, wherever it is in the life of a release: nothing else
+// evaluates it meanwhile, not even at the end of a window. A soak that such a check holds says since when, and what ends it.
+func TestErrorsBackOffInEveryLifecycle_D16(t *testing.T) {
+	t.Parallel()
+	b := &breakable{broken: map[string]bool{"before": true, "after": true, "window": true, "condition": true}, refused: map[string][]time.Time{}}
+	server := httptest.NewServer(b)
+	t.Cleanup(server.Close)
+	w := shared.World(t)
+	t.Cleanup(func() { w.Retire("web") })
+	w.Write(backoffChannels(server.URL))
+	w.Publish()
+	w.Release("web", "v1")
+	w.AwaitThat("web", "repair CONVERGED v1", func(s protocol.Status) bool { return strings.Contains(stage.Channels(s), "repair CONVERGED v1") })
+	b.set("repair", true)
+	w.Fake.At(w.App, "web", "repair").SetDrifted(true)
+
+	channels, readings := []string{"before", "after", "window", "condition", "repair"}, 6
+	temporaltest.WaitFor(t, 2*stage.Patience, func() (bool, string) {
+		counts, least := "", readings
+		for _, channel := range channels {
+			n := len(b.times(channel))
+			counts, least = counts+fmt.Sprintf(" %s %d", channel, n), min(least, n)
+		}
+		return least >= readings, counts
+	})
+	const spread, measured = 0.9, 50 * time.Millisecond // a tenth less, so that services do not ask together
+	for _, channel := range channels {
+		at := b.times(channel)
+		for n := 1; n < len(at); n++ {
+			expected := entities.RetryInterval(500*time.Millisecond, n)
+			require.GreaterOrEqual(t, at[n].Sub(at[n-1]), time.Duration(spread*float64(expected))-measured, "%s, reading %d of %d", channel, n+1, len(at))
+		}
+	}
+	status := w.Status("web")
+	for _, c := range status.Channels {
+		if c.Name != "window" && c.Name != "condition" {
+			continue
+		}
+		require.Equal(t, string(entities.StatusConverging), c.Status)
+		require.Len(t, c.Reasons, 1, c.Name)
+		require.Regexp(t, `^waiting since \d\d:\d\d UTC for health ERROR: .*; until an evaluation succeeds, or: converge bypass \S+/web v1 `+c.Name+` health --reason …$`, c.Reasons[0].Text)
+		require.WithinRange(t, c.Checks[0].Next, c.Checks[0].At, time.Now().Add(time.Minute))
+	}
+
+	for _, channel := range channels {
+		b.set(channel, false)
+	}
+	w.AwaitThat("web", "all CONVERGED v1", func(s protocol.Status) bool { return strings.Count(stage.Channels(s), "CONVERGED v1") == len(channels) })
+}
