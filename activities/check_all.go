@@ -40,7 +40,7 @@ func evaluateAll(ctx context.Context, all []entities.Evaluation, s *schedule, ev
 		return nil
 	}
 	news, interrupted := round.run(tasks, min(gatherTime<<min(s.interruptions, 10), maxCheckTimeout))
-	round.addErrors(news)
+	s.addErrors(all, news)
 	if interrupted {
 		s.interruptions++
 	} else {
@@ -54,35 +54,6 @@ type checkRound struct {
 	round[string, entities.CheckReading]
 	schedule *schedule
 	evaluate evaluateFunc
-
-	errorsMu sync.Mutex
-	errors   map[string]entities.CheckReading // the last error of each check, by key
-}
-
-// recordError keeps the last error of a check, or that there is none now.
-func (r *checkRound) recordError(key string, reading entities.CheckReading) {
-	r.errorsMu.Lock()
-	defer r.errorsMu.Unlock()
-	if r.errors == nil {
-		r.errors = map[string]entities.CheckReading{}
-	}
-	if delete(r.errors, key); reading.Verdict == entities.Error {
-		r.errors[key] = reading
-	}
-}
-
-// addErrors adds errors that are no news to the news of others, so that another worker continues their backoff.
-func (r *checkRound) addErrors(news map[string]entities.CheckReading) {
-	if len(news) == 0 {
-		return
-	}
-	r.errorsMu.Lock()
-	defer r.errorsMu.Unlock()
-	for key, reading := range r.errors {
-		if _, reported := news[key]; !reported {
-			news[key] = reading
-		}
-	}
 }
 
 // evaluateRepeatedly evaluates one check whenever it is due, until it has news or all due checks are evaluated.
@@ -104,7 +75,6 @@ func (r *checkRound) evaluateRepeatedly(ctx context.Context, e entities.Evaluati
 		if reading.Verdict == entities.Error {
 			reading.Errors, reading.Retry = r.schedule.errors(e), due
 		}
-		r.recordError(e.Key(), reading)
 		news := e.KnownDigest == "" || reading.Digest() != e.KnownDigest || entities.IsNotificationCount(reading.Errors) || reading.ReasonChanged(e)
 		r.record(e.Key(), reading, isFirst, news)
 		isFirst = false
@@ -118,6 +88,8 @@ func (r *checkRound) evaluateRepeatedly(ctx context.Context, e entities.Evaluati
 type checkBackoff struct {
 	Next   time.Time `json:"next"`
 	Errors int       `json:"errors,omitempty"`
+	Reason string    `json:"reason,omitempty"` // of the last error
+	At     time.Time `json:"at,omitzero"`      // when that was read
 }
 
 // schedule holds the backoffs of checks, by key. A check without one is due, unless its known result is an error that backs off.
@@ -151,7 +123,7 @@ func (s *schedule) evaluated(e entities.Evaluation, reading entities.CheckReadin
 	p := checkBackoff{}
 	switch {
 	case reading.Verdict == entities.Error:
-		p.Errors = max(s.backoffs[e.Key()].Errors, e.Errors) + 1
+		p.Errors, p.Reason, p.At = max(s.backoffs[e.Key()].Errors, e.Errors)+1, reading.Reason, reading.At
 		interval = entities.RetryInterval(interval, p.Errors)
 	case e.Kind.Offline():
 		interval = max(interval, offlineInterval)
@@ -168,6 +140,23 @@ func (s *schedule) evaluated(e entities.Evaluation, reading entities.CheckReadin
 	}
 	s.backoffs[e.Key()] = p
 	return p.Next
+}
+
+// addErrors adds errors that were no news to the news of others, so that the backoff continues on any worker.
+func (s *schedule) addErrors(all []entities.Evaluation, news map[string]entities.CheckReading) {
+	if len(news) == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range all {
+		key := e.Key()
+		p, scheduled := s.backoffs[key]
+		if _, reported := news[key]; reported || !scheduled || p.Errors <= e.Errors {
+			continue
+		}
+		news[key] = entities.CheckReading{Verdict: entities.Error, Reason: p.Reason, At: p.At, Errors: p.Errors, Retry: p.Next}
+	}
 }
 
 // errors returns the number of consecutive errors of a check.
