@@ -180,7 +180,7 @@ func (a *Activities) observeInstance(ctx context.Context, r protocol.ObserveRequ
 
 // notReadyReading returns the reading for an observation that could not start.
 func notReadyReading(err error) entities.Reading {
-	return entities.Reading{At: time.Now().UTC(), Err: &entities.ReadingError{Code: "not-ready", Message: clipError(err)}}
+	return entities.Reading{At: time.Now().UTC(), Err: &entities.ReadingError{Code: "not-ready", Message: clipError(err), NoAnswer: true}}
 }
 
 // spread changes an interval by up to a tenth. The change is constant per service, so services that started together do not observe

@@ -72,7 +72,14 @@ type ReadingError struct {
 	Message string `json:"message"`
 	// Throttled: the runtime's API allows no more calls at present. That is not a failure, and no deadline expires meanwhile.
 	Throttled bool `json:"throttled,omitempty"`
+	// NoAnswer: the platform did not answer, did not accept the worker's credentials, or no worker could ask it. That says nothing about the
+	// instance, and no deadline expires meanwhile. Silent is for how long there had been no answer when the reading failed; 0: unknown.
+	NoAnswer bool          `json:"noAnswer,omitempty"`
+	Silent   time.Duration `json:"silent,omitempty"`
 }
+
+// SaysNothing reports whether a failed reading says nothing about the instance, because nothing could be observed. It is false for nil.
+func (e *ReadingError) SaysNothing() bool { return e != nil && (e.NoAnswer || e.Throttled) }
 
 // CodeNoWorker is the code of a reading without a worker: no worker polls the runtime's own task queue.
 const CodeNoWorker = "no-worker"

@@ -63,8 +63,8 @@ type Runtime interface {
 	// Apply changes the instance to in.FullVersion and in.Payload. It may return before the objects are stable. It is idempotent:
 	// after a crash the same Key is applied again, and an apply of the current state changes nothing, unless it is a Restart. An
 	// error wrapped by Permanent is not retried. Neither is a *FencedError: a later target was written. All other errors are
-	// retried. An error wrapped by Unready is no attempt, and the progress deadline begins with the next one. When ctx ends, Apply
-	// leaves no process of its own running.
+	// retried. An error wrapped by Unready is no attempt, and the progress deadline begins with the next one: nothing was changed yet,
+	// or the platform stopped answering. When ctx ends, Apply leaves no process of its own running.
 	Apply(ctx context.Context, in Request) (Output, error)
 }
 
@@ -104,12 +104,12 @@ func IsPermanent(err error) bool {
 	return errors.As(err, &p)
 }
 
-// unreadyError marks a failure that is no attempt.
+// unreadyError marks a failure that is no attempt: it says nothing about what is applied.
 type unreadyError struct{ error }
 
 func (u unreadyError) Unwrap() error { return u.error }
 
-// Unready marks err as a temporary obstacle that stopped an apply before it changed anything.
+// Unready marks err as a temporary obstacle that stopped an apply before it changed anything, or as the end of the platform's answers.
 func Unready(err error) error { return unreadyError{err} }
 
 // IsUnready reports whether err was marked by Unready.
@@ -227,3 +227,9 @@ const (
 	CodeHealth       = "health-rule"  // a health expression of the runtime has no result for an object
 	CodeThrottled    = "throttled"    // the API admits no more requests at present
 )
+
+// IsNoAnswer reports whether a code, from a runtime that calls the API of a platform, means that the platform did not answer, or does not
+// accept the credentials. A command that times out is no such case: it may wait for the instance itself.
+func IsNoAnswer(code string) bool {
+	return code == CodeUnreachable || code == CodeUnauthorized || code == CodeTimeout
+}

@@ -463,7 +463,7 @@ func (s *service) unobservedSince(r protocol.ObserveRequest) (since time.Time) {
 
 // failedReading turns a failed observation into a reading with the reason.
 func (s *service) failedReading(err error, runtime string, rt entities.RuntimeSpec) entities.Reading {
-	e := &entities.ReadingError{Code: "unobservable", Message: rootCause(err)}
+	e := &entities.ReadingError{Code: "unobservable", Message: rootCause(err), NoAnswer: true}
 	var timeout *temporal.TimeoutError
 	if errors.As(err, &timeout) && rt.Remote {
 		e = noWorkerError(runtime)

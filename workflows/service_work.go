@@ -45,7 +45,7 @@ func neverStarted(err error) bool {
 }
 
 func noWorkerError(runtime string) *entities.ReadingError {
-	return &entities.ReadingError{Code: entities.CodeNoWorker, Message: "no worker polls " + protocol.RuntimeTaskQueue(runtime)}
+	return &entities.ReadingError{Code: entities.CodeNoWorker, Message: "no worker polls " + protocol.RuntimeTaskQueue(runtime), NoAnswer: true}
 }
 
 // heartbeatOptions are the options of an activity that heartbeats and is started again on another worker when its own is lost. Absent is
@@ -113,19 +113,30 @@ func (s *service) apply(op state.ApplyOp) {
 			return
 		case answer.Unready:
 			s.state.ApplyUnready(op.Instance, op.Target, answer.Err, now)
+			if answer.Reading != nil && answer.Reading.Err.SaysNothing() { // the next attempt waits for another one
+				s.recordApplyReading(op, name, *answer.Reading, now)
+			}
 			return
 		}
 		hinted := s.state.Instance(op.Instance).Observed.Requested // perhaps after the reading that ended the apply
 		s.state.ApplyEnded(op.Instance, op.Target, answer.Err, answer.Permanent, now)
-		if answer.Reading != nil && s.runsOn(op.Instance, name) {
-			s.state.RecordReading(op.Instance, op.Target.FullVersion, *answer.Reading, true, now)
+		if answer.Reading != nil && s.recordApplyReading(op, name, *answer.Reading, now) {
 			if hinted {
 				s.state.Instance(op.Instance).Observed.Requested = true
 			}
-			s.setLastReported(op.Instance, op.Target, *answer.Reading)
 			s.servedFromWatchCache[key], s.applyJustEnded = answer.ServedFromWatchCache, true
 		}
 	})
+}
+
+// recordApplyReading records the reading at the end of an apply, unless the instance is on another runtime by now.
+func (s *service) recordApplyReading(op state.ApplyOp, runtime string, r entities.Reading, now time.Time) bool {
+	if !s.runsOn(op.Instance, runtime) {
+		return false
+	}
+	s.state.RecordReading(op.Instance, op.Target.FullVersion, r, true, now)
+	s.setLastReported(op.Instance, op.Target, r)
+	return true
 }
 
 // lostDelay is how long after the end of a lost apply the next attempt starts. The apply may have ended without the worker's knowledge, for

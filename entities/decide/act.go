@@ -30,7 +30,7 @@ func (v *view) startApply(i *instance) {
 // mayApply reports whether an apply is possible at all.
 func (v *view) mayApply(i *instance) bool {
 	d := &i.Delivery
-	return !v.changed && !v.yielding && (!i.paused || i.rollbackWhilePaused) && !i.notApplied && !v.mode.blocks(i.RollingBack()) && d.Target != nil && !d.Apply.Running && d.Failure == "" && !i.applyCancelled() && !i.WaitsForWorker() &&
+	return !v.changed && !v.yielding && (!i.paused || i.rollbackWhilePaused) && !i.notApplied && !v.mode.blocks(i.RollingBack()) && d.Target != nil && !d.Apply.Running && d.Failure == "" && !i.applyCancelled() && !i.waitsForAnswer() &&
 		i.PreviousPlacementOn(i.Runtime) == nil // otherwise its objects are still being removed
 }
 

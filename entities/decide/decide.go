@@ -134,6 +134,7 @@ type instance struct {
 	needsLease     bool   // an apply starts now, or would with a lease
 	awaitsApproval bool   // an apply of the current target waits for an approval
 	startsApply    bool   // an apply starts
+	unread         bool   // a reading was requested when the progress deadline passed, and does not come
 }
 
 // channelState is the stored state of the channel: never nil, and read at the first use. A steady channel does not need it.
@@ -281,19 +282,19 @@ func (v *view) wakeAfterStep(i *instance) {
 // deadlineRuns reports whether a target is in progress and its clock is not stopped.
 func (i *instance) deadlineRuns() bool {
 	d := &i.Delivery
-	return d.Target != nil && !d.Converged && !d.Apply.FirstStarted.IsZero() && d.StoppedAt.IsZero()
+	return d.Target != nil && !d.Converged && d.Failure == "" && !d.Apply.FirstStarted.IsZero() && d.StoppedAt.IsZero()
 }
 
 // deadlineSuspended reports whether the progress deadline is suspended: because of a pause, because nothing is applied anyway, because the
-// next attempt waits for a lease or an approval (A23), or because the rollout waits at one of its own steps.
+// next attempt waits for a lease or an approval (A23), because the rollout waits at one of its own steps, or because nothing can be observed.
 func (i *instance) deadlineSuspended() bool {
 	l := i.Delivery.Lease
-	return i.paused && !i.rollbackWhilePaused || i.notApplied || i.suspended || l != nil && l.GrantedAt.IsZero() || !i.Approval.WaitingSince.IsZero()
+	return i.paused && !i.rollbackWhilePaused || i.notApplied || i.suspended || i.unanswered() || l != nil && l.GrantedAt.IsZero() || !i.Approval.WaitingSince.IsZero()
 }
 
 // unknown reports whether the state of the instance is not known although it could be.
 func (i *instance) unknown() bool {
-	return !i.Delivery.Apply.NoWorkerSince.IsZero() ||
+	return i.unread || !i.Delivery.Apply.NoWorkerSince.IsZero() ||
 		observable(i.runtime, i.Instance) && (i.Observed.Reading.Err != nil || i.Observed.Digest == "")
 }
 

@@ -159,6 +159,8 @@ func (v *view) explainInstance(i *instance) {
 			if e.Code == entities.CodeNoWorker {
 				v.adviseWorker(i)
 			}
+		case i.unread:
+			v.instanceReason(i, ReasonProgress, "no reading since the progress deadline passed")
 		default:
 			v.instanceReason(i, ReasonProgress, "no reading yet")
 		}

@@ -3,7 +3,6 @@ package decide
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/maestro"
@@ -257,12 +256,11 @@ func (v *view) judgeProgress(r *state.Release, i *instance) {
 		v.due(deadline)
 		return
 	}
-	e := i.Observed.Reading.Err
-	if v.awaitsLastReading(i, deadline) || e != nil && e.Throttled {
+	if v.awaitsLastReading(i, deadline) {
 		return
 	}
 	why := i.current.Reason
-	switch {
+	switch e := i.Observed.Reading.Err; {
 	case a.Err != "":
 		why = a.Err
 	case e != nil:
@@ -271,26 +269,6 @@ func (v *view) judgeProgress(r *state.Release, i *instance) {
 		why = "no reading yet"
 	}
 	v.fail(r, i, fmt.Sprintf("not stable within %s: %s", v.spec.ProgressDeadline, why))
-}
-
-// awaitsLastReading reports whether a last reading is outstanding: nothing was read since the deadline passed (the engine may have been
-// stopped), so a reading comes first. A reading that hangs does not delay the deadline further.
-func (v *view) awaitsLastReading(i *instance, deadline time.Time) bool {
-	if !i.runtime.Observable || !i.Observed.At.Before(deadline) {
-		return false
-	}
-	requested := i.Delivery.Apply.Overdue
-	if requested.IsZero() {
-		v.addChange(state.Change{Kind: state.ChangeRequestReading, Instances: []entities.InstanceID{i.ID}, Cause: "the progress deadline has passed"})
-		v.changed = v.changed || !v.fleet()
-		return true
-	}
-	until := requested.Add(2*i.runtime.Timing.FetchTimeout + time.Minute)
-	if v.now.Before(until) {
-		v.due(until)
-		return true
-	}
-	return false
 }
 
 // decideRollbacks decides what follows from targets that failed permanently here: a rollback to the last good ones, unless rollback is

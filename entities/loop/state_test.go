@@ -201,8 +201,8 @@ func TestApplyUnready(t *testing.T) {
 	}
 }
 
-// While the runtime's API throttles calls, it is unknown whether a release is stable: its deadline waits for a reading, and that one
-// decides.
+// While the runtime's API throttles calls, it is unknown whether a release is stable: its deadline stands, and ends it only after the time
+// that was left.
 func TestThrottledReadingSuspendsTheDeadline(t *testing.T) {
 	id := entities.Only("staging")
 	for _, row := range []struct {
@@ -228,8 +228,17 @@ func TestThrottledReadingSuspendsTheDeadline(t *testing.T) {
 			require.Equal(t, entities.StatusUnknown, d.Channels[0].Status)
 			require.Equal(t, []string{"throttled: no more calls"}, d.Channels[0].Texts())
 		}
-		s.RecordReading(id, "v1", entities.Reading{At: now, Objects: []entities.Object{{Name: "web", Status: row.then, Versions: []entities.ObjectVersion{{Version: "v1", Active: true}}}}}, true, now)
-		d = loop.Settle(s, now, decide.Mode{})
+		read := func() {
+			s.RecordReading(id, "v1", entities.Reading{At: now, Objects: []entities.Object{{Name: "web", Status: row.then, Versions: []entities.ObjectVersion{{Version: "v1", Active: true}}}}}, true, now)
+			d = loop.Settle(s, now, decide.Mode{})
+		}
+		read()
+		if len(d.Applies) > 0 { // it is not stable yet
+			require.Equal(t, entities.StatusConverging, d.Channels[0].Status)
+			s.ApplyEnded(id, d.Applies[0].Target, "", false, now)
+			now = now.Add(time.Minute)
+			read()
+		}
 		require.Equal(t, row.want, d.Channels[0].Status)
 	}
 }

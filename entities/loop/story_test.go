@@ -413,7 +413,7 @@ func reading(words []string) (entities.Reading, bool) {
 	case "nothing":
 		return entities.Reading{}, fresh
 	case "error":
-		return entities.Reading{Err: &entities.ReadingError{Code: words[1], Message: strings.Join(words[2:], " ")}}, fresh
+		return failedReading(words[1], words[2:]), fresh
 	}
 	o := entities.Object{Name: "web-1", Type: "process", Status: entities.ObjectStatus(words[1])}
 	if len(words) > 2 && words[2] == "as-declared" {
@@ -431,6 +431,15 @@ func reading(words []string) (entities.Reading, bool) {
 		o.Versions = append(o.Versions, entities.ObjectVersion{Version: v, Active: !off, Drifted: drifted})
 	}
 	return entities.Reading{Objects: []entities.Object{o}}, fresh
+}
+
+// failedReading is a failed reading as runtimes report it: "unreachable", or "unreachable-for-30s" from a runtime that knows when it last
+// had an answer.
+func failedReading(code string, message []string) entities.Reading {
+	code, silent, _ := strings.Cut(code, "-for-")
+	e := &entities.ReadingError{Code: code, Message: strings.Join(message, " "), NoAnswer: code == "unreachable" || code == entities.CodeNoWorker}
+	e.Silent, _ = time.ParseDuration(silent)
+	return entities.Reading{Err: e}
 }
 
 // answerQuery is the answer of an exit-code runtime about a version.

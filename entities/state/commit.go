@@ -116,7 +116,7 @@ func (i *Instance) applyChange(c Change, now time.Time) {
 			i.Approval.WaitingSince = now
 		}
 	case ChangeStopClock:
-		d.StoppedAt = now
+		d.StoppedAt = i.clockStop(now)
 	case ChangeStartClock:
 		if !d.Apply.FirstStarted.IsZero() {
 			d.Apply.FirstStarted = d.Apply.FirstStarted.Add(now.Sub(d.StoppedAt))
@@ -124,6 +124,18 @@ func (i *Instance) applyChange(c Change, now time.Time) {
 		}
 		d.StoppedAt = time.Time{}
 	}
+}
+
+// clockStop is when the progress deadline of an instance stops: now, or at the last answer of its runtime if nothing can be observed.
+func (i *Instance) clockStop(now time.Time) time.Time {
+	first, answered := i.Delivery.Apply.FirstStarted, i.Observed.AnsweredAt
+	switch {
+	case !i.Observed.Reading.Err.SaysNothing() || answered.After(now):
+		return now
+	case answered.Before(first):
+		return first
+	}
+	return answered
 }
 
 // setWindowClock stops the post-deployment window of a channel, or restarts it where it stopped.

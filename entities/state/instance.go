@@ -73,6 +73,8 @@ type Observation struct {
 	Fresh    bool      `json:"fresh,omitempty"`
 	At       time.Time `json:"at,omitzero"` // by the engine's clock, including failed readings
 	ErrSince time.Time `json:"errSince,omitzero"`
+	// AnsweredAt is when the runtime last answered before its readings failed, as far as known. It is set while they fail.
+	AnsweredAt time.Time `json:"answered,omitzero"`
 	// Requested: a reading is required now, regardless of the last one.
 	Requested    bool          `json:"requested,omitempty"`
 	Query        *VersionQuery `json:"asked,omitempty"`

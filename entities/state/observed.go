@@ -184,17 +184,21 @@ func (s *State) RecordReading(id entities.InstanceID, fullVersion string, r enti
 
 func (i *Instance) setReading(r entities.Reading, now time.Time) {
 	o := &i.Observed
+	before := o.At
 	o.Requested, o.At = false, now
 	o.Digest = r.Digest()
 	if r.Err == nil || r.Err.Code != entities.CodeNoWorker {
 		i.Delivery.Apply.NoWorkerSince = time.Time{}
 	}
 	if r.Err == nil {
-		o.Reading, o.ErrSince = r, time.Time{}
+		o.Reading, o.ErrSince, o.AnsweredAt = r, time.Time{}, time.Time{}
 		return
 	}
 	if o.Reading.Err == nil {
-		o.ErrSince = now
+		o.ErrSince, o.AnsweredAt = now, before
+	}
+	if silentSince := now.Add(-r.Err.Silent); r.Err.Silent > 0 && (o.Reading.Err == nil || silentSince.Before(o.AnsweredAt)) {
+		o.AnsweredAt = silentSince
 	}
 	o.Reading.Err, o.Reading.At = r.Err, r.At
 }

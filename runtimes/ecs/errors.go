@@ -15,8 +15,8 @@ import (
 )
 
 // explain says why an action failed, in the words of ECS and with advice, and whether a retry can help. An error in the declaration
-// is permanent. Permissions, quotas, pending changes and faults of ECS are not. An action that the rate limit prevented is no
-// attempt at all. The error of an ended ctx stays as it is.
+// is permanent. Permissions, quotas, pending changes and faults of ECS are not. An action that the rate limit prevented, or that AWS
+// did not answer, is no attempt at all. The error of an ended ctx stays as it is.
 func explain(action string, err error) error {
 	var fenced *runtimes.FencedError
 	switch {
@@ -29,11 +29,20 @@ func explain(action string, err error) error {
 	if limited := (*rateLimitError)(nil); errors.As(err, &limited) {
 		return runtimes.Unready(failure) // the write that starts the rollout is the last one of an apply
 	}
+	if isUnanswered(err) {
+		return runtimes.Unready(failure)
+	}
 	failure.hint = hints()[codeOf(err)]
 	if isPermanent(err) {
 		return runtimes.Permanent(failure)
 	}
 	return failure
+}
+
+// isUnanswered reports whether AWS did not answer, or does not accept the credentials. An apply that reached its timeout may have waited for
+// tasks instead.
+func isUnanswered(err error) bool {
+	return !errors.Is(err, context.DeadlineExceeded) && codeOf(err) != "ClusterNotFoundException" && runtimes.IsNoAnswer(readingCode(err))
 }
 
 type actionError struct {
@@ -107,7 +116,7 @@ func readingError(action string, err error) error {
 		text += " (" + hint + ")"
 	}
 	code := readingCode(err)
-	return &entities.ReadingError{Code: code, Message: text, Throttled: code == codeThrottled}
+	return &entities.ReadingError{Code: code, Message: text, Throttled: code == codeThrottled, NoAnswer: runtimes.IsNoAnswer(code)}
 }
 
 func readingCode(err error) string {

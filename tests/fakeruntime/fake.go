@@ -163,7 +163,7 @@ func (r *Runtime) Remove(ctx context.Context, in runtimes.Request) error {
 // observeError converts the end of an observation's context to the error of a real runtime.
 func observeError(err error, instance string) error {
 	if errors.Is(err, context.DeadlineExceeded) {
-		return &entities.ReadingError{Code: runtimes.CodeTimeout, Message: "observe " + instance + ": timed out"}
+		return &entities.ReadingError{Code: runtimes.CodeTimeout, Message: "observe " + instance + ": timed out", NoAnswer: true}
 	}
 	return fmt.Errorf("observe %s: %w", instance, err)
 }

@@ -220,7 +220,7 @@ func (p *ScriptedInstance) failReading() error {
 	if !takeFailure(&p.readFails) {
 		return nil
 	}
-	return &entities.ReadingError{Code: p.readCode, Message: "observe " + p.name + ": " + p.readCode}
+	return &entities.ReadingError{Code: p.readCode, Message: "observe " + p.name + ": " + p.readCode, NoAnswer: runtimes.IsNoAnswer(p.readCode)}
 }
 
 // takeFailure reports whether a call has to fail, and counts it.
