@@ -51,14 +51,14 @@ type apply struct {
 // Apply implements runtimes.Runtime by server-side apply. It first does a dry run of all objects, so that an invalid object, or one
 // of another owner, stops the apply before anything changes. It then applies the objects in waves. A wave waits until the one before
 // it is ready; the apply does not wait for the last wave. Objects that are already as declared are not written. An interrupted apply
-// can run again.
+// can run again. One that the server does not answer is no attempt.
 func (r *Runtime) Apply(ctx context.Context, in runtimes.Request) (runtimes.Output, error) {
 	started := r.now()
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(r.def.Timing.ApplyTimeout, defaultApplyTimeout))
 	defer cancel()
 	ctx, warnings := collectWarnings(ctx)
 	log := &applyLog{}
-	err := r.apply(ctx, in, log)
+	err := r.unanswered(ctx, r.apply(ctx, in, log))
 	for _, warning := range warnings.list() {
 		log.add("warning: %s", warning)
 	}

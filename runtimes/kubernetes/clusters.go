@@ -105,7 +105,7 @@ func (c *cluster) connect(ctx context.Context) (*clients, error) {
 	if c.connected != nil {
 		return c.connected, nil
 	}
-	origin, err := newClusterTransport(c.ctx, c.source, c.wrap)
+	origin, err := newClusterTransport(c.ctx, c.source, c.wrap, c.views.hintEverything)
 	if err != nil {
 		return nil, err
 	}

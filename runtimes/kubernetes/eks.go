@@ -150,11 +150,22 @@ func (t *eksTokens) get(ctx context.Context) (string, error) {
 	}
 	token, err := t.sign(ctx)
 	if err != nil {
-		return "", fmt.Errorf("token for the EKS cluster %s: %w", t.target.cluster, err)
+		return "", &eksTokenError{t.target.cluster, err}
 	}
 	t.token, t.until = token, time.Now().Add(eksTokenTTL)
 	return token, nil
 }
+
+// eksTokenError is why the worker cannot sign a token with its AWS credentials.
+type eksTokenError struct {
+	cluster string
+	err     error
+}
+
+func (e *eksTokenError) Error() string {
+	return "token for the EKS cluster " + e.cluster + ": " + e.err.Error()
+}
+func (e *eksTokenError) Unwrap() error { return e.err }
 
 // sign signs an STS request for the caller's identity. It does not send it: the cluster does.
 func (t *eksTokens) sign(ctx context.Context) (string, error) {

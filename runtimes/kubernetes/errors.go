@@ -130,6 +130,8 @@ func failures() []failure {
 		{matches: apierrors.IsBadRequest, permanent: true},
 		{matches: isConflict, hint: "it was changed at the same time"},
 		{matches: apierrors.IsTooManyRequests, hint: tooManyRequests},
+		{matches: isPluginFailure, hint: "the kubeconfig names that plugin: it has to work for the user and in the environment of the worker"},
+		{matches: isTokenFailure, hint: "the AWS credentials in the environment of the worker have to be valid"},
 		{matches: isUnreachable, hint: "the cluster is not reachable"},
 	}
 }
@@ -218,10 +220,12 @@ func readingError(action string, err error) error {
 	}
 	var known *entities.ReadingError
 	if errors.As(err, &known) {
-		return &entities.ReadingError{Code: known.Code, Message: action + ": " + known.Message, Throttled: known.Throttled}
+		return &entities.ReadingError{Code: known.Code, Message: action + ": " + known.Message, Throttled: known.Throttled, NoAnswer: known.NoAnswer}
 	}
 	code := readingCode(err)
-	reading := &entities.ReadingError{Code: code, Message: action + ": " + shortMessage(err), Throttled: code == runtimes.CodeThrottled}
+	reading := &entities.ReadingError{
+		Code: code, Message: action + ": " + shortMessage(err), Throttled: code == runtimes.CodeThrottled, NoAnswer: runtimes.IsNoAnswer(code),
+	}
 	if reading.Throttled {
 		reading.Message += " (" + tooManyRequests + ")"
 	}
@@ -247,7 +251,7 @@ func readingCode(err error) string {
 		return runtimes.CodeTimeout
 	case apierrors.IsTooManyRequests(err):
 		return runtimes.CodeThrottled
-	case apierrors.IsUnauthorized(err):
+	case apierrors.IsUnauthorized(err), isPluginFailure(err), isTokenFailure(err):
 		return runtimes.CodeUnauthorized
 	case apierrors.IsForbidden(err):
 		return runtimes.CodeForbidden

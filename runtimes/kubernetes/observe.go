@@ -37,8 +37,11 @@ func (r *Runtime) Observe(ctx context.Context, in runtimes.Request) ([]entities.
 	}
 	ob := &observation{Runtime: r, in: in, owner: in.Owner, namespace: namespaceOf(in), others: newOtherInstallations(in)}
 	objects, err := ob.objects(ctx)
+	if err == nil {
+		err = r.cluster.checkAnswers(ctx) // otherwise the watches may show old objects
+	}
 	if err != nil {
-		return nil, readingError("observe "+in.Owner.String(), err)
+		return nil, r.cluster.withSilence(readingError("observe "+in.Owner.String(), err))
 	}
 	return objects, nil
 }

@@ -27,15 +27,25 @@ const (
 	startSlotTimeout    = 5 * time.Second
 )
 
-// outage is the state of reachability of an API server. The zero value, with a probe, is ready.
+// outage is the state of reachability of an API server.
 type outage struct {
 	ctx   context.Context //nolint:containedctx // of the cluster: it is found out under it
 	probe func(context.Context) error
+	// announce sends a hint to every instance: the server gives no answer, or answers again.
+	announce func()
+	last     lastAnswer
+	checking chan struct{} // holds one token during the request of check
 
 	mu        sync.Mutex
 	cause     error         // a request had no answer, and none has had one since; nil: no known outage
 	confirmed bool          // a later attempt confirmed it
+	reported  bool          // a reading reported it, or it was announced
+	announced bool          // its beginning was announced
 	ended     chan struct{} // closed when there is an answer again
+}
+
+func newOutage(ctx context.Context, probe func(context.Context) error, announce func()) *outage {
+	return &outage{ctx: ctx, probe: probe, announce: announce, checking: make(chan struct{}, 1)}
 }
 
 // blockError is why a request must not be sent now.
@@ -65,16 +75,30 @@ func (o *outage) probeUntilAnswered() {
 		ctx, cancel := context.WithTimeout(o.ctx, probeTimeout)
 		err := o.probe(ctx)
 		cancel()
-		o.mu.Lock()
-		o.cause, o.confirmed = err, err != nil
-		if err == nil {
-			close(o.ended)
+		if o.recordProbe(err) {
+			o.announce()
 		}
-		o.mu.Unlock()
 		if err == nil || !sleep(o.ctx, wait+rand.N(wait)) { //nolint:gosec // it spreads attempts
 			return
 		}
 	}
+}
+
+// recordProbe records the result of a probe, and reports whether to announce it: an outage that lasts, once, and the end of a reported one.
+func (o *outage) recordProbe(err error) (announce bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.cause, o.confirmed = err, err != nil
+	if err == nil {
+		o.last.record()
+		close(o.ended)
+		announce, o.reported, o.announced = o.reported, false, false
+		return announce
+	}
+	if announce = !o.announced && o.last.silence() > announceAfter; announce {
+		o.reported, o.announced = true, true
+	}
+	return announce
 }
 
 // state is the error of a confirmed or possible outage. The channel is closed when the outage is over.

@@ -310,6 +310,7 @@ type proxy struct {
 	// attempts counts connections.
 	attempts atomic.Int64
 	hangs    atomic.Bool
+	frozen   sync.RWMutex // locked while it is frozen
 }
 
 // hangUp ends all connections, and each that is made from now on.
@@ -360,7 +361,7 @@ func (g *proxy) unlock() {
 }
 
 func (g *proxy) carry(from, to net.Conn) {
-	_, _ = io.Copy(to, from)
+	_, _ = io.Copy(thawedWriter{to, g}, from)
 	from.Close()
 	to.Close()
 }

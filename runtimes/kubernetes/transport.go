@@ -29,7 +29,7 @@ type clusterTransport struct {
 	originalURL *url.URL // the original address of the clients, which their requests have
 	// dialer knows the open connections. A connection with an open watch is not idle, so closing the idle ones would not close it.
 	dialer *connrotation.Dialer
-	outage outage
+	outage *outage
 
 	mu       sync.Mutex
 	active   activeTransport
@@ -42,9 +42,11 @@ type activeTransport struct {
 	fingerprint  string // equal for equal descriptions
 	roundTripper http.RoundTripper
 	impersonates string // the user that the credentials already impersonate; empty: none
+	plugin       *plugin
 }
 
-func newClusterTransport(ctx context.Context, src source, wrap func(http.RoundTripper) http.RoundTripper) (*clusterTransport, error) {
+// newClusterTransport sends nothing yet. announce is called when the server has given no answer for some time, and when it answers again.
+func newClusterTransport(ctx context.Context, src source, wrap func(http.RoundTripper) http.RoundTripper, announce func()) (*clusterTransport, error) {
 	dial := (&net.Dialer{Timeout: dialTimeout, KeepAlive: dialTimeout}).DialContext
 	w := &clusterTransport{source: src, wrap: wrap, dialer: connrotation.NewDialer(dial)}
 	described, err := src.load()
@@ -56,7 +58,7 @@ func newClusterTransport(ctx context.Context, src source, wrap func(http.RoundTr
 		return nil, err
 	}
 	w.originalURL, w.active = opened.server, opened
-	w.outage = outage{ctx: ctx, probe: w.probe}
+	w.outage = newOutage(ctx, w.probe, announce)
 	return w, nil
 }
 
@@ -75,7 +77,7 @@ func (w *clusterTransport) open(described connection) (activeTransport, error) {
 	if w.wrap != nil {
 		trip = w.wrap(trip)
 	}
-	return activeTransport{server: server, fingerprint: described.fingerprint, roundTripper: trip, impersonates: described.config.Impersonate.UserName}, nil
+	return activeTransport{server: server, fingerprint: described.fingerprint, roundTripper: trip, impersonates: described.config.Impersonate.UserName, plugin: pluginOf(described.config)}, nil
 }
 
 func (w *clusterTransport) current() activeTransport {
@@ -94,6 +96,9 @@ func (w *clusterTransport) RoundTrip(req *http.Request) (*http.Response, error) 
 	if err == nil {
 		cause = unavailableError(resp)
 	}
+	if cause == nil {
+		w.outage.last.follow(resp)
+	}
 	if cause != nil && req.Context().Err() == nil {
 		w.outage.reportFailure(cause)
 	}
@@ -103,6 +108,7 @@ func (w *clusterTransport) RoundTrip(req *http.Request) (*http.Response, error) 
 func (w *clusterTransport) send(req *http.Request) (*http.Response, error) {
 	used := w.current()
 	resp, err := used.roundTripper.RoundTrip(w.readdress(req, used))
+	err = used.plugin.explain(req.Context(), err)
 	if req.Context().Err() != nil || (err == nil && resp.StatusCode != http.StatusUnauthorized) {
 		return resp, err
 	}

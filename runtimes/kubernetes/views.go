@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -206,6 +207,14 @@ func (v *view) hintAll(all *views) {
 	for _, owner := range v.store.owners() {
 		all.hints.notify(owner)
 	}
+}
+
+// hintEverything sends a hint for every instance in all views.
+func (v *views) hintEverything() {
+	v.mu.Lock()
+	all := slices.Collect(maps.Values(v.all))
+	v.mu.Unlock()
+	v.hintEnded(all)
 }
 
 // get returns an object of ours, nil if there is none. It is shared: do not change it. It has no managedFields.
