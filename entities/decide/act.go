@@ -23,14 +23,14 @@ func (v *view) startApply(i *instance) {
 	}
 	i.startsApply = true
 	v.d.Applies = append(v.d.Applies, state.ApplyOp{
-		Instance: i.ID, Target: *target, Attempt: i.Delivery.Apply.Attempts + 1, Timeout: timeout, Cause: cause,
+		Instance: i.ID, Target: *target, Attempt: attempt(&i.Delivery), Timeout: timeout, Cause: cause,
 	})
 }
 
 // mayApply reports whether an apply is possible at all.
 func (v *view) mayApply(i *instance) bool {
 	d := &i.Delivery
-	return !v.changed && !v.yielding && (!i.paused || i.rollbackWhilePaused) && !i.notApplied && !v.mode.blocks(i.RollingBack()) && d.Target != nil && !d.Apply.Running && d.Failure == "" && !i.applyCancelled() && !i.waitsForAnswer() &&
+	return !v.changed && !v.yielding && (!i.paused || i.rollbackWhilePaused) && !i.notApplied && !v.mode.blocks(i.RollingBack()) && d.Target != nil && !d.Apply.Running && (d.Failure == "" || v.maintained(i)) && !i.applyCancelled() && !i.waitsForAnswer() &&
 		i.PreviousPlacementOn(i.Runtime) == nil // otherwise its objects are still being removed
 }
 
@@ -40,7 +40,7 @@ func (v *view) applyTimeout(i *instance) time.Duration {
 	d := &i.Delivery
 	timeout, first := i.runtime.Timing.ApplyTimeout, d.Apply.FirstStarted
 	switch {
-	case d.Converged:
+	case d.Converged, d.Failure != "":
 		return timeout
 	case first.IsZero():
 		return min(timeout, v.spec.ProgressDeadline)
@@ -58,7 +58,7 @@ func (v *view) mustDelayApply(i *instance) bool {
 		return true
 	}
 	until := d.Apply.NotBefore
-	if !d.Converged && d.Apply.OK {
+	if !d.Converged && d.Failure == "" && d.Apply.OK {
 		until = d.Apply.Ended.Add(i.runtime.Timing.GracePeriod)
 	}
 	if v.now.Before(until) {
@@ -70,7 +70,7 @@ func (v *view) mustDelayApply(i *instance) bool {
 
 // repairHeld reports whether a repair waits for checks.
 func (v *view) repairHeld(i *instance) bool {
-	if !i.Delivery.Converged || !v.spec.Repairs() {
+	if repair := i.Delivery.Converged || i.Delivery.Failure != "" && !i.RollbackFailed(); !repair || !v.spec.Repairs() {
 		return false
 	}
 	// Requested: another instance of the channel requested the checks already.

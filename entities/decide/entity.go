@@ -52,6 +52,8 @@ func (i serviceInstance) HasWork(target *entities.Target, current entities.Curre
 	switch {
 	case target == nil:
 		return false, ""
+	case d.Failure != "":
+		return i.maintenance(current)
 	case d.Restarting && !d.Apply.OK:
 		return true, "restart of " + target.FullVersion
 	case d.Reapply && !d.Converged && !d.Apply.OK:

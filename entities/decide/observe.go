@@ -117,7 +117,7 @@ func moving(i *state.Instance) bool {
 	switch {
 	case i.Observed.Requested || i.Observed.Digest == "":
 		return true
-	case d.Target == nil || d.Failure != "" || i.TakenDown:
+	case d.Target == nil || d.Failure != "" && d.Apply.PutBacks == 0 || i.TakenDown:
 		return false
 	case !d.Converged:
 		return true

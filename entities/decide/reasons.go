@@ -151,6 +151,7 @@ func (v *view) explainInstance(i *instance) {
 		if i.current.Stable {
 			v.instanceReason(i, ReasonProgress, "its objects are stable now; retry accepts it")
 		}
+		v.explainMaintenance(i)
 	case entities.StatusUnknown:
 		switch e := i.Observed.Reading.Err; {
 		case !d.Apply.NoWorkerSince.IsZero(): // explainApply describes it
@@ -262,6 +263,7 @@ func (v *view) explainRollback(i *instance) {
 	case !b.Failed.IsZero():
 		v.instanceReason(i, ReasonFailure, "the rollback to %s failed: %s", back, i.Delivery.Failure)
 		v.instanceReason(i, ReasonRollback, "%s was %s", b.From, b.Text())
+		v.explainMaintenance(i)
 		v.reason(ReasonCommand, v.retryAdvice(back))
 	case !i.Delivery.Converged:
 		v.instanceReason(i, ReasonRollback, "%s was %s; rolling back to %s", b.From, b.Text(), back)

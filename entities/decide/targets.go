@@ -69,7 +69,9 @@ func (v *view) judgeTarget(j *targetResults, i *instance, checkFailure string) {
 	switch {
 	case d.Failure != "" && of != nil:
 		v.change(state.Change{Kind: state.ChangeFail, Release: of.ID, Instances: []entities.InstanceID{i.ID}, Cause: v.prefixInstance(i, d.Failure), Failure: d.Failure})
-	case d.Failure != "", d.ReportedOnly: // a reported target must enter again first
+	case d.Failure != "":
+		v.judgeMaintained(j, i)
+	case d.ReportedOnly: // it must enter again first
 	case !d.Converged:
 		v.judgeMoving(j, i, checkFailure)
 	default:

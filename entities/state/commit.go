@@ -101,7 +101,7 @@ func (i *Instance) applyChange(c Change, now time.Time) {
 	d := &i.Delivery
 	switch c.Kind {
 	case ChangeRepaired:
-		d.Apply.Attempts, d.Apply.Err, d.Apply.NotBefore = 0, "", time.Time{}
+		d.Apply.Attempts, d.Apply.PutBacks, d.Apply.Err, d.Apply.NotBefore = 0, 0, "", time.Time{}
 	case ChangeRequestReading:
 		i.Observed.Requested, d.Apply.Overdue = true, now
 	case ChangeUnstable:
@@ -251,7 +251,10 @@ func (s *State) recordConverged(c Change, now time.Time) {
 		if d.Rollback != nil {
 			rolledBack = d.Rollback
 			arrived := *d.Rollback
-			arrived.WhilePaused = false // it applied only on the way to the rollback target
+			arrived.WhilePaused = false   // it applied only on the way to the rollback target
+			if !arrived.Failed.IsZero() { // it is stable after all
+				arrived.Failed, d.Failure = time.Time{}, ""
+			}
 			d.Rollback = &arrived
 		}
 		if d.Since.Before(since) {
@@ -286,7 +289,8 @@ func (s *State) recordFailure(c Change, now time.Time) {
 	text := "failed"
 	for _, id := range c.Instances {
 		d := &s.Instance(id).Delivery
-		d.Failure = cmp.Or(c.Failure, c.Cause)
+		_, rt := s.Runtime(id)
+		s.Instance(id).fail(rt.Timing, cmp.Or(c.Failure, c.Cause), now)
 		if d.Rollback != nil {
 			d.Rollback.Failed = now
 			text = "the rollback failed"

@@ -101,7 +101,9 @@ type Delivery struct {
 	EarlierGood []entities.Target `json:"earlier,omitempty"`
 	// Failure is why the current target failed here permanently, until it is retried or replaced.
 	Failure string `json:"failure,omitempty"`
-	Apply   Apply  `json:"apply,omitzero"`
+	// Applied: an apply of the current target succeeded.
+	Applied bool  `json:"applied,omitempty"`
+	Apply   Apply `json:"apply,omitzero"`
 	// Cancelled: by whom and why the release of the current target was cancelled before it succeeded here. Unless it has converged,
 	// it is not applied any more, and nothing returns to it.
 	Cancelled string `json:"cancelled,omitempty"`
@@ -137,6 +139,7 @@ type Apply struct {
 	Started       time.Time `json:"started,omitzero"` // start of the last one
 	Ended         time.Time `json:"ended,omitzero"`
 	Attempts      int       `json:"attempts,omitempty"` // consecutive failures, or repairs without effect
+	PutBacks      int       `json:"putBacks,omitempty"` // applies of the target since it failed, which put back what is gone
 	OK            bool      `json:"ok,omitempty"`       // the last one succeeded
 	Err           string    `json:"err,omitempty"`
 	NotBefore     time.Time `json:"next,omitzero"`    // earliest time of the next one
@@ -226,7 +229,7 @@ func (s *State) setTarget(i *Instance, t entities.Target, now time.Time) {
 	d := &i.Delivery
 	d.Target, d.Since = &t, now
 	d.Sequence, d.FencedBy = d.Sequence+1, 0
-	d.Converged, d.ConvergedAt, d.Failure, d.Cancelled = false, time.Time{}, "", ""
+	d.Converged, d.ConvergedAt, d.Failure, d.Cancelled, d.Applied = false, time.Time{}, "", "", false
 	d.Rollback, d.BeforePin, d.Reapply, d.ReportedOnly, d.Restarting, d.ReappliedAfterDrain, d.ChannelRemoved = nil, nil, false, false, false, false, false
 	d.Apply, d.StoppedAt = d.Apply.carriedOver(), time.Time{}
 	i.Observed.Query, i.Approval.WaitingSince = nil, time.Time{}

@@ -18,6 +18,9 @@ func (s *State) applyStarted(op ApplyOp, now time.Time) {
 	if a.FirstStarted.IsZero() {
 		a.FirstStarted = now
 	}
+	if i.Delivery.Failure != "" {
+		a.PutBacks++
+	}
 	i.Observed.Fresh = false
 	if i.Delivery.Lease != nil {
 		i.Delivery.Lease.Used = true
@@ -53,9 +56,14 @@ func (s *State) ApplyEnded(id entities.InstanceID, target entities.Target, err s
 	if d.Target == nil || !d.Target.Same(target) {
 		return
 	}
-	d.Apply.OK, d.Apply.Err = err == "", err
+	d.Apply.OK, d.Apply.Err, d.Applied = err == "", err, d.Applied || err == ""
 	_, rt := s.Runtime(id)
 	switch {
+	case d.Failure != "": // the target stays failed, whatever this one put back
+		d.Apply.NotBefore = now.Add(backoff(rt.Timing, d.Apply.PutBacks))
+		if err == "" {
+			s.recordSuccessAsReading(i, now)
+		}
 	case d.Converged: // a repair; without effect it is not repeated at once either
 		d.Apply.Attempts++
 		d.Apply.NotBefore = now.Add(backoff(rt.Timing, d.Apply.Attempts))
@@ -65,11 +73,16 @@ func (s *State) ApplyEnded(id entities.InstanceID, target entities.Target, err s
 	default:
 		d.Apply.Attempts++
 		if permanent || d.Apply.Attempts >= rt.Timing.MaxAttempts {
-			d.Failure = err
+			i.fail(rt.Timing, err, now)
 			return
 		}
 		d.Apply.NotBefore = now.Add(backoff(rt.Timing, d.Apply.Attempts))
 	}
+}
+
+// fail records that the current target failed permanently. What it left behind is maintained after a backoff.
+func (i *Instance) fail(t entities.RuntimeTiming, why string, now time.Time) {
+	i.Delivery.Failure, i.Delivery.Apply.NotBefore = why, now.Add(backoff(t, 1))
 }
 
 // ApplyLost records that an apply did not end: its worker was lost and no other took over in time. The release did not cause that, so the
