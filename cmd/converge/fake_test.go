@@ -33,14 +33,18 @@ type fakeAPI struct {
 	answer            any              // of updates
 	progress          []protocol.Progress
 	alterations       []deployment.Alteration
-	refuse            []error       // of updates, in order
-	endedServices     []serviceName // services that ended abnormally
-	terminationReason string        // why the installation's workflow was terminated
+	refuse            []error             // of updates, in order
+	endedServices     []serviceName       // services that ended abnormally
+	terminationReason string              // why the installation's workflow was terminated
+	computed          func(id string) any // the answers to queries, instead of statuses
 }
 
 func (f *fakeAPI) Query(_ context.Context, id, _ string, into any) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.computed != nil {
+		return copyInto(f.computed(id), into)
+	}
 	queue := f.statuses[id]
 	if len(queue) == 0 {
 		return fmt.Errorf("%s: %w", id, errNotFound)
@@ -158,6 +162,7 @@ type console struct {
 	*Factory
 	api      *fakeAPI
 	out, err bytes.Buffer
+	mu       sync.Mutex
 	slept    time.Duration
 	stop     context.CancelCauseFunc
 	stopAt   time.Duration // Ctrl-C after this much waiting; 0: never
@@ -172,8 +177,12 @@ func newConsole(t *testing.T, api *fakeAPI) *console {
 			return map[string]string{"CONVERGE_BY": "alice", "CONVERGE_CONFIG_DIR": dir}[name]
 		},
 		WorkDir: func() (string, error) { return dir, nil },
-		Now:     func() time.Time { return now.Add(c.slept) },
-		Sleep:   c.sleep,
+		Now: func() time.Time {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return now.Add(c.slept)
+		},
+		Sleep: c.sleep,
 		Dial: func(context.Context, connection) (API, error) {
 			if api == nil {
 				return nil, errors.New("no Temporal server")
@@ -186,6 +195,8 @@ func newConsole(t *testing.T, api *fakeAPI) *console {
 
 // sleep advances the time without waiting.
 func (c *console) sleep(ctx context.Context, d time.Duration) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.slept += d
 	if c.stopAt > 0 && c.slept >= c.stopAt {
 		c.stop(errInterrupted)

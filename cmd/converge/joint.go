@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/converge-engine/converge/client/publish"
@@ -230,7 +231,8 @@ func partsText(j jointName, all []protocol.Status) (lines []string) {
 // exitSeverity orders exit codes from gravest to mildest. The exit code of several services is the gravest one.
 var exitSeverity = [...]int{exitInterrupted, exitError, exitFailed, exitPerson, exitTimeout}
 
-// waitAll waits for several services at once, reports how each ended, and returns the gravest exit code.
+// waitAll waits for several services, all at once, reports how each ended, and returns the gravest exit code. Only the number of concurrent
+// queries is limited: a service that waited for its turn would be noticed late, and its timeout would begin late.
 func (f *Factory) waitAll(ctx context.Context, names []serviceName, g goal, timeout time.Duration) error {
 	type ended struct {
 		out outcome
@@ -239,11 +241,16 @@ func (f *Factory) waitAll(ctx context.Context, names []serviceName, g goal, time
 	if _, err := f.client(ctx); err != nil {
 		return err
 	}
-	all, _ := each(ctx, names, func(ctx context.Context, n serviceName) (ended, error) {
-		w := follower{f: f, api: f.api, name: n, goal: g, timeout: timeout, onStatus: func(protocol.Status) error { return nil }}
-		_, out, err := w.followOnceOpen(ctx)
-		return ended{out, err}, nil
-	})
+	all := make([]ended, len(names))
+	limit := make(chan struct{}, maxParallel)
+	var waits sync.WaitGroup
+	for n, name := range names {
+		waits.Go(func() {
+			w := follower{f: f, api: limitedAPI{f.api, limit}, name: name, goal: g, timeout: timeout, onStatus: func(protocol.Status) error { return nil }}
+			_, all[n].out, all[n].err = w.followOnceOpen(ctx)
+		})
+	}
+	waits.Wait()
 	codes := map[int]bool{}
 	for n, e := range all {
 		code, why := e.out.code, e.out.why
@@ -267,6 +274,22 @@ func (f *Factory) waitAll(ctx context.Context, names []serviceName, g goal, time
 	return nil
 }
 
+// limitedAPI limits the queries that run concurrently.
+type limitedAPI struct {
+	API
+	limit chan struct{}
+}
+
+func (l limitedAPI) Query(ctx context.Context, id, query string, into any) error {
+	select {
+	case l.limit <- struct{}{}:
+		defer func() { <-l.limit }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return l.API.Query(ctx, id, query, into)
+}
+
 func (f *Factory) printOutcome(n serviceName, code int, why, next string) error {
 	if f.json() {
 		return f.screen().JSONLine(map[string]any{"service": n.String(), "exit": code, "why": why})
@@ -284,7 +307,8 @@ func (f *Factory) printOutcome(n serviceName, code int, why, next string) error 
 // followOnceOpen follows a release as soon as the service has it, which is a moment after it was committed.
 func (w *follower) followOnceOpen(ctx context.Context) (protocol.Status, outcome, error) {
 	for range maxOpenPolls {
-		s, err := w.f.status(ctx, w.name)
+		var s protocol.Status
+		err := w.api.Query(ctx, w.name.id(), protocol.QueryStatus, &s)
 		if _, ok := releaseByID(s, w.goal.release); ok || w.goal.release == "" || err != nil && !transient(err) {
 			break
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
@@ -95,7 +96,7 @@ const maxListedVersions = 20
 const (
 	minPollInterval    = 250 * time.Millisecond
 	statusPollInterval = time.Second
-	maxPollInterval    = 5 * time.Second // when nothing has happened for a long time
+	maxPollInterval    = 5 * time.Second // when nothing moves, and nothing has happened for a long time
 )
 
 // follower queries a service until the goal of the wait is decided.
@@ -168,7 +169,7 @@ func (w *follower) endedError(parent context.Context, last outcome) error {
 }
 
 // pollPace polls often while something changes, and less often otherwise: the interval is a fifth of the time since the last change, at
-// most five seconds.
+// most five seconds, or one second while a rollout is under way.
 type pollPace struct {
 	wait      time.Duration
 	lastEntry int64
@@ -183,6 +184,15 @@ func (p *pollPace) next(s protocol.Status) time.Duration {
 		p.lastEntry, p.wait = newest, minPollInterval
 		return p.wait
 	}
-	p.wait = min(p.wait*5/4, maxPollInterval)
+	longest := maxPollInterval
+	if slices.ContainsFunc(s.Channels, isMoving) {
+		longest = statusPollInterval
+	}
+	p.wait = min(p.wait*5/4, longest)
 	return p.wait
+}
+
+// isMoving reports whether a channel may settle at any moment.
+func isMoving(c protocol.ChannelStatus) bool {
+	return c.Status == string(entities.StatusConverging) || c.Status == string(entities.StatusRollingBack)
 }

@@ -53,7 +53,7 @@ func TestAFrozenServerIsUnknown_D17_A23(t *testing.T) {
 	since := time.Now()
 	var reading *entities.ReadingError
 	b.wait("a failed reading", func() bool {
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // as observations have
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // the deadline is what is tested: observations have one
 		defer cancel()
 		_, err := b.Observe(ctx, v1)
 		return errors.As(err, &reading)
