@@ -74,7 +74,7 @@ var statusTable = [...]StatusRow{
 	{StatusDeleted, "deleted, and its objects are removed", "", ExitConverged, 0, func(f Facts) bool { return f.Deleted }},
 	{StatusOrphaned, "no longer declared, left in place", "declare or remove", ExitWaiting, 2, func(f Facts) bool { return f.Orphaned }},
 	{StatusPaused, "paused at any scope", "resume", ExitNeedsPerson, 6, func(f Facts) bool { return f.Paused }},
-	{StatusFailedRollback, "a rollback target failed", "retry, or a later release", ExitFailed, 16, func(f Facts) bool { return f.RollbackFailed }},
+	{StatusFailedRollback, "a rollback target failed", "its target becomes stable after all, retry, or a later release", ExitFailed, 16, func(f Facts) bool { return f.RollbackFailed }},
 	{StatusRollingBack, "moving to a rollback target", "converged or failed", ExitWaiting, 9, func(f Facts) bool { return f.RollingBack }},
 	{StatusFailed, "the release in progress failed here, no rollback", "retry, a newer release, cancel", ExitFailed, 15, func(f Facts) bool { return f.Failed }},
 	{StatusUnknown, "no reading yet, readings fail, or no worker polls", "a reading", ExitWaiting, 10, func(f Facts) bool { return f.Unknown }},

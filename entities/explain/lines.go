@@ -390,7 +390,11 @@ func (w *writer) exitAction(c protocol.ChannelStatus) {
 		w.printf("Next: %s enters once the above passes; else it ends by: %s.", c.Desired, row.EndsBy)
 		return
 	}
-	w.printf("Next: no automatic change; it ends by: %s.", row.EndsBy)
+	if status == entities.StatusFailedRollback { // it is tried again
+		w.printf("Next: it ends by: %s.", row.EndsBy)
+	} else {
+		w.printf("Next: no automatic change; it ends by: %s.", row.EndsBy)
+	}
 	if failed := status == entities.StatusFailed || status == entities.StatusFailedRollback; failed && !commanded(c) {
 		w.unblock(c, "", protocol.Retry)
 	}
