@@ -373,7 +373,7 @@ func (h *hints) checkInstance(owner runtimes.Owner, i *trackedInstance, runtime 
 func (h *hints) compare(owner runtimes.Owner, i *trackedInstance, t readState, found *observed) (same, ok bool) {
 	h.schedulePoll(owner, i, t.generation, found)
 	reading, ok := h.read(found, t.due)
-	if !ok || reading.Err != nil && !t.due && found.usesHints() {
+	if !ok || reading.Err != nil && !t.due && found.usesHints() && !isLasting(reading.Err) {
 		return false, false
 	}
 	same = h.isUnchanged(owner, i, found, reading)
@@ -391,6 +391,12 @@ func (h *hints) compare(owner runtimes.Owner, i *trackedInstance, t readState, f
 	}
 	return same, true
 }
+
+// lastingSilence is how long a runtime gives no answer until that is news: a restart of an API server is shorter.
+const lastingSilence = 30 * time.Second
+
+// isLasting reports whether a runtime has given no answer for long.
+func isLasting(e *entities.ReadingError) bool { return e.NoAnswer && e.Silent >= lastingSilence }
 
 // read reads an instance again. After a hint it reads from the watch cache, a few instances at a time. If it is due, or the runtime has
 // no watch, it queries the runtime; ok is false if no slot is free.

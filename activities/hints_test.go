@@ -243,6 +243,27 @@ func TestHintIsRetriedUntilItIsRead(t *testing.T) {
 	p.awaitIdle(t)
 }
 
+// A runtime that has given no answer for long is news: the service becomes UNKNOWN, once, and is woken again by the next answer.
+func TestHintOfALastingSilenceWakes_D17(t *testing.T) {
+	p := newFixture(t)
+	p.observeUnchanged(staging)
+	p.setVersion("v1", &entities.ReadingError{Code: runtimes.CodeTimeout, NoAnswer: true, Silent: lastingSilence - time.Second})
+	p.hint(staging, "eu")
+	receive(t, p.readings)
+	receive(t, p.readings)
+	require.Empty(t, p.woken, "it may be a restart")
+	p.setVersion("v1", &entities.ReadingError{Code: runtimes.CodeTimeout, NoAnswer: true, Silent: lastingSilence})
+	require.Equal(t, staging, receive(t, p.woken))
+	p.observeUnchanged(staging) // its observation
+	p.hint(staging, "eu")
+	p.awaitIdle(t)
+	require.Empty(t, p.woken, "it is known")
+	p.setVersion("v1", nil)
+	p.hint(staging, "eu")
+	require.Equal(t, staging, receive(t, p.woken))
+	p.awaitIdle(t)
+}
+
 func TestHintIsRetriedUntilTheServiceIsWoken(t *testing.T) {
 	p := newFixture(t)
 	tries := 0

@@ -250,12 +250,7 @@ func (s *State) recordConverged(c Change, now time.Time) {
 		d.StoppedAt = time.Time{}
 		if d.Rollback != nil {
 			rolledBack = d.Rollback
-			arrived := *d.Rollback
-			arrived.WhilePaused = false   // it applied only on the way to the rollback target
-			if !arrived.Failed.IsZero() { // it is stable after all
-				arrived.Failed, d.Failure = time.Time{}, ""
-			}
-			d.Rollback = &arrived
+			d.endRollback()
 		}
 		if d.Since.Before(since) {
 			since = d.Since
@@ -278,6 +273,16 @@ func (s *State) recordConverged(c Change, now time.Time) {
 	s.AppendJournal(now, c.Channel, "CONVERGED at "+took)
 	s.recordChange(c, entities.EventSucceeded, "converged at "+c.Target.FullVersion, now)
 	s.setPhase(c, maestro.Succeeded, now)
+}
+
+// endRollback records that a rollback target is stable, perhaps after the rollback had failed.
+func (d *Delivery) endRollback() {
+	arrived := *d.Rollback
+	arrived.WhilePaused = false // it applied only on the way to the rollback target
+	if !arrived.Failed.IsZero() {
+		arrived.Failed, d.Failure = time.Time{}, ""
+	}
+	d.Rollback = &arrived
 }
 
 func (s *State) recordFailure(c Change, now time.Time) {

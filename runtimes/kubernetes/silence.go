@@ -96,7 +96,7 @@ func (o *outage) reportedError() error {
 		return nil
 	}
 	o.reported = true
-	return o.cause
+	return &url.Error{Op: "Get", URL: "/version", Err: o.cause} // as a request that was not answered
 }
 
 // checkAnswers returns an error if the server of a connected cluster does not answer.
