@@ -28,17 +28,16 @@ func checkDigits(inputs map[string][]byte, output []byte) error {
 		}
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(output))
-	for {
-		var node yaml.Node
-		if config.DecodeNode(decoder, &node) != nil { // the end, or an error that the reader of objects reports
-			return nil
-		}
+	var node yaml.Node
+	for config.DecodeNode(decoder, &node) == nil { // an error is reported by the reader of objects
 		if rounded := unknownNumber(&node, known); rounded != "" {
 			return &Refusal{
 				"Kustomize has rounded a number to " + rounded, "a strategic merge patch in place of a JSON patch, or the number in quotes",
 			}
 		}
+		node = yaml.Node{}
 	}
+	return nil
 }
 
 // unknownNumber returns the first whole number above 2^53 that is not known, or "".

@@ -210,12 +210,14 @@ func TestVersionsOfUnmarkedPods_H7(t *testing.T) {
 	}{
 		{"Deployment", "{replicas: 2}", "{replicas: 2, updatedReplicas: 2, availableReplicas: 1}", []entities.ObjectVersion{{Version: "v1", Active: true, Replicas: 2, AvailableReplicas: 1, TargetReplicas: 2}}},
 		{"Deployment", "{replicas: 2}", "{replicas: 3, updatedReplicas: 1, availableReplicas: 2}", []entities.ObjectVersion{
-			{Version: "v1", Active: true, Replicas: 1, TargetReplicas: 2}, {Active: true, Replicas: 2, AvailableReplicas: 2}}},
+			{Version: "v1", Active: true, Replicas: 1, TargetReplicas: 2}, {Active: true, Replicas: 2, AvailableReplicas: 2},
+		}},
 		{"Deployment", "{replicas: 0}", "{}", []entities.ObjectVersion{{Version: "v1", Active: true}}},
 		{"StatefulSet", "{}", "{replicas: 1, updatedReplicas: 1, availableReplicas: 1}", []entities.ObjectVersion{{Version: "v1", Active: true, Replicas: 1, AvailableReplicas: 1, TargetReplicas: 1}}},
 		{"ReplicaSet", "{replicas: 2}", "{replicas: 2, availableReplicas: 2}", []entities.ObjectVersion{{Version: "v1", Active: true, Replicas: 2, AvailableReplicas: 2, TargetReplicas: 2}}},
 		{"DaemonSet", "{}", "{desiredNumberScheduled: 3, currentNumberScheduled: 3, updatedNumberScheduled: 3, numberAvailable: 3}", []entities.ObjectVersion{
-			{Version: "v1", Active: true, Replicas: 3, AvailableReplicas: 3, TargetReplicas: 3}}},
+			{Version: "v1", Active: true, Replicas: 3, AvailableReplicas: 3, TargetReplicas: 3},
+		}},
 	} {
 		require.Equal(t, row.want, unmarkedVersions(o(row.kind, row.spec, row.status), names), row.kind+row.status)
 	}

@@ -51,7 +51,7 @@ func Refusals() map[string]string {
 }
 
 func refusals() []refusal {
-	return slices.Concat(capacityRefusals(), placementRefusals(), countRefusals(), configurationRefusals(), networkRefusals(), connectionRefusals(), otherRefusals())
+	return slices.Concat(capacityRefusals(), fargateRefusals(), placementRefusals(), countRefusals(), percentRefusals(), configurationRefusals(), hookRefusals(), networkRefusals(), connectionRefusals(), otherRefusals())
 }
 
 // when returns the message if the condition holds.

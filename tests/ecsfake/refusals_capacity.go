@@ -50,13 +50,6 @@ func capacityRefusals() []refusal {
 			}, true,
 		},
 		{
-			"Fargate with other providers", "guide cluster-capacity-providers",
-			func(c change) string {
-				return when(c.hasProvider(onFargate) && c.hasProvider(func(i types.CapacityProviderStrategyItem) bool { return !onFargate(i) }),
-					"A capacity provider strategy cannot contain both Fargate and Auto Scaling group capacity providers.")
-			}, true,
-		},
-		{
 			"weights", "API CapacityProviderStrategyItem, weight",
 			func(c change) string {
 				return when(c.hasProvider(func(i types.CapacityProviderStrategyItem) bool { return i.Weight < 0 || i.Weight > maxWeight }), "The weight must be between 0 and %d.", maxWeight)
@@ -83,6 +76,19 @@ func capacityRefusals() []refusal {
 					based += min(int(i.Base), 1)
 				}
 				return when(based > 1, "Only one capacity provider in a capacity provider strategy can have a base defined.")
+			}, true,
+		},
+	}
+}
+
+// fargateRefusals are those of Fargate.
+func fargateRefusals() []refusal {
+	return []refusal{
+		{
+			"Fargate with other providers", "guide cluster-capacity-providers",
+			func(c change) string {
+				return when(c.hasProvider(onFargate) && c.hasProvider(func(i types.CapacityProviderStrategyItem) bool { return !onFargate(i) }),
+					"A capacity provider strategy cannot contain both Fargate and Auto Scaling group capacity providers.")
 			}, true,
 		},
 		{

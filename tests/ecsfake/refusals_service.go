@@ -118,8 +118,8 @@ func countRefusals() []refusal {
 	}
 }
 
-// configurationRefusals are those of deployment configurations.
-func configurationRefusals() []refusal {
+// percentRefusals are those of the percents of a deployment configuration.
+func percentRefusals() []refusal {
 	return []refusal{
 		{
 			"percents", "API DeploymentConfiguration, minimumHealthyPercent and maximumPercent",
@@ -135,6 +135,12 @@ func configurationRefusals() []refusal {
 				return when(c.daemon() && high > 100 && low > 0, "The daemon scheduling strategy does not support values above 100 for maximumPercent with minimumHealthyPercent above 0.")
 			}, false,
 		},
+	}
+}
+
+// configurationRefusals are those of other deployment configurations.
+func configurationRefusals() []refusal {
+	return []refusal{
 		{
 			"shifted traffic without a balancer", "guides canary-deployment and linear-deployment",
 			func(c change) string {
@@ -180,6 +186,12 @@ func configurationRefusals() []refusal {
 					"stepPercent must be between 3.0 and 100.0, stepBakeTimeInMinutes between 0 and %d.", maxMinutes)
 			}, false,
 		},
+	}
+}
+
+// hookRefusals are those of lifecycle hooks, and of what watches a deployment.
+func hookRefusals() []refusal {
+	return []refusal{
 		{
 			"a hook without a stage", "API DeploymentLifecycleHook, lifecycleStages",
 			func(c change) string {

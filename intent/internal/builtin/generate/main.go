@@ -94,14 +94,8 @@ func (a atom) text() string {
 	switch {
 	case a.NamedType != "":
 		return short(a.NamedType)
-	case a.Scalar == "string" && a.List == nil && a.Map == nil:
-		return "s"
-	case a.Scalar == "numeric" && a.List == nil && a.Map == nil:
-		return "n"
-	case a.Scalar == "boolean" && a.List == nil && a.Map == nil:
-		return "b"
 	case a.Scalar != "":
-		return "?"
+		return a.scalar()
 	case a.List != nil && a.List.Relationship == "associative" && len(a.List.Keys) == 0:
 		return "[*]" + a.List.ElementType.text()
 	case a.List != nil:
@@ -110,4 +104,13 @@ func (a atom) text() string {
 		return "{}" + a.Map.ElementType.text()
 	}
 	return "?"
+}
+
+// scalar is the letter of a scalar; ? for one that may be a list or a map too.
+func (a atom) scalar() string {
+	letter := map[string]string{"string": "s", "numeric": "n", "boolean": "b"}[a.Scalar]
+	if letter == "" || a.List != nil || a.Map != nil {
+		return "?"
+	}
+	return letter
 }
