@@ -35,10 +35,10 @@ func newCmdInit(f *Factory, runF func(context.Context, *initOptions) error) *cob
 
 With --from ecs, import what runs on an Amazon ECS cluster instead, unchanged: adopting it
 registers and rolls nothing. With --from meta, import the meta.yml in each subdirectory:
-what its service requires and feeds, as a plan. With --from helm, kustomize,
-manifests, argocd or flux, import what the files of the directory deploy to Kubernetes: environments become
-release channels, existing objects are adopted, and what cannot be imported is listed.
-Existing files are not overwritten.`,
+what its service requires and feeds, as a plan. With --from helm, kustomize, manifests,
+argocd or flux, import what the files of the directory deploy to Kubernetes: environments
+become release channels, existing objects are adopted, and what cannot be imported is
+listed. Existing files are not overwritten.`,
 		Example: `  converge init shop && cd shop && converge dev
   converge init shop --from ecs --cluster prod --region eu-west-1
   converge init services --from meta
