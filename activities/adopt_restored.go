@@ -12,7 +12,6 @@ import (
 	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
-	"go.temporal.io/sdk/activity"
 
 	"github.com/converge-engine/converge/entities/protocol"
 )
@@ -61,9 +60,9 @@ func FindCheckpointEvent(ctx context.Context, service workflowservice.WorkflowSe
 }
 
 // positionOf returns the position of a checkpoint in the histories of its workflow.
-func (a *Activities) positionOf(ctx context.Context, r protocol.AdoptRequest, c protocol.Checkpoint) (protocol.Cursor, error) {
+func (a *Activities) positionOf(ctx context.Context, namespace string, r protocol.AdoptRequest, c protocol.Checkpoint) (protocol.Cursor, error) {
 	at := protocol.Cursor{Run: c.Run, Event: c.Event}
-	event, err := FindCheckpointEvent(ctx, a.Client.WorkflowService(), activity.GetInfo(ctx).Namespace, c)
+	event, err := FindCheckpointEvent(ctx, a.Client.WorkflowService(), namespace, c)
 	if err != nil || event.Found {
 		return at, err
 	}

@@ -35,7 +35,7 @@ func TestTheCauseOfALongRefusalIsShownEverywhere_D18(t *testing.T) {
 			says:   `supported values: "ClusterIP", "ExternalName", "LoadBalancer", "NodePort"`,
 		},
 		"the same fault many times": {
-			object: "{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {ports: [" + strings.Repeat("{name: a, port: 80}, ", 20) + "{name: b, port: 81}]}}",
+			object: "{apiVersion: v1, kind: ConfigMap, metadata: {name: web, finalizers: [" + strings.Repeat("example.com/a, ", 20) + "example.com/b]}}",
 			says:   "(a list has two elements with the same key: keep one of them)",
 		},
 	} {
