@@ -113,16 +113,29 @@ func (w writer) writeValid(ctx context.Context) error {
 	return nil
 }
 
-// checkEach compiles the configuration, and each service of one that does not compile on its own.
+// checkEach compiles the configuration, and leaves out the services that have problems; if it does not compile for another reason, those
+// that do not compile on their own.
 func (w writer) checkEach(check func() error) error {
-	if err := check(); err == nil {
-		return nil
+	err := w.dropFaulty(check)
+	if err != nil && len(w.services) > 0 {
+		w.dropInvalid(check)
+		if len(w.services) > 0 {
+			err = check()
+		}
 	}
-	w.dropInvalid(check)
 	if len(w.services) == 0 {
 		return fmt.Errorf("nothing in it can be imported%s", strings.Join(append([]string{""}, w.omitted...), "; "))
 	}
-	return check()
+	return firstProblem(err)
+}
+
+// firstProblem returns the first of several problems.
+func firstProblem(err error) error {
+	var found config.Problems
+	if errors.As(err, &found) && len(found) > 0 {
+		return errors.New(found[0].Message)
+	}
+	return err
 }
 
 // writeOverlays writes the kustomizations of the services, and returns those that it wrote.
@@ -136,36 +149,20 @@ func (w writer) writeOverlays() (written []*overlay, err error) {
 	return written, nil
 }
 
-// dropInvalid leaves out each service that does not compile on its own. A chart that does not accept the version as the tag of its image
-// keeps its tag.
+// dropInvalid leaves out each service that does not compile on its own.
 func (w writer) dropInvalid(check func() error) {
-	all, kept := w.services, map[string]*deployedService{}
+	all := maps.Clone(w.services)
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		single := *all[name]
 		single.needs = nil
 		w.services = map[string]*deployedService{name: &single}
-		err := check()
-		if err != nil && single.tag != nil {
-			single.tag, all[name].tag = nil, nil
-			if err = check(); err == nil {
-				w.omit("the image tag of %s does not become its version: the chart does not accept it", name)
-			}
+		if err := check(); err != nil {
+			w.omit("%s: %s", name, strings.SplitN(firstProblem(err).Error(), "\n", 2)[0])
+			delete(all, name)
 		}
-		if err != nil {
-			w.omit("%s: %s", name, strings.SplitN(err.Error(), "\n", 2)[0])
-			continue
-		}
-		kept[name] = all[name]
 	}
-	for _, name := range slices.Sorted(maps.Keys(kept)) {
-		kept[name].needs = slices.DeleteFunc(kept[name].needs, func(other string) bool {
-			if kept[other] == nil {
-				w.omit("%s depends on %s, which is not imported", name, other)
-			}
-			return kept[other] == nil
-		})
-	}
-	w.services = kept
+	w.services = all
+	w.dropNeeds()
 }
 
 // compileFile writes the configuration and compiles it.
@@ -181,10 +178,5 @@ func (w writer) compileFile(ctx context.Context, file string) error {
 	if err != nil {
 		return err
 	}
-	err = w.compile(ctx, dir)
-	var found config.Problems
-	if errors.As(err, &found) && len(found) > 0 {
-		return errors.New(found[0].Message)
-	}
-	return err
+	return w.compile(ctx, dir)
 }

@@ -26,6 +26,11 @@ func (d *deployed) dropStopped() {
 		delete(d.services, service)
 		d.omit("%s, because adopting it would undo what is not carried over: %s", service, strings.Join(d.stopped[service], "; "))
 	}
+	d.dropNeeds()
+}
+
+// dropNeeds removes the dependencies on services that are not imported.
+func (d *deployed) dropNeeds() {
 	for _, name := range slices.Sorted(maps.Keys(d.services)) {
 		s := d.services[name]
 		s.needs = slices.DeleteFunc(s.needs, func(other string) bool {
