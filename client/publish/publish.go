@@ -30,7 +30,7 @@ import (
 const (
 	answerTimeout = 30 * time.Second // of the workflow; a worker must be running
 	// A server waits five seconds for a worker that had the workflow cached and is gone, and then tries another one.
-	queryTimeout    = 10 * time.Second
+	queryTimeout    = 15 * time.Second
 	announceTimeout = 10 * time.Second
 	writers         = 16 // to the store in parallel
 )
@@ -314,9 +314,13 @@ func Status(ctx context.Context, c client.Client, application string) (protocol.
 	defer cancel()
 	var s protocol.ApplicationStatus
 	err := protocol.QueryWhole(func(q protocol.PartsQuery) (raw json.RawMessage, err error) {
-		answer, err := c.QueryWorkflowWithOptions(ctx, &client.QueryWorkflowWithOptionsRequest{
-			WorkflowID: protocol.ApplicationID(application), QueryType: protocol.QueryStatus, Args: []any{q},
-			QueryRejectCondition: enumspb.QUERY_REJECT_CONDITION_NOT_OPEN, // a terminated workflow has no current state
+		var answer *client.QueryWorkflowWithOptionsResponse
+		err = Ask(ctx, func() (err error) {
+			answer, err = c.QueryWorkflowWithOptions(ctx, &client.QueryWorkflowWithOptionsRequest{
+				WorkflowID: protocol.ApplicationID(application), QueryType: protocol.QueryStatus, Args: []any{q},
+				QueryRejectCondition: enumspb.QUERY_REJECT_CONDITION_NOT_OPEN, // a terminated workflow has no current state
+			})
+			return err
 		})
 		switch {
 		case err != nil:

@@ -83,10 +83,13 @@ func (p *publication) state(ctx context.Context, service string) (*state.State, 
 	defer cancel()
 	var s state.State
 	err := protocol.QueryWhole(func(q protocol.PartsQuery) (raw json.RawMessage, err error) {
-		answer, err := p.options.Client.QueryWorkflow(ctx, protocol.ServiceID(p.application, service), "", protocol.QueryState, q)
-		if err == nil {
-			err = answer.Get(&raw)
-		}
+		err = Ask(ctx, func() error {
+			answer, err := p.options.Client.QueryWorkflow(ctx, protocol.ServiceID(p.application, service), "", protocol.QueryState, q)
+			if err == nil {
+				err = answer.Get(&raw)
+			}
+			return err
+		})
 		return raw, err
 	}, &s)
 	var absent *serviceerror.NotFound

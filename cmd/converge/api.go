@@ -24,6 +24,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"google.golang.org/grpc"
 
+	"github.com/converge-engine/converge/client/publish"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/codec"
 	"github.com/converge-engine/converge/worker"
@@ -203,9 +204,13 @@ func (a *temporalAPI) query(ctx context.Context, workflowID, query string, into 
 	return protocol.QueryWhole(func(q protocol.PartsQuery) (json.RawMessage, error) {
 		ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 		defer cancel()
-		answer, err := a.client.QueryWorkflowWithOptions(ctx, &client.QueryWorkflowWithOptionsRequest{
-			WorkflowID: workflowID, QueryType: query, Args: []any{q},
-			QueryRejectCondition: enumspb.QUERY_REJECT_CONDITION_NOT_COMPLETED_CLEANLY, // a terminated run counts as gone
+		var answer *client.QueryWorkflowWithOptionsResponse
+		err := publish.Ask(ctx, func() (err error) {
+			answer, err = a.client.QueryWorkflowWithOptions(ctx, &client.QueryWorkflowWithOptionsRequest{
+				WorkflowID: workflowID, QueryType: query, Args: []any{q},
+				QueryRejectCondition: enumspb.QUERY_REJECT_CONDITION_NOT_COMPLETED_CLEANLY, // a terminated run counts as gone
+			})
+			return err
 		})
 		if err != nil {
 			return nil, a.translate(workflowID, err)
