@@ -34,7 +34,7 @@ func TestPlanOnKubernetes(t *testing.T) {
 	channel := func(title, deployment string) string {
 		return " " + title + "  4 changes\n  " + deployment + "\n  ~ 3 objects with no change except the version\n"
 	}
-	const moves = "~ Deployment/web  env[name=VERSION].value v1 → v2; image registry.shop.dev/web:v1 → registry.shop.dev/web:v2"
+	const moves = "~ Deployment/web  env[name=VERSION].value v1 → v2; image registry.shop.dev/web:v1 → registry.shop.dev/web:v2; its pods are replaced"
 	const title = "shop/web v2, incarnation 1 (not released)\n"
 	generation := w.deployment(w.production, "web").Generation
 	require.Equal(t, title+channel("staging   ", moves)+channel("production", moves)+"8 objects change, 0 removed\n", plan(w.App+"/web", "v2"))
@@ -45,7 +45,7 @@ func TestPlanOnKubernetes(t *testing.T) {
 	require.Equal(t, title+channel("staging   ", moves)+channel("production", conflict)+"8 objects change, 0 removed, 1 conflict\n", plan(w.App+"/web", "v2"))
 	w.edit(configFile, "{releaseChannel: production, parameters: {replicas: 3}}", "{releaseChannel: staging, parameters: {replicas: 7}}")
 	require.Contains(t, plan(w.Dir), "shop/web, changed configuration (not published)\n staging v1 → v1-i2     4 changes\n")
-	require.Contains(t, plan(w.Dir), "  ~ Deployment/web  replicas 2 → 7; env[name=VERSION].value v1 → v1-i2\n  ~ 3 objects with no change except the version\n production v1 → v1-i2  4 changes\n")
+	require.Contains(t, plan(w.Dir), "  ~ Deployment/web  replicas 2 → 7; env[name=VERSION].value v1 → v1-i2; its pods are replaced\n  ~ 3 objects with no change except the version\n production v1 → v1-i2  4 changes\n")
 	newest, err := publish.Status(t.Context(), w.Client, w.App)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, newest.Newest)
