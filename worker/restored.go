@@ -74,8 +74,8 @@ func (s *supervisor) checkKnown(ctx context.Context, c protocol.Checkpoint) erro
 	if c.ID == "" || c.ID == s.temporal.gone.ID && c.N == s.temporal.gone.N {
 		return nil
 	}
-	_, length, err := s.describe(ctx, c)
-	if err == nil && length < c.Event {
+	event, err := activities.FindCheckpointEvent(ctx, s.client.WorkflowService(), s.namespace, c)
+	if err == nil && !event.Found { // or the workflow has gone on from an older state, past the number of the event
 		s.temporal.suspect(true)
 		s.temporal.gone = c
 	}
