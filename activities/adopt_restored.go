@@ -26,8 +26,9 @@ const restoreTolerance = time.Second
 // eventsOfPage is how many events one request reads to find the event of a checkpoint.
 const eventsOfPage = 20
 
-// CheckpointEvent is what Temporal has under the number of a checkpoint's event: nothing if both are false. Replaced means that the event
-// is another one, which happened after the checkpoint: the database was restored, and the workflow went on.
+// CheckpointEvent is what Temporal has under the number of a checkpoint's event: nothing if both are false. Replaced means that this event,
+// or an earlier one if a task with that number is not in the history yet, happened after the checkpoint: the database was restored, and the
+// workflow went on.
 type CheckpointEvent struct{ Found, Replaced bool }
 
 // FindCheckpointEvent looks for the event of a checkpoint in the history of its run. It reads from the end, where the event usually is. A
@@ -45,13 +46,11 @@ func FindCheckpointEvent(ctx context.Context, service workflowservice.WorkflowSe
 			return CheckpointEvent{}, err
 		}
 		for _, e := range page.GetHistory().GetEvents() {
-			if e.GetEventId() < c.Event {
-				return CheckpointEvent{}, nil
+			if e.GetEventId() > c.Event {
+				continue
 			}
-			if e.GetEventId() == c.Event {
-				replaced := e.GetEventTime().AsTime().After(c.At.Add(restoreTolerance))
-				return CheckpointEvent{Found: !replaced, Replaced: replaced}, nil
-			}
+			later := e.GetEventTime().AsTime().After(c.At.Add(restoreTolerance))
+			return CheckpointEvent{Found: e.GetEventId() == c.Event && !later, Replaced: later}, nil
 		}
 		if request.NextPageToken = page.GetNextPageToken(); len(request.NextPageToken) == 0 {
 			return CheckpointEvent{}, nil
