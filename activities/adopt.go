@@ -14,7 +14,6 @@ import (
 	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
-	"go.temporal.io/sdk/activity"
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
@@ -98,7 +97,7 @@ func (a *Activities) adopt(ctx context.Context, r protocol.AdoptRequest) (protoc
 	answer := protocol.AdoptAnswer{N: c.N, Store: a.Store.URL()}
 	from := r.After
 	if from == (protocol.Cursor{}) {
-		if from, err = a.firstMissed(ctx, activity.GetInfo(ctx).Namespace, r, c); err != nil {
+		if from, err = a.firstMissed(ctx, r, c); err != nil {
 			return protocol.AdoptAnswer{}, err
 		}
 		if answer.Pauses, answer.Ended, err = a.pausesOf(ctx, r.ID); err != nil {
@@ -134,18 +133,18 @@ func (a *Activities) pausesOf(ctx context.Context, id string) (active []protocol
 const beforeMove = "elsewhere"
 
 // firstMissed returns the position after which accepted messages are not in a checkpoint.
-func (a *Activities) firstMissed(ctx context.Context, namespace string, r protocol.AdoptRequest, c protocol.Checkpoint) (protocol.Cursor, error) {
+func (a *Activities) firstMissed(ctx context.Context, r protocol.AdoptRequest, c protocol.Checkpoint) (protocol.Cursor, error) {
 	copied, err := a.Store.Missed(ctx, c.ID, protocol.Cursor{Run: c.Run, Event: c.Event})
 	if err != nil || len(copied) > 0 {
 		return protocol.Cursor{Run: beforeMove}, err
 	}
-	return a.positionOf(ctx, namespace, r, c)
+	return a.positionOf(ctx, r, c)
 }
 
-// MissedAfter returns the messages in the history of a workflow of a namespace that it accepted after c, its newest checkpoint in the store.
-func (a *Activities) MissedAfter(ctx context.Context, namespace string, c protocol.Checkpoint) (all []protocol.MissedMessage, err error) {
+// MissedAfter returns the messages in the history of a workflow that it accepted after c, its newest checkpoint in the store.
+func (a *Activities) MissedAfter(ctx context.Context, c protocol.Checkpoint) (all []protocol.MissedMessage, err error) {
 	request := protocol.AdoptRequest{ID: c.ID}
-	from, err := a.firstMissed(ctx, namespace, request, c)
+	from, err := a.firstMissed(ctx, request, c)
 	for err == nil && from != (protocol.Cursor{}) {
 		var some []protocol.MissedMessage
 		some, from, err = a.readMissed(ctx, request, c, from)

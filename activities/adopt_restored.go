@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
@@ -20,78 +20,40 @@ import (
 // the checkpoint. Its position is then not in the history: the run is unknown, ends before it, or has a later event under its number.
 // What was accepted after the restore is later than the checkpoint, by the clock of the server, which also gave the checkpoint its time.
 
-// restoreTolerance is how much later than its checkpoint the event of a checkpoint may be. What happens after a restore is later by more.
-const restoreTolerance = time.Second
-
-// eventsOfPage is how many events one request reads to find the event of a checkpoint.
-const eventsOfPage = 20
-
-// CheckpointEvent is what Temporal has under the number of a checkpoint's event: nothing if both are false. Replaced means that this event,
-// or an earlier one if a task with that number is not in the history yet, happened after the checkpoint: the database was restored, and the
-// workflow went on.
-type CheckpointEvent struct{ Found, Replaced bool }
-
-// FindCheckpointEvent looks for the event of a checkpoint in the history of its run. It reads from the end, where the event usually is. A
-// history that is gone has no event.
-func FindCheckpointEvent(ctx context.Context, service workflowservice.WorkflowServiceClient, namespace string, c protocol.Checkpoint) (CheckpointEvent, error) {
-	request := &workflowservice.GetWorkflowExecutionHistoryReverseRequest{
-		Namespace: namespace, Execution: &commonpb.WorkflowExecution{WorkflowId: c.ID, RunId: c.Run}, MaximumPageSize: eventsOfPage,
-	}
-	for {
-		page, err := service.GetWorkflowExecutionHistoryReverse(ctx, request)
-		if errors.As(err, new(*serviceerror.NotFound)) {
-			return CheckpointEvent{}, nil
-		}
-		if err != nil {
-			return CheckpointEvent{}, err
-		}
-		for _, e := range page.GetHistory().GetEvents() {
-			if e.GetEventId() > c.Event {
-				continue
-			}
-			later := e.GetEventTime().AsTime().After(c.At.Add(restoreTolerance))
-			return CheckpointEvent{Found: e.GetEventId() == c.Event && !later, Replaced: later}, nil
-		}
-		if request.NextPageToken = page.GetNextPageToken(); len(request.NextPageToken) == 0 {
-			return CheckpointEvent{}, nil
-		}
-	}
-}
+// RestoreTolerance is how much later than its checkpoint the event of a checkpoint may be. What happens after a restore is later by more.
+const RestoreTolerance = time.Second
 
 // positionOf returns the position of a checkpoint in the histories of its workflow.
-func (a *Activities) positionOf(ctx context.Context, namespace string, r protocol.AdoptRequest, c protocol.Checkpoint) (protocol.Cursor, error) {
+func (a *Activities) positionOf(ctx context.Context, r protocol.AdoptRequest, c protocol.Checkpoint) (protocol.Cursor, error) {
 	at := protocol.Cursor{Run: c.Run, Event: c.Event}
-	event, err := FindCheckpointEvent(ctx, a.Client.WorkflowService(), namespace, c)
-	if err != nil || event.Found {
+	found, err := a.findEvent(ctx, c.ID, c.Run, func(e *historypb.HistoryEvent) bool { return e.GetEventId() >= c.Event })
+	if err != nil || found != nil && !found.GetEventTime().AsTime().After(c.At.Add(RestoreTolerance)) {
 		return at, err
 	}
 	run, err := a.firstRunAfter(ctx, r, c)
 	if err != nil || run == "" {
 		return at, err
 	}
-	later, err := a.firstEventAfter(ctx, c.ID, run, c.At)
-	if err != nil || later == 0 {
+	later, err := a.findEvent(ctx, c.ID, run, func(e *historypb.HistoryEvent) bool { return e.GetEventTime().AsTime().After(c.At) })
+	if err != nil || later == nil {
 		return at, err
 	}
-	return protocol.Cursor{Run: run, Event: later - 1}, nil
+	return protocol.Cursor{Run: run, Event: later.GetEventId() - 1}, nil
 }
 
-// firstEventAfter returns the number of the first event of a run that is later than that, or 0, also when the history is gone.
-func (a *Activities) firstEventAfter(ctx context.Context, id, run string, at time.Time) (int64, error) {
+// findEvent returns the first event of a run that matches, or nil, also when the history is gone.
+func (a *Activities) findEvent(ctx context.Context, id, run string, matches func(*historypb.HistoryEvent) bool) (*historypb.HistoryEvent, error) {
 	all := a.Client.GetWorkflowHistory(ctx, id, run, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	for all.HasNext() {
 		e, err := all.Next()
 		if errors.As(err, new(*serviceerror.NotFound)) {
-			return 0, nil
+			return nil, nil
 		}
-		if err != nil {
-			return 0, err
-		}
-		if e.GetEventTime().AsTime().After(at) {
-			return e.GetEventId(), nil
+		if err != nil || matches(e) {
+			return e, err
 		}
 	}
-	return 0, nil
+	return nil, nil
 }
 
 // firstRunAfter returns the first run of a workflow that had not ended by the time of a checkpoint, or "". It skips the caller's run,

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 	"golang.org/x/sync/errgroup"
@@ -74,8 +75,8 @@ func (s *supervisor) checkKnown(ctx context.Context, c protocol.Checkpoint) erro
 	if c.ID == "" || c.ID == s.temporal.gone.ID && c.N == s.temporal.gone.N {
 		return nil
 	}
-	event, err := activities.FindCheckpointEvent(ctx, s.client.WorkflowService(), s.namespace, c)
-	if err == nil && !event.Found { // or the workflow has gone on from an older state, past the number of the event
+	_, length, err := s.describe(ctx, c)
+	if err == nil && length < c.Event {
 		s.temporal.suspect(true)
 		s.temporal.gone = c
 	}
@@ -200,8 +201,8 @@ func (s *supervisor) isBehind(ctx context.Context, id, run string) (behind, unce
 		retried := d.GetPendingWorkflowTask().GetAttempt() > 1
 		return !retried, retried, nil
 	}
-	event, err := activities.FindCheckpointEvent(ctx, s.client.WorkflowService(), s.namespace, c)
-	return event.Replaced, false, err
+	at, err := s.eventTime(ctx, c, length)
+	return at.After(c.At.Add(activities.RestoreTolerance)), false, err
 }
 
 // describe returns the run of a checkpoint and the length of its history; nil and 0 if Temporal does not know the run.
@@ -219,4 +220,30 @@ func (s *supervisor) beganBefore(ctx context.Context, id, run string, at time.Ti
 		return false, nil
 	}
 	return err == nil && d.GetWorkflowExecutionInfo().GetStartTime().AsTime().Before(at), err
+}
+
+// eventTime is the time of the event of a checkpoint, zero if the history is gone. The history is read from its end, where the event
+// usually is.
+func (s *supervisor) eventTime(ctx context.Context, c protocol.Checkpoint, length int64) (at time.Time, err error) {
+	request := &workflowservice.GetWorkflowExecutionHistoryReverseRequest{
+		Namespace: s.namespace, Execution: &commonpb.WorkflowExecution{WorkflowId: c.ID, RunId: c.Run},
+		MaximumPageSize: int32(min(length-c.Event+1, lastEvents)),
+	}
+	for {
+		page, err := s.client.WorkflowService().GetWorkflowExecutionHistoryReverse(ctx, request)
+		if errors.As(err, new(*serviceerror.NotFound)) {
+			return at, nil
+		}
+		if err != nil {
+			return at, err
+		}
+		for _, e := range page.GetHistory().GetEvents() {
+			if e.GetEventId() <= c.Event {
+				return e.GetEventTime().AsTime(), nil
+			}
+		}
+		if request.NextPageToken = page.GetNextPageToken(); len(request.NextPageToken) == 0 {
+			return at, nil
+		}
+	}
 }

@@ -197,7 +197,7 @@ func (e Export) missedMessages(ctx context.Context) ([]protocol.MissedMessages, 
 		if err != nil {
 			return nil, err
 		}
-		messages, err := a.MissedAfter(ctx, e.Namespace, c)
+		messages, err := a.MissedAfter(ctx, c)
 		if err != nil {
 			return nil, fmt.Errorf("history of %s: %w", id, err)
 		}
