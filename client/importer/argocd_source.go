@@ -152,7 +152,7 @@ func (d reader) patches(dir string, all []any) (patches []any) {
 		patch = maps.Clone(patch)
 		if file := textAt(patch, "path"); file != "" {
 			delete(patch, "path")
-			patch["patch"] = d.text(path.Join(strings.TrimPrefix(dir, "/"), file))
+			patch["patch"] = d.text(path.Join(strings.TrimPrefix(dir, "/"), file)) // an empty patch is refused when it is compiled
 		}
 		if text := strings.TrimSpace(textAt(patch, "patch")); strings.HasPrefix(text, "[") { // Kustomize reads only JSON here
 			var operations []any

@@ -3,6 +3,7 @@ package importer
 import (
 	"bytes"
 	"cmp"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -65,18 +66,34 @@ func (d directory) manifestsIn(dir string) (names []string) {
 	return names
 }
 
-// text returns the text of a file, or "".
-func (d directory) text(path string) string {
-	if !filepath.IsLocal(path) {
-		return ""
+// read reads a regular file below the directory. A link that leads out of it is refused: what is read becomes a part of the configuration.
+func (d directory) read(path string) ([]byte, error) {
+	root, err := os.OpenRoot(string(d))
+	if err != nil {
+		return nil, err
 	}
-	data, _ := os.ReadFile(filepath.Join(string(d), path)) // an empty patch is refused when it is compiled
+	defer root.Close()
+	path = filepath.FromSlash(path)
+	switch info, err := root.Stat(path); {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is no file", path)
+	case info.Size() > config.MaxSource:
+		return nil, fmt.Errorf("%s has %d bytes; at most %d are read", path, info.Size(), config.MaxSource)
+	}
+	return root.ReadFile(path)
+}
+
+// text returns the text of a file, or "" if it cannot be read.
+func (d directory) text(path string) string {
+	data, _ := d.read(path)
 	return string(data)
 }
 
 // document reads a mapping from a YAML file; it returns nil for any other file.
 func (d directory) document(path string) (document map[string]any) {
-	data, err := os.ReadFile(filepath.Join(string(d), path))
+	data, err := d.read(path)
 	if err != nil || yaml.Unmarshal(data, &document) != nil {
 		return nil
 	}

@@ -20,12 +20,14 @@ import (
 // faults assigns the problems of a configuration to its services.
 type faults struct {
 	writer
-	untagged map[string]bool // services whose chart keeps the tag of its image
+	untagged map[string]bool       // services whose chart keeps the tag of its image
+	yielded  map[string]bool       // objects that were left to another service, by service and channel
+	objects  map[string][]manifest // of the files, by service and channel
 }
 
 // dropFaulty leaves out the services with problems, until there are none, or only problems of no service.
 func (w writer) dropFaulty(check func() error) error {
-	f := faults{w, map[string]bool{}}
+	f := faults{w, map[string]bool{}, map[string]bool{}, map[string][]manifest{}}
 	for {
 		err := check()
 		var found config.Problems
@@ -80,25 +82,49 @@ func (f faults) finish() {
 	f.dropNeeds()
 }
 
-// sharedObject matches the message about an object that two services declare.
-var sharedObject = regexp.MustCompile(`^([^ /]+)/([^ ]+) .*is declared by service "([^"]+)" too`)
+// sharedObject matches the message about an object that two services declare, and the channels where they do.
+var sharedObject = regexp.MustCompile(`^([^ /]+)/([^ ]+) .*is declared by service "([^"]+)" too, .* in release channels? (.+)$`)
 
-// yield leaves an object that another service declares, too, to that service, and reports whether the problem is one.
+// yield leaves an object that another service declares, too, to that service, in the channels where it does, and reports whether that is
+// possible: once, and if the service has no other object of that kind and name.
 func (f faults) yield(name string, p config.Problem) bool {
 	shared := sharedObject.FindStringSubmatch(p.Message)
 	if shared == nil || shared[3] == name {
 		return false
 	}
-	remove := map[string]any{
-		"target": map[string]any{"kind": shared[1], "name": shared[2]},
-		"patch":  fmt.Sprintf("{apiVersion: v1, kind: %s, metadata: {name: %s}, $patch: delete}", shared[1], shared[2]),
+	kind, object, parts := shared[1], shared[2], f.services[name].parts
+	channels := strings.Split(shared[4], ", ")
+	for _, channel := range channels {
+		part, known := parts[channel]
+		if !known || f.yielded[name+" "+channel+" "+kind+"/"+object] || f.countIn(name+" "+channel, part, kind, object) > 1 {
+			return false
+		}
 	}
-	for channel, part := range f.services[name].parts {
-		part.kubernetes["patches"] = append(listAt(part.kubernetes, "patches"), remove)
-		f.services[name].parts[channel] = part
+	for _, channel := range channels {
+		f.yielded[name+" "+channel+" "+kind+"/"+object] = true
+		kubernetes := parts[channel].kubernetes
+		kubernetes["patches"] = append(slices.Clone(listAt(kubernetes, "patches")), map[string]any{
+			"target": map[string]any{"kind": kind, "name": object},
+			"patch":  fmt.Sprintf("{apiVersion: v1, kind: %s, metadata: {name: %s}, $patch: delete}", kind, object),
+		})
 	}
-	f.omit("%s/%s of %s: %s declares it, too, and has it here", shared[1], shared[2], name, shared[3])
+	f.omit("%s/%s of %s: %s declares it, too, and has it here", kind, object, name, shared[3])
 	return true
+}
+
+// countIn counts the objects of a kind and name among the files of a part, which are read once. Those of a chart are not known.
+func (f faults) countIn(key string, part deployedPart, kind, name string) (n int) {
+	objects, read := f.objects[key]
+	if !read {
+		objects = reader{directory(f.to.Dir), f.deployed}.rendered(part.kubernetes)
+		f.objects[key] = objects
+	}
+	for _, o := range objects {
+		if textAt(o.fields, "kind") == kind && textAt(o.fields, "metadata", "name") == name {
+			n++
+		}
+	}
+	return n
 }
 
 // serviceOf returns the service that has a problem: by the line of the configuration, or by the file of its source; otherwise "".

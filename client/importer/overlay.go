@@ -34,19 +34,23 @@ func newOverlay(service, channel, of string, added map[string]any) *overlay {
 
 func (o *overlay) file() string { return filepath.FromSlash(path.Join(o.dir, "kustomization.yaml")) }
 
-// write writes an overlay below a directory. It overwrites no file.
+// write writes an overlay below a directory. It overwrites no file, and follows no link out of the directory.
 func (o *overlay) write(dir string, tool Tool) error {
 	text, err := yaml.Marshal(o.document)
 	if err != nil {
 		return err
 	}
-	file := filepath.Join(dir, o.file())
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil { //nolint:gosec // as the other files that init writes
+	root, err := os.OpenRoot(dir)
+	if err != nil {
 		return err
 	}
-	out, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644) //nolint:gosec // as above
+	defer root.Close()
+	if err := root.MkdirAll(filepath.FromSlash(o.dir), 0o755); err != nil {
+		return err
+	}
+	out, err := root.OpenFile(o.file(), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%s exists already; nothing written", file)
+		return fmt.Errorf("%s exists already; nothing written", filepath.Join(dir, o.file()))
 	}
 	if err != nil {
 		return err
@@ -57,10 +61,14 @@ func (o *overlay) write(dir string, tool Tool) error {
 
 // remove removes an overlay that this run wrote, and the directories that are empty then.
 func (o *overlay) remove(dir string) {
-	file := filepath.Join(dir, o.file())
-	_ = os.Remove(file)
-	_ = os.Remove(filepath.Dir(file))
-	_ = os.Remove(filepath.Dir(filepath.Dir(file)))
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return
+	}
+	defer root.Close()
+	for path := o.file(); path != "."; path = filepath.Dir(path) {
+		_ = root.Remove(path)
+	}
 }
 
 // overlaysOf returns those of some services, in order of their directories.
