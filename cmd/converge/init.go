@@ -37,8 +37,8 @@ With --from ecs, import what runs on an Amazon ECS cluster instead, unchanged: a
 registers and rolls nothing. With --from meta, import the meta.yml in each subdirectory:
 what its service requires and feeds, as a plan. With --from helm, kustomize, manifests,
 argocd or flux, import what the files of the directory deploy to Kubernetes: environments
-become release channels, existing objects are adopted, and what cannot be imported is
-listed. Existing files are not overwritten.`,
+become release channels, existing objects are adopted, charts of repositories are fetched
+and locked, and what cannot be imported is listed. Existing files are not overwritten.`,
 		Example: `  converge init shop && cd shop && converge dev
   converge init shop --from ecs --cluster prod --region eu-west-1
   converge init services --from meta
