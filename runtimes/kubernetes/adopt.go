@@ -213,9 +213,15 @@ func isElement(element any, at fieldpath.PathElement) bool {
 	})
 }
 
-// migrate moves the fields that a tool declared of an object to our name. It writes only over the object as it was read.
+// migrate moves the fields that a tool declared of an object to our name.
 func (a *apply) migrate(ctx context.Context, t *trial) error {
-	action := "adopt " + idOf(t.Unstructured).String()
+	return a.patchManagers(ctx, t, "adopt "+idOf(t.Unstructured).String(), func(live *unstructured.Unstructured) ([]byte, error) {
+		return migration(live, t.Unstructured)
+	})
+}
+
+// patchManagers patches the managedFields of a live object; no patch: nothing changes. It writes only over the object as it was read.
+func (a *apply) patchManagers(ctx context.Context, t *trial, action string, patchFor func(live *unstructured.Unstructured) ([]byte, error)) error {
 	at := a.clients.resourceClient(t.resource, t.GetNamespace())
 	for n := 1; ; n++ {
 		live, err := at.Get(ctx, t.GetName(), metav1.GetOptions{})
@@ -225,7 +231,7 @@ func (a *apply) migrate(ctx context.Context, t *trial) error {
 		if err := a.checkOwnership(ctx, t, live); err != nil {
 			return err // another writer created it a moment ago
 		}
-		patch, err := migration(live, t.Unstructured)
+		patch, err := patchFor(live)
 		if err != nil {
 			return runtimes.Permanent(&problem{action: action, reason: err.Error(), err: err})
 		}

@@ -186,28 +186,10 @@ func namesOf(p fieldpath.Path) (names []string) {
 	return names
 }
 
-// takeOver makes the fields that are taken out ours in the managedFields of the live object; the apply that follows removes them. It
-// writes only over the object as it was read.
+// takeOver makes the fields that are taken out ours in the managedFields of the live object; the apply that follows removes them.
 func (a *apply) takeOver(ctx context.Context, t *trial) error {
 	action := "take fields that are not declared out of " + idOf(t.Unstructured).String()
-	at := a.clients.resourceClient(t.resource, t.GetNamespace())
-	for n := 1; ; n++ {
-		live, err := at.Get(ctx, t.GetName(), metav1.GetOptions{})
-		if err != nil {
-			return explain(ctx, action, err)
-		}
-		if err := a.checkOwnership(ctx, t, live); err != nil {
-			return err // another writer created it a moment ago
-		}
-		patch, err := takeOverPatch(live, t.takenOut)
-		if err != nil {
-			return runtimes.Permanent(&problem{action: action, reason: err.Error(), err: err})
-		}
-		_, err = at.Patch(ctx, t.GetName(), types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
-		if err == nil || !isConflict(err) || n == maxConflictRetries {
-			return explain(ctx, action, err)
-		}
-	}
+	return a.patchManagers(ctx, t, action, func(live *unstructured.Unstructured) ([]byte, error) { return takeOverPatch(live, t.takenOut) })
 }
 
 // takeOverPatch is the patch of managedFields that gives fields to Converge, and takes them from all others.
