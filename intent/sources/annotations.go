@@ -116,9 +116,6 @@ const (
 	argoCompare    = "argocd.argoproj.io/compare-options"
 	argoHealth     = "argocd.argoproj.io/ignore-healthcheck"
 	argoLink       = "link.argocd.argoproj.io/"
-	helmHook       = "helm.sh/hook"
-	helmHookWeight = "helm.sh/hook-weight"
-	helmHookDelete = "helm.sh/hook-delete-policy"
 )
 
 // argoMoments are the moments of Argo CD's hooks, and of Helm's as it reads them, with ours. No moment: it runs with the other objects.
@@ -158,8 +155,8 @@ func (h *honouring) argoHook() (isHook bool) {
 	from, fromWeight, fromDelete := argoHook, argoWave, argoHookDelete
 	text, ok := h.given[argoHook]
 	if !ok {
-		from, fromDelete = helmHook, helmHookDelete
-		if text, ok = h.given[helmHook]; !ok || text == "crd-install" {
+		from, fromDelete = HelmHook, helmHookDelete
+		if text, ok = h.given[HelmHook]; !ok || text == "crd-install" {
 			return false
 		}
 		if _, wave := h.given[argoWave]; !wave {

@@ -17,8 +17,12 @@ const (
 	annotationHookDelete = "converge/hook-delete-policy"
 )
 
-// HelmHook is Helm's annotation of a hook.
-const HelmHook = "helm.sh/hook"
+// The annotations of Helm's hooks.
+const (
+	HelmHook       = "helm.sh/hook"
+	helmHookWeight = "helm.sh/hook-weight"
+	helmHookDelete = "helm.sh/hook-delete-policy"
+)
 
 // hookEvents lists the times at which a hook may run, in their order.
 var hookEvents = []string{"pre-install", "post-install", "pre-upgrade", "post-upgrade", "pre-rollback", "post-rollback"}
@@ -48,13 +52,13 @@ func normalizeHook(fields map[string]any) bool {
 		return text
 	}
 	annotations[annotationHook] = filterKnown(events, hookEvents)
-	if weight, err := strconv.Atoi(text("helm.sh/hook-weight")); err == nil && weight != 0 { // a missing weight is 0, as in Helm
+	if weight, err := strconv.Atoi(text(helmHookWeight)); err == nil && weight != 0 { // a missing weight is 0, as in Helm
 		annotations[annotationHookWeight] = strconv.Itoa(weight)
 	}
-	if policy := filterKnown(text("helm.sh/hook-delete-policy"), deletePolicies); policy != "" {
+	if policy := filterKnown(text(helmHookDelete), deletePolicies); policy != "" {
 		annotations[annotationHookDelete] = policy
 	}
-	for _, name := range []string{HelmHook, "helm.sh/hook-weight", "helm.sh/hook-delete-policy"} {
+	for _, name := range []string{HelmHook, helmHookWeight, helmHookDelete} {
 		delete(annotations, name)
 	}
 	return true
