@@ -45,6 +45,10 @@ func instant(wall time.Time, in *time.Location) time.Time {
 	// No time zone differs from UTC by more than a day.
 	for at := wall.Add(-26 * time.Hour); ; {
 		_, end := at.In(in).ZoneBounds()
+		// Where no table of the zone reaches, ZoneBounds takes a year for 365 days: on December 31 of a leap year, its end has passed.
+		if !end.IsZero() && !end.After(at) {
+			end = at.Add(time.Hour)
+		}
 		_, offset := at.In(in).Zone()
 		shown := wall.Add(-time.Duration(offset) * time.Second)
 		if shown.Before(at) {
