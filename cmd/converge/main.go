@@ -14,19 +14,20 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/converge-engine/converge/cmd/internal/program"
+	"github.com/converge-engine/converge/cmd/internal/start"
 	"github.com/converge-engine/converge/intent/sources"
 	"github.com/converge-engine/converge/runtimes/custom"
 )
 
-func main() { start(useRenderProgram) }
+func main() { runProgram(useRenderProgram) }
 
 // useRenderProgram renders charts and kustomizations in a separate program. It searches for that program only when it needs it.
 func useRenderProgram(ctx context.Context) {
 	sources.RenderInSubprocess(func() (string, error) { return program.Render.Find(ctx, os.Stderr) }, sources.MaxTime)
 }
 
-// start runs the program; render sets the renderer.
-func start(render func(context.Context)) {
+// runProgram runs the program; render sets the renderer.
+func runProgram(render func(context.Context)) {
 	custom.RunWatchdog()
 	ctx, stop := interruptContext()
 	render(ctx)
@@ -87,7 +88,10 @@ defines it. The connection follows the temporal CLI: --address, --namespace and
 	root.SetOut(f.Out)
 	root.SetErr(f.Err)
 	f.addFlags(root.PersistentFlags())
-	root.PersistentPreRunE = func(*cobra.Command, []string) error { return f.checkFormat() }
+	root.PersistentPreRunE = func(*cobra.Command, []string) error {
+		start.Done()
+		return f.checkFormat()
+	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w; see: %s --help", err, cmd.CommandPath())
 	})

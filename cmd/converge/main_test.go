@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) {
 	render.Run() // `converge` starts another program for it, which is this one in tests
-	testscript.Main(m, map[string]func(){"converge": func() { start(func(context.Context) {}) }})
+	testscript.Main(m, map[string]func(){"converge": func() { runProgram(func(context.Context) {}) }})
 }
 
 const unusedProfiles = `

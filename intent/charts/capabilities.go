@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Capabilities are the captured Kubernetes version and APIs of a runtime's cluster. Charts see them when they are compiled.
@@ -66,17 +67,18 @@ func sortedCapabilities(all []Capabilities) []Capabilities {
 	return all
 }
 
+// The two with large counts are compiled at their first use: every start of a program would wait for them.
 var (
-	runtimeRE      = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`)
+	runtimeRE      = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`) })
 	kubeVersionRE  = regexp.MustCompile(`^v?1\.[0-9]{1,3}(\.[0-9]{1,3})?([-+][0-9A-Za-z.+-]{1,40})?$`)
-	groupVersionRE = regexp.MustCompile(`^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[a-z]([-a-z0-9]{0,61}[a-z0-9])?$`)
+	groupVersionRE = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[a-z]([-a-z0-9]{0,61}[a-z0-9])?$`) })
 	kindRE         = regexp.MustCompile(`^[A-Za-z][-A-Za-z0-9]{0,62}$`)
 )
 
 // Check returns an error if captured capabilities are invalid.
 func (c Capabilities) Check() error {
 	switch {
-	case !runtimeRE.MatchString(c.Runtime):
+	case !runtimeRE().MatchString(c.Runtime):
 		return fmt.Errorf("capabilities: invalid runtime name %q", clip(c.Runtime))
 	case !kubeVersionRE.MatchString(c.KubeVersion):
 		return fmt.Errorf("capabilities of %s: invalid Kubernetes version %q", c.Runtime, clip(c.KubeVersion))
@@ -86,7 +88,7 @@ func (c Capabilities) Check() error {
 	seen := map[string]bool{}
 	for _, api := range c.APIs {
 		switch {
-		case !groupVersionRE.MatchString(api.GroupVersion):
+		case !groupVersionRE().MatchString(api.GroupVersion):
 			return fmt.Errorf("capabilities of %s: invalid GROUP/VERSION %q", c.Runtime, clip(api.GroupVersion))
 		case seen[api.GroupVersion]:
 			return fmt.Errorf("capabilities of %s: %s is listed twice", c.Runtime, api.GroupVersion)

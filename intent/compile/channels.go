@@ -167,7 +167,7 @@ func (c *compiler) checkRuntimeAllowed(app *config.Document[config.Application],
 	case runtime.Kind != entities.RuntimeKubernetes:
 		c.report(app.Decoder, at+".serviceAccount", strict.Fault{Code: "wrong-kind", Message: fmt.Sprintf("runtime %q is not a cluster", runtime.Name), Expected: "no service account"})
 		return
-	case !accountRE.MatchString(account):
+	case !accountRE().MatchString(account):
 		c.report(app.Decoder, at+".serviceAccount", strict.Fault{Code: "bad-name", Message: fmt.Sprintf("invalid service account %q", account), Expected: "its name, or NAMESPACE/NAME"})
 		return
 	}
@@ -184,7 +184,7 @@ func (c *compiler) checkRuntimeAllowed(app *config.Document[config.Application],
 	}
 }
 
-var accountRE = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?/)?[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
+var accountRE = strict.Pattern(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?/)?[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
 
 // movedFrom returns the previous runtime of the services; nil: none.
 func (c *compiler) movedFrom(app *config.Document[config.Application], at string, ref config.RuntimeRef) *entities.MovedFrom {

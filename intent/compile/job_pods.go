@@ -35,7 +35,7 @@ func (c *compiler) jobPods(d *strict.Decoder, at, where string, job *config.Comm
 		}
 	}
 	for i, name := range job.ImagePullSecrets {
-		if !dnsSubdomainRE.MatchString(name) {
+		if !dnsSubdomainRE().MatchString(name) {
 			c.report(d, strict.Index(strict.Field(at, "imagePullSecrets"), i), strict.Fault{
 				Code: "bad-value", Message: fmt.Sprintf("%q is not possible here", strict.Clip(name)), Expected: "the name of a Secret in the namespace",
 			})

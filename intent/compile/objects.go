@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -138,7 +137,7 @@ func (b *objectSet) failAt(o located[*sources.Object], path string, t substitute
 	b.reportIn(b.Decoder, o.at, b.scope.DisplayName(), t)
 }
 
-var namespaceRE = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+var namespaceRE = strict.Pattern(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
 func (b *objectSet) resolveNamespace() {
 	addresses := *b.scope
@@ -148,7 +147,7 @@ func (b *objectSet) resolveNamespace() {
 		return // already reported
 	}
 	b.namespace = namespace
-	if !namespaceRE.MatchString(namespace) && b.runtimes[b.ref.name].Kind == entities.RuntimeKubernetes {
+	if !namespaceRE().MatchString(namespace) && b.runtimes[b.ref.name].Kind == entities.RuntimeKubernetes {
 		b.failed = true
 		b.reportIn(b.config.Application.Decoder, b.ref.path+".namespace", b.scope.DisplayName(), substitute.ScopedFault{InChannel: true, Fault: strict.Fault{
 			Code: "bad-name", Message: fmt.Sprintf("invalid namespace %q", strict.Clip(namespace)),

@@ -174,8 +174,8 @@ func (c *compiler) plainEnv(d *strict.Decoder, path string, env map[config.EnvNa
 const jobPoll = "30s"
 
 var (
-	dnsLabelRE     = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
-	dnsSubdomainRE = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
+	dnsLabelRE     = strict.Pattern(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+	dnsSubdomainRE = strict.Pattern(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
 	imageRE        = regexp.MustCompile(`^[^\s]+$`)
 )
 
@@ -204,10 +204,10 @@ func (c *compiler) commandJob(d *strict.Decoder, at string, job *config.CommandJ
 	}{
 		{"kubeconfig", job.Kubeconfig, true, ""},
 		{"context", job.Context, true, ""},
-		{"namespace", job.Namespace, dnsLabelRE.MatchString(job.Namespace), "lower-case letters, digits and hyphens, at most 63"},
+		{"namespace", job.Namespace, dnsLabelRE().MatchString(job.Namespace), "lower-case letters, digits and hyphens, at most 63"},
 		{"image", job.Image, imageRE.MatchString(job.Image), "an image's name, such as registry.shop.dev/edge:3"},
-		{"priorityClassName", job.PriorityClassName, dnsSubdomainRE.MatchString(job.PriorityClassName), "a PriorityClass's name"},
-		{"serviceAccount", job.ServiceAccount, dnsSubdomainRE.MatchString(job.ServiceAccount), "a service account's name"},
+		{"priorityClassName", job.PriorityClassName, dnsSubdomainRE().MatchString(job.PriorityClassName), "a PriorityClass's name"},
+		{"serviceAccount", job.ServiceAccount, dnsSubdomainRE().MatchString(job.ServiceAccount), "a service account's name"},
 		{"wrapper", job.Wrapper, path.IsAbs(job.Wrapper) && !strings.HasSuffix(job.Wrapper, "/"), "an absolute path in the image, such as /converge-wrapper"},
 	} {
 		location := strict.Field(at, field.name)

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"regexp"
 
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
@@ -32,12 +31,12 @@ type AddonTypeName string
 
 const addonTypePattern = `^[a-z0-9]([a-z0-9.-]{0,126}[a-z0-9])?/[A-Za-z][A-Za-z0-9._-]{0,62}$`
 
-var addonTypeRE = regexp.MustCompile(addonTypePattern)
+var addonTypeRE = strict.Pattern(addonTypePattern)
 
 // Pattern returns the pattern for the JSON schema.
 func (AddonTypeName) Pattern() string { return addonTypePattern }
 
 // Check rejects invalid names of types.
 func (n AddonTypeName) Check() *Fault {
-	return strict.FaultUnless(addonTypeRE.MatchString(string(n)), "bad-name", "invalid addon type %q", string(n), "your domain, a slash and a name, such as example.com/oncall")
+	return strict.FaultUnless(addonTypeRE().MatchString(string(n)), "bad-name", "invalid addon type %q", string(n), "your domain, a slash and a name, such as example.com/oncall")
 }

@@ -58,14 +58,14 @@ type TaskDefinition string
 
 const taskDefinitionPattern = `^(arn:[a-z0-9-]+:ecs:[a-z0-9-]+:[0-9]{12}:task-definition/)?[A-Za-z0-9_-]{1,255}:[1-9][0-9]*$`
 
-var taskDefinitionRE = regexp.MustCompile(taskDefinitionPattern)
+var taskDefinitionRE = strict.Pattern(taskDefinitionPattern)
 
 // Pattern returns the pattern for the JSON schema.
 func (TaskDefinition) Pattern() string { return taskDefinitionPattern }
 
 // Check rejects a name without a revision.
 func (t TaskDefinition) Check() *Fault {
-	return strict.FaultUnless(taskDefinitionRE.MatchString(string(t)), "bad-value", "invalid task definition revision %q", string(t), "its family and revision, such as migrate:7, or an ARN with both")
+	return strict.FaultUnless(taskDefinitionRE().MatchString(string(t)), "bad-value", "invalid task definition revision %q", string(t), "its family and revision, such as migrate:7, or an ARN with both")
 }
 
 // LaunchType is the launch type of a task.

@@ -2,7 +2,6 @@ package config
 
 import (
 	"cmp"
-	"regexp"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -147,14 +146,14 @@ type KubeVersion string
 
 const kubeVersionPattern = `^v?1\.[0-9]{1,3}(\.[0-9]{1,3})?([-+][0-9A-Za-z.+-]{1,40})?$`
 
-var kubeVersionRE = regexp.MustCompile(kubeVersionPattern)
+var kubeVersionRE = strict.Pattern(kubeVersionPattern)
 
 // Pattern returns the pattern for the JSON schema.
 func (KubeVersion) Pattern() string { return kubeVersionPattern }
 
 // Check rejects invalid versions.
 func (v KubeVersion) Check() *Fault {
-	return strict.FaultUnless(kubeVersionRE.MatchString(string(v)), "bad-value", "invalid Kubernetes version %q", string(v), "a version such as v1.34.2, as kubectl version prints it")
+	return strict.FaultUnless(kubeVersionRE().MatchString(string(v)), "bad-value", "invalid Kubernetes version %q", string(v), "a version such as v1.34.2, as kubectl version prints it")
 }
 
 // ClusterAPI is an API of a cluster.
@@ -162,14 +161,14 @@ type ClusterAPI string
 
 const clusterAPIPattern = `^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/v[0-9][a-z0-9]{0,20}(/[A-Z][A-Za-z0-9]{0,62})?$`
 
-var clusterAPIRE = regexp.MustCompile(clusterAPIPattern)
+var clusterAPIRE = strict.Pattern(clusterAPIPattern)
 
 // Pattern returns the pattern for the JSON schema.
 func (ClusterAPI) Pattern() string { return clusterAPIPattern }
 
 // Check rejects invalid APIs.
 func (v ClusterAPI) Check() *Fault {
-	return strict.FaultUnless(clusterAPIRE.MatchString(string(v)), "bad-value", "invalid API %q", string(v), "GROUP/VERSION or GROUP/VERSION/KIND, such as monitoring.coreos.com/v1/ServiceMonitor")
+	return strict.FaultUnless(clusterAPIRE().MatchString(string(v)), "bad-value", "invalid API %q", string(v), "GROUP/VERSION or GROUP/VERSION/KIND, such as monitoring.coreos.com/v1/ServiceMonitor")
 }
 
 // Values is a mapping with any content.
@@ -207,14 +206,14 @@ type ChartDigest string
 
 const chartDigestPattern = `^sha256:[0-9a-f]{64}$`
 
-var chartDigestRE = regexp.MustCompile(chartDigestPattern)
+var chartDigestRE = strict.Pattern(chartDigestPattern)
 
 // Pattern returns the pattern for the JSON schema.
 func (ChartDigest) Pattern() string { return chartDigestPattern }
 
 // Check rejects invalid digests.
 func (d ChartDigest) Check() *Fault {
-	if chartDigestRE.MatchString(string(d)) {
+	if chartDigestRE().MatchString(string(d)) {
 		return nil
 	}
 	return &Fault{Code: "bad-value", Message: "invalid digest", Expected: "sha256: and 64 hexadecimal digits"}

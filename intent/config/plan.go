@@ -1,6 +1,6 @@
 package config
 
-import "regexp"
+import "github.com/converge-engine/converge/intent/internal/strict"
 
 // PlanRules configure plans, which the services' settings about each other define.
 type PlanRules struct {
@@ -96,11 +96,11 @@ type DNSName struct {
 	Name string `json:"name"`
 }
 
-var dnsRE = regexp.MustCompile(`^(\*\.)?([A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?\.)*[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?$`)
+var dnsRE = strict.Pattern(`^(\*\.)?([A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?\.)*[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?$`)
 
 // CheckDNSName rejects names that are invalid in DNS.
 func CheckDNSName(name string) *Fault {
-	if dnsRE.MatchString(name) && len(name) <= 253 {
+	if dnsRE().MatchString(name) && len(name) <= 253 {
 		return nil
 	}
 	return &Fault{Code: "bad-name", Message: "invalid DNS name", Expected: "a name such as web.example.org"}

@@ -82,7 +82,7 @@ var (
 	envRE        = regexp.MustCompile(envPattern)
 	envPatternRE = regexp.MustCompile(envPatternPattern)
 	durationRE   = regexp.MustCompile(durationPattern)
-	versionRE    = regexp.MustCompile(versionPattern)
+	versionRE    = strict.Pattern(versionPattern)
 	reservedRE   = regexp.MustCompile(`-i[0-9]+$|(^|-)[a-z][a-z0-9]*\.x[0-9a-f]{8}$`)
 )
 
@@ -207,7 +207,7 @@ func CheckVersion(version string) *Fault {
 
 // CheckFullVersion also accepts the full versions of config releases and of aspects.
 func CheckFullVersion(version string) *Fault {
-	return strict.FaultUnless(versionRE.MatchString(version), "bad-version", "invalid version %q", version, "1 to 128 letters, digits and . _ + - : @ ~ =, beginning with a letter or digit")
+	return strict.FaultUnless(versionRE().MatchString(version), "bad-version", "invalid version %q", version, "1 to 128 letters, digits and . _ + - : @ ~ =, beginning with a letter or digit")
 }
 
 // Check rejects invalid durations.

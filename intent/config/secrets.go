@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -33,14 +32,14 @@ type secretPart string
 // secretPartPattern allows names, ARNs and keys, but no text with another meaning in a command line or a URL.
 const secretPartPattern = `^[A-Za-z0-9][A-Za-z0-9/_+=.@:-]{0,511}$`
 
-var secretPartRE = regexp.MustCompile(secretPartPattern)
+var secretPartRE = strict.Pattern(secretPartPattern)
 
 // Pattern returns the pattern for the JSON schema.
 func (secretPart) Pattern() string { return secretPartPattern }
 
 // Check rejects invalid parts of a secret's location.
 func (p secretPart) Check() *Fault {
-	return strict.FaultUnless(secretPartRE.MatchString(string(p)) && !strings.Contains(string(p), ".."), "bad-name", "invalid name %q of a secret or of a part of it", string(p),
+	return strict.FaultUnless(secretPartRE().MatchString(string(p)) && !strings.Contains(string(p), ".."), "bad-name", "invalid name %q of a secret or of a part of it", string(p),
 		"letters, digits and /_+=.@:-, a letter or digit first")
 }
 
