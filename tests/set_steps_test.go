@@ -82,7 +82,7 @@ func TestSourceIsEditedInSteps_D25(t *testing.T) {
 
 	const eu, us = "Service/web.perReleaseChannel[releaseChannel=eu].custom.env.PRICE", "Service/web.perReleaseChannel[releaseChannel=us].custom.env.PRICE"
 	set := func(value string, more ...string) (string, int) {
-		return d.Converge(append([]string{"set", source, eu, value, "--then", us, "--author", "Ada <ada@acme.dev>", "--pause", "1ms"}, more...)...)
+		return d.Converge(append([]string{"set", source, eu, value, "--then", us, "--author", "Ada <ada@acme.dev>", "--pause", "1ms", "--timeout", "1h"}, more...)...)
 	}
 	out, code = set("2", "--publish")
 	require.Zero(t, code, out)

@@ -89,6 +89,21 @@ func TestGateVerbs(t *testing.T) { // A14, A15, A17, A22
 	}
 }
 
+// A strategy of a person holds for one release.
+func TestReleaseByStrategy(t *testing.T) {
+	c := newConsole(t, &fakeAPI{statuses: map[string][]any{"service/shop/web": {webStatus("prod CONVERGED v9 v9 succeeded")}}})
+	c.run(t, "release shop/web v9 --strategy immediate")
+	require.Equal(t, []string{`service/shop/web release {"by":"alice","requestId":"ID","version":"v9","strategy":"immediate"}`}, c.api.updates)
+}
+
+// The instances of a fleet are listed where a channel has one.
+func TestStatusListsInstances(t *testing.T) {
+	s := webStatus("prod CONVERGED v9 v9 succeeded")
+	s.Channels[0].Instances = []protocol.InstanceStatus{{Name: "eu", Status: "CONVERGED", Current: "v9", Target: "v9"}}
+	_, output := newConsole(t, &fakeAPI{statuses: map[string][]any{"service/shop/web": {s}}}).run(t, "status shop/web --instances")
+	require.Contains(t, output, "eu")
+}
+
 // Invalid input is refused before anything is sent.
 func TestGateVerbsRefuse(t *testing.T) {
 	for line, want := range map[string]string{
@@ -98,7 +113,8 @@ func TestGateVerbsRefuse(t *testing.T) {
 		"simulate shop/web v9 --at later":          `--at "later": expected a time such as 2026-12-23T16:00, or RFC 3339`,
 		"simulate shop/web v9 --zone Mars/Olympus": `--zone "Mars/Olympus": expected an IANA time zone such as Europe/Paris`,
 		"rollback shop/wob v9":                     "no service shop/wob; did you mean shop/web?",
-		"simulate shop/wob v9":                     "no service shop/wob; did you mean shop/web?",
+		"simulate shop/wob v9 --approved":          "no service shop/wob; did you mean shop/web?",
+		"simulate shop/wob --aspect flags":         "no service shop/wob; did you mean shop/web?",
 		"logs shop/web prod --kind bypass":         `--kind "bypass": expected apply, fetch or extension`,
 	} {
 		c := newConsole(t, &fakeAPI{statuses: map[string][]any{"service/shop/web": {webStatus("prod CONVERGED v9 v9 succeeded")}}})

@@ -53,6 +53,8 @@ func TestKubernetesPages(t *testing.T) {
 	}
 	d := shared.Dev(t, demo)
 	d.Env = []string{"KUBECONFIG=" + kubeconfig}
+	_, code := d.Run(kubectl, "auth", "can-i", "create", "namespaces") // as the quickstart demands
+	require.Zero(t, code)
 	d.Start()
 	d.Await("demo/web", "staging CONVERGED 1.27.4, production WAITING_MANUAL_APPROVAL")
 	d.Dir = root

@@ -113,7 +113,7 @@ func TestCollectedFromTheCommandLine_F11(t *testing.T) {
 		return all
 	}
 
-	_, said, code := tried(w, "store", "gc", "--store", w.Store, "--older-than", "1m")
+	_, said, code := tried(w, "store", "gc", "--store", w.Store, "--older-than", "1m", "--keep", "2160h")
 	require.Equal(t, 1, code)
 	require.Contains(t, said, "--older-than is 1m0s and --keep is 2160h0m0s; expected at least 1h0m0s, and 0")
 
