@@ -71,8 +71,10 @@ func sortedCapabilities(all []Capabilities) []Capabilities {
 var (
 	runtimeRE      = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`) })
 	kubeVersionRE  = regexp.MustCompile(`^v?1\.[0-9]{1,3}(\.[0-9]{1,3})?([-+][0-9A-Za-z.+-]{1,40})?$`)
-	groupVersionRE = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[a-z]([-a-z0-9]{0,61}[a-z0-9])?$`) })
-	kindRE         = regexp.MustCompile(`^[A-Za-z][-A-Za-z0-9]{0,62}$`)
+	groupVersionRE = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[a-z]([-a-z0-9]{0,61}[a-z0-9])?$`)
+	})
+	kindRE = regexp.MustCompile(`^[A-Za-z][-A-Za-z0-9]{0,62}$`)
 )
 
 // Check returns an error if captured capabilities are invalid.

@@ -1,7 +1,6 @@
 package config
 
 import (
-
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
