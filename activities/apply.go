@@ -171,6 +171,7 @@ func (a *Activities) prepareApply(ctx context.Context, owner runtimes.Owner, r p
 		Key: fmt.Sprintf("%s/%s/%s", owner.Key(), r.Instance.FullVersion, r.Instance.Payload), AttemptID: attemptID(ctx), Attempt: r.Attempt,
 		Restarted: r.Instance.Restarted, Restart: r.Restart,
 	}, r.Instance.Payload, false)
+	in.Siblings = a.siblings(owner, r.Runtime, "")
 	if r.Restart {
 		in.Key += "/" + r.Instance.Restarted.UTC().Format(time.RFC3339Nano)
 	}

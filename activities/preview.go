@@ -112,6 +112,7 @@ func (a *Activities) preparePreview(ctx context.Context, r protocol.PreviewReque
 		Owner: owner, ServiceID: r.Item.ServiceID, FullVersion: r.Item.FullVersion,
 		Key: fmt.Sprintf("%s/%s/preview", owner.Key(), r.Item.FullVersion),
 	}, r.Item.Payload, true)
+	in.Siblings = a.siblings(owner, r.Item.Runtime, r.Item.Incarnation)
 	if err == nil {
 		err = a.checkRuntimeAccess(ctx, conn, &in, 0)
 	}

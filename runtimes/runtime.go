@@ -51,6 +51,17 @@ type Request struct {
 	Restart   bool
 	// Allow is the restriction of objects by the runtime's owner; nil: none.
 	Allow *entities.RuntimeAllow
+	// Siblings reads the other services of the application in this place, as the newest incarnation declares them. It is read only when
+	// an object may move between services. Nil: they are not known.
+	Siblings func(ctx context.Context) (Siblings, error)
+}
+
+// Siblings are the other services of an application that have an instance of the same name in the same channel and runtime.
+type Siblings struct {
+	// Payloads have the objects without values that only a release provides: those are still placeholders.
+	Payloads []entities.Payload
+	// Names are the current names of renamed services of the application, by their first names.
+	Names map[string]string
 }
 
 // Runtime is a connection to a platform. Implementations are safe for concurrent use.

@@ -49,7 +49,7 @@ func (p *Planner) Directory(ctx context.Context, dir string, newest func(applica
 	if err := d.write(ctx); err != nil {
 		return nil, fmt.Errorf("plan %s: %w", application, err)
 	}
-	d.previewItems = &previewItems{planner: p, application: application}
+	d.previewItems = &previewItems{planner: p, application: application, incarnation: d.compiled.Incarnation.Hash()}
 	plan := &Plan{Application: application, Incarnation: d.before.Newest, Services: []Service{}}
 	if err := d.compare(ctx, plan); err != nil {
 		return nil, fmt.Errorf("plan %s: %w", application, err)

@@ -16,6 +16,7 @@ import (
 type previewItems struct {
 	planner     *Planner
 	application string
+	incarnation string // the hash of the incarnation to plan; empty: the newest one
 	items       []protocol.PreviewItem
 	payloads    []entities.Payload
 }
@@ -47,6 +48,9 @@ func (q *previewItems) dropService(service string) {
 // resolve sends the queries and stores the answers: the channels are in the order of the items.
 func (q *previewItems) resolve(ctx context.Context, plan *Plan, service, what string) error {
 	plan.Schema = Schema
+	for n := range q.items {
+		q.items[n].Incarnation = q.incarnation
+	}
 	answers, err := q.planner.preview(ctx, q.application, service, what, q.items)
 	if err != nil {
 		return err

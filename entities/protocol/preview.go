@@ -24,6 +24,8 @@ type PreviewItem struct {
 	Remote        bool   `json:"remote,omitempty"`
 	FullVersion   string `json:"fullVersion"`
 	Payload       string `json:"payload"` // digest in the store
+	// Incarnation is the hash of the incarnation to plan, if that is not the newest one.
+	Incarnation string `json:"incarnation,omitempty"`
 	// Removal: the question is what a removal of the instance would remove, and not what an apply would change.
 	Removal bool `json:"removal,omitempty"`
 	// Capabilities: the question is about the capabilities of the runtime's cluster for charts, not about an instance.

@@ -45,6 +45,8 @@ type apply struct {
 	hookTrials     []*trial
 	prunedWebhooks []string // webhooks whose configuration was pruned: the server may still call them for a moment
 	others         *otherInstallations
+	siblings       func() *siblings // never nil
+	planned        bool             // this is a Plan
 	log            *applyLog
 }
 
@@ -115,7 +117,7 @@ func (r *Runtime) newApply(ctx context.Context, in runtimes.Request) (*apply, er
 	}
 	objects, hooks := splitHooks(objects)
 	a := &apply{
-		Runtime: r, clients: clients, owner: in.Owner, namespace: namespaceOf(in), version: in.FullVersion, objects: objects, hooks: hooks, log: &applyLog{}, fence: in.Fence, allow: in.Allow, others: newOtherInstallations(in),
+		Runtime: r, clients: clients, owner: in.Owner, namespace: namespaceOf(in), version: in.FullVersion, objects: objects, hooks: hooks, log: &applyLog{}, fence: in.Fence, allow: in.Allow, others: newOtherInstallations(in), siblings: readSiblings(ctx, in),
 		attempt: in.Attempt, attemptID: in.AttemptID,
 		adopt: in.Payload.Kubernetes.Adopt, prune: in.Payload.Kubernetes.Prune, createNS: in.Payload.Kubernetes.CreateNamespace,
 		removeClaims: in.Payload.Kubernetes.RemoveClaims, clearForeign: in.Payload.Kubernetes.RemoveForeign,

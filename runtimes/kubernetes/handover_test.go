@@ -1,6 +1,8 @@
 package kubernetes
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 
@@ -125,6 +127,110 @@ func TestAnObjectThatMovesIsNotRemoved_D11(t *testing.T) {
 	require.NoError(t, d.Remove(t.Context(), later))
 	require.Contains(t, d.mustApply(ofService(d.instance("v1", configOf("settings", "theirs")), "api")), "moved ConfigMap/settings here from service web")
 	require.Equal(t, uid, d.uid("ConfigMap", "settings"))
+}
+
+// withSiblings is an instance in whose newest incarnation other services declare these objects.
+func withSiblings(in runtimes.Request, siblings ...runtimes.Request) runtimes.Request {
+	in.Siblings = func(context.Context) (all runtimes.Siblings, err error) {
+		for _, s := range siblings {
+			all.Payloads = append(all.Payloads, *s.Payload)
+		}
+		return all, nil
+	}
+	return in
+}
+
+// An object moves without any annotation if the newest incarnation declares it in another service only. The earlier service neither prunes
+// nor removes it, and the next one takes it once that service was applied without it, or is removed.
+func TestAnObjectMovesByItsDeclarations_D11(t *testing.T) {
+	for name, removed := range map[string]bool{"dropped": false, "service removed": true} {
+		t.Run(name, func(t *testing.T) {
+			d := newTestCluster(t).recording()
+			web := func(version string, sequence int64, objects ...string) runtimes.Request {
+				return withFence(withPrune(d.instance(version, objects...)), 1, sequence)
+			}
+			before := web("v1", 1, configOf("settings", "mine"), config2)
+			d.mustApply(before)
+			uid := d.uid("ConfigMap", "settings")
+			d.waitWatchedAs("ConfigMap", "settings")
+
+			later := web("v2", 2, config2)
+			api := ofService(d.instance("v1", configOf("settings", "theirs")), "api")
+			declared, next := withSiblings(api, later), withSiblings(later, api)
+			require.ErrorContains(t, applyError(t, d, withSiblings(api, before)), "it belongs to "+d.namespace+"/web in prod", "web declares it, too")
+			require.ErrorContains(t, applyError(t, d, declared), "it belongs to "+d.namespace+"/web in prod", "web was not applied without it")
+			require.Contains(t, messagesOf(mustPlan(t, d, declared)), "moves here from service web")
+			require.Contains(t, messagesOf(mustPlan(t, d, next)), "moves to service api")
+			if removed {
+				before.Siblings, declared = next.Siblings, withSiblings(api)
+				plan, err := d.PlanRemoval(t.Context(), before)
+				require.NoError(t, err)
+				require.Contains(t, messagesOf(plan), "service api declares it, and takes it over")
+				require.NoError(t, d.Remove(t.Context(), before))
+			} else {
+				require.Contains(t, d.mustApply(next), "left in place ConfigMap/settings, which is no longer declared: service api declares it, and takes it over")
+			}
+			require.Contains(t, d.mustApply(declared), "moved ConfigMap/settings here from service web")
+			d.waitWatchedAs("ConfigMap", "settings")
+			if !removed {
+				d.mustApply(next)
+			}
+			require.Equal(t, uid, d.uid("ConfigMap", "settings"), "it was not deleted")
+			require.Equal(t, "api", d.liveObject("ConfigMap", "settings").GetLabels()[LabelService])
+		})
+	}
+}
+
+// Nothing is pruned or removed while it is not known whether another service declares it.
+func TestNothingIsPrunedWithoutKnownSiblings_D11(t *testing.T) {
+	d := newTestCluster(t).recording()
+	d.mustApply(withPrune(d.instance("v1", configOf("settings", "mine"), config2)))
+	d.waitWatchedAs("ConfigMap", "settings")
+	later := withPrune(d.instance("v2", config2))
+	later.Siblings = func(context.Context) (runtimes.Siblings, error) {
+		return runtimes.Siblings{}, errors.New("the store is down")
+	}
+	require.ErrorContains(t, applyError(t, d, later), "read the other services of "+later.Application+": the store is down")
+	require.ErrorContains(t, d.Remove(t.Context(), later), "the store is down")
+	require.NotNil(t, d.liveObject("ConfigMap", "settings"))
+	later.Siblings = withSiblings(later).Siblings
+	require.Contains(t, d.mustApply(later), "pruned ConfigMap/settings")
+}
+
+// A renamed service may be named by its first name, which its labels have, and by its current one.
+func TestAnObjectMovesBetweenRenamedServices_D11(t *testing.T) {
+	for annotations, takes := range map[[2]string]bool{
+		{"converge/moved-to: frontend", ""}:   true,
+		{"", "converge/moved-from: site"}:     true,
+		{"converge/moved-to: somewhere", ""}:  false,
+		{"", "converge/moved-from: frontend"}: false,
+	} {
+		t.Run(annotations[0]+annotations[1], func(t *testing.T) {
+			d := newTestCluster(t).recording()
+			web := d.instance("v1", configOf("settings", "mine", annotations[0]))
+			d.mustApply(web)
+			d.waitWatchedAs("ConfigMap", "settings")
+			api := ofService(d.instance("v1", configOf("settings", "theirs", annotations[1])), "api")
+			api.Siblings = func(context.Context) (runtimes.Siblings, error) {
+				return runtimes.Siblings{Payloads: []entities.Payload{*web.Payload}, Names: map[string]string{"api": "frontend", "web": "site"}}, nil
+			}
+			if !takes {
+				require.ErrorContains(t, applyError(t, d, api), "it belongs to "+d.namespace+"/web in prod")
+				return
+			}
+			d.mustApply(api)
+			d.waitWatchedAs("ConfigMap", "settings")
+			if annotations[0] != "" {
+				require.Empty(t, d.observe(web))
+			}
+		})
+	}
+}
+
+func applyError(t *testing.T, d *recordingCluster, in runtimes.Request) error {
+	t.Helper()
+	_, err := d.Apply(t.Context(), in)
+	return err
 }
 
 const config2 = "{apiVersion: v1, kind: ConfigMap, metadata: {name: more}}"

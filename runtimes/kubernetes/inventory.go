@@ -208,7 +208,8 @@ func ignoreIf(ignorable func(error) bool, err error) error {
 type leftover struct {
 	*unstructured.Unstructured
 	resource resource
-	pruned   bool // by this apply; finalizers hold it
+	pruned   bool   // by this apply; finalizers hold it
+	next     string // the service that declares it now; empty: none
 }
 
 // finish ends an apply. If the payload says so, it removes the objects that are no longer declared, once all declared objects are
@@ -249,7 +250,7 @@ func (a *apply) finish(ctx context.Context, trials []*trial) error {
 
 // mustPrune reports whether this apply removes an object that is no longer declared.
 func (a *apply) mustPrune(l leftover) bool {
-	return a.prune && l.GetDeletionTimestamp() == nil && a.pruneKeepReason(l.Unstructured) == ""
+	return a.prune && l.GetDeletionTimestamp() == nil && a.pruneKeepReason(l) == ""
 }
 
 // orphanText says why an object that is no longer declared still exists.
@@ -261,7 +262,10 @@ func (a *apply) orphanText(l leftover) string {
 		return displayName(l.Unstructured) + ", which is no longer declared: " + deletionMessage(l.Unstructured)
 	}
 	text := "left in place " + displayName(l.Unstructured) + ", which is no longer declared"
-	if reason := a.keepReason(l.Unstructured); a.prune && reason != "" {
+	switch reason := a.keepReason(l.Unstructured); {
+	case l.next != "":
+		text += ": " + nextOwnerText(l.next)
+	case a.prune && reason != "":
 		text += " (" + reason + ")"
 	}
 	return text
@@ -319,6 +323,11 @@ func (a *apply) leftovers(ctx context.Context, all extent) (left []leftover, unk
 			unknown = append(unknown, name)
 		}
 		left = append(left, found...)
+	}
+	for n := range left {
+		if left[n].next, err = a.nextOwner(left[n].Unstructured); err != nil && a.prune {
+			return nil, nil, err
+		}
 	}
 	slices.SortFunc(left, func(x, y leftover) int {
 		return -compareOrder(declared{Unstructured: x.Unstructured}, declared{Unstructured: y.Unstructured})

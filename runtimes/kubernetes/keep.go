@@ -68,11 +68,14 @@ func (a *apply) keepReason(o *unstructured.Unstructured) string {
 
 // pruneKeepReason is why an object stays when it is no longer declared; empty: it is removed. The deletion of a Namespace or a definition
 // would delete undeclared objects.
-func (a *apply) pruneKeepReason(o *unstructured.Unstructured) string {
-	if reason := a.keepReason(o); reason != "" {
+func (a *apply) pruneKeepReason(l leftover) string {
+	if l.next != "" {
+		return nextOwnerText(l.next)
+	}
+	if reason := a.keepReason(l.Unstructured); reason != "" {
 		return reason
 	}
-	if kind := idOf(o).kind; kind == kindNamespace || kind == kindDefinition {
+	if kind := idOf(l.Unstructured).kind; kind == kindNamespace || kind == kindDefinition {
 		return "objects of others in it would be deleted"
 	}
 	return ""

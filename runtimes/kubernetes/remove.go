@@ -70,7 +70,7 @@ func (r *Runtime) newRemoval(ctx context.Context, in runtimes.Request) (*apply, 
 	if err != nil {
 		return nil, err
 	}
-	a := &apply{Runtime: r, clients: clients, owner: in.Owner, namespace: namespaceOf(in), log: &applyLog{}, fence: in.Fence, others: newOtherInstallations(in)}
+	a := &apply{Runtime: r, clients: clients, owner: in.Owner, namespace: namespaceOf(in), log: &applyLog{}, fence: in.Fence, others: newOtherInstallations(in), siblings: readSiblings(ctx, in)}
 	a.removeClaims = in.Payload.Kubernetes != nil && in.Payload.Kubernetes.RemoveClaims
 	return a, nil
 }
@@ -119,7 +119,11 @@ func (a *apply) listForRemoval(ctx context.Context, all extent) (targets []remov
 				continue
 			}
 			seen[idOf(o)] = true
-			if reason := a.removalKeepReason(ctx, o); reason != "" {
+			reason, err := a.removalKeepReason(ctx, o)
+			if err != nil {
+				return nil, nil, err
+			}
+			if reason != "" {
 				kept = append(kept, keptObject{o, reason})
 				continue
 			}
@@ -134,14 +138,17 @@ func (a *apply) listForRemoval(ctx context.Context, all extent) (targets []remov
 }
 
 // removalKeepReason is why an object with our labels is not removed with its instance; empty: it is removed.
-func (a *apply) removalKeepReason(ctx context.Context, o *unstructured.Unstructured) string {
+func (a *apply) removalKeepReason(ctx context.Context, o *unstructured.Unstructured) (string, error) {
 	if inventory := a.otherInventoryOf(ctx, o); inventory != nil {
-		return "it belongs to " + installationOf(a.owner, a.others.fenceOf(inventory))
+		return "it belongs to " + installationOf(a.owner, a.others.fenceOf(inventory)), nil
 	}
 	if idOf(o).kind == kindNamespace {
-		return namespacesKeptReason
+		return namespacesKeptReason, nil
 	}
-	return a.keepReason(o)
+	if next, err := a.nextOwner(o); next != "" || err != nil {
+		return nextOwnerText(next), err
+	}
+	return a.keepReason(o), nil
 }
 
 // listLiveIn lists the objects with our labels in some namespaces.

@@ -11,9 +11,19 @@ import (
 )
 
 // In one incarnation one service hands an object over, and another one declares it: it has another owner in both channels and was never
-// deleted, though the services prune. Then the earlier service drops it.
+// deleted, though the services prune. Then the earlier service drops it. Or it drops it at once, without any annotation.
 func TestAnObjectMovesToAnotherServiceInOneIncarnation_D11(t *testing.T) {
 	t.Parallel()
+	for name, annotated := range map[string]bool{"annotated": true, "only dropped": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testMoveToAnotherService(t, annotated)
+		})
+	}
+}
+
+func testMoveToAnotherService(t *testing.T, annotated bool) {
+	t.Helper()
 	w := newKubeWorld(t, "web", "keeper")
 	w.save(configFile, w.read(configFile)+"\n---\n{apiVersion: converge/v1, kind: Service, name: keeper, initialVersion: v1, kubernetes: {manifests: [keeper/], prune: true}}\n")
 	w.edit(configFile, "manifests: [web], ", "manifests: [web], prune: true, ")
@@ -45,6 +55,16 @@ func TestAnObjectMovesToAnotherServiceInOneIncarnation_D11(t *testing.T) {
 		require.Equal(t, "web", owner(namespace))
 	}
 
+	if !annotated {
+		require.NoError(t, os.Remove(filepath.Join(w.Dir, "web/shared.yaml")))
+		w.save("keeper/shared.yaml", shared)
+		w.Publish()
+		await("v1-i2")
+		for _, namespace := range namespaces {
+			require.Equal(t, "keeper", owner(namespace))
+		}
+		return
+	}
 	w.save("web/shared.yaml", "{apiVersion: v1, kind: ConfigMap, metadata: {name: shared, annotations: {converge/moved-to: keeper}}, data: {a: b}}\n")
 	w.save("keeper/shared.yaml", "{apiVersion: v1, kind: ConfigMap, metadata: {name: shared, annotations: {converge/moved-from: web}}, data: {a: b}}\n")
 	w.Publish()
