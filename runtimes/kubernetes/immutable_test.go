@@ -1,10 +1,13 @@
 package kubernetes
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/converge-engine/converge/runtimes"
 )
@@ -65,6 +68,42 @@ func TestWhatCannotChangeIsRecreatedByConsent(t *testing.T) {
 			_, second := d.objectOf(text)
 			require.NotEqual(t, first.GetUID(), second.GetUID())
 		})
+	}
+}
+
+// Admission, not validation, refuses that a claim grows whose StorageClass does not allow it: the refusal has no causes. It is heeded in the
+// same way, and retried without consent, since the StorageClass may change.
+func TestAClaimThatCannotGrowIsRecreatedByConsent(t *testing.T) {
+	d := newTestCluster(t).recording()
+	claim := `{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: o, annotations: {A}}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: XGi}}}}`
+	d.mustApply(d.immutable("v1", claim, "1", ""))
+	text := strings.NewReplacer("X", "1", "{A}", "{}").Replace(claim)
+	_, first := d.objectOf(text)
+	d.wait("the claim to be bound", func() bool {
+		_, now := d.objectOf(text)
+		return nestedMap(now.Object, "status")["phase"] == "Bound"
+	}, func() any { return nil })
+	refusal := d.mustRefuse(d.immutable("v2", claim, "2", ""), false)
+	require.Contains(t, refusal, "set allowVolumeExpansion: true on the StorageClass of the claim")
+	require.Contains(t, refusal, `or set the annotation converge/recreate: "true" to have it deleted and recreated; that deletes its data`)
+	plan := mustPlan(t, d, d.immutable("v2", claim, "2", consent))
+	require.Len(t, plan, 1)
+	require.Equal(t, runtimes.ActionRecreate, plan[0].Action, plan[0].Message)
+	require.Equal(t, []string{"recreated PersistentVolumeClaim/o"}, d.mustApply(d.immutable("v2", claim, "2", consent)))
+	_, second := d.objectOf(text)
+	require.NotEqual(t, first.GetUID(), second.GetUID())
+
+	class := `{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: NS}, provisioner: example.com/none, allowVolumeExpansion: X}`
+	other := strings.NewReplacer("name: o", "name: p", "spec: {", "spec: {storageClassName: NS, ").Replace(claim)
+	parsed := func(text, x string) declared {
+		o, err := parse(d.instance("", strings.NewReplacer("X", x, "NS", d.namespace, "{A}", "{}").Replace(text)).Payload.Kubernetes.Objects[0])
+		require.NoError(t, err)
+		return o
+	}
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "persistentvolumeclaims"}, "p", errors.New("in any words"))
+	for expands, refused := range map[string]bool{"true": false, "false": true} {
+		a := &apply{objects: []declared{parsed(class, expands)}}
+		require.Equal(t, refused, a.isRefusedGrowth(&trial{declared: parsed(other, "2"), live: parsed(other, "1").Unstructured}, forbidden), "allowVolumeExpansion: %s in the same apply", expands)
 	}
 }
 

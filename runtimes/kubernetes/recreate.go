@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	resourceapi "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -80,6 +81,48 @@ func valuesAt(value any, field []string) (values []string) {
 		return nil
 	}
 	return []string{jsonText(value)}
+}
+
+// isRefusedGrowth reports whether admission refuses that a claim grows: its StorageClass does not allow it, and will not after this apply. Of the admission plugins of
+// Kubernetes this is the only one that refuses a change for good and accepts the same content in a new object. A full quota has other reasons
+// to refuse it, and is checked last.
+func (a *apply) isRefusedGrowth(t *trial, refusal error) bool {
+	var status apierrors.APIStatus
+	if !apierrors.IsForbidden(refusal) || !errors.As(refusal, &status) || status.Status().Details == nil ||
+		status.Status().Details.Kind != "persistentvolumeclaims" || containsAny("exceeded quota")(refusal) {
+		return false
+	}
+	for _, d := range a.objects {
+		if expands, _, _ := unstructured.NestedBool(d.Object, "allowVolumeExpansion"); expands && idOf(d.Unstructured).kind.Kind == "StorageClass" &&
+			d.GetName() == storageClassName(t.live, nil) {
+			return false
+		}
+	}
+	size := func(o *unstructured.Unstructured) (resourceapi.Quantity, bool) {
+		text, ok, err := unstructured.NestedString(o.Object, "spec", "resources", "requests", "storage")
+		if !ok || err != nil {
+			return resourceapi.Quantity{}, false
+		}
+		q, err := resourceapi.ParseQuantity(text)
+		return q, err == nil
+	}
+	wanted, ok := size(t.Unstructured)
+	held, known := size(t.live)
+	return ok && known && wanted.Cmp(held) > 0
+}
+
+// resolveGrowth evaluates the refusal of a claim that would grow. Its StorageClass may change, so a retry can help.
+func (a *apply) resolveGrowth(ctx context.Context, t *trial) {
+	var p *problem
+	switch {
+	case !a.onlyChangeRefused(ctx, t):
+	case mayRecreate(t.Unstructured):
+		t.outcome, t.err = recreated, nil
+	case errors.As(t.err, &p):
+		changed := *p
+		changed.hint = p.hint + "; or " + recreateHint(t.Unstructured)
+		t.refuse(&changed)
+	}
 }
 
 // resolveChange evaluates a refusal that no field to take out explains: the object may be recreated, or the advice says what to do.

@@ -150,7 +150,13 @@ func (a *apply) judge(ctx context.Context, t *trial, d declared, dry *unstructur
 // resolveRefusal evaluates the refusal of an existing object. The server may accept its declaration without fields that nobody declares;
 // dry is then the object after that. Or it may accept it as a new object.
 func (a *apply) resolveRefusal(ctx context.Context, t *trial, refusal error) (dry *unstructured.Unstructured) {
-	if t.live == nil || len(causesOf(refusal)) == 0 {
+	switch {
+	case t.live == nil:
+		return nil
+	case a.isRefusedGrowth(t, refusal):
+		a.resolveGrowth(ctx, t)
+		return nil
+	case len(causesOf(refusal)) == 0:
 		return nil
 	}
 	dry, others, err := a.takeOutRefused(ctx, t, refusal)
@@ -300,6 +306,7 @@ func (r *Runtime) Plan(ctx context.Context, in runtimes.Request) ([]runtimes.Cha
 	if err != nil {
 		return nil, err
 	}
+	a.planned = true
 	trials := a.tryAll(ctx, a.objects)
 	parent, _, err := a.findInventory(ctx)
 	if err != nil {
@@ -326,9 +333,11 @@ func (r *Runtime) Plan(ctx context.Context, in runtimes.Request) ([]runtimes.Cha
 	}
 	for _, l := range left {
 		change := runtimes.Change{Action: runtimes.ActionOrphan, Type: l.GetKind(), Name: l.GetName(), Namespace: l.GetNamespace()}
-		switch reason := a.pruneKeepReason(l.Unstructured); {
+		switch reason := a.pruneKeepReason(l); {
 		case l.GetDeletionTimestamp() != nil:
 			change.Action, change.Message = runtimes.ActionPrune, deletionMessage(l.Unstructured)
+		case l.next != "":
+			change.Message = "moves to service " + l.next
 		case a.prune && reason == "":
 			change.Action = runtimes.ActionPrune
 		case a.prune:
