@@ -22,6 +22,11 @@ func TestTheStderrOfACredentialPluginIsTheCause_C9(t *testing.T) {
 	for _, row := range []struct{ name, script, want string }{
 		{"stderr", "echo $WHO: the SSO session has expired, run: aws sso login >&2; exit 255", "ann: the SSO session has expired, run: aws sso login"},
 		{"nothing", "exit 3", "exit status 3"},
+		{
+			"credentials", `printf '\033[31mdenied: %s, Authorization: Bearer abcdefgh.123, and %s\n' "$AWS_SECRET_ACCESS_KEY" given-token-1 >&2
+				echo '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": "given-token-1"}}'; exit 1`,
+			"failed: denied: ***, Authorization: ***, and ***",
+		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			r := runtimeWithPlugin(t, row.script)
@@ -49,7 +54,7 @@ func runtimeWithPlugin(t *testing.T, script string) *Runtime {
 	for _, user := range file.AuthInfos {
 		*user = clientcmdapi.AuthInfo{Exec: &clientcmdapi.ExecConfig{
 			Command: "/bin/sh", Args: []string{"-c", script}, APIVersion: "client.authentication.k8s.io/v1",
-			Env: []clientcmdapi.ExecEnvVar{{Name: "WHO", Value: "ann"}}, InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
+			Env: []clientcmdapi.ExecEnvVar{{Name: "WHO", Value: "ann"}, {Name: "AWS_SECRET_ACCESS_KEY", Value: "secret-of-ann"}}, InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
 		}}
 	}
 	return runtimeOf(t, file)

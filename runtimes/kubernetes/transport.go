@@ -66,6 +66,9 @@ func (w *clusterTransport) open(described connection) (activeTransport, error) {
 	if described.config.Dial == nil {
 		described.config.Dial = w.dialer.DialContext
 	}
+	if described.config.ExecProvider != nil {
+		described.config.Wrap(func(trip http.RoundTripper) http.RoundTripper { return credentialed{trip} })
+	}
 	server, _, err := rest.DefaultServerUrlFor(described.config)
 	if err != nil {
 		return activeTransport{}, fmt.Errorf("address of the cluster: %w", err)
@@ -107,8 +110,7 @@ func (w *clusterTransport) RoundTrip(req *http.Request) (*http.Response, error) 
 
 func (w *clusterTransport) send(req *http.Request) (*http.Response, error) {
 	used := w.current()
-	resp, err := used.roundTripper.RoundTrip(w.readdress(req, used))
-	err = used.plugin.explain(req.Context(), err)
+	resp, err := used.plugin.send(used.roundTripper, w.readdress(req, used))
 	if req.Context().Err() != nil || (err == nil && resp.StatusCode != http.StatusUnauthorized) {
 		return resp, err
 	}
@@ -121,7 +123,7 @@ func (w *clusterTransport) send(req *http.Request) (*http.Response, error) {
 		return resp, nil
 	}
 	resp.Body.Close()
-	return next.roundTripper.RoundTrip(w.readdress(retry, next))
+	return next.plugin.send(next.roundTripper, w.readdress(retry, next))
 }
 
 // renew reads the kubeconfig again, unless that was just done, and reports whether the current connection differs from the used one.
