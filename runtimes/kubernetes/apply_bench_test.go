@@ -21,10 +21,15 @@ import (
 // recordingCluster is a testCluster for applies. It records every write request, and can inject faults.
 type recordingCluster struct {
 	*testCluster
-	mu           sync.Mutex
-	writes       []string // "PATCH /api/v1/namespaces/…", dry runs left out
-	requestCount int      // requests in all
-	fault        func(req *http.Request, send func() (*http.Response, error)) (*http.Response, error)
+	mu       sync.Mutex
+	requests []recordedRequest // without watches and probes, which begin at any time
+	fault    func(req *http.Request, send func() (*http.Response, error)) (*http.Response, error)
+}
+
+// recordedRequest is "PATCH /api/v1/namespaces/…", and whether it is a write: dry runs are none.
+type recordedRequest struct {
+	text  string
+	write bool
 }
 
 func (b *testCluster) recording() *recordingCluster {
@@ -47,9 +52,8 @@ func (n recordingTransport) WrappedRoundTripper() http.RoundTripper { return n.R
 
 func (n recordingTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	n.cluster.mu.Lock()
-	n.cluster.requestCount++
-	if isWrite(req) {
-		n.cluster.writes = append(n.cluster.writes, req.Method+" "+req.URL.Path)
+	if !req.URL.Query().Has("watch") && req.URL.Path != "/version" {
+		n.cluster.requests = append(n.cluster.requests, recordedRequest{req.Method + " " + req.URL.Path, isWrite(req)})
 	}
 	fault := n.cluster.fault
 	n.cluster.mu.Unlock()
@@ -72,11 +76,21 @@ func isWrite(req *http.Request) bool {
 
 // takeWrites returns what was written since the last call, and how many requests there were in all.
 func (d *recordingCluster) takeWrites() (writes []string, requestCount int) {
+	all := d.takeRequests()
+	for _, r := range all {
+		if r.write {
+			writes = append(writes, r.text)
+		}
+	}
+	return writes, len(all)
+}
+
+func (d *recordingCluster) takeRequests() []recordedRequest {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	writes, requestCount = d.writes, d.requestCount
-	d.writes, d.requestCount = nil, 0
-	return writes, requestCount
+	all := d.requests
+	d.requests = nil
+	return all
 }
 
 func (d *recordingCluster) injectFault(fault func(*http.Request, func() (*http.Response, error)) (*http.Response, error)) {
