@@ -138,7 +138,7 @@ const maxUnreached = 300
 
 func (r *broadcast) addUnreached(service string, err error) {
 	if r.unreached.Why == "" {
-		r.unreached.Why = runtimes.Clip(fmt.Sprintf("%s: %s", service, err), 500)
+		r.unreached.Why = runtimes.ClipMessage(fmt.Sprintf("%s: %s", service, err), 500)
 	}
 	if len(r.unreached.Services) < maxUnreached {
 		r.unreached.Services = append(r.unreached.Services, service)

@@ -185,5 +185,5 @@ func evaluateWithin(ctx context.Context, limit time.Duration, evaluate func(cont
 const checkGrace = 2 * time.Second
 
 func errorReading(reason string) entities.CheckReading {
-	return entities.CheckReading{Verdict: entities.Error, Reason: runtimes.Clip(reason, checks.MaxReason), At: time.Now().UTC()}
+	return entities.CheckReading{Verdict: entities.Error, Reason: runtimes.ClipMessage(reason, checks.MaxReason), At: time.Now().UTC()}
 }

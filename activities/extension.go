@@ -68,7 +68,7 @@ func (a *Activities) runExtension(ctx context.Context, r protocol.ExtensionReque
 		return protocol.ExtensionAnswer{}, err
 	}
 	if err := options.reported.definition(ctx, &definition); err != nil {
-		return protocol.ExtensionAnswer{Err: runtimes.Clip(err.Error(), tailSize)}, ctx.Err()
+		return protocol.ExtensionAnswer{Err: runtimes.ClipMessage(err.Error(), tailSize)}, ctx.Err()
 	}
 	once := extensionRun(r, definition)
 	once.Document, once.DocumentName, once.DocumentSecrets, once.HandleSecretOutput = options.document, "PLAN", options.redact, options.capture
@@ -144,7 +144,7 @@ func failureText(program string, o runtimes.Output, signal string, err error) st
 	text := ""
 	switch {
 	case err != nil:
-		return runtimes.Clip(err.Error(), tailSize)
+		return runtimes.ClipMessage(err.Error(), tailSize)
 	case signal != "":
 		text = fmt.Sprintf("%s was ended by signal %s", program, signal)
 	case o.ExitCode != 0:
@@ -157,9 +157,9 @@ func failureText(program string, o runtimes.Output, signal string, err error) st
 		text += ": " + last
 	}
 	if o.Location != "" {
-		text = runtimes.Clip(text, tailSize/2) + " (" + o.Location + ")"
+		text = runtimes.ClipMessage(text, tailSize/2) + " (" + o.Location + ")"
 	}
-	return runtimes.Clip(text, tailSize)
+	return runtimes.ClipMessage(text, tailSize)
 }
 
 // outputTail returns the end of the output, stderr last, in whole characters. Secrets are removed already.

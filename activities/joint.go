@@ -122,7 +122,7 @@ func (a *Activities) Decide(ctx context.Context, r protocol.DecideRequest) (prot
 		return protocol.DecideAnswer{}, damageError(err)
 	}
 	answer := protocol.DecideAnswer{Decision: *decision}
-	answer.Decision.Why = entities.Clip(decision.Why, maxReasonText)
+	answer.Decision.Why = entities.ClipMessage(decision.Why, maxReasonText)
 	errs := a.updateAll(ctx, r, protocol.Conclude, time.Now().Add(sendTimeout))
 	for n, service := range r.Services {
 		switch err := errs[n]; {
@@ -131,10 +131,10 @@ func (a *Activities) Decide(ctx context.Context, r protocol.DecideRequest) (prot
 			if answer.Failed == nil {
 				answer.Failed = map[string]string{}
 			}
-			answer.Failed[service] = entities.Clip(refusalText(err), maxFailureText)
+			answer.Failed[service] = entities.ClipMessage(refusalText(err), maxFailureText)
 		default:
 			answer.Services = append(answer.Services, service)
-			answer.Why = entities.Clip(fmt.Sprintf("%s: %s", service, err), maxReasonText)
+			answer.Why = entities.ClipMessage(fmt.Sprintf("%s: %s", service, err), maxReasonText)
 		}
 	}
 	return answer, ctx.Err()

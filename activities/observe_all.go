@@ -127,7 +127,7 @@ func clipReasons(readings map[string]entities.CheckReading) {
 			return
 		}
 		for key, r := range readings {
-			r.Reason = runtimes.Clip(r.Reason, bytes)
+			r.Reason = runtimes.ClipMessage(r.Reason, bytes)
 			readings[key] = r
 		}
 	}

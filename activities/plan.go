@@ -522,7 +522,7 @@ func changedNodes(r *protocol.PlanRecord, p *planned, progress []plan.Progress, 
 		if !found || !p.isDeploying(progress, n) {
 			continue
 		}
-		text := entities.Clip(d.Text, maxNoteText)
+		text := entities.ClipMessage(d.Text, maxNoteText)
 		same := string(progress[n].State) == d.State && (progress[n].State != plan.Held || withoutNumbers(noteOf(r, n)) == withoutNumbers(text))
 		if !same && len(nodes) < maxNewsNodes {
 			nodes = append(nodes, protocol.PlanNode{Node: n, State: d.State, Text: text})

@@ -133,7 +133,7 @@ func (a *Activities) PlanRun(ctx context.Context, r protocol.PlanRunRequest) (pr
 		reported: a.stepFiller(r.PlanRef), reportsValues: r.Kind == protocol.PlanBefore,
 	}
 	if err := a.fillInput(ctx, work, &r.PlanWork, &options); err != nil {
-		return protocol.PlanRunAnswer{ExtensionAnswer: protocol.ExtensionAnswer{Err: runtimes.Clip(err.Error(), tailSize)}}, ctx.Err()
+		return protocol.PlanRunAnswer{ExtensionAnswer: protocol.ExtensionAnswer{Err: runtimes.ClipMessage(err.Error(), tailSize)}}, ctx.Err()
 	}
 	if len(r.Command.Captures) > 0 {
 		lastCaptured, recapture, err := a.lastCapture(ctx, &r)

@@ -115,7 +115,7 @@ func (f *filler) storeReport(ctx context.Context, d *entities.ExtensionDefinitio
 		err = checkAddresses(reported.Addresses)
 	}
 	if err != nil {
-		return runtimes.Clip(fmt.Sprintf("extension %s: %s", d.Name, err), tailSize), nil
+		return runtimes.ClipMessage(fmt.Sprintf("extension %s: %s", d.Name, err), tailSize), nil
 	}
 	of := f.of
 	of.Extension = d.Name

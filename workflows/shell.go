@@ -299,6 +299,6 @@ const (
 	maxSummary = 120 // bytes of a line for the Temporal UI
 )
 
-func clip(text string) string { return verb.Clip(text, maxText) }
+func clip(text string) string { return entities.ClipMessages(text, maxText) }
 
 func summary(text string) string { return verb.Clip(text, maxSummary) }

@@ -141,7 +141,7 @@ func Evaluate(ctx context.Context, sources Sources, a Request) (r entities.Check
 		if panicked := recover(); panicked != nil {
 			r = entities.CheckReading{Verdict: entities.Error, Reason: fmt.Sprintf("the check panicked: %v", panicked)}
 		}
-		r.At, r.Reason = a.Now, oneLine(r.Reason, MaxReason)
+		r.At, r.Reason = a.Now, runtimes.ClipMessage(onOneLine(r.Reason), MaxReason)
 	}()
 	r, err := evaluate(ctx, sources, a)
 	if err == nil && !r.Verdict.Known() {

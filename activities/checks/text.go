@@ -122,7 +122,9 @@ func fillAll[T any](all map[string]T, fill func(T) T) map[string]T {
 }
 
 // oneLine shortens external text for a reason.
-func oneLine(text string, limit int) string {
+func oneLine(text string, limit int) string { return runtimes.Clip(onOneLine(text), limit) }
+
+func onOneLine(text string) string {
 	text = strings.Map(func(r rune) rune {
 		switch {
 		case unicode.IsSpace(r):
@@ -132,7 +134,7 @@ func oneLine(text string, limit int) string {
 		}
 		return r
 	}, strings.ToValidUTF8(text, "?"))
-	return runtimes.Clip(strings.Join(strings.Fields(text), " "), limit)
+	return strings.Join(strings.Fields(text), " ")
 }
 
 // secrets resolves references and records the values to hide.

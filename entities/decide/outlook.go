@@ -178,7 +178,7 @@ func (f *outlook) waitsFor(gates []Judgement) string {
 		case len(evaluated) == 0 && j.Unblock != "" && len(j.Reason) <= maxGateText:
 			evaluated = append(evaluated, v.judgementText(j)+" ("+j.Unblock+")")
 		default:
-			evaluated = append(evaluated, entities.Clip(v.judgementText(j), maxGateText))
+			evaluated = append(evaluated, entities.ClipMessage(v.judgementText(j), maxGateText))
 		}
 	}
 	var parts []string
@@ -210,7 +210,7 @@ func (f *outlook) still(c *ChannelDecision) clause {
 	case c.Status == entities.StatusRollingBack:
 		return clause{before: "rolling back to " + version + " in "}
 	case c.Status != entities.StatusConverged && len(c.Reasons) > 0:
-		return clause{before: string(c.Status) + " in ", after: entities.Because(entities.Clip(c.Reasons[0].Text, maxGateText))}
+		return clause{before: string(c.Status) + " in ", after: entities.Because(entities.ClipMessage(c.Reasons[0].Text, maxGateText))}
 	case pinned:
 		return clause{before: version + " stays in ", after: ", pinned by " + pin.Who.Name}
 	}

@@ -146,7 +146,7 @@ func (v *view) evidence(r *state.Release) string {
 			texts = append(texts, c.ID+" "+string(st.Verdict)+entities.Because(st.Reason))
 		}
 	}
-	return entities.Clip(strings.Join(texts, "; "), maxEvidence)
+	return entities.ClipMessage(strings.Join(texts, "; "), maxEvidence)
 }
 
 // allArrived reports whether a release in progress has nothing left to do: the instances that were still in progress are not declared any
