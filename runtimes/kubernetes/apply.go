@@ -292,19 +292,23 @@ func (a *apply) execute(ctx context.Context, t *trial) error {
 	return nil
 }
 
-// joinErrors joins the errors of trials. The result is permanent if one of them is.
+// joinErrors joins the errors of trials. The result is permanent if one of them is, and unready if all are.
 func joinErrors(trials []*trial) error {
 	var all []error
-	permanent := false
+	permanent, unready := false, true
 	for _, t := range trials {
 		if t.err != nil {
 			all = append(all, t.err)
 			permanent = permanent || runtimes.IsPermanent(t.err)
+			unready = unready && runtimes.IsUnready(t.err)
 		}
 	}
 	err := errors.Join(mergeProblems(all)...)
-	if permanent {
+	switch {
+	case permanent:
 		return runtimes.Permanent(err)
+	case err != nil && unready:
+		return runtimes.Unready(err)
 	}
 	return err
 }

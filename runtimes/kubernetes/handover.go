@@ -79,7 +79,7 @@ func (a *apply) mayTake(ctx context.Context, t *trial, live *unstructured.Unstru
 	consents := to == a.owner.Service || origin == from.Service
 	if !consents {
 		all := a.siblings()
-		consents = all.firstName(to) == a.owner.Service || all.firstName(origin) == from.Service || a.wasDropped(ctx, all, from, live)
+		consents = all.firstName(to) == a.owner.Service || all.firstName(origin) == from.Service || a.wasDropped(ctx, from, live)
 	}
 	if !consents || a.otherInstallationText(ctx, from, live) != "" {
 		return false
@@ -88,13 +88,22 @@ func (a *apply) mayTake(ctx context.Context, t *trial, live *unstructured.Unstru
 	return true
 }
 
-// wasDropped reports whether the newest incarnation declares an object of another service there no more, and that service was applied
-// without it. A plan does not wait for that.
-func (a *apply) wasDropped(ctx context.Context, all *siblings, from runtimes.Owner, live *unstructured.Unstructured) bool {
-	if all.unknown || all.objects[idOf(live)] == from.Service {
+// isDropped reports whether the newest incarnation does not declare an object there any more in the service that has it.
+func (a *apply) isDropped(from runtimes.Owner, live *unstructured.Unstructured) bool {
+	if !a.isSibling(from) {
 		return false
 	}
-	namespace, declared := all.namespaces[from.Service]
+	all := a.siblings()
+	return !all.unknown && all.objects[idOf(live)] != from.Service
+}
+
+// wasDropped reports whether the newest incarnation does not declare an object in another service any more, and that service was applied
+// without it. A plan does not wait for that.
+func (a *apply) wasDropped(ctx context.Context, from runtimes.Owner, live *unstructured.Unstructured) bool {
+	if !a.isDropped(from, live) {
+		return false
+	}
+	namespace, declared := a.siblings().namespaces[from.Service]
 	if !declared || a.planned {
 		return true
 	}

@@ -64,6 +64,12 @@ func (a *apply) checkOwnership(ctx context.Context, t *trial, live *unstructured
 		return a.refuseOtherInstallation(ctx, t, live)
 	case ok && a.mayTake(ctx, t, live):
 		return nil
+	case ok && a.isDropped(owner, live):
+		return runtimes.Unready(&problem{ // the earlier service decides when; no version has failed
+			action: "apply " + idOf(t.Unstructured).String(),
+			reason: fmt.Sprintf("it belongs to %s%s, which was not applied without it yet; then it is taken over", owner, a.otherInstallationText(ctx, owner, live)),
+			hint:   "to move it at once, annotate it with " + AnnotationMovedFrom + ": " + owner.Service,
+		})
 	case ok:
 		// This error is not permanent: when an object moves from one service to another, the earlier service may be about to prune
 		// it.
