@@ -114,7 +114,8 @@ func TestHostileSources_G4(t *testing.T) {
 func TestFieldsOfKustomizations_G4(t *testing.T) {
 	known := map[string]string{
 		"paths":   "Resources Components Crds Bases Configurations OpenAPI Patches PatchesJson6902 PatchesStrategicMerge Replacements ConfigMapGenerator SecretGenerator",
-		"refused": "Generators Transformers Validators HelmChartInflationGenerator",
+		"plugins": "Generators Transformers Validators",
+		"refused": "HelmChartInflationGenerator",
 		"charts":  "HelmGlobals HelmCharts",
 		"values": "TypeMeta MetaData NamePrefix NameSuffix Namespace CommonLabels Labels CommonAnnotations Images ImageTags Replicas Vars " +
 			"SortOptions GeneratorOptions BuildMetadata",

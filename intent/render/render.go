@@ -72,6 +72,7 @@ func serve(limit time.Duration) {
 	os.Stdout = os.Stderr // which is discarded, because a library may print
 	os.Clearenv()
 	http.DefaultTransport = noNetwork{}
+	debug.SetGCPercent(400) // most of the memory is garbage of one rendering, and the limit bounds it
 	debug.SetMemoryLimit(sources.MaxMemory / 4 * 3)
 	go boundMemory()
 	for {

@@ -17,7 +17,7 @@ import (
 var kustomizationNames = []string{"kustomization.yaml", "kustomization.yml", "Kustomization"}
 
 // Kustomize builds the kustomization in a directory of fsys. It also returns the files that were read, even if the build fails. It
-// rejects remote bases and plugins. Charts that are not in the kustomization come from the lock; nil has none.
+// rejects remote bases, and plugins that are not built into Kustomize. Charts that are not in the kustomization come from the lock; nil has none.
 func Kustomize(fsys fs.FS, dir string, locked lockedCharts) (Text, []string, error) {
 	g := &gatherer{fsys: fsys, files: map[string][]byte{}, read: map[string]bool{}, locked: locked}
 	err := g.kustomization(dir)
@@ -58,12 +58,13 @@ func (g *gatherer) kustomization(dir string) error {
 		return fmt.Errorf("%s: %s", name, strict.OneLine(err.Error()))
 	}
 	k.FixKustomization() // converts deprecated fields
-	if field := plugin(k); field != "" {
-		return &Refusal{fmt.Sprintf("%s: %s needs a plugin, and plugins are off", name, field), "no such field"}
+	if len(k.HelmChartInflationGenerator) > 0 {
+		return &Refusal{name + ": helmChartInflationGenerator runs Helm", "helmCharts"}
 	}
 	g.files[name] = []byte{} // it may refer to itself, which Kustomize rejects
 	w := &pathWalk{gatherer: g, name: name, dir: dir}
 	w.kustomization(k)
+	w.plugins(k)
 	w.inflate(k)
 	if w.err != nil {
 		return w.err
@@ -112,21 +113,6 @@ func (g *gatherer) text(name string) ([]byte, error) {
 	}
 	g.read[name] = true
 	return text, nil
-}
-
-// plugin returns the name of a field that would run a program, if the kustomization has one.
-func plugin(k *types.Kustomization) string {
-	switch {
-	case len(k.Generators) > 0:
-		return "generators"
-	case len(k.Transformers) > 0:
-		return "transformers"
-	case len(k.Validators) > 0:
-		return "validators"
-	case len(k.HelmChartInflationGenerator) > 0:
-		return "helmChartInflationGenerator"
-	}
-	return ""
 }
 
 // pathWalk visits every path in a kustomization, gathers the files, and rewrites the path so that it cannot be an address. It stops at
@@ -199,9 +185,7 @@ func (w *pathWalk) pairs(field string, from *types.KvPairSources) {
 func (w *pathWalk) patch(i int, patch *types.PatchStrategicMerge) {
 	at := string(*patch)
 	if strings.ContainsAny(at, "\n{") {
-		at = fmt.Sprintf("patchesStrategicMerge[%d]", i)
-		w.files[path.Join(w.dir, at)] = []byte(*patch)
-		*patch = types.PatchStrategicMerge("./" + at)
+		*patch = types.PatchStrategicMerge(w.inline(fmt.Sprintf("converge-patch-%d.yaml", i), []byte(*patch)))
 		return
 	}
 	w.path("patchesStrategicMerge", &at)

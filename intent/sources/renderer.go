@@ -1,6 +1,7 @@
 package sources
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -42,10 +43,14 @@ func RenderInSubprocess(program func() (path string, err error), limit time.Dura
 		sharedRenderer.wait()
 	}
 	sharedRenderer.program, sharedRenderer.limit, sharedRenderer.inProcess = program, limit, nil
+	rendered.forget()
 }
 
 // RenderInProcess configures rendering in this process without limits, by intent/render in tests.
-func RenderInProcess(perform func(order []byte) Answer) { sharedRenderer.inProcess = perform }
+func RenderInProcess(perform func(order []byte) Answer) {
+	sharedRenderer.inProcess = perform
+	rendered.forget()
+}
 
 // Order is a rendering request: a kustomization or a chart.
 type Order struct {
@@ -79,8 +84,53 @@ func render(o Order) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	a := sharedRenderer.render(data)
+	a := rendered.get(data, sharedRenderer.render)
 	return a, a.toError()
+}
+
+// rendered are the latest answers without an error. Rendering is a function of the order, and several compilations of one command send
+// the same orders.
+var rendered answers
+
+// maxAnswers bounds the bytes of the answers that are kept.
+const maxAnswers = 64 << 20
+
+type answers struct {
+	mu    sync.Mutex
+	known map[[sha256.Size]byte]Answer
+	size  int
+}
+
+// forget drops all answers, those of another renderer.
+func (c *answers) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.known, c.size = nil, 0
+}
+
+// get returns the answer to an order, which it renders if it is not known.
+func (c *answers) get(order []byte, render func([]byte) Answer) Answer {
+	key := sha256.Sum256(order)
+	c.mu.Lock()
+	a, found := c.known[key]
+	c.mu.Unlock()
+	if found {
+		return a
+	}
+	if a = render(order); a.toError() != nil {
+		return a // a limit that was exceeded on a busy machine may not be the next time
+	}
+	size := len(key)
+	for _, text := range a.Texts {
+		size += len(text.Name) + len(text.Data)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.size += size; c.known == nil || c.size > maxAnswers {
+		c.known, c.size = map[[sha256.Size]byte]Answer{}, size
+	}
+	c.known[key] = a
+	return a
 }
 
 // sharedRenderer is shared by all renderings of the process.
