@@ -307,3 +307,63 @@ helmCharts:
 	c.write("k/base/values.yaml", "says: ${{ params.a }}\n")
 	c.requireError(`"${{ params.a }}" is not supported in the values of this chart`)
 }
+
+// Dependencies of a chart in a directory that are not in its charts directory are locked, at the version of Helm's lock if there is one.
+// Those of another directory are read from there.
+func TestDependenciesOfAChartDirectoryAreLocked_H6_D8(t *testing.T) {
+	repository, registry := charttest.NewRepository(t), charttest.NewRegistry(t)
+	c := newLocked(t, "kubernetes: {helm: {chart: charts/web, values: {db: {image: \"db:1\"}}}}\n")
+	c.write("charts/web/Chart.yaml", fmt.Sprintf(`
+apiVersion: v2
+name: web
+version: 1.0.0
+dependencies:
+- {name: db, version: ^1.0, repository: %q}
+- {name: db, alias: replica, version: 2.x, repository: %q}
+- {name: cache, version: 2.x, repository: "oci://%s/charts"}
+- {name: shared, version: 1.0.0, repository: "file://../shared"}
+- {name: here, version: 1.0.0, repository: %[1]q}
+`, repository.URL, repository.URL, registry.Host))
+	c.write("charts/web/Chart.lock", fmt.Sprintf("dependencies:\n- {name: db, version: 1.1.0, repository: %q}\n", repository.URL))
+	c.write("charts/web/charts/here/Chart.yaml", "{apiVersion: v2, name: here, version: 1.0.0}")
+	c.write("charts/web/charts/here/templates/a.yaml", "{apiVersion: v1, kind: ConfigMap, metadata: {name: here}}")
+	c.write("charts/shared/Chart.yaml", fmt.Sprintf("{apiVersion: v2, name: shared, version: 1.0.0, dependencies: [{name: base, version: 1.x, repository: %q}]}", repository.URL))
+	c.write("charts/shared/templates/a.yaml", "{apiVersion: v1, kind: ConfigMap, metadata: {name: shared}}")
+	for _, version := range []string{"1.1.0", "1.2.0", "2.0.0"} {
+		repository.Add("db", version, charttest.Pack(t, "db", version, "templates/a.yaml",
+			`{apiVersion: v1, kind: ConfigMap, metadata: {name: "{{ .Chart.Name }}-{{ .Chart.Version }}"}, data: {image: "{{ .Values.image }}"}}`))
+	}
+	repository.Add("base", "1.0.0", chartWithText(t, "base", "1.0.0", "base"))
+	registry.Push(t, "charts/cache", "2.1.0", chartWithText(t, "cache", "2.1.0", "cached"))
+	c.requireError("charts/web is not a usable chart: charts/web/Chart.yaml: dependency db: chart db 1.1.0 of " + repository.URL +
+		` is not in converge.lock; expected an entry written by "converge lock" [chart]`)
+	require.Empty(t, repository.Asked()) // compiling resolves nothing
+
+	require.Len(t, c.lock(false).Changes, 4)
+	first := c.compiled()
+	all := strings.Join(objectsOf(t, first, "prod", incarnation.RenderInput{Version: "v7"}), "\n")
+	for _, want := range []string{`"name":"here"`, `"name":"shared"`, `"name":"base"`, `"name":"cache"`, `"data":{"image":"db:1"},"kind":"ConfigMap","metadata":{"name":"db-1.1.0"}`, `"name":"replica-2.0.0"`} {
+		require.Contains(t, all, want)
+	}
+	repository.Close()
+	registry.Close()
+	require.Equal(t, first.Incarnation.Hash(), c.compiled().Incarnation.Hash())
+	require.False(t, c.lock(false).Written)
+}
+
+// A dependency reads nothing outside of the configuration, and nothing is fetched that is no repository.
+func TestHostileDependenciesOfChartsAreRefused_H6_G4(t *testing.T) {
+	for repository, want := range map[string]string{
+		"file://../../outside":        `"../../outside" is not a path inside the configuration`,
+		"file:///etc":                 `"/etc" is not a path inside the configuration`,
+		"file://.":                    "it depends on more than 16 others",
+		"@stable":                     `the repository "@stable" is a name in the settings of Helm`,
+		"http://10.0.0.1/charts":      "http:// is not supported",
+		"https://me:secret@shop.test": "a password or token that everybody could read",
+	} {
+		c := newLocked(t, "kubernetes: {helm: {chart: web}}\n")
+		c.write("web/Chart.yaml", fmt.Sprintf("{apiVersion: v2, name: web, version: 1.0.0, dependencies: [{name: db, version: 1.x, repository: %q}]}", repository))
+		require.Empty(t, c.lock(false).Changes, repository)
+		c.requireError(want)
+	}
+}

@@ -21,7 +21,7 @@ func chartOf(t *testing.T, template string, others ...string) *sources.Chart {
 	for i := 0; i+1 < len(others); i += 2 {
 		files["web/"+others[i]] = &fstest.MapFile{Data: []byte(others[i+1])}
 	}
-	chart, _, err := sources.ReadChart(files, "web")
+	chart, _, err := sources.ReadChart(files, "web", nil)
 	require.NoError(t, err)
 	return chart
 }

@@ -53,7 +53,7 @@ func (f files) load() (*chart.Chart, error) {
 func checkSubcharts(c *chart.Chart) error {
 	for _, needed := range c.Metadata.Dependencies {
 		if !slices.ContainsFunc(c.Dependencies(), func(d *chart.Chart) bool { return d.Name() == needed.Name }) {
-			return fmt.Errorf("chart %s needs %s, which is not in its charts directory; \"helm dependency build\" puts it there", c.Name(), needed.Name)
+			return fmt.Errorf("chart %s needs %s, which is not in its charts directory", c.Name(), needed.Name)
 		}
 	}
 	for _, part := range c.Dependencies() {

@@ -69,7 +69,7 @@ func renderedFrom(t testing.TB, fsys fs.FS) (string, error) {
 		text, _, err := sources.Kustomize(fsys, ".", nil)
 		return string(text.Data), err
 	}
-	chart, _, err := sources.ReadChart(fsys, ".")
+	chart, _, err := sources.ReadChart(fsys, ".", nil)
 	if err != nil {
 		return "", err
 	}

@@ -93,6 +93,9 @@ func (l *objectLoader) chart(s *config.Document[config.Service], at string, h *c
 			return nil
 		}
 		chart, err := l.localChart(full, string(named.Digest))
+		if refused := new(Refusal); errors.As(err, &refused) {
+			return []strict.Fault{refusal("chart", full+" is not a usable chart: ", err)}
+		}
 		if err != nil {
 			return []strict.Fault{{Code: "chart", Message: fmt.Sprintf("%s is not a usable chart: %v", full, strict.Reason(err)), Expected: "a directory with a Chart.yaml, or a .tgz file of one"}}
 		}
@@ -110,7 +113,7 @@ func (l *objectLoader) localChart(full, digest string) (*Chart, error) {
 		if digest != "" {
 			return nil, fmt.Errorf("a directory has no digest")
 		}
-		chart, files, err := ReadChart(l.FS, full)
+		chart, files, err := ReadChart(l.FS, full, l)
 		l.Config.Files = append(l.Config.Files, files...)
 		return chart, err
 	}

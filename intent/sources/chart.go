@@ -14,12 +14,21 @@ import (
 type Chart struct{ files []*archive.BufferedFile }
 
 // ReadChart reads a chart from a directory of fsys, and also returns the names of the files. It skips files that .helmignore excludes.
-func ReadChart(fsys fs.FS, dir string) (*Chart, []string, error) {
-	ignore := ignoreRules(fsys, dir)
-	var files []*archive.BufferedFile
-	var read []string
-	size := int64(0)
-	err := fs.WalkDir(fsys, dir, func(name string, entry fs.DirEntry, err error) error {
+// Dependencies that are not in the chart come from the lock; nil has none. A chart is nil if the lock leaves out one of them.
+func ReadChart(fsys fs.FS, dir string, locked lockedCharts) (*Chart, []string, error) {
+	r := &chartReader{fsys: fsys, locked: locked}
+	files, err := r.withDependencies(dir, 0)
+	if err != nil || r.incomplete {
+		return nil, r.read, err
+	}
+	c, err := newChart(files)
+	return c, r.read, err
+}
+
+// directory reads the files of a chart from its directory.
+func (r *chartReader) directory(dir string) (files []*archive.BufferedFile, err error) {
+	ignore := ignoreRules(r.fsys, dir)
+	err = fs.WalkDir(r.fsys, dir, func(name string, entry fs.DirEntry, err error) error {
 		relative := strings.TrimPrefix(strings.TrimPrefix(name, dir), "/")
 		switch {
 		case err != nil:
@@ -29,26 +38,22 @@ func ReadChart(fsys fs.FS, dir string) (*Chart, []string, error) {
 		case entry.IsDir() || ignore.match(relative, false):
 			return nil
 		}
-		info, err := fs.Stat(fsys, name)
+		info, err := fs.Stat(r.fsys, name)
 		if err != nil {
 			return err
 		}
 		if !info.Mode().IsRegular() {
 			return fmt.Errorf("%s is not a regular file", name)
 		}
-		if size += info.Size(); size > MaxTree {
+		if r.size += info.Size(); r.size > MaxTree {
 			return fmt.Errorf("the chart has more than %d bytes", MaxTree)
 		}
-		data, err := fs.ReadFile(fsys, name)
+		data, err := fs.ReadFile(r.fsys, name)
 		files = append(files, &archive.BufferedFile{Name: relative, Data: data})
-		read = append(read, name)
+		r.read = append(r.read, name)
 		return err
 	})
-	if err != nil {
-		return nil, read, err
-	}
-	c, err := newChart(files)
-	return c, read, err
+	return files, err
 }
 
 // OpenChart reads a packed chart.

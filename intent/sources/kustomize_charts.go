@@ -121,7 +121,7 @@ func (w *pathWalk) loadChart(h types.HelmChart, home string) (*Chart, error) {
 		return nil, &Refusal{fmt.Sprintf("%q is not a path inside the configuration", strict.Clip(home)), "a directory in the directory of the configuration"}
 	}
 	if info, err := fs.Stat(w.fsys, dir); err == nil && info.IsDir() {
-		chart, files, err := ReadChart(w.fsys, dir)
+		chart, files, err := ReadChart(w.fsys, dir, w.locked)
 		for _, file := range files {
 			w.read[file] = true
 		}

@@ -4,7 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io/fs"
+	"path"
 	"slices"
+	"strings"
 
 	"github.com/converge-engine/converge/intent/charts"
 	"github.com/converge-engine/converge/intent/config"
@@ -131,8 +134,12 @@ func (m *lockMaker) wantedCharts() (all []wantedChart) {
 			if k == nil || k.Helm == nil {
 				return
 			}
-			if named, ok := m.mergedChart(s, at+".helm", k.Helm); ok && named.Locked() {
-				all = append(all, wantedChart{charts.RefOf(named.Chart, named.Repository, named.Version), func(fault strict.Fault) { m.reportFault(s, at+".helm", fault) }})
+			report := func(fault strict.Fault) { m.reportFault(s, at+".helm", fault) }
+			switch named, ok := m.mergedChart(s, at+".helm", k.Helm); {
+			case ok && named.Locked():
+				all = append(all, wantedChart{charts.RefOf(named.Chart, named.Repository, named.Version), report})
+			case ok && !strings.Contains(named.Chart, "://"):
+				all = append(all, m.ofDirectory(s, named.Chart, report)...)
 			}
 		}
 		collect("kubernetes", s.Spec.Kubernetes)
@@ -158,6 +165,21 @@ func (m *lockMaker) inKustomization(s *config.Document[config.Service], at, name
 		}
 		return nil
 	})
+	return all
+}
+
+// ofDirectory returns the dependencies of a chart in a directory. A chart that cannot be read is reported when it is compiled.
+func (m *lockMaker) ofDirectory(s *config.Document[config.Service], name string, report func(strict.Fault)) (all []wantedChart) {
+	clean, fault := config.LocalFile(name)
+	full := path.Join(path.Dir(s.File), clean)
+	if info, err := fs.Stat(m.FS, full); fault != nil || err != nil || !info.IsDir() {
+		return nil
+	}
+	found := &namedCharts{}
+	_, _ = (&chartReader{fsys: m.FS, locked: found}).withDependencies(full, 0)
+	for _, ref := range found.refs {
+		all = append(all, wantedChart{ref, report})
+	}
 	return all
 }
 
