@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
-
 	"github.com/converge-engine/converge/intent/config"
+	"github.com/converge-engine/converge/intent/sources"
 )
 
 // fromArgo reads the Applications of Argo CD in the manifests of a directory. Their sources are in the same directory.
@@ -158,8 +158,11 @@ func (d argoReader) argoHelm(service, name string, helm map[string]any, from any
 // argoValues returns the values of a chart: the inline values, overridden by the parameters.
 func (d argoReader) argoValues(service, name string, from any) map[string]any {
 	values, _ := field(from, "valuesObject").(map[string]any)
-	if text := textAt(from, "values"); text != "" && values == nil && yaml.Unmarshal([]byte(text), &values) != nil {
-		d.stop(service, name+" has helm.values that are not a mapping: write them as valuesObject")
+	if text := textAt(from, "values"); text != "" && values == nil {
+		var err error
+		if values, err = sources.HelmValues([]byte(text)); err != nil {
+			d.stop(service, fmt.Sprintf("%s has helm.values that cannot be read: %v", name, err))
+		}
 	}
 	for _, each := range listAt(from, "parameters") {
 		key := textAt(each, "name")
@@ -168,10 +171,37 @@ func (d argoReader) argoValues(service, name string, from any) map[string]any {
 			continue
 		}
 		value := field(each, "value")
-		if text, ok := value.(string); ok && field(each, "forceString") != true {
-			_ = yaml.Unmarshal([]byte(text), &value) // in the syntax of --set
+		text, ok := value.(string)
+		if strings.Contains(text, `\`) {
+			d.stop(service, fmt.Sprintf("%s has the chart parameter %s with a backslash: write it as a value in helm.valuesObject", name, key))
+			continue
+		}
+		if ok && field(each, "forceString") != true {
+			value = setValue(text)
 		}
 		values = merged(values, nest(strings.Split(key, "."), value))
 	}
 	return values
+}
+
+// setValue reads a value as --set of Helm does: only these are no text. A list is in braces.
+func setValue(text string) any {
+	if strings.HasPrefix(text, "{") && strings.HasSuffix(text, "}") {
+		var all []any
+		for each := range strings.SplitSeq(text[1:len(text)-1], ",") {
+			all = append(all, setValue(each))
+		}
+		return all
+	}
+	switch lower := strings.ToLower(text); {
+	case lower == "true" || lower == "false":
+		return lower == "true"
+	case lower == "null":
+		return nil
+	case text == "0" || !strings.HasPrefix(text, "0"):
+		if number, err := strconv.ParseInt(text, 10, 64); err == nil {
+			return number
+		}
+	}
+	return text
 }

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
+	"github.com/converge-engine/converge/intent/sources"
 )
 
 // This file reads the source of an Application of Argo CD: what it deploys, and what it adds to that.
@@ -155,9 +155,8 @@ func (d reader) patches(dir string, all []any) (patches []any) {
 			patch["patch"] = d.text(path.Join(strings.TrimPrefix(dir, "/"), file)) // an empty patch is refused when it is compiled
 		}
 		if text := strings.TrimSpace(textAt(patch, "patch")); strings.HasPrefix(text, "[") { // Kustomize reads only JSON here
-			var operations []any
-			if yaml.Unmarshal([]byte(text), &operations) == nil {
-				if data, err := json.Marshal(operations); err == nil {
+			for operations, err := range sources.Documents([]byte(text)) {
+				if data, invalid := json.Marshal(operations); err == nil && invalid == nil {
 					patch["patch"] = string(data)
 				}
 			}

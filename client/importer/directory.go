@@ -1,7 +1,6 @@
 package importer
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"io/fs"
@@ -10,9 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
-
 	"github.com/converge-engine/converge/intent/config"
+	"github.com/converge-engine/converge/intent/sources"
 )
 
 // directory is the directory that an import reads.
@@ -94,8 +92,14 @@ func (d directory) text(path string) string {
 // document reads a mapping from a YAML file; it returns nil for any other file.
 func (d directory) document(path string) (document map[string]any) {
 	data, err := d.read(path)
-	if err != nil || yaml.Unmarshal(data, &document) != nil {
+	if err != nil {
 		return nil
+	}
+	for value, err := range sources.Documents(data) {
+		if document, _ = value.(map[string]any); err != nil {
+			return nil
+		}
+		break
 	}
 	return document
 }
@@ -104,6 +108,7 @@ func (d directory) document(path string) (document map[string]any) {
 type manifest struct {
 	file   string
 	fields map[string]any
+	fault  error // what of it cannot be read, or nil
 }
 
 // objects reads the objects of some groups from all manifests of the directory. The group of the core is v1 here.
@@ -117,10 +122,8 @@ func (d directory) objects(groups ...string) (found []manifest, err error) {
 		}
 		data, err := os.ReadFile(path)
 		if err == nil && len(data) <= config.MaxSource {
-			for _, fields := range objectsOfGroups(data, groups) {
-				name, _ := filepath.Rel(string(d), path) // it is below
-				found = append(found, manifest{filepath.ToSlash(name), fields})
-			}
+			name, _ := filepath.Rel(string(d), path) // it is below
+			found = append(found, objectsOfGroups(filepath.ToSlash(name), data, groups)...)
 		}
 		return err
 	})
@@ -191,12 +194,12 @@ func (d directory) folders(dir string) (names []string) {
 
 // objectsOfGroups returns the objects of some groups in a file. It stops at a document that is not YAML,
 // and skips objects of templates.
-func objectsOfGroups(data []byte, groups []string) (found []map[string]any) {
-	decoder := yaml.NewDecoder(bytes.NewReader(data))
-	for object := map[string]any(nil); decoder.Decode(&object) == nil; object = nil {
+func objectsOfGroups(file string, data []byte, groups []string) (found []manifest) {
+	for value, err := range sources.Documents(data) {
+		object, _ := value.(map[string]any)
 		version, _ := object["apiVersion"].(string)
 		if group, _, _ := strings.Cut(version, "/"); slices.Contains(groups, group) && !strings.Contains(textAt(object, "metadata", "name"), "{{") {
-			found = append(found, object)
+			found = append(found, manifest{file, object, err})
 		}
 	}
 	return found

@@ -1,7 +1,6 @@
 package importer
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/base64"
 	"fmt"
@@ -10,8 +9,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-
-	"go.yaml.in/yaml/v3"
 
 	"github.com/converge-engine/converge/intent/sources"
 )
@@ -87,16 +84,16 @@ func (d reader) rendered(kubernetes map[string]any) (objects []manifest) {
 
 // manifestsOf returns the objects of a text, up to a document that is not one.
 func manifestsOf(file string, text []byte) (objects []manifest) {
-	decoder := yaml.NewDecoder(bytes.NewReader(text))
-	for {
-		var fields map[string]any
-		if decoder.Decode(&fields) != nil {
+	for value, err := range sources.Documents(text) {
+		fields, ok := value.(map[string]any)
+		if !ok && value != nil || err != nil {
 			return objects
 		}
 		if fields != nil {
-			objects = append(objects, manifest{file, fields})
+			objects = append(objects, manifest{file: file, fields: fields})
 		}
 	}
+	return objects
 }
 
 // fluxChart returns where a HelmRelease has its chart from.
@@ -192,13 +189,17 @@ func (d fluxReader) fluxValuesFrom(o manifest, ref any, all []manifest) (values 
 	}
 	at := textAt(ref, "targetPath")
 	if at == "" {
-		return values, yaml.Unmarshal([]byte(text), &values) == nil
+		values, err := sources.HelmValues([]byte(text))
+		return values, err == nil
 	}
-	var value any
-	if !plainPath.MatchString(at) || yaml.Unmarshal([]byte(text), &value) != nil {
+	plain := strings.Trim(text, `"'`)
+	if !plainPath.MatchString(at) || strings.ContainsAny(plain, `\,`) {
 		return nil, false
 	}
-	return nest(strings.Split(at, "."), value), true
+	if plain != text { // Flux reads what is in quotes as text
+		return nest(strings.Split(at, "."), plain), true
+	}
+	return nest(strings.Split(at, "."), setValue(text)), true
 }
 
 // fluxIgnored returns the differences that a HelmRelease ignores.

@@ -13,6 +13,19 @@ type reader struct {
 	*deployed
 }
 
+// objects reads the objects of some groups, and leaves out those that cannot be read as kubectl reads them.
+func (d reader) objects(groups ...string) (found []manifest, err error) {
+	all, err := d.directory.objects(groups...)
+	for _, o := range all {
+		if o.fault != nil {
+			d.omit("%s %s of %s: %v", textAt(o.fields, "kind"), textAt(o.fields, "metadata", "name"), o.file, o.fault)
+		} else {
+			found = append(found, o)
+		}
+	}
+	return found, err
+}
+
 var readers = map[Tool]func(reader) error{
 	"helm": fromHelm, "kustomize": fromKustomize, "manifests": fromManifests, "argocd": fromArgo, "flux": fromFlux,
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
-// Documents reads the documents of a text as kubectl reads them. Each has a value or an error. A text that is not YAML ends them.
+// Documents reads the documents of a text as kubectl reads them: y and off are booleans, and keys are text. Each has a value or an error. A text that is not YAML ends them.
 func Documents(text []byte) iter.Seq2[any, error] {
 	return func(yield func(any, error) bool) {
 		decoder := yaml.NewDecoder(bytes.NewReader(text))
@@ -26,8 +26,12 @@ func Documents(text []byte) iter.Seq2[any, error] {
 				yield(nil, errors.New(strict.OneLine(err.Error())))
 				return
 			}
+			if len(node.Content) == 0 {
+				continue
+			}
 			d := &strict.Decoder{}
-			if len(node.Content) > 0 && !yield(d.Any("", node.Content[0]), firstError(d.Problems)) {
+			value, _ := d.DecodeHelmValues(node.Content[0]) // the limit is a problem, too
+			if !yield(value, firstError(d.Problems)) {
 				return
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math/big"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,14 +19,18 @@ var longNumber = regexp.MustCompile(`[0-9][0-9A-Za-z_.+]{14,}`)
 // checkDigits rejects the output of Kustomize if it has a whole number above 2^53 that no input has: JSON patches round all numbers of
 // their objects.
 func checkDigits(inputs map[string][]byte, output []byte) error {
-	if !longNumber.Match(output) {
+	found := longNumber.FindAllString(string(output), -1)
+	if len(found) == 0 {
 		return nil
 	}
-	known := map[string]bool{}
+	known := map[string]bool{"": true}
 	for _, text := range inputs {
 		for _, number := range longNumber.FindAllString(string(text), -1) {
 			known[wholeNumber(number)] = true
 		}
+	}
+	if !slices.ContainsFunc(found, func(number string) bool { return !known[wholeNumber(number)] }) {
+		return nil // as usual, without parsing it
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(output))
 	var node yaml.Node
@@ -43,7 +48,7 @@ func checkDigits(inputs map[string][]byte, output []byte) error {
 // unknownNumber returns the first whole number above 2^53 that is not known, or "".
 func unknownNumber(node *yaml.Node, known map[string]bool) string {
 	if tag := node.ShortTag(); node.Kind == yaml.ScalarNode && (tag == "!!int" || tag == "!!float") && longNumber.MatchString(node.Value) {
-		if number := wholeNumber(strings.TrimLeft(node.Value, "+-")); number != "" && !known[number] {
+		if number := wholeNumber(strings.TrimLeft(node.Value, "+-")); !known[number] {
 			return number
 		}
 	}
