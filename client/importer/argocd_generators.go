@@ -12,7 +12,7 @@ import (
 // This file evaluates the generators of an ApplicationSet that combine others, or that read files: of parameters, or of clusters.
 
 // argoMatrix returns the combinations of two generators.
-func (d argoReader) argoMatrix(matrix any, goTemplate bool) (sets []map[string]string, why string) {
+func (d argoReader) argoMatrix(matrix any, goTemplate bool) (sets []map[string]any, why string) {
 	generators := listAt(matrix, "generators")
 	if len(generators) != 2 {
 		return nil, fmt.Sprintf("matrix has %d generators; expected 2", len(generators))
@@ -20,7 +20,7 @@ func (d argoReader) argoMatrix(matrix any, goTemplate bool) (sets []map[string]s
 	if strings.Contains(fmt.Sprint(generators[1]), "{{") {
 		return nil, "matrix has a generator with templates"
 	}
-	var of [2][]map[string]string
+	var of [2][]map[string]any
 	for i, generator := range generators {
 		if of[i], why = d.argoParameterSets(generator, goTemplate); why != "" {
 			return nil, why
@@ -28,16 +28,14 @@ func (d argoReader) argoMatrix(matrix any, goTemplate bool) (sets []map[string]s
 	}
 	for _, first := range of[0] {
 		for _, second := range of[1] {
-			both := maps.Clone(first)
-			maps.Copy(both, second)
-			sets = append(sets, both)
+			sets = append(sets, merged(first, second))
 		}
 	}
 	return sets, ""
 }
 
 // argoFiles returns the parameters of the files that a git generator matches within this directory.
-func (d argoReader) argoFiles(git any, goTemplate bool) (sets []map[string]string, why string) {
+func (d argoReader) argoFiles(git any, goTemplate bool) (sets []map[string]any, why string) {
 	if field(git, "pathParamPrefix") != nil || field(git, "values") != nil {
 		return nil, "git.files with pathParamPrefix or values"
 	}
@@ -61,17 +59,15 @@ func (d argoReader) argoFiles(git any, goTemplate bool) (sets []map[string]strin
 }
 
 // argoFile returns the parameters of each mapping in a file.
-func (d argoReader) argoFile(dir, name string, goTemplate bool) (sets []map[string]string) {
+func (d argoReader) argoFile(dir, name string, goTemplate bool) (sets []map[string]any) {
 	for _, o := range manifestsOf(name, []byte(d.text(path.Join(dir, name)))) {
-		parameters := directoryParameters(dir, flatParameters(o.fields), goTemplate)
-		parameters["path.filename"], parameters["path.filenameNormalized"] = name, notInAppNames.ReplaceAllString(strings.ToLower(name), "-")
-		sets = append(sets, parameters)
+		sets = append(sets, directoryParameters(dir, name, o.fields, goTemplate))
 	}
 	return sets
 }
 
 // argoClusters returns the parameters of the clusters whose Secrets are in this directory.
-func (d argoReader) argoClusters(clusters any, _ bool) (sets []map[string]string, why string) {
+func (d argoReader) argoClusters(clusters any, _ bool) (sets []map[string]any, why string) {
 	if what := unknownFields(clusters, "selector", "values"); len(what) > 0 {
 		return nil, "clusters." + what[0]
 	}
@@ -100,8 +96,8 @@ func hasLabels(labels map[string]any, wanted any) bool {
 }
 
 // clusterParameters returns the parameters of a cluster. Of its Secret only the name and the address are read.
-func clusterParameters(secret, labels map[string]any, values any) map[string]string {
-	parameters := flatParameters(map[string]any{"metadata": map[string]any{"labels": labels}, "values": values})
+func clusterParameters(secret, labels map[string]any, values any) map[string]any {
+	parameters := map[string]any{"metadata": map[string]any{"labels": labels}, "values": values}
 	for _, key := range []string{"name", "server"} {
 		text := textAt(secret, "stringData", key)
 		if decoded, err := base64.StdEncoding.DecodeString(textAt(secret, "data", key)); err == nil && text == "" {
@@ -109,6 +105,6 @@ func clusterParameters(secret, labels map[string]any, values any) map[string]str
 		}
 		parameters[key] = text
 	}
-	parameters["nameNormalized"] = notInAppNames.ReplaceAllString(strings.ToLower(parameters["name"]), "-")
+	parameters["nameNormalized"] = normalizedName(textAt(parameters, "name"))
 	return parameters
 }

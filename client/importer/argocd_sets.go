@@ -10,7 +10,7 @@ import (
 )
 
 // This file generates the Applications of an ApplicationSet of Argo CD: from a list, from files and directories that exist locally, and
-// from combinations of these. A template may contain names of parameters and no other expressions.
+// from combinations of these. A template may contain names of parameters, and with goTemplate the functions that Argo CD offers.
 
 // argoSet records the Applications of an ApplicationSet, or the reason why it can have none here.
 func (d argoReader) argoSet(name string, spec any) {
@@ -31,14 +31,14 @@ func (d argoReader) argoSet(name string, spec any) {
 			continue
 		}
 		for _, parameters := range sets {
-			d.argoFromTemplate(name, field(spec, "template"), parameters, goTemplate)
+			d.argoFromTemplate(name, field(spec, "template"), newFiller(spec, parameters))
 		}
 	}
 }
 
 // argoFromTemplate records one Application of a set.
-func (d argoReader) argoFromTemplate(set string, template any, parameters map[string]string, goTemplate bool) {
-	filled, err := fillTemplate(template, parameters, goTemplate)
+func (d argoReader) argoFromTemplate(set string, template any, f filler) {
+	filled, err := f.fill(template)
 	if err != nil {
 		d.omit("ApplicationSet %s: %v", set, err)
 		return
@@ -52,14 +52,14 @@ func (d argoReader) argoFromTemplate(set string, template any, parameters map[st
 }
 
 // argoParameterSets returns the parameters of each Application of a generator, or the reason why they are unknown here.
-func (d argoReader) argoParameterSets(generator any, goTemplate bool) (sets []map[string]string, why string) {
+func (d argoReader) argoParameterSets(generator any, goTemplate bool) (sets []map[string]any, why string) {
 	kinds, _ := generator.(map[string]any)
 	for _, what := range []string{"selector", "template"} {
 		if kinds[what] != nil {
 			return nil, "it has its own " + what
 		}
 	}
-	for kind, generate := range map[string]func(any, bool) ([]map[string]string, string){
+	for kind, generate := range map[string]func(any, bool) ([]map[string]any, string){
 		"list": argoList, "git": d.argoGit, "clusters": d.argoClusters, "matrix": d.argoMatrix,
 	} {
 		if generator := kinds[kind]; generator != nil {
@@ -73,18 +73,20 @@ func (d argoReader) argoParameterSets(generator any, goTemplate bool) (sets []ma
 }
 
 // argoList returns the elements of a list generator.
-func argoList(list any, _ bool) (sets []map[string]string, why string) {
+func argoList(list any, _ bool) (sets []map[string]any, why string) {
 	if field(list, "elementsYaml") != nil {
 		return nil, "list.elementsYaml is computed"
 	}
 	for _, element := range listAt(list, "elements") {
-		sets = append(sets, flatParameters(element))
+		if parameters, ok := element.(map[string]any); ok {
+			sets = append(sets, parameters)
+		}
 	}
 	return sets, ""
 }
 
 // argoGit returns the parameters of files or of directories.
-func (d argoReader) argoGit(git any, goTemplate bool) (sets []map[string]string, why string) {
+func (d argoReader) argoGit(git any, goTemplate bool) (sets []map[string]any, why string) {
 	files, directories := len(listAt(git, "files")) > 0, len(listAt(git, "directories")) > 0
 	switch {
 	case files && directories:
@@ -115,7 +117,7 @@ func flatParameters(element any) map[string]string {
 }
 
 // argoDirectories returns the directories that a git generator matches within this directory.
-func (d argoReader) argoDirectories(git any, goTemplate bool) (sets []map[string]string, why string) {
+func (d argoReader) argoDirectories(git any, goTemplate bool) (sets []map[string]any, why string) {
 	if field(git, "pathParamPrefix") != nil {
 		return nil, "git.pathParamPrefix"
 	}
@@ -131,8 +133,11 @@ func (d argoReader) argoDirectories(git any, goTemplate bool) (sets []map[string
 			includes = append(includes, pattern)
 		}
 	}
-	extra := flatParameters(map[string]any{"values": field(git, "values")})
-	for value := range maps.Values(extra) {
+	extra := map[string]any{}
+	if values, ok := field(git, "values").(map[string]any); ok {
+		extra["values"] = values
+	}
+	for value := range maps.Values(flatParameters(extra)) {
 		if strings.Contains(value, "{{") {
 			return nil, "git.values has templates"
 		}
@@ -140,7 +145,7 @@ func (d argoReader) argoDirectories(git any, goTemplate bool) (sets []map[string
 	for _, at := range d.directories() {
 		matches := func(pattern string) bool { ok, _ := path.Match(pattern, at); return ok }
 		if slices.ContainsFunc(includes, matches) && !slices.ContainsFunc(excludes, matches) {
-			sets = append(sets, directoryParameters(at, extra, goTemplate))
+			sets = append(sets, directoryParameters(at, "", extra, goTemplate))
 		}
 	}
 	if len(sets) == 0 {
@@ -151,73 +156,29 @@ func (d argoReader) argoDirectories(git any, goTemplate bool) (sets []map[string
 
 var notInAppNames = regexp.MustCompile(`[^-a-z0-9.]`)
 
-// directoryParameters returns the parameters of a directory for a template.
-func directoryParameters(at string, extra map[string]string, goTemplate bool) map[string]string {
+// directoryParameters returns the parameters of a directory, and of a file in it unless that is empty, for a template.
+func directoryParameters(at, file string, extra map[string]any, goTemplate bool) map[string]any {
 	base := path.Base(at)
-	normalized := notInAppNames.ReplaceAllString(strings.ToLower(base), "-")
-	parameters := maps.Clone(extra)
-	parameters["path.basename"], parameters["path.basenameNormalized"] = base, normalized
-	if goTemplate {
-		parameters["path.path"] = at
-		return parameters
+	own := map[string]any{"basename": base, "basenameNormalized": normalizedName(base)}
+	if file != "" {
+		own["filename"], own["filenameNormalized"] = file, normalizedName(file)
 	}
+	segments := strings.Split(at, "/")
+	if goTemplate {
+		own["path"], own["segments"] = at, segments
+		return merged(extra, map[string]any{"path": own})
+	}
+	parameters := maps.Clone(extra)
 	parameters["path"] = at
-	for n, segment := range strings.Split(at, "/") {
+	for key, value := range own {
+		parameters["path."+key] = value
+	}
+	for n, segment := range segments {
 		parameters[fmt.Sprintf("path[%d]", n)] = segment
 	}
 	return parameters
 }
 
-var templateRE = regexp.MustCompile(`\{\{-?\s*([^{}]*?)\s*-?\}\}`)
-
-// simpleName matches a single name. In Go templates the name begins with a dot.
-var simpleName = regexp.MustCompile(`^\.?[A-Za-z_][-A-Za-z0-9_]*(\.[A-Za-z_][-A-Za-z0-9_]*|\[[0-9]+\])*$`)
-
-// fillTemplate returns a template with its parameters replaced. An expression that is not the name of a parameter is an error.
-func fillTemplate(template any, parameters map[string]string, goTemplate bool) (any, error) {
-	switch x := template.(type) {
-	case map[string]any:
-		out := map[string]any{}
-		for _, key := range slices.Sorted(maps.Keys(x)) {
-			name, err := fillText(key, parameters, goTemplate)
-			if err != nil {
-				return nil, err
-			}
-			if out[name], err = fillTemplate(x[key], parameters, goTemplate); err != nil {
-				return nil, err
-			}
-		}
-		return out, nil
-	case []any:
-		out := make([]any, len(x))
-		for n := range x {
-			var err error
-			if out[n], err = fillTemplate(x[n], parameters, goTemplate); err != nil {
-				return nil, err
-			}
-		}
-		return out, nil
-	case string:
-		return fillText(x, parameters, goTemplate)
-	}
-	return template, nil
-}
-
-func fillText(text string, parameters map[string]string, goTemplate bool) (string, error) {
-	var invalid error
-	filled := templateRE.ReplaceAllStringFunc(text, func(found string) string {
-		name := templateRE.FindStringSubmatch(found)[1]
-		value, known := parameters[strings.TrimPrefix(name, ".")]
-		switch {
-		case !simpleName.MatchString(name) || strings.HasPrefix(name, ".") != goTemplate:
-			invalid = fmt.Errorf("its template contains %s; expected the name of a parameter", found)
-		case !known:
-			invalid = fmt.Errorf("its template contains %s, which no generator sets", found)
-		}
-		return value
-	})
-	if invalid == nil && strings.Contains(templateRE.ReplaceAllString(text, ""), "{{") {
-		invalid = fmt.Errorf("its template contains %s, which is not a valid template", strings.Join(strings.Fields(text), " "))
-	}
-	return filled, invalid
+func normalizedName(text string) string {
+	return notInAppNames.ReplaceAllString(strings.ToLower(text), "-")
 }

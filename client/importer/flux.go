@@ -14,7 +14,7 @@ import (
 // are charts of a repository.
 func fromFlux(r reader) error {
 	d := fluxReader{reader: r, needs: map[string][]string{}, expanded: map[string][]string{}, released: map[string]bool{}}
-	objects, err := d.objects("kustomize.toolkit.fluxcd.io", "helm.toolkit.fluxcd.io", "source.toolkit.fluxcd.io")
+	objects, err := d.objects("kustomize.toolkit.fluxcd.io", "helm.toolkit.fluxcd.io", "source.toolkit.fluxcd.io", "source.extensions.fluxcd.io")
 	if err != nil {
 		return err
 	}
@@ -124,8 +124,13 @@ func (d fluxReader) fluxCommon(name string, spec any, to named, notes ...string)
 
 func (d fluxReader) fluxKustomization(o manifest) {
 	name, spec, to := textAt(o.fields, "metadata", "name"), field(o.fields, "spec"), d.fluxNamed(o)
+	dir, why := d.fluxPath(o, field(spec, "sourceRef"), textAt(spec, "path"))
+	if why != "" {
+		d.omit("%s: %s", name, why)
+		return
+	}
 	part := &deployedPart{cluster: to.cluster, namespace: textAt(spec, "targetNamespace"), kubernetes: d.source(name, location{
-		path: textAt(spec, "path"), repository: textAt(spec, "sourceRef", "kind") + " " + textAt(spec, "sourceRef", "name"), recurse: true,
+		path: dir, repository: textAt(spec, "sourceRef", "kind") + " " + textAt(spec, "sourceRef", "name"), recurse: true,
 	})}
 	if part.kubernetes == nil {
 		return
@@ -140,7 +145,7 @@ func (d fluxReader) fluxKustomization(o manifest) {
 			d.omit("%s: postBuild: its manifests contain no variables", name)
 		}
 	}
-	for _, what := range part.build(to.service, to.channel, d.fluxAdded(name, spec)) {
+	for _, what := range part.build(to.service, to.channel, d.fluxAdded(name, dir, spec)) {
 		d.stop(to.service, fmt.Sprintf("%s has %s, and its directory has no kustomization: write one", name, what))
 	}
 	if field(spec, "commonMetadata") != nil {
@@ -159,9 +164,9 @@ func (d fluxReader) fluxKustomization(o manifest) {
 	d.add(to.service, to.channel, "", *part)
 }
 
-// fluxAdded returns what a Kustomization adds to the kustomization of its path, in the fields of that.
-func (d fluxReader) fluxAdded(name string, spec any) map[string]any {
-	added, dir := map[string]any{}, textAt(spec, "path")
+// fluxAdded returns what a Kustomization adds to the kustomization of a directory, in the fields of that.
+func (d fluxReader) fluxAdded(name, dir string, spec any) map[string]any {
+	added := map[string]any{}
 	for _, key := range kustomizeFields {
 		switch value := field(spec, key); {
 		case value == nil:
@@ -182,7 +187,16 @@ func (d fluxReader) fluxRelease(o manifest, to named, among []manifest) {
 	name, spec := textAt(o.fields, "metadata", "name"), field(o.fields, "spec")
 	namespace := cmp.Or(textAt(spec, "targetNamespace"), textAt(o.fields, "metadata", "namespace"))
 	all := append(slices.Clone(among), d.found...)
-	kubernetes := d.source(name, fluxChart(o, all))
+	at := fluxChart(o, all)
+	if ref := field(spec, "chartRef"); textAt(ref, "kind") == "ExternalArtifact" {
+		dir, why := d.fluxPath(o, ref, "")
+		if why != "" {
+			d.omit("%s: %s", name, why)
+			return
+		}
+		at = location{path: dir, repository: "the ExternalArtifact " + textAt(ref, "name")}
+	}
+	kubernetes := d.source(name, at)
 	helm, ok := kubernetes["helm"].(map[string]any)
 	if !ok {
 		if kubernetes != nil {

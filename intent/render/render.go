@@ -1,4 +1,4 @@
-// Package render renders Helm charts and kustomizations to objects in a separate process. intent/sources sends the orders and parses the
+// Package render renders Helm charts and kustomizations to objects, and executes templates of ApplicationSets, in a separate process. intent/sources sends the orders and parses the
 // results. The package contains the engines of Helm and Kustomize, and with them most of Kubernetes' API types. Only programs that
 // render contain it: converge-render, which is installed with converge, and converge-dev, which starts itself.
 //
@@ -50,6 +50,10 @@ func execute(data []byte) (a sources.Answer) {
 	err := json.Unmarshal(data, &o)
 	switch {
 	case err != nil:
+	case o.Template != nil:
+		var text string
+		text, err = executeTemplate(*o.Template)
+		a.Texts = []sources.Text{{Data: []byte(text)}}
 	case o.Kustomization != "":
 		var text []byte
 		text, err = build(o.Files, o.Kustomization)

@@ -52,8 +52,9 @@ func RenderInProcess(perform func(order []byte) Answer) {
 	rendered.forget()
 }
 
-// Order is a rendering request: a kustomization or a chart.
+// Order is a rendering request: a kustomization, a chart or a template.
 type Order struct {
+	Template      *Template               `json:",omitempty"`
 	Kustomization string                  `json:",omitempty"` // its directory
 	Files         map[string][]byte       `json:",omitempty"` // all its files by path
 	Chart         []*archive.BufferedFile `json:",omitempty"`
