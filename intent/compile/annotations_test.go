@@ -54,13 +54,12 @@ func TestAnnotationsOfArgoCD_H7(t *testing.T) {
 
 	compiled = intenttest.Text(t, cluster("kubernetes: {manifests: [a.yaml], annotations: argocd}"), "a.yaml", argoObjects)
 	require.Equal(t, []string{
-		"argocd.argoproj.io/hook of Job/cleanup is not honoured: there is no hook at SyncFail; the object is left out unless it has another moment",
 		"argocd.argoproj.io/sync-options of ConfigMap/third is not honoured: Validate=false: the server checks every object",
 	}, compiled.Warnings)
 	objects := objectsOf(t, compiled, "prod", incarnation.RenderInput{Version: "v1"})
 	text = strings.Join(objects, "\n")
-	require.Len(t, objects, 4)
-	require.NotContains(t, text, `"cleanup"`)
+	require.Len(t, objects, 5)
+	require.Contains(t, text, `"argocd.argoproj.io/hook":"SyncFail","converge/hook":"on-failure"`)
 	require.NotContains(t, text, `"skipped"`)
 	require.Contains(t, text, `"argocd.argoproj.io/sync-wave":"5","converge/wave":"5"`)
 	require.Contains(t, text, `"converge/hook":"pre-install,pre-upgrade,pre-rollback","converge/hook-delete-policy":"hook-succeeded"`)

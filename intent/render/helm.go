@@ -209,7 +209,7 @@ var separator = regexp.MustCompile(`(?:^|\s*\n)---\s*`)
 
 const documentSeparator = "\n---\n"
 
-// withoutOtherHooks replaces the objects that are hooks of tests and deletions only by as many empty lines.
+// withoutOtherHooks replaces the objects that are hooks of tests only by as many empty lines.
 func withoutOtherHooks(text string) string {
 	if !strings.Contains(text, sources.HelmHook) {
 		return text
@@ -219,7 +219,7 @@ func withoutOtherHooks(text string) string {
 		var object struct {
 			Metadata struct{ Annotations map[string]any }
 		}
-		if yaml.Unmarshal([]byte(document), &object) == nil && !sources.RunsInRelease(object.Metadata.Annotations) {
+		if yaml.Unmarshal([]byte(document), &object) == nil && !sources.IsDeployed(object.Metadata.Annotations) {
 			documents[i] = strings.Repeat("\n", strings.Count(document, "\n"))
 		}
 	}

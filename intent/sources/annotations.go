@@ -123,6 +123,7 @@ var argoMoments = map[string]string{
 	"PreSync": "pre-install,pre-upgrade,pre-rollback", "PostSync": "post-install,post-upgrade,post-rollback", "Sync": "",
 	"pre-install": "pre-install,pre-upgrade,pre-rollback", "pre-upgrade": "pre-install,pre-upgrade,pre-rollback",
 	"post-install": "post-install,post-upgrade,post-rollback", "post-upgrade": "post-install,post-upgrade,post-rollback",
+	"SyncFail": "on-failure", "PreDelete": "pre-delete", "PostDelete": "post-delete", "pre-delete": "pre-delete", "post-delete": "post-delete",
 }
 
 // argoPolicies are the deletion policies of Argo CD's hooks, with ours.
@@ -193,7 +194,7 @@ func (h *honouring) momentsOf(from string, types []string) (events string, withO
 		moments, known := argoMoments[one]
 		switch {
 		case !known:
-			h.refuse(from, "there is no hook at "+one+"; the object is left out unless it has another moment")
+			h.refuse(from, "Argo CD has no hook at "+one+"; the object is left out unless it has another moment")
 		case moments == "":
 			withOthers = true
 		default:

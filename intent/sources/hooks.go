@@ -25,13 +25,15 @@ const (
 )
 
 // hookEvents lists the times at which a hook may run, in their order.
-var hookEvents = []string{"pre-install", "post-install", "pre-upgrade", "post-upgrade", "pre-rollback", "post-rollback"}
+var hookEvents = []string{
+	"pre-install", "post-install", "pre-upgrade", "post-upgrade", "pre-rollback", "post-rollback", "pre-delete", "post-delete", "on-failure",
+}
 
 var deletePolicies = []string{"before-hook-creation", "hook-succeeded", "hook-failed"}
 
-// RunsInRelease reports whether an object with these annotations takes part in a release: it is no hook of Helm, or one that runs in a
-// release. Hooks of tests and deletions do not.
-func RunsInRelease(annotations map[string]any) bool {
+// IsDeployed reports whether an object with these annotations is deployed: it is no hook of Helm, or one that runs here. Hooks of tests
+// do not.
+func IsDeployed(annotations map[string]any) bool {
 	events, ok := annotations[HelmHook].(string)
 	return !ok || filterKnown(events, hookEvents) != ""
 }
@@ -40,7 +42,7 @@ func RunsInRelease(annotations map[string]any) bool {
 func normalizeHook(fields map[string]any) bool {
 	metadata, _ := fields["metadata"].(map[string]any)
 	annotations, _ := metadata["annotations"].(map[string]any)
-	if !RunsInRelease(annotations) {
+	if !IsDeployed(annotations) {
 		return false
 	}
 	events, ok := annotations[HelmHook].(string)

@@ -93,7 +93,7 @@ func (r *Runtime) apply(ctx context.Context, in runtimes.Request, log *applyLog)
 		return err
 	}
 	if err := a.run(ctx, trials); err != nil {
-		return err
+		return a.runFailureHooks(ctx, err)
 	}
 	a.waitForWatch(ctx, trials)
 	return nil
@@ -178,7 +178,7 @@ func (a *apply) applyWaves(ctx context.Context, trials []*trial) (hooked bool, e
 		if err := a.applyWave(ctx, wave, fresh); err != nil {
 			return hooked, err
 		}
-		if i < len(groups)-1 || len(a.delivery.due(a.hooks, phasePost)) > 0 {
+		if i < len(groups)-1 || a.hooksFollow() {
 			if err := a.waitReady(ctx, wave); err != nil {
 				return hooked, err
 			}

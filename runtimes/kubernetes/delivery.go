@@ -17,12 +17,16 @@ type delivery struct {
 	Versions []string `json:"versions"`
 	Version  string   `json:"version"` // the version of this delivery, current or last
 	Event    event    `json:"event"`
+	// Number counts the deliveries of the instance: the same version may be delivered twice.
+	Number int `json:"number,omitempty"`
 	// Installed: one delivery has ended successfully, so later ones are no installation.
 	Installed bool `json:"installed,omitempty"`
 	Ended     bool `json:"ended,omitempty"` // this delivery has ended
 	// Done are the hooks that succeeded, Failed those that did not.
 	Done   []string               `json:"done,omitempty"`
 	Failed map[string]hookFailure `json:"failed,omitempty"`
+	// FailedAttempt is the attempt of the apply after which the failure hooks ran last.
+	FailedAttempt string `json:"failedAttempt,omitempty"`
 }
 
 // hookFailure is the failure of a hook: the attempt of the apply, and the message.
@@ -38,6 +42,7 @@ const (
 	install  event = "install"
 	upgrade  event = "upgrade"
 	rollback event = "rollback"
+	deletion event = "delete" // of the instance: the version is the one that is removed
 )
 
 // maxDelivered limits the versions that an inventory records: an older one that is deployed again counts as an upgrade.
@@ -65,10 +70,14 @@ func parseDelivery(inventory *unstructured.Unstructured) (*delivery, error) {
 // nextDelivery is the delivery of a version after another delivery; for the same version the delivery continues. hadInventory reports
 // whether an inventory existed.
 func nextDelivery(previous *delivery, version string, hadInventory bool) *delivery {
-	if previous != nil && previous.Version == version {
+	removal := previous.isRemoval()
+	if previous != nil && previous.Version == version && !removal {
 		return previous
 	}
-	d := &delivery{Versions: []string{version}, Version: version, Event: install}
+	d := &delivery{Versions: []string{version}, Version: version, Event: install, Number: previous.nextNumber()}
+	if removal {
+		return d
+	}
 	switch {
 	case previous == nil && hadInventory:
 		d.Event, d.Installed = upgrade, true
@@ -92,6 +101,17 @@ func nextDelivery(previous *delivery, version string, hadInventory bool) *delive
 	return d
 }
 
+// isRemoval reports whether the delivery is the removal of the instance. An apply after it installs again what it may have removed.
+func (d *delivery) isRemoval() bool { return d != nil && d.Event == deletion }
+
+// nextNumber is the number of the delivery after this one.
+func (d *delivery) nextNumber() int {
+	if d == nil {
+		return 1
+	}
+	return d.Number + 1
+}
+
 // loadDelivery finds the delivery of this apply. Without hooks, now and before, none is recorded. Otherwise it asks the server, because
 // the watch may not show yet how the last delivery ended.
 func (a *apply) loadDelivery(ctx context.Context) error {
@@ -110,6 +130,7 @@ func (a *apply) loadDelivery(ctx context.Context) error {
 		return err
 	}
 	a.delivery = nextDelivery(before, a.version, inventory != nil)
+	a.forgetFailure()
 	return nil
 }
 
@@ -138,6 +159,6 @@ func (a *apply) setDelivery(wanted, recorded *unstructured.Unstructured) error {
 func (a *apply) markDelivered() {
 	if a.delivery != nil {
 		a.delivery.Ended, a.delivery.Installed = true, true
-		a.delivery.Done, a.delivery.Failed = nil, nil
+		a.delivery.Done, a.delivery.Failed, a.delivery.FailedAttempt = nil, nil, ""
 	}
 }

@@ -20,12 +20,15 @@ import (
 
 // Hooks are objects that run once for each delivery of a version, before its other objects or after them, as in Helm. Install hooks
 // run in the first delivery, upgrade hooks in later ones, and rollback hooks when an earlier version is deployed again after another
-// one. They run one after the other by weight, each until it ends. Their later removal (by their policy, or by hand) is no drift.
+// one. Deletion hooks run around the removal of the instance (hooks_removal.go), failure hooks after an apply that failed
+// (hooks_failure.go). They run one after the other by weight, each until it ends. Their later removal (by their policy, or by hand) is no
+// drift.
 
 // The phases of a delivery.
 const (
-	phasePre  = "pre-"
-	phasePost = "post-"
+	phasePre     = "pre-"
+	phasePost    = "post-"
+	phaseFailure = "on-failure"
 )
 
 // The policies that delete a hook.
@@ -54,7 +57,7 @@ func splitHooks(all []declared) (objects, hooks []declared) {
 func (a *apply) allObjects() []declared { return append(slices.Clone(a.objects), a.hooks...) }
 
 // runsAt reports whether a hook runs at a moment: pre-install.
-func runsAt(o *unstructured.Unstructured, moment string) bool {
+func runsAt(o metav1.Object, moment string) bool {
 	return slices.Contains(annotationList(o, AnnotationHook), moment)
 }
 
@@ -71,13 +74,21 @@ func weightOf(o *unstructured.Unstructured) int {
 	return weight
 }
 
+// moment is a phase of the delivery as hooks name it: pre-install.
+func (d *delivery) moment(phase string) string {
+	if phase == phaseFailure {
+		return phase
+	}
+	return phase + string(d.Event)
+}
+
 // due are the hooks of a phase of the delivery, in order.
 func (d *delivery) due(hooks []declared, phase string) (due []declared) {
 	if d == nil || d.Ended {
 		return nil
 	}
 	for _, h := range hooks {
-		if runsAt(h.Unstructured, phase+string(d.Event)) {
+		if runsAt(h.Unstructured, d.moment(phase)) {
 			due = append(due, h)
 		}
 	}
@@ -89,7 +100,7 @@ func (d *delivery) due(hooks []declared, phase string) (due []declared) {
 
 // keyOf names a hook in a phase: "pre-upgrade Job shop/migrate".
 func (d *delivery) keyOf(h *unstructured.Unstructured, phase string) string {
-	return phase + string(d.Event) + " " + idOf(h).String()
+	return d.moment(phase) + " " + idOf(h).String()
 }
 
 // pendingHooks are the hooks of the delivery that have not succeeded.
@@ -108,12 +119,15 @@ func (d *delivery) pendingHooks(hooks []declared) (remaining []hookRun) {
 type hookRun struct {
 	declared
 	key string
+	// attemptID is the attempt that the hook is created for. With rerun, one of an earlier attempt does not count.
+	attemptID string
+	rerun     bool
 }
 
 // stamp is the annotation of a hook that identifies its run.
 func (d *delivery) stamp(key, attemptID string) string {
 	moment, _, _ := strings.Cut(key, " ")
-	return strings.TrimSpace(moment + " " + d.Version + " " + attemptID)
+	return strings.TrimSpace(fmt.Sprintf("%s %s #%d %s", moment, d.Version, d.Number, attemptID))
 }
 
 // createdFor reports whether a hook was created for a moment of this delivery, in any attempt.
@@ -153,9 +167,13 @@ func (a *apply) runHooks(ctx context.Context, phase string) error {
 func (a *apply) runHook(ctx context.Context, run hookRun) error {
 	failed, failedBefore := a.delivery.Failed[run.key]
 	if failedBefore && (a.attempt != 1 || failed.AttemptID == a.attemptID) {
-		return runtimes.Permanent(hookError(run.key, failed.Reason))
+		return runtimes.Permanent(a.delivery.hookError(run.key, failed.Reason))
 	}
-	t, err := a.startHook(ctx, run, failedBefore)
+	run.rerun, run.attemptID = failedBefore, a.attemptID
+	if strings.HasPrefix(run.key, phaseFailure) {
+		run.rerun, run.attemptID = true, a.delivery.FailedAttempt
+	}
+	t, err := a.startHook(ctx, run)
 	if err != nil {
 		return err
 	}
@@ -166,7 +184,7 @@ func (a *apply) runHook(ctx context.Context, run hookRun) error {
 			a.delivery.Failed = map[string]hookFailure{}
 		}
 		a.delivery.Failed[run.key] = hookFailure{a.attemptID, ended.reason}
-		err = hookError(run.key, ended.reason)
+		err = a.delivery.hookError(run.key, ended.reason)
 		return runtimes.Permanent(errors.Join(err, a.recordDelivery(ctx), a.deleteHooks(ctx, []declared{run.declared}, deleteFailed)))
 	}
 	if err != nil {
@@ -178,8 +196,12 @@ func (a *apply) runHook(ctx context.Context, run hookRun) error {
 	return a.recordDelivery(ctx)
 }
 
-func hookError(key, reason string) error {
-	return &problem{action: "run the hook " + key, reason: reason, hint: "retry runs it again"}
+func (d *delivery) hookError(key, reason string) error {
+	hint := "retry runs it again"
+	if d.Event == deletion {
+		hint = "the next attempt at the removal runs it again"
+	}
+	return &problem{action: "run the hook " + key, reason: reason, hint: hint}
 }
 
 // recordDelivery records the delivery in the inventory.
@@ -193,7 +215,7 @@ func (a *apply) recordDelivery(ctx context.Context) error {
 
 // startHook creates a hook after it has deleted the earlier one. A hook of the same run continues: the worker that created it was
 // lost.
-func (a *apply) startHook(ctx context.Context, run hookRun, rerun bool) (*trial, error) {
+func (a *apply) startHook(ctx context.Context, run hookRun) (*trial, error) {
 	t := a.tryHook(ctx, run)
 	if t.outcome == refused {
 		return nil, a.refusedLate(t.err)
@@ -204,7 +226,7 @@ func (a *apply) startHook(ctx context.Context, run hookRun, rerun bool) (*trial,
 	}
 	if t.live != nil {
 		stamp := t.live.GetAnnotations()[AnnotationHookRun]
-		if a.delivery.createdFor(t.live, run.key) && (!rerun || stamp == a.delivery.stamp(run.key, a.attemptID)) {
+		if a.delivery.createdFor(t.live, run.key) && (!run.rerun || stamp == a.delivery.stamp(run.key, run.attemptID)) {
 			t.applied = t.live
 			return t, nil
 		}
@@ -220,7 +242,7 @@ func (a *apply) startHook(ctx context.Context, run hookRun, rerun bool) (*trial,
 	}
 	t.declared, t.live = run.declared, nil // as an object that does not exist
 	t.Unstructured = t.DeepCopy()
-	err := merge(t.Object, map[string]string{AnnotationHookRun: a.delivery.stamp(run.key, a.attemptID)}, []string{"metadata", "annotations"})
+	err := merge(t.Object, map[string]string{AnnotationHookRun: a.delivery.stamp(run.key, run.attemptID)}, []string{"metadata", "annotations"})
 	if err := errors.Join(err, t.encode()); err != nil {
 		return nil, runtimes.Permanent(err)
 	}

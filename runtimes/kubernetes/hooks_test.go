@@ -35,8 +35,9 @@ func TestEventsOfDeliveries_H6(t *testing.T) {
 	require.Equal(t, []string{"v1", "v2", "v3"}, v3.Versions)
 	require.Equal(t, rollback, step(v3, "v2").Event)
 	require.Empty(t, v3.due([]declared{{}}, phasePre), "an ended delivery runs nothing")
+	require.Equal(t, &delivery{Versions: []string{"v3"}, Version: "v3", Event: install, Number: v3.Number + 2}, step(&delivery{Version: "v3", Event: deletion, Number: v3.Number + 1, Installed: true}, "v3"))
 
-	require.Equal(t, &delivery{Versions: []string{"v5"}, Version: "v5", Event: upgrade, Installed: true}, nextDelivery(nil, "v5", true), "the existing objects had no hooks")
+	require.Equal(t, &delivery{Versions: []string{"v5"}, Version: "v5", Event: upgrade, Number: 1, Installed: true}, nextDelivery(nil, "v5", true), "the existing objects had no hooks")
 	many := v3
 	for n := range 30 {
 		many = ended(step(many, fmt.Sprintf("w%d", n)))
@@ -113,9 +114,10 @@ func TestHooksRunAsHelmRunsThem_H6(t *testing.T) {
 	d.until(v2, "v2", func(objects []entities.Object) bool { return settled("v2")(objects) && len(objects) == 1 })
 
 	require.Equal(t, []string{"ran the hook pre-rollback " + ns + "/undo"}, hooksOf(d.mustApply(v1)))
-	undone := d.uid("Job", "undo")
+	undone, last := d.uid("Job", "undo"), d.uid("Job", "last")
 	require.Empty(t, hooksOf(d.mustApply(v1)))
 	require.Equal(t, []string{"ran the hook pre-upgrade " + ns + "/migrate", "deleted the hook Job/migrate (hook-succeeded)", "ran the hook post-upgrade " + ns + "/last"}, hooksOf(d.mustApply(v2)), "forward again")
+	require.NotEqual(t, last, d.uid("Job", "last"), "another delivery of the same version runs its hooks again")
 	require.Equal(t, undone, d.uid("Job", "undo"))
 	require.Empty(t, hooksOf(d.mustApply(withPrune(v2))), "hooks are declared, and not pruned")
 	require.NotNil(t, d.liveObject("Job", "undo"))

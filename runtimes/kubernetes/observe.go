@@ -417,6 +417,6 @@ func idOf(o *unstructured.Unstructured) id {
 }
 
 // annotationList reads an annotation with a list separated by commas.
-func annotationList(o *unstructured.Unstructured, annotation string) []string {
+func annotationList(o metav1.Object, annotation string) []string {
 	return strings.FieldsFunc(o.GetAnnotations()[annotation], func(r rune) bool { return r == ',' || r == ' ' })
 }

@@ -28,11 +28,14 @@ func (r *Runtime) PlanRemoval(ctx context.Context, in runtimes.Request) ([]runti
 	if err != nil {
 		return nil, err
 	}
-	parent, _, err := a.findInventory(ctx)
+	parent, at, err := a.findInventory(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if err := a.checkFences(append(slices.Clone(a.earlierInventories), parent)...); err != nil {
+		return nil, err
+	}
+	if err := a.loadDeletionHooks(ctx, in, at); err != nil {
 		return nil, err
 	}
 	all := a.fullExtent(in, parent)
@@ -44,7 +47,8 @@ func (r *Runtime) PlanRemoval(ctx context.Context, in runtimes.Request) ([]runti
 	for _, g := range targets {
 		removedUIDs[g.GetUID()] = true
 	}
-	var removals, keeps []runtimes.Change
+	removals, after := a.deletionHookChanges(ctx)
+	var keeps []runtimes.Change
 	for _, g := range slices.Concat(reverseWaves(targets)...) {
 		change, err := a.removalChange(ctx, g, removedUIDs)
 		if err != nil {
@@ -66,7 +70,7 @@ func (r *Runtime) PlanRemoval(ctx context.Context, in runtimes.Request) ([]runti
 	for _, s := range append(kept, a.ownNamespaces(ctx, all)...) {
 		keeps = append(keeps, newRemovalChange(s.Unstructured, runtimes.ActionKeep, s.reason))
 	}
-	return append(removals, keeps...), nil
+	return slices.Concat(removals, after, keeps), nil
 }
 
 func newRemovalChange(o *unstructured.Unstructured, action runtimes.Action, reason string) runtimes.Change {

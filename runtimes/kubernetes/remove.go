@@ -46,11 +46,17 @@ func (r *Runtime) removeObjects(ctx context.Context, in runtimes.Request) error 
 	if err := a.checkFences(a.earlierInventories...); err != nil {
 		return err
 	}
+	if err := a.loadDeletionHooks(ctx, in, at); err != nil {
+		return err
+	}
 	if parent != nil && a.fence != nil {
 		if err := a.writeInventory(ctx, at, parent, a.recordedExtent); err != nil {
 			return err
 		}
 		parent = a.inventory
+	}
+	if err := a.runHooks(ctx, phasePre); err != nil {
+		return err
 	}
 	all, _, err := a.listForRemoval(ctx, a.fullExtent(in, parent).without(kindNamespace))
 	if err != nil {
@@ -60,6 +66,9 @@ func (r *Runtime) removeObjects(ctx context.Context, in runtimes.Request) error 
 		if err := a.removeWave(ctx, wave); err != nil {
 			return err
 		}
+	}
+	if err := a.runHooksAfterRemoval(ctx); err != nil {
+		return err
 	}
 	return a.deleteInventories(ctx, at, parent)
 }
@@ -115,7 +124,7 @@ func (a *apply) listForRemoval(ctx context.Context, all extent) (targets []remov
 			return nil, nil, explain(ctx, "list objects of kind "+name, err)
 		}
 		for _, o := range objects {
-			if seen[idOf(o)] || createdByOthers(o) || isInventory(o, a.owner) {
+			if seen[idOf(o)] || createdByOthers(o) || isInventory(o, a.owner) || a.runsAfterRemoval(o) {
 				continue
 			}
 			seen[idOf(o)] = true
