@@ -80,12 +80,9 @@ func (b *objectSet) chart(doc *incarnation.Kubernetes) {
 	}
 	release := sources.Release{Name: cmp.Or(h.release, string(b.Spec.Name)), Namespace: b.namespace, Values: values, CRDs: h.crds}
 	if cluster := b.runtimes[b.ref.name].Kubernetes; cluster != nil {
-		release.KubeVersion, release.APIVersions = cluster.KubeVersion, cluster.APIVersions
-		if captured, ok := b.inputs.Captured.CapabilitiesOf(b.ref.name); ok { // capabilities that the runtime declares take precedence
-			release.KubeVersion = cmp.Or(release.KubeVersion, captured.KubeVersion)
-			if len(release.APIVersions) == 0 {
-				release.APIVersions, release.AllAPIs = captured.APIVersions(), true
-			}
+		release.KubeVersion, release.APIVersions = b.clusterVersion(), cluster.APIVersions
+		if captured, ok := b.inputs.Captured.CapabilitiesOf(b.ref.name); ok && len(release.APIVersions) == 0 { // those that the runtime declares take precedence
+			release.APIVersions, release.AllAPIs = captured.APIVersions(), true
 		}
 	}
 	if len(release.Name) > maxReleaseName {

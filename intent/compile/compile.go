@@ -88,6 +88,7 @@ type compiler struct {
 	runtimes     map[string]entities.RuntimeDefinition
 	bundles      map[string]bundle.Bundle // by their inputs
 	objectOwners map[objectKey]objectOwner
+	custom       *customKinds
 	warnings     map[string]bool
 
 	addonTypes  map[string]*sources.Schema // nil: any value
@@ -125,7 +126,7 @@ func newCompiler(config *Loaded, partial bool) *compiler {
 	return &compiler{
 		config: config.Config, inputs: config.inputs, partial: partial, byPosition: map[string]*channelFault{},
 		refs: map[string][]runtimeRef{}, runtimes: map[string]entities.RuntimeDefinition{},
-		bundles: map[string]bundle.Bundle{}, objectOwners: map[objectKey]objectOwner{}, warnings: map[string]bool{},
+		bundles: map[string]bundle.Bundle{}, objectOwners: map[objectKey]objectOwner{}, custom: newCustomKinds(), warnings: map[string]bool{},
 		addonTypes:  map[string]*sources.Schema{},
 		protections: map[string]*protectionDoc{}, extensions: map[string]*extensionDoc{},
 		definitions: definitions{map[string]entities.CheckDefinition{}, map[string]entities.ExtensionDefinition{}}, shared: map[string]entities.ExtensionDefinition{},
@@ -164,6 +165,7 @@ func compile(config *Loaded, partial bool) (*Compiled, strict.Problems) {
 		}
 	}
 	doc.Services = c.defineServices(app)
+	c.checkCustomKinds()
 	c.compilePlans(app)
 	c.checkDeadlocks()
 	doc.Channels = c.sortChannels(app)

@@ -152,9 +152,9 @@ func TestPayloadDigestOfObjects(t *testing.T) {
 
 func TestYAMLIsReadAsKubernetesDoes(t *testing.T) {
 	compiled := intenttest.Text(t, cluster("kubernetes: {manifests: [a.yaml]}"), "a.yaml",
-		"{apiVersion: v1, kind: X, metadata: {name: a}, octal: 0644, yes: \"yes\", truth: on, date: 2024-01-02, big: 9223372036854775807, y: y, f: 1.5, none: null, text: \"<a> & b\\n\"}\n")
+		"{apiVersion: shop.dev/v1, kind: X, metadata: {name: a}, octal: 0644, yes: \"yes\", truth: on, date: 2024-01-02, big: 9223372036854775807, y: y, f: 1.5, none: null, text: \"<a> & b\\n\"}\n")
 	require.Equal(t, []string{
-		`{"apiVersion":"v1","big":9223372036854775807,"date":"2024-01-02","f":1.5,"kind":"X","metadata":{"name":"a"},"none":null,"octal":420,"text":"<a> & b\n","truth":true,"y":true,"yes":"yes"}`,
+		`{"apiVersion":"shop.dev/v1","big":9223372036854775807,"date":"2024-01-02","f":1.5,"kind":"X","metadata":{"name":"a"},"none":null,"octal":420,"text":"<a> & b\n","truth":true,"y":true,"yes":"yes"}`,
 	}, objectsOf(t, compiled, "prod", incarnation.RenderInput{Version: "v1"}))
 }
 

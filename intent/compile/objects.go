@@ -108,6 +108,7 @@ func (s *serviceCompiler) compileObjects(scope *substitute.Scope, d *kubernetesD
 	set.patch()
 	set.honourAnnotations(doc)
 	set.rejectDuplicates()
+	set.checkSchemas()
 	for _, o := range set.objects {
 		for _, warning := range o.v.Warnings {
 			s.warnings[warning] = true

@@ -240,8 +240,11 @@ func TestAllSubstitutionsAreResolved(t *testing.T) {
 		})
 		text := func(label string) string { return strings.Join(rapid.SliceOfN(part, 0, 5).Draw(t, label), "") }
 		object := map[string]any{
-			"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a", "labels": map[string]any{"l": text("label")}},
-			"data": map[string]any{"d": text("data")}, "list": []any{text("item"), map[string]any{"x": text("deep")}},
+			"apiVersion": "v1", "kind": "ConfigMap", "data": map[string]any{"d": text("data")},
+			"metadata": map[string]any{
+				"name": "a", "annotations": map[string]any{"l": text("annotation")},
+				"finalizers": []any{text("item")}, "ownerReferences": []any{map[string]any{"name": text("deep")}},
+			},
 		}
 		manifest, err := json.Marshal(object)
 		require.NoError(t, err)
@@ -263,6 +266,17 @@ func TestAllSubstitutionsAreResolved(t *testing.T) {
 			require.Equal(t, want, got["data"].(map[string]any)["d"])
 		}
 	})
+}
+
+// Of a cluster whose version is not known, a kind or a field that only some supported versions have is a warning.
+func TestFieldsOfSomeVersionsAreWarnings(t *testing.T) {
+	pod := "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec:\n  hostnameOverride: web\n  containers: [{name: web, image: web}]\n"
+	compiled := intenttest.Text(t, cluster("kubernetes: {manifests: [a.yaml]}"), "a.yaml",
+		pod+"---\n{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: web}, spec: {}}\n---\n{apiVersion: resource.k8s.io/v1beta2, kind: ResourceClaim, metadata: {name: b}, spec: {}}\n")
+	require.Equal(t, []string{
+		`a.yaml:5: Pod/web spec.hostnameOverride: only Kubernetes 1.34 and later have the field "hostnameOverride"`,
+		`a.yaml:8: ResourceClaim/web apiVersion: only Kubernetes 1.34 and later have resource.k8s.io/v1 ResourceClaim`,
+	}, compiled.Warnings)
 }
 
 // A thousand services are compiled while one waits: each file and each chart is read once.

@@ -1,6 +1,7 @@
 package sources
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -12,7 +13,7 @@ import (
 
 	"github.com/converge-engine/converge/intent/bundle"
 	"github.com/converge-engine/converge/intent/config"
-	"github.com/converge-engine/converge/intent/internal/builtin"
+	"github.com/converge-engine/converge/intent/internal/apischema"
 	"github.com/converge-engine/converge/intent/internal/canonical"
 	"github.com/converge-engine/converge/intent/internal/strict"
 	"github.com/converge-engine/converge/intent/internal/substitute"
@@ -48,6 +49,9 @@ type Object struct {
 	Texts                        []ObjectText // with substitutions
 	Encrypted                    bool         // by SOPS, until it is applied
 	Warnings                     []string     // legal but probably unintended
+
+	Uses []apischema.Use  // of what not every version of Kubernetes has
+	Open []apischema.Name // names with substitutions
 }
 
 // ObjectText is a scalar with a substitution.
@@ -156,9 +160,7 @@ func (c *objectCheck) check(node *yaml.Node, among encrypted) bool {
 	c.literal = bundle.KeepsText(c.fields)
 	c.collectTexts("", c.fields)
 	c.digits("", c.fields)
-	if !c.object.Encrypted {
-		builtin.Check(c.Decoder, c.fields)
-	}
+	c.schema()
 	c.variables()
 	c.secret()
 	if c.object.Encrypted {
@@ -175,6 +177,18 @@ func (c *objectCheck) check(node *yaml.Node, among encrypted) bool {
 		c.object.Source = c.object.Origin
 	}
 	return true
+}
+
+// schema checks the object against the schema of its kind. What depends on the release channel is checked later.
+func (c *objectCheck) schema() {
+	if c.object.Encrypted {
+		return
+	}
+	found := apischema.Check(c.Decoder, c.fields)
+	for _, p := range found.Problems {
+		c.Report(p.Path, p.Fault)
+	}
+	c.object.Uses, c.object.Open = found.Uses, found.Names
 }
 
 // header reads the fields that identify the object.
@@ -402,6 +416,16 @@ func decoded(text string) string {
 		return ""
 	}
 	return string(plain)
+}
+
+// Fields returns the content of the object.
+func (o *Object) Fields() map[string]any {
+	decoder := json.NewDecoder(bytes.NewReader(o.Data))
+	decoder.UseNumber()
+	var fields map[string]any
+	_ = decoder.Decode(&fields) // the data is canonical JSON
+	decoded, _ := replaced(fields, number).(map[string]any)
+	return decoded
 }
 
 // ID is the readable id of an object within its service and channel: Deployment/web, Role/other-ns/web.

@@ -55,7 +55,7 @@ func (c *objectCheck) container(at string, container map[string]any) {
 		}
 		path := strict.Index(at, i)
 		c.object.Texts = slices.DeleteFunc(c.object.Texts, func(t ObjectText) bool { return strings.HasPrefix(t.Path, path+".") })
-		c.object.Warnings = append(c.object.Warnings, c.warning(path, fmt.Sprintf("%q is given twice, and the last one is used", name)))
+		c.object.Warnings = append(c.object.Warnings, c.object.Warning(path, fmt.Sprintf("%q is given twice, and the last one is used", name)))
 	}
 	if len(kept) < len(env) {
 		container["env"] = kept
@@ -72,11 +72,11 @@ func variable(v any) string {
 	return name
 }
 
-// warning formats a warning with its position.
-func (c *objectCheck) warning(path, text string) string {
-	where := fmt.Sprintf("%s:%d", c.File, c.At(path).Line)
-	if c.object.Origin != "" {
-		where = c.object.Origin
+// Warning formats a warning with the position of a path of the object.
+func (o *Object) Warning(path, text string) string {
+	where := o.Origin
+	if where == "" {
+		where = fmt.Sprintf("%s:%d", o.Decoder.File, o.Decoder.At(path).Line)
 	}
-	return fmt.Sprintf("%s: %s: %s", where, c.DisplayPath(path), text)
+	return fmt.Sprintf("%s: %s: %s", where, o.Decoder.DisplayPath(path), text)
 }
