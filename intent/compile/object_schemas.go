@@ -2,10 +2,12 @@ package compile
 
 import (
 	"cmp"
+	"fmt"
 	"strings"
 
 	"github.com/converge-engine/converge/intent/config"
 	"github.com/converge-engine/converge/intent/internal/apischema"
+	"github.com/converge-engine/converge/intent/internal/strict"
 	"github.com/converge-engine/converge/intent/internal/substitute"
 	"github.com/converge-engine/converge/intent/sources"
 )
@@ -103,6 +105,25 @@ func (b *objectSet) reportFound(o located[*sources.Object], found apischema.Resu
 		if fault := name.Fault(text); fault != nil {
 			b.failAt(o, name.Path, substitute.ScopedFault{InChannel: true, Fault: *fault})
 		}
+	}
+}
+
+// maxObjectName is the longest name of an object in bytes.
+const maxObjectName = 253
+
+// checkOwnNames checks the names that Converge writes: the labels of the namespace that it creates, and its record of the objects, a
+// ConfigMap with the names of the application, the service, the release channel and the runtime of a fleet.
+func (b *objectSet) checkOwnNames() {
+	namespace := b.draft.makesNamespace
+	for _, p := range apischema.CheckMetadata(namespace.at, namespace.v.Labels, namespace.v.Annotations) {
+		b.fail(p.Path, p.Fault)
+	}
+	name := strings.Join([]string{"converge", b.scope.Application, b.scope.Service, b.scope.Channel, b.scope.Instance}, ".")
+	if longer := len(name) - maxObjectName; longer > 0 {
+		b.fail("name", strict.Fault{
+			Code: "bad-name", Message: fmt.Sprintf("the ConfigMap %s would have a name of %d characters", strict.Clip(name), len(name)),
+			Expected: fmt.Sprintf("names of the application, the service, the release channel and the runtime that are %d shorter together", longer),
+		})
 	}
 }
 

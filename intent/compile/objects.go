@@ -24,7 +24,7 @@ type kubernetesDraft struct {
 	helm           *helmDraft
 	patches        []located[config.ObjectPatch]
 	prune, adopt   bool
-	makesNamespace config.CreateNamespace
+	makesNamespace located[config.CreateNamespace]
 	removeClaims   bool
 	foreign        string
 	annotations    string // the tool whose annotations are honoured
@@ -61,7 +61,7 @@ func (d *draft) objects(in *strict.Decoder, at string, k *config.ServiceKubernet
 		merged.adopt = *k.Adopt
 	}
 	if k.CreateNamespace != nil {
-		merged.makesNamespace = *k.CreateNamespace
+		merged.makesNamespace = located[config.CreateNamespace]{*k.CreateNamespace, at + ".createNamespace"}
 	}
 	if k.RemoveClaims != nil {
 		merged.removeClaims = *k.RemoveClaims
@@ -97,11 +97,11 @@ func (s *serviceCompiler) compileObjects(scope *substitute.Scope, d *kubernetesD
 	set := &objectSet{serviceCompiler: s, scope: scope, draft: d, ref: ref}
 	set.resolveNamespace()
 	doc := &incarnation.Kubernetes{
-		Prune: d.prune, Adopt: d.adopt, CreateNamespace: d.makesNamespace.On,
+		Prune: d.prune, Adopt: d.adopt, CreateNamespace: d.makesNamespace.v.On,
 		RemoveClaims: d.removeClaims, RemoveForeign: d.foreign == "remove", Ignore: s.ignoredDifferences(s.Decoder, d.ignore.at, d.ignore.v),
 	}
-	if d.makesNamespace.On {
-		doc.NamespaceLabels, doc.NamespaceAnnotations = d.makesNamespace.Labels, d.makesNamespace.Annotations
+	if d.makesNamespace.v.On {
+		doc.NamespaceLabels, doc.NamespaceAnnotations = d.makesNamespace.v.Labels, d.makesNamespace.v.Annotations
 	}
 	set.gather()
 	set.chart(doc)
@@ -109,6 +109,7 @@ func (s *serviceCompiler) compileObjects(scope *substitute.Scope, d *kubernetesD
 	set.honourAnnotations(doc)
 	set.rejectDuplicates()
 	set.checkSchemas()
+	set.checkOwnNames()
 	for _, o := range set.objects {
 		for _, warning := range o.v.Warnings {
 			s.warnings[warning] = true

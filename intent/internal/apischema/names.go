@@ -102,6 +102,20 @@ func (c *check) objectName(groupVersion, kind string, object map[string]any) {
 	c.name("metadata.name", name, r)
 }
 
+// CheckMetadata checks the labels and the annotations of an object at a path.
+func CheckMetadata(path string, labels, annotations map[string]string) []Problem {
+	c := check{}
+	for _, key := range strict.Keys(labels) {
+		at := strict.Key(path+".labels", key)
+		c.key(at, key, labelName)
+		c.name(at, labels[key], labelValue)
+	}
+	for _, key := range strict.Keys(annotations) {
+		c.key(strict.Key(path+".annotations", key), key, labelName)
+	}
+	return c.found.Problems
+}
+
 func (c *check) name(path, text string, r rule) {
 	if config.HasSubstitution(text) {
 		c.found.Names = append(c.found.Names, Name{path, text, r})
