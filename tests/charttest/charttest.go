@@ -18,6 +18,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/fstest"
 
 	"github.com/google/go-containerregistry/pkg/registry"
 	godigest "github.com/opencontainers/go-digest"
@@ -57,6 +58,23 @@ func PackDir(t testing.TB, name, version string, from fs.FS) []byte {
 		return err
 	}))
 	return Archive(t, name, files...)
+}
+
+// Released is a chart as its makers release it, from the folder that they make it of, which has a template of Chart.yaml with v0.0.0 for
+// its version.
+func Released(t testing.TB, name, version string, from fs.FS) []byte {
+	t.Helper()
+	files := fstest.MapFS{}
+	require.NoError(t, fs.WalkDir(from, ".", func(at string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		data, err := fs.ReadFile(from, at)
+		text := strings.NewReplacer("v0.0.0", version, "{{IS_PRERELEASE}}", "false").Replace(string(data))
+		files[strings.Replace(at, "Chart.template.yaml", "Chart.yaml", 1)] = &fstest.MapFile{Data: []byte(text)}
+		return err
+	}))
+	return PackDir(t, name, version, files)
 }
 
 // Archive makes an archive of files in a directory; their names may be anything.

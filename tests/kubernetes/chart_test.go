@@ -2,11 +2,8 @@ package kubernetes_test
 
 import (
 	"fmt"
-	"io/fs"
 	"os"
-	"strings"
 	"testing"
-	"testing/fstest"
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,22 +15,6 @@ import (
 	"github.com/converge-engine/converge/tests/kubetest"
 )
 
-// released is a chart as its makers release it, from the folder that they make it of.
-func released(t *testing.T, dir, version string) []byte {
-	t.Helper()
-	files := fstest.MapFS{}
-	require.NoError(t, fs.WalkDir(os.DirFS(dir), ".", func(at string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		data, err := fs.ReadFile(os.DirFS(dir), at)
-		text := strings.NewReplacer("v0.0.0", version, "{{IS_PRERELEASE}}", "false").Replace(string(data))
-		files[strings.Replace(at, "Chart.template.yaml", "Chart.yaml", 1)] = &fstest.MapFile{Data: []byte(text)}
-		return err
-	}))
-	return charttest.PackDir(t, "cert-manager", version, files)
-}
-
 // A chart of some size that others wrote, from a registry by its version: it is installed, its hooks run once and go as they
 // say, a newer version of it comes, and is taken back; one field of it is patched.
 func TestKubernetesPublicChartFromARegistry_H6_D8(t *testing.T) {
@@ -41,7 +22,7 @@ func TestKubernetesPublicChartFromARegistry_H6_D8(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	registry := charttest.NewRegistry(t)
 	for i, dir := range dirs {
-		registry.Push(t, "charts/cert-manager", versions[i], released(t, dir, versions[i]))
+		registry.Push(t, "charts/cert-manager", versions[i], charttest.Released(t, "cert-manager", versions[i], os.DirFS(dir)))
 	}
 	w := newKubeWorld(t, "cache")
 	w.pattern(configFile, `(?s)- name: production\n.*?\n---\n`, "---\n") // it has objects without a namespace

@@ -36,6 +36,12 @@ func PublicChartWithHooks(t testing.TB) (dirs, versions [2]string) {
 	return dirs, versions
 }
 
+// PublicSet is a folder of an application that others wrote (public.Applications), or the test is skipped.
+func PublicSet(t testing.TB, set public.Set) string {
+	t.Helper()
+	return fetched(t, set)
+}
+
 func fetched(t testing.TB, set public.Set) string {
 	t.Helper()
 	root, err := moduleRoot()
@@ -43,7 +49,7 @@ func fetched(t testing.TB, set public.Set) string {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(set.Path(root)); err != nil {
-		t.Skipf("no public manifests: run make manifests (%v)", err)
+		t.Skipf("no public manifests: run make manifests, or make applications (%v)", err)
 	}
 	return set.Path(root)
 }

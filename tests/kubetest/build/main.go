@@ -1,5 +1,6 @@
 // Command build makes what tests of Kubernetes and the benchmark need, unless it is there: kubelab, the control plane, rollouts, the
-// controller of Argo Rollouts, flux, that of Flux, and manifests, the public sets of manifests.
+// controller of Argo Rollouts, flux, that of Flux, manifests, the public sets of manifests, and
+// applications, those of the long form of tests/applications.
 package main
 
 import (
@@ -39,14 +40,17 @@ func run(ctx context.Context, args []string) error {
 		kinds := public.Flux()
 		return errors.Join(build(ctx, root, flux.Program()), fetch(ctx, root, kinds[:]...))
 	case "manifests":
-		hooked := public.ChartWithHooks()
-		return fetch(ctx, root, append([]public.Set{public.Manifests(), public.Chart(), public.Rollouts()}, hooked[:]...)...)
+		short, _ := public.Applications()
+		return fetch(ctx, root, append(public.SetsOf(short), public.Manifests(), public.Chart(), public.Rollouts())...)
+	case "applications":
+		short, long := public.Applications()
+		return fetch(ctx, root, append(public.SetsOf(short), public.SetsOf(long)...)...)
 	default:
 		return errUsage
 	}
 }
 
-var errUsage = errors.New("usage: build kubelab|rollouts|flux|manifests, in the root of the module")
+var errUsage = errors.New("usage: build kubelab|rollouts|flux|manifests|applications, in the root of the module")
 
 func build(ctx context.Context, root string, p program.Program) error {
 	fmt.Println(p.Path(root))

@@ -13,11 +13,12 @@ import (
 	"path/filepath"
 )
 
-// Set is a folder of a published module.
+// Set is a folder of a published module, or a single file of it.
 type Set struct {
 	// Name is that of the folder that it is copied to.
 	Name string
-	// Module and Version say where it is from, Sum is the module's in the form of a go.sum, Folder what is taken of it.
+	// Module and Version say where it is from, Sum is the module's in the form of a go.sum, Folder what is taken of it: a folder, or a file
+	// with the suffix .yaml, which is alone in its folder then.
 	Module, Version, Sum, Folder string
 }
 
@@ -92,10 +93,22 @@ func (s Set) Fetch(ctx context.Context, root string) error {
 	}
 	// Renamed when whole, so that a set that is there is complete.
 	whole := s.Path(root) + ".new"
-	if err := errors.Join(os.RemoveAll(whole), os.CopyFS(whole, os.DirFS(filepath.Join(dir, filepath.FromSlash(s.Folder))))); err != nil {
+	if err := errors.Join(os.RemoveAll(whole), copyTo(whole, filepath.Join(dir, filepath.FromSlash(s.Folder)))); err != nil {
 		return err
 	}
 	return os.Rename(whole, s.Path(root))
+}
+
+// copyTo copies a folder, or a file into a folder.
+func copyTo(folder, from string) error {
+	if filepath.Ext(from) != ".yaml" {
+		return os.CopyFS(folder, os.DirFS(from))
+	}
+	data, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.MkdirAll(folder, 0o700), os.WriteFile(filepath.Join(folder, filepath.Base(from)), data, 0o600))
 }
 
 // download returns the module's folder in Go's cache.
