@@ -22,7 +22,7 @@ N ?= 10
 LONG_ALONE := $(addprefix github.com/converge-engine/converge/tests/,chaos operators)
 
 .DEFAULT_GOAL := help
-.PHONY: help build install test test-long stress nightly race lint fmt vet workflowcheck tidy generated check upgrade-demo bench chaos outage fuzz histories freeze-histories freeze-contracts freeze-configurations temporal-cli chromium monitoring moto sbom vulncheck kube kube-build kube-test rollouts flux sops-test manifests
+.PHONY: help build install test test-long stress nightly race lint fmt vet workflowcheck tidy generated check upgrade-demo bench chaos outage fuzz histories freeze-histories freeze-contracts freeze-configurations temporal-cli chromium monitoring moto sbom vulncheck kube kube-build kube-test rollouts flux sops-test manifests applications
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +45,7 @@ stress: ## Run the tests of PKG (./tests/...) N (10) times beside a load on all 
 
 # What is too long for CI. Run it before a larger piece of work ends.
 nightly: ## Run what takes hours: every package of tests under stress, long chaos, a long outage, fuzzing, and the benchmarks
+	$(MAKE) applications
 	$(MAKE) stress N=10 PKG='$(filter-out $(LONG_ALONE),$(shell go list ./tests/...))'
 	go run ./tests/stress -short -n 3 $(LONG_ALONE)
 	$(MAKE) chaos
@@ -172,8 +173,11 @@ rollouts: ## Build the controller of Argo Rollouts into .cache/bin for the test 
 flux: ## Build the kustomize-controller of Flux into .cache/bin for the benchmark that runs it, if needed (5 minutes, once)
 	go run ./tests/kubetest/build flux
 
-manifests: ## Fetch public manifests and charts into .cache/manifests for the tests that apply them (35 MB, once)
+manifests: ## Fetch public manifests and charts into .cache/manifests for the tests that apply them (45 MB, once)
 	go run ./tests/kubetest/build manifests
+
+applications: ## Fetch the public applications of the long form of tests/applications into .cache/manifests (50 MB, once)
+	go run ./tests/kubetest/build applications
 
 kube-test: ## Test and lint the Kubernetes control plane's own code
 	go run ./tests/run -C tests/kube

@@ -1,6 +1,7 @@
 package applications_test
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"strings"
@@ -21,7 +22,7 @@ type row struct {
 	kind string
 	// namespace is that of the channel.
 	namespace string
-	// options are more YAML of the service, each option on a line, and why says what for.
+	// options are more YAML of the service, each option on a line. why names another thing that Converge needs, such as a value of a chart.
 	options []string
 	why     string
 	// objects is YAML of what the pods need and the application makes at runtime: no program of it runs here.
@@ -55,11 +56,11 @@ var rows = []row{
 	},
 	{
 		name: "cert-manager", shown: "cert-manager", source: "helm: {chart: DIR.tgz, values: {crds: {enabled: true}, startupapicheck: {enabled: false}}}",
-		kind: "chart", namespace: "cert-manager", options: []string{ownNamespace}, edited: "Deployment/cert-manager",
+		kind: "chart", namespace: "cert-manager", options: []string{ownNamespace}, edited: "Deployment/public-cert-manager",
 	},
 	{
 		name: "cilium", shown: "Cilium", source: "helm: {chart: DIR, values: {hubble: {tls: {auto: {method: cronJob}}}}}", kind: "chart", namespace: "kube-system",
-		edited: "DaemonSet/cilium",
+		why: "the value `hubble.tls.auto.method: cronJob`, since a chart that makes certificates while it renders is refused", edited: "DaemonSet/cilium",
 	},
 	{
 		name: "contour", shown: "Contour", source: "manifests: [DIR/contour.yaml]", kind: "manifests", namespace: "projectcontour", edited: "Deployment/contour",
@@ -67,10 +68,6 @@ var rows = []row{
 	},
 	{
 		name: "external-dns", shown: "ExternalDNS", source: "kustomize: DIR", kind: "kustomization", namespace: "default", edited: "Deployment/external-dns",
-	},
-	{
-		name: "external-secrets", shown: "External Secrets", source: "helm: {chart: DIR}", kind: "chart", namespace: "external-secrets",
-		options: []string{ownNamespace}, edited: "Deployment/external-secrets",
 	},
 	{
 		name: "gateway-api", shown: "Gateway API", source: "kustomize: DIR", kind: "kustomization", namespace: "default",
@@ -93,7 +90,7 @@ var rows = []row{
 		edited: "Deployment/prometheus-operator",
 	},
 	{
-		name: "sealed-secrets", shown: "Sealed Secrets", source: "helm: {chart: DIR}", kind: "chart", namespace: "kube-system", edited: "Deployment/sealed-secrets",
+		name: "sealed-secrets", shown: "Sealed Secrets", source: "helm: {chart: DIR}", kind: "chart", namespace: "kube-system", edited: "Deployment/public-sealed-secrets",
 	},
 	{
 		name: "source-controller", shown: "Flux source-controller", source: "kustomize: DIR/default", kind: "kustomization", namespace: "source-system",
@@ -112,18 +109,11 @@ func TestPublicApplicationsAreThoseOfTheDocumentation(t *testing.T) {
 	require.NoError(t, err)
 	var table strings.Builder
 	for _, r := range rows {
-		needs := "–"
-		for i, option := range r.options {
-			if i == 0 {
-				needs = ""
-			} else {
-				needs += ", "
-			}
+		needs := r.why
+		for _, option := range r.options {
 			needs += "`" + option + "`"
 		}
-		if r.why != "" {
-			needs += ": " + r.why
-		}
+		needs = cmp.Or(needs, "–")
 		sets := r.sets(t)
 		fmt.Fprintf(&table, "| %s | %s to %s | %s | `%s` | %s |\n", r.shown, sets[0].Version, sets[1].Version, r.kind, r.namespace, needs)
 	}

@@ -28,8 +28,6 @@ func Applications() (short, long []Application) {
 			"v1.33.7", "h1:K+l/PjNLzkHGTZlwWo8iQQubO+hTMURHl9ylIqn0gpQ=", "v1.33.8", "h1:QoOfwqWws+CVRFpsRC2+f1DmB5IdurtyUtepIsiWfE0="),
 		of("external-dns", "sigs.k8s.io/external-dns", "kustomize",
 			"v0.20.0", "h1:rJ4Q5c32NStvI8J+u2nyM4bcKxZG4g1NLPL0p994U9M=", "v0.22.0", "h1:+ASJ3KF7DLqHo2LsG8Qinuh2J389MS86I19i/r8ewUc="),
-		of("external-secrets", "github.com/external-secrets/external-secrets", "deploy/charts/external-secrets",
-			"v0.16.2", "h1:iNY+gIgSyL5higXTfnz+hdPCaiB/43UiHLqE7HBpj68=", "v1.3.2", "h1:u2J8RjlHIeF0oZCqtl92adI/uZWUwOesJIDkfql6LqQ="),
 		of("gateway-api", "sigs.k8s.io/gateway-api", "config/crd",
 			"v1.5.1", "h1:RqVRIlkhLhUO8wOHKTLnTJA6o/1un4po4/6M1nRzdd0=", "v1.6.3", "h1:lKpJa5bGlraC/QeACvCpsHLdmO6y0iKfzVl6gzaFEYc="),
 		of("kyverno", "github.com/kyverno/kyverno", "config/install-latest-testing.yaml",
