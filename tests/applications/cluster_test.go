@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -75,15 +74,15 @@ func namespaceOf(o *unstructured.Unstructured, otherwise string) string {
 	return otherwise
 }
 
-// make creates a namespace, unless it is there, and objects.
+// make creates objects, once their namespace is there.
 func (c *cluster) make(namespace, text string) {
 	c.t.Helper()
-	_, err := c.Client.CoreV1().Namespaces().Create(c.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
-	if !apierrors.IsAlreadyExists(err) {
-		require.NoError(c.t, err)
-	}
+	kubetest.WaitFor(c.t, soon, func() (bool, string) {
+		_, err := c.Client.CoreV1().Namespaces().Get(c.t.Context(), namespace, metav1.GetOptions{})
+		return err == nil, fmt.Sprint(err)
+	})
 	for _, object := range parsed(c.t, []byte(text)) {
-		_, err = c.objects(object.GroupVersionKind(), namespace).Create(c.t.Context(), object, metav1.CreateOptions{})
+		_, err := c.objects(object.GroupVersionKind(), namespace).Create(c.t.Context(), object, metav1.CreateOptions{})
 		require.NoError(c.t, err)
 	}
 }

@@ -72,10 +72,8 @@ func (l *life) live() {
 	for i, set := range l.sets {
 		l.copyFiles(i, kubetest.PublicSet(l.T, set))
 	}
-	if l.objects != "" {
-		l.cluster.make(l.namespace, l.objects)
-	}
 	l.publish(0)
+	l.cluster.make(l.namespace, l.objects)
 	l.holds(0, l.Await(service, "prod CONVERGED v1"))
 
 	l.publish(1)
@@ -120,7 +118,11 @@ releaseChannels: [{name: prod, runtimes: [{name: APP-cluster, namespace: %s}]}]
 apiVersion: converge/v1
 kind: Runtime
 name: APP-cluster
-kubernetes: {kubeconfig: %q, context: %s, failAfter: 2s, pollInterval: 100ms, retry: {maxAttempts: 3, backoff: 100ms, maxBackoff: 1s}}
+kubernetes:
+  kubeconfig: %q
+  context: %s
+  pollInterval: 1s
+  health: [{group: apiregistration.k8s.io, kind: APIService, current: "true"}] # no pod serves an API here
 ---
 apiVersion: converge/v1
 kind: Service
