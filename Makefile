@@ -173,10 +173,10 @@ rollouts: ## Build the controller of Argo Rollouts into .cache/bin for the test 
 flux: ## Build the kustomize-controller of Flux into .cache/bin for the benchmark that runs it, if needed (5 minutes, once)
 	go run ./tests/kubetest/build flux
 
-manifests: ## Fetch public manifests and charts into .cache/manifests for the tests that apply them (45 MB, once)
+manifests: ## Fetch public manifests and charts into .cache/manifests for the tests that apply them (40 MB, once)
 	go run ./tests/kubetest/build manifests
 
-applications: ## Fetch the public applications of the long form of tests/applications into .cache/manifests (50 MB, once)
+applications: ## Fetch the public applications of the long form of tests/applications into .cache/manifests (5 MB, once)
 	go run ./tests/kubetest/build applications
 
 kube-test: ## Test and lint the Kubernetes control plane's own code

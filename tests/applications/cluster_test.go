@@ -87,8 +87,8 @@ func (c *cluster) make(namespace, text string) {
 	}
 }
 
-// has requires that each declared object is there as declared: an apply of it by another client
-// would change nothing.
+// has requires that each declared object is there as declared: an apply of it by another client would
+// change nothing.
 func (c *cluster) has(namespace string, declared []*unstructured.Unstructured) {
 	c.t.Helper()
 	require.NotEmpty(c.t, declared)

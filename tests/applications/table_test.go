@@ -29,7 +29,7 @@ type row struct {
 	objects string
 	// edited is the object that is edited by hand, of one of the types in edits.
 	edited string
-	// stay are objects that a deletion leaves, beside definitions of kinds and namespaces.
+	// stay are the objects that a deletion leaves, such as a Namespace.
 	stay []string
 }
 
@@ -42,63 +42,17 @@ func secrets(names ...string) string {
 	return all.String()
 }
 
-const ownNamespace = "createNamespace: true"
-
 var rows = []row{
-	{
-		name: "argo-cd", shown: "Argo CD", source: "manifests: [DIR/install.yaml]", kind: "manifests", namespace: "argocd",
-		options: []string{ownNamespace}, edited: "Deployment/argocd-server",
-		objects: secrets("argocd-redis"),
-	},
-	{
-		name: "argo-rollouts-install", shown: "Argo Rollouts", source: "manifests: [DIR/install.yaml]", kind: "manifests", namespace: "argo-rollouts",
-		options: []string{ownNamespace}, edited: "Deployment/argo-rollouts",
-	},
-	{
-		name: "cert-manager", shown: "cert-manager", source: "helm: {chart: DIR.tgz, values: {crds: {enabled: true}, startupapicheck: {enabled: false}}}",
-		kind: "chart", namespace: "cert-manager", options: []string{ownNamespace}, edited: "Deployment/public-cert-manager",
-	},
 	{
 		name: "cilium", shown: "Cilium", source: "helm: {chart: DIR, values: {hubble: {tls: {auto: {method: cronJob}}}}}", kind: "chart", namespace: "kube-system",
 		why: "the value `hubble.tls.auto.method: cronJob`, since a chart that makes certificates while it renders is refused", edited: "DaemonSet/cilium",
 	},
 	{
 		name: "contour", shown: "Contour", source: "manifests: [DIR/contour.yaml]", kind: "manifests", namespace: "projectcontour", edited: "Deployment/contour",
-		objects: secrets("contourcert", "envoycert"),
+		objects: secrets("contourcert", "envoycert"), stay: []string{"Namespace/projectcontour"},
 	},
 	{
 		name: "external-dns", shown: "ExternalDNS", source: "kustomize: DIR", kind: "kustomization", namespace: "default", edited: "Deployment/external-dns",
-	},
-	{
-		name: "gateway-api", shown: "Gateway API", source: "kustomize: DIR", kind: "kustomization", namespace: "default",
-		edited: "CustomResourceDefinition/gateways.gateway.networking.k8s.io",
-	},
-	{
-		name: "kyverno", shown: "Kyverno", source: "manifests: [DIR/install-latest-testing.yaml]", kind: "manifests", namespace: "kyverno",
-		edited: "Deployment/kyverno-admission-controller",
-	},
-	{
-		name: "metallb", shown: "MetalLB", source: "manifests: [DIR/metallb-native.yaml]", kind: "manifests", namespace: "metallb-system", edited: "DaemonSet/speaker",
-		objects: secrets("metallb-webhook-cert", "memberlist"),
-	},
-	{
-		name: "metrics-server-overlays", shown: "metrics-server", source: "kustomize: DIR/overlays/release", kind: "kustomization", namespace: "kube-system",
-		edited: "Deployment/metrics-server",
-	},
-	{
-		name: "prometheus-operator", shown: "Prometheus Operator", source: "manifests: [DIR/bundle.yaml]", kind: "manifests", namespace: "default",
-		edited: "Deployment/prometheus-operator",
-	},
-	{
-		name: "sealed-secrets", shown: "Sealed Secrets", source: "helm: {chart: DIR}", kind: "chart", namespace: "kube-system", edited: "Deployment/public-sealed-secrets",
-	},
-	{
-		name: "source-controller", shown: "Flux source-controller", source: "kustomize: DIR/default", kind: "kustomization", namespace: "source-system",
-		edited: "Deployment/source-controller",
-	},
-	{
-		name: "vertical-pod-autoscaler", shown: "Vertical Pod Autoscaler", source: "kustomize: DIR", kind: "kustomization", namespace: "kube-system",
-		edited: "Deployment/vpa-recommender", objects: secrets("vpa-tls-certs"),
 	},
 }
 

@@ -41,7 +41,8 @@ func run(ctx context.Context, args []string) error {
 		return errors.Join(build(ctx, root, flux.Program()), fetch(ctx, root, kinds[:]...))
 	case "manifests":
 		short, _ := public.Applications()
-		return fetch(ctx, root, append(public.SetsOf(short), public.Manifests(), public.Chart(), public.Rollouts())...)
+		hooked := public.ChartWithHooks()
+		return fetch(ctx, root, append(append(public.SetsOf(short), hooked[:]...), public.Manifests(), public.Chart(), public.Rollouts())...)
 	case "applications":
 		short, long := public.Applications()
 		return fetch(ctx, root, append(public.SetsOf(short), public.SetsOf(long)...)...)
