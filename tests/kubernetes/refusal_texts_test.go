@@ -34,10 +34,6 @@ func TestTheCauseOfALongRefusalIsShownEverywhere_D18(t *testing.T) {
 			object: "{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {ports: [" + strings.Join(ports, ", ") + "], type: Wrong}}",
 			says:   `supported values: "ClusterIP", "ExternalName", "LoadBalancer", "NodePort"`,
 		},
-		"the same fault many times": {
-			object: "{apiVersion: v1, kind: ConfigMap, metadata: {name: web, finalizers: [" + strings.Repeat("example.com/a, ", 20) + "example.com/b]}}",
-			says:   "(a list has two elements with the same key: keep one of them)",
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

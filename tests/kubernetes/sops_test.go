@@ -219,7 +219,9 @@ func TestChangedEncryptedSecretIsNotApplied_G5(t *testing.T) {
 	s.worker() // without a key: what is taken down need not be read
 	config, err := os.ReadFile(filepath.Join(s.Dir, "converge.yaml"))
 	require.NoError(t, err)
-	s.Write(strings.Replace(string(config), "name: web", "name: other", 1))
+	other := "{apiVersion: v1, kind: ConfigMap, metadata: {name: other}}"
+	require.NoError(t, os.WriteFile(filepath.Join(s.Dir, "other.yaml"), []byte(other), 0o600))
+	s.Write(strings.NewReplacer("name: web", "name: other", "db.yaml", "other.yaml").Replace(string(config)))
 	s.shows("apply", s.Dir, "--store", s.Store)
 	s.shows("delete", s.App+"/web", "--yes")
 	temporaltest.WaitFor(t, byWatch, func() (bool, string) {
