@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -14,7 +15,8 @@ type scopeOptions struct {
 	f       *Factory
 	verb    string
 	target  target
-	all     bool // instead of a target
+	runtime string // instead of a target
+	all     bool   // instead of a target
 	except  []string
 	channel string
 	reason  string
@@ -23,12 +25,13 @@ type scopeOptions struct {
 
 func newCmdPause(f *Factory, runF func(context.Context, *scopeOptions) error) *cobra.Command {
 	return newScopeCmd(f, protocol.Pause, runF, cobra.Command{
-		Short: "Pause a service, a channel, an application or everything",
-		Long: `Pause a service, one of its channels, every service of an application, or everything: it
-is still observed, but never applied. An apply in progress finishes. Services that are
-added later are paused too. To pause what runs on one runtime: converge runtime pause.`,
+		Short: "Pause a service, a channel, an application, a runtime or everything",
+		Long: `Pause a service, one of its channels, every service of an application, everything on a
+runtime, or everything: it is still observed, but never applied. An apply in progress
+finishes. Services that are added later are paused too.`,
 		Example: `  converge pause shop/web --channel prod-eu --reason "incident 12"
   converge pause shop --yes
+  converge pause runtime/eks-eu --yes --reason "cluster upgrade"
   converge pause --all --except status-page --yes --reason "incident 12"`,
 	})
 }
@@ -36,8 +39,9 @@ added later are paused too. To pause what runs on one runtime: converge runtime 
 func newCmdResume(f *Factory, runF func(context.Context, *scopeOptions) error) *cobra.Command {
 	return newScopeCmd(f, protocol.Resume, runF, cobra.Command{
 		Short: "End a pause",
-		Long: `End the pause of a service, of one of its channels, of an application, or of everything.
-Each pause ends only where it began: a service that was paused individually stays paused.`,
+		Long: `End the pause of a service, of one of its channels, of an application, of a runtime, or of
+everything. Each pause ends only where it began: a service that was paused individually
+stays paused.`,
 		Example: `  converge resume shop/web --channel prod-eu`,
 	})
 }
@@ -46,7 +50,7 @@ func newCmdRefresh(f *Factory, runF func(context.Context, *scopeOptions) error) 
 	return newScopeCmd(f, protocol.Refresh, runF, cobra.Command{
 		Short:   "Observe the runtime now instead of at the next poll",
 		Long:    `Observe what runs now, before the next reading is due.`,
-		Example: `  converge channel refresh shop/web`,
+		Example: `  converge refresh shop/web`,
 	})
 }
 
@@ -54,6 +58,9 @@ func newScopeCmd(f *Factory, verb string, runF func(context.Context, *scopeOptio
 	o := &scopeOptions{f: f, verb: verb}
 	cmd := &texts
 	cmd.Use = verb + " SVC|APP"
+	if verb != protocol.Refresh {
+		cmd.Use += "|runtime/NAME"
+	}
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if (o.all || len(o.except) > 0) && len(args) == 0 {
 			return nil
@@ -64,7 +71,11 @@ func newScopeCmd(f *Factory, verb string, runF func(context.Context, *scopeOptio
 		if o.all || len(o.except) > 0 {
 			return o.checkAll(args)
 		}
-		o.target, err = f.parseTarget(args[0])
+		if name, ok := strings.CutPrefix(args[0], "runtime/"); ok && verb != protocol.Refresh {
+			o.runtime, err = name, checkName("a runtime", name)
+		} else {
+			o.target, err = f.parseTarget(args[0])
+		}
 		return err
 	})
 	if verb != protocol.Refresh {
@@ -86,6 +97,8 @@ func (o *scopeOptions) run(ctx context.Context) (err error) {
 	switch {
 	case o.all:
 		return o.runOnEverything(ctx)
+	case o.runtime != "":
+		return o.runOnRuntime(ctx)
 	case o.target.all && o.channel == "" && o.verb != protocol.Refresh:
 		return o.runOnApplication(ctx)
 	}
