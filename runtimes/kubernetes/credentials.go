@@ -83,8 +83,8 @@ func (c credentialed) RoundTrip(req *http.Request) (*http.Response, error) {
 // WrappedRoundTripper gives client-go access to the transport underneath.
 func (c credentialed) WrappedRoundTripper() http.RoundTripper { return c.RoundTripper }
 
-// send sends a request. If the plugin did not deliver its credentials, the error is a *pluginError: client-go has no type for that, so it is
-// told by how far the request got.
+// send sends a request. If the plugin did not deliver its credentials, the error is a *pluginError: client-go has no type for that, so
+// this follows from how far the request got.
 func (p *plugin) send(trip http.RoundTripper, req *http.Request) (*http.Response, error) {
 	if p == nil {
 		return trip.RoundTrip(req)

@@ -83,9 +83,9 @@ func valuesAt(value any, field []string) (values []string) {
 	return []string{jsonText(value)}
 }
 
-// isRefusedGrowth reports whether admission refuses that a claim grows: its StorageClass does not allow it, and will not after this apply. Of the admission plugins of
-// Kubernetes this is the only one that refuses a change for good and accepts the same content in a new object. A full quota has other reasons
-// to refuse it, and is checked last.
+// isRefusedGrowth reports whether admission refuses that a claim grows: its StorageClass does not allow it, and will not after this apply.
+// Of the admission plugins of Kubernetes this is the only one that refuses a change for good and accepts the same content in a new object.
+// A full quota refuses a claim too, but not for good.
 func (a *apply) isRefusedGrowth(t *trial, refusal error) bool {
 	var status apierrors.APIStatus
 	if !apierrors.IsForbidden(refusal) || !errors.As(refusal, &status) || status.Status().Details == nil ||
