@@ -8,6 +8,7 @@ import (
 	"time"
 
 	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 	"golang.org/x/sync/errgroup"
@@ -75,8 +76,8 @@ func (s *supervisor) checkKnown(ctx context.Context, c protocol.Checkpoint) erro
 	if c.ID == "" || c.ID == s.temporal.gone.ID && c.N == s.temporal.gone.N {
 		return nil
 	}
-	_, length, err := s.describe(ctx, c)
-	if err == nil && length < c.Event {
+	d, length, err := s.describe(ctx, c)
+	if err == nil && length < c.Event && !mayComplete(d) {
 		s.temporal.suspect(true)
 		s.temporal.gone = c
 	}
@@ -179,7 +180,7 @@ func (s *supervisor) terminateRestored(ctx context.Context, id, run string) erro
 
 // isBehind reports that the state of a running workflow is older than its newest checkpoint: the history of the run does not have the
 // checkpoint's event, or the checkpoint is of a run that Temporal does not know, and that would have followed the running one. uncertain
-// means that a workflow task is retried, whose attempts are not in the history: examine it again.
+// means that a workflow task may still complete with the event: examine it again.
 func (s *supervisor) isBehind(ctx context.Context, id, run string) (behind, uncertain bool, err error) {
 	c, err := s.store.Checkpoint(ctx, id)
 	if store.IsNotFound(err) || store.IsDamaged(err) {
@@ -198,11 +199,18 @@ func (s *supervisor) isBehind(ctx context.Context, id, run string) (behind, unce
 	case c.Run != run: // it has continued as the running one, or was ended
 		return false, false, nil
 	case length < c.Event:
-		retried := d.GetPendingWorkflowTask().GetAttempt() > 1
-		return !retried, retried, nil
+		uncertain := mayComplete(d)
+		return !uncertain, uncertain, nil
 	}
 	at, err := s.eventTime(ctx, c, length)
 	return at.After(c.At.Add(activities.RestoreTolerance)), false, err
+}
+
+// mayComplete reports whether the events of a workflow task come into the history when it completes: attempts after the first do, and the
+// task of an update. A worker has such a task, or had it.
+func mayComplete(d *workflowservice.DescribeWorkflowExecutionResponse) bool {
+	task := d.GetPendingWorkflowTask()
+	return task.GetAttempt() > 1 || task.GetState() == enumspb.PENDING_WORKFLOW_TASK_STATE_STARTED
 }
 
 // describe returns the run of a checkpoint and the length of its history; nil and 0 if Temporal does not know the run.

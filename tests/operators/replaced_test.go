@@ -433,8 +433,9 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// A checkpoint may reach the store before Temporal has the result of the task that made it. The supervisor does not take that for a
-// restored database, so the workflow continues and the update is answered.
+// A checkpoint may reach the store before Temporal has the result of the task that made it, and the server may not write the task of an
+// update to the history before it has that result. The supervisor does not take that for a restored database, so the workflow continues and
+// the update is answered.
 func TestCheckpointAheadOfItsTaskIsNoRestore_F1(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it waits for two checks of the supervisor; not with -short")
@@ -443,23 +444,24 @@ func TestCheckpointAheadOfItsTaskIsNoRestore_F1(t *testing.T) {
 	w := shared.OwnServer(t, 0)
 	w.RunWeb()
 	w.StopWorker()
-	var held atomic.Bool
 	var checks atomic.Int32
-	armed, compared := make(chan struct{}), make(chan struct{})
+	var begun, held sync.Once
+	armed, answered, compared := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	w.StartWorkerOver(func(ctx context.Context, method string, request, reply any, to *grpc.ClientConn, invoke grpc.UnaryInvoker, o ...grpc.CallOption) error {
 		switch r := request.(type) {
+		case *workflowservice.DescribeNamespaceRequest: // the first step of a check
+			if checks.Load() == 2 { // everything before has its checkpoint
+				begun.Do(func() { close(armed) })
+				<-answered
+			}
 		case *workflowservice.RespondWorkflowTaskCompletedRequest:
-			if len(r.GetMessages()) > 0 && held.CompareAndSwap(false, true) { // it answers an update
+			if len(r.GetMessages()) > 0 { // it answers an update
+				held.Do(func() { close(answered) })
 				<-compared
 			}
 		case *workflowservice.ListWorkflowExecutionsRequest:
-			if r.GetQuery() == protocol.PausedQuery { // the last step of a check
-				switch checks.Add(1) {
-				case 2: // everything before has its checkpoint
-					close(armed)
-				case 3:
-					close(compared)
-				}
+			if r.GetQuery() == protocol.PausedQuery && checks.Add(1) == 3 { // the last step of a check
+				close(compared)
 			}
 		}
 		return invoke(ctx, method, request, reply, to, o...)
