@@ -25,7 +25,7 @@ func TestLongErrorsKeepCauseAndRemedy_D18(t *testing.T) {
 		"a change in a preview":      previewOf([]runtimes.Change{{Message: text}}).Changes[0].Message,
 		"a conflict in a preview":    previewOf([]runtimes.Change{{Conflicts: []string{text}}}).Changes[0].Conflicts[0],
 		"a reading that fails":       reading(nil, &status).Err.Message,
-		"a reading that never began": notReadyReading(long).Err.Message,
+		"a reading that never began": notReadyReading("payload", long).Err.Message,
 		"an object":                  objects[0].Message,
 		"an event":                   objects[0].Events[0].Message,
 	} {

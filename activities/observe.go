@@ -13,6 +13,7 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent/store"
 	"github.com/converge-engine/converge/runtimes"
 )
 
@@ -154,19 +155,19 @@ func unchangedError(wait time.Duration) error {
 func (a *Activities) observeInstance(ctx context.Context, r protocol.ObserveRequest, ref protocol.InstanceRef) entities.Reading {
 	conn, err := a.connect(ctx, r.Runtime, r.RuntimeDigest)
 	if err != nil {
-		return notReadyReading(err)
+		return notReadyReading("runtime", err)
 	}
 	in, err := a.instance(ctx, runtimes.Request{
 		Owner: ownerOf(r, ref.ID), ServiceID: r.ServiceID, FullVersion: ref.FullVersion, Restarted: ref.Restarted,
 	}, ref.Payload, true)
-	if err == nil {
-		err = a.checkRuntimeAccess(ctx, conn, &in, definitionTTL)
-	}
-	if err == nil {
-		err = a.decrypt(&in)
-	}
 	if err != nil {
-		return notReadyReading(err)
+		return notReadyReading("payload", err)
+	}
+	if err = a.checkRuntimeAccess(ctx, conn, &in, definitionTTL); err != nil {
+		return notReadyReading("access", err)
+	}
+	if err = a.decrypt(&in); err != nil {
+		return notReadyReading("secrets", err)
 	}
 	began := time.Now()
 	reading, output := conn.observe(ctx, in, r.Timeout)
@@ -178,9 +179,18 @@ func (a *Activities) observeInstance(ctx context.Context, r protocol.ObserveRequ
 	return reading
 }
 
-// notReadyReading returns the reading for an observation that could not start.
-func notReadyReading(err error) entities.Reading {
-	return entities.Reading{At: time.Now().UTC(), Err: &entities.ReadingError{Code: "not-ready", Message: clipError(err), NoAnswer: true}}
+// notReadyReading returns the reading for an observation that could not start, because of one of its parts. Another missing or damaged part
+// of the store is another cause, so that the workflow gets the new message.
+func notReadyReading(part string, err error) entities.Reading {
+	var missing *store.NotFoundError
+	var damaged *store.CorruptError
+	switch {
+	case errors.As(err, &missing):
+		part += " " + missing.Key
+	case errors.As(err, &damaged):
+		part += " " + damaged.Key
+	}
+	return entities.Reading{At: time.Now().UTC(), Err: &entities.ReadingError{Code: "not-ready", Cause: part, Message: clipError(err), NoAnswer: true}}
 }
 
 // spread changes an interval by up to a tenth. The change is constant per service, so services that started together do not observe

@@ -65,10 +65,11 @@ type Event struct {
 	Message   string    `json:"message"`
 }
 
-// ReadingError says why a reading failed. Only Code counts for the digest. A message that changes at every reading would make an idle
-// service write history.
+// ReadingError says why a reading failed. Only Code and Cause count for the digest. A message that changes at every reading would make an
+// idle service write history.
 type ReadingError struct {
-	Code    string `json:"code"` // fetch-failed, malformed-output, timeout, output-too-large, unreachable …
+	Code    string `json:"code"`            // fetch-failed, malformed-output, timeout, output-too-large, unreachable …
+	Cause   string `json:"cause,omitempty"` // tells errors with the same code apart, and is the same at every reading: what cannot be used, and which
 	Message string `json:"message"`
 	// Throttled: the runtime's API allows no more calls at present. That is not a failure, and no deadline expires meanwhile.
 	Throttled bool `json:"throttled,omitempty"`
@@ -96,7 +97,7 @@ type Reading struct {
 	At      time.Time     `json:"at"`
 }
 
-// Digest identifies the content of a reading: status, versions, active, drifted, suspensions, foreign fields, and the error's code. It
+// Digest identifies the content of a reading: status, versions, active, drifted, suspensions, foreign fields, and the error's code and cause. It
 // never includes messages, times, events or links. The order of objects does not matter.
 func (r Reading) Digest() string {
 	type version struct {
@@ -117,7 +118,7 @@ func (r Reading) Digest() string {
 	}
 	code := ""
 	if r.Err != nil {
-		code = r.Err.Code
+		code = r.Err.Code + r.Err.Cause
 	}
 	objects := make([]object, 0, len(r.Objects))
 	for _, o := range r.Objects {

@@ -207,6 +207,7 @@ func TestLostStoreWithoutABackup_F4(t *testing.T) {
 	after, err := opened(w).Installation(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []any{before.ID, before.Epoch, before.NamespaceID}, []any{after.ID, after.Epoch, after.NamespaceID})
+	w.AwaitThat("web", "the missing runtime", func(s protocol.Status) bool { return strings.Contains(reasons(s), "the store has no runtimes/") })
 	w.Publish()
 	w.AwaitThat("web", "the command that releases v1 again", func(s protocol.Status) bool { // nobody knows what v1 was rendered to
 		return stage.Channels(s) == "staging UNKNOWN v1, production UNKNOWN v1" && strings.Contains(reasons(s), "converge release "+w.App+"/web v1")
