@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -48,6 +49,8 @@ type World struct {
 	StartWorkerOver func(grpc.UnaryClientInterceptor)
 	// StartWorkerAs starts one more, with options of its own.
 	StartWorkerAs func(worker.Options) (stop func())
+
+	notifying atomic.Bool // the last publication ended before all services were notified
 }
 
 // TwoChannels is staging before production, observed as fast as is decent.
@@ -105,6 +108,7 @@ func (w *World) Publish() publish.Result {
 		Client: w.Client, Dir: w.Dir, StoreURL: w.Store, By: "test", Fake: true,
 	})
 	require.NoError(w.T, err)
+	w.notifying.Store(!result.Notified)
 	return result
 }
 
@@ -131,7 +135,8 @@ func (w *World) ID(service string) string { return protocol.ServiceID(w.App, ser
 
 // Update calls a verb as an update and decodes the answer into it. A workflow that ended its run just then has forgotten
 // the call, and one whose workflow task failed takes none until a later one succeeded: as the CLI does, it is made again. So is one
-// that was not answered in time, under the same id: a run carries it out once.
+// that was not answered in time, under the same id: a run carries it out once. A service may still be started if the last publication
+// ended before all were notified.
 func (w *World) Update(id, verb string, payload, answer any) error {
 	w.T.Helper()
 	var raw json.RawMessage
@@ -139,7 +144,8 @@ func (w *World) Update(id, verb string, payload, answer any) error {
 	call := rand.Text()
 	temporaltest.WaitFor(w.T, Patience, func() (bool, string) {
 		raw, err = w.updateOnce(call, id, verb, payload)
-		again := errors.As(err, new(*serviceerror.WorkflowNotReady)) || errors.As(err, new(*client.WorkflowUpdateServiceTimeoutOrCanceledError))
+		again := errors.As(err, new(*serviceerror.WorkflowNotReady)) || errors.As(err, new(*client.WorkflowUpdateServiceTimeoutOrCanceledError)) ||
+			w.notifying.Load() && errors.As(err, new(*serviceerror.NotFound))
 		return !again || w.T.Context().Err() != nil, fmt.Sprint(err)
 	})
 	if err != nil {
