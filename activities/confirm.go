@@ -47,7 +47,7 @@ func (a *Activities) Confirm(ctx context.Context, r protocol.ConfirmRequest) (pr
 // unpublishedError returns a non-retryable error for data that the store does not have: a retry would block all later publications.
 func unpublishedError(err error) error {
 	if store.IsNotFound(err) || store.IsDamaged(err) {
-		return refuse("nothing was published: %s; publish with: converge apply DIR", err)
+		return refuse("nothing was published: %s; publish with: converge config publish DIR", err)
 	}
 	return err
 }

@@ -50,5 +50,5 @@ func TestReleasedAgainFromAnOldIncarnation_F11(t *testing.T) {
 	var app *temporal.ApplicationError
 	require.True(t, errors.As(err, &app))
 	require.Equal(t, protocol.ErrRefused, app.Type())
-	require.ErrorContains(t, err, "version r1 belongs to incarnation 1, which is no longer stored (converge store gc); release it under a new name: converge release shop/routes VERSION")
+	require.ErrorContains(t, err, "version r1 belongs to incarnation 1, which is no longer stored (converge admin store gc); release it under a new name: converge release shop/routes VERSION")
 }

@@ -14,7 +14,7 @@ func (a *Activities) Library(ctx context.Context, r protocol.Library) (protocol.
 	content, err := a.Store.LibraryContent(ctx, r.Digest)
 	if err != nil {
 		if store.IsNotFound(err) || store.IsDamaged(err) {
-			err = refuse("content not found: %s; publish with: converge library publish DIR", err)
+			err = refuse("content not found: %s; publish with: converge config library publish DIR", err)
 		}
 		return protocol.Library{}, err
 	}

@@ -167,7 +167,7 @@ func (g planGate) blocked(ctx context.Context, of gateRequest, r *protocol.PlanR
 func (of gateRequest) rerunCommand() string {
 	switch {
 	case of.request.Release == "":
-		return fmt.Sprintf("converge deploy %s %s", of.Application, of.Channel)
+		return fmt.Sprintf("converge run start %s %s", of.Application, of.Channel)
 	case of.joint:
 		return fmt.Sprintf("converge release %s SVC=VERSION... --id, with another id than %s", of.Application, of.ref.Name)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/converge-engine/converge/intent/store"
 )
 
-// This file reports the clock of this worker with its heartbeats, for `converge doctor`.
+// This file reports the clock of this worker with its heartbeats, for `converge admin doctor`.
 
 // clockOffset is ClockOffset, if it is measured.
 func (a *Activities) clockOffset() (offset time.Duration, measured bool) {

@@ -90,7 +90,7 @@ func (a *Activities) renewIncarnation(ctx context.Context, r protocol.PrepareReq
 	}
 	err := a.Store.RenewIncarnation(ctx, record.Hash)
 	if store.IsNotFound(err) {
-		return refuse("version %s belongs to incarnation %d, which is no longer stored (converge store gc); release it under a new name: converge release %s/%s VERSION",
+		return refuse("version %s belongs to incarnation %d, which is no longer stored (converge admin store gc); release it under a new name: converge release %s/%s VERSION",
 			r.FullVersion, record.Incarnation, r.Application, r.Service)
 	}
 	return err

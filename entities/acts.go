@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -86,6 +87,24 @@ type Pause struct {
 
 // Excludes reports whether a pause excludes an application.
 func (p *Pause) Excludes(application string) bool { return slices.Contains(p.Except, application) }
+
+// ResumeCommand is the command that ends a pause of a service, of one of its channels, or of a scope that contains the service.
+func (p *Pause) ResumeCommand(application, service string) string {
+	runtime, ofRuntime := strings.CutPrefix(p.Scope, ScopeRuntime)
+	switch {
+	case ofRuntime && p.Drain != nil:
+		return "converge runtime restore " + runtime
+	case ofRuntime:
+		return "converge runtime resume " + runtime
+	case p.Scope == ScopeApplication:
+		return "converge resume " + application
+	case p.Scope == ScopeInstallation:
+		return "converge resume --all"
+	case p.Channel != "":
+		return "converge resume " + application + "/" + service + " --channel " + p.Channel
+	}
+	return "converge resume " + application + "/" + service
+}
 
 // Refusal is a signal that failed validation. It changed nothing and is kept for `status`.
 type Refusal struct {

@@ -63,7 +63,7 @@ func TestAssetsAreReadByOthers_D1_D7(t *testing.T) {
 	d.Start()
 	d.Await("shop/web", "staging CONVERGED v1, prod CONVERGED v1")
 	read := func(args ...string) (l listed) {
-		out, code := d.Converge(append([]string{"get", "assets", "shop"}, args...)...)
+		out, code := d.Converge(append([]string{"config", "get", "assets", "shop"}, args...)...)
 		require.Zero(t, code, out)
 		require.NoError(t, json.Unmarshal([]byte(out), &l))
 		return l
@@ -86,11 +86,11 @@ func TestAssetsAreReadByOthers_D1_D7(t *testing.T) {
 	require.Equal(t, map[string]entities.Addon{"oncall": {Type: "example.com/oncall", Value: map[string]any{"team": "checkout"}}}, carrying.Assets[0].Addons)
 	require.Empty(t, ids(read("--addon", "example.com/slo")))
 	for _, wrong := range [][]string{{"--kind", "Pod"}, {"-l", "tier"}, {"--watch", "--incarnation", "1"}, {"--incarnation", "99"}} {
-		out, code := d.Converge(append([]string{"get", "assets", "shop"}, wrong...)...)
+		out, code := d.Converge(append([]string{"config", "get", "assets", "shop"}, wrong...)...)
 		require.Equal(t, 1, code, out)
 	}
 
-	said := d.Background("get", "assets", "shop", "--kind", "Instance", "-l", "tier=prod", "--watch")
+	said := d.Background("config", "get", "assets", "shop", "--kind", "Instance", "-l", "tier=prod", "--watch")
 	lines := func(n int) (all []listed) {
 		temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {
 			whole := strings.SplitAfter(said(), "\n")

@@ -275,7 +275,7 @@ func constantGroups(t *testing.T, path string) map[string][]string {
 	return groups
 }
 
-// The codes of `converge doctor` are in the documentation.
+// The codes of `converge admin doctor` are in the documentation.
 func TestDocsDoctorCodes(t *testing.T) {
 	var coded, given []string
 	for _, value := range constants(t, "worker/deployment") {

@@ -85,7 +85,7 @@ func (d *drained) awaitVersion(service, want string) {
 
 // Services that depend on each other leave a runtime in order, though its worker goes away meanwhile; releases go on without it; and
 // they come back in order, at what was released meanwhile (A16).
-func TestDrainAndTurnUpInOrder_A16_A24(t *testing.T) {
+func TestDrainAndRestoreInOrder_A16_A24(t *testing.T) {
 	t.Parallel()
 	d := newDrained(t, "eu")
 	d.Write(fleet("autoRollback: false", "eu", "us") + `dependencies: [{service: api, rule: stable}]
@@ -129,17 +129,17 @@ custom: {}
 	text, err = d.act(protocol.Drain, false)
 	require.NoError(t, err)
 	require.Contains(t, text, "is already drained by carol")
-	require.ErrorContains(t, d.Update(protocol.RuntimeID(d.runtime), protocol.Resume, protocol.RequestMeta{By: "carol"}, &protocol.Answer{}), "turnup")
+	require.ErrorContains(t, d.Update(protocol.RuntimeID(d.runtime), protocol.Resume, protocol.RequestMeta{By: "carol"}, &protocol.Answer{}), "restore")
 
 	d.Release("web", "v2")
 	d.AwaitThat("web", "v2 elsewhere", func(s protocol.Status) bool {
 		return s.Channels[0].Status == "CONVERGED" && s.Channels[0].Fleet.Version == "v2" && s.Channels[0].Fleet.AtVersion == 1
 	})
-	d.awaitReason("web", by+"removed until: converge turnup "+d.runtime)
+	d.awaitReason("web", by+"removed until: converge runtime restore "+d.runtime)
 	require.Empty(t, d.at("web").Version())
 
 	letGo = d.at("db").HangApplies()
-	_, err = d.act(protocol.TurnUp, false)
+	_, err = d.act(protocol.Restore, false)
 	require.NoError(t, err)
 	d.awaitReason("api", by+"it returns once "+d.App+"/db is stable on "+d.runtime)
 	d.awaitReason("web", by+"it returns once "+d.App+"/api is stable on "+d.runtime)
@@ -153,7 +153,7 @@ custom: {}
 	for service, version := range map[string]string{"db": "v1", "api": "v1", "web": "v2"} {
 		d.Await(service, "production CONVERGED "+version)
 	}
-	_, err = d.act(protocol.TurnUp, false)
+	_, err = d.act(protocol.Restore, false)
 	require.ErrorContains(t, err, "is not drained")
 }
 
@@ -173,7 +173,7 @@ func TestDrainOfTheOnlyInstance_A16(t *testing.T) {
 	d.awaitRuntime("drained", func(s protocol.RuntimeStatus) bool { return s.Pause != nil && s.Pause.Drain.Done })
 	require.Empty(t, d.Fake.At(d.App, "web", "staging").Version())
 	d.Release("web", "v2")
-	_, err = d.act(protocol.TurnUp, false)
+	_, err = d.act(protocol.Restore, false)
 	require.NoError(t, err)
 	d.Await("web", "staging CONVERGED v2, production CONVERGED v2")
 }

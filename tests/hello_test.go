@@ -93,7 +93,7 @@ func TestHelloFromTheReadme_C9_D7_F4(t *testing.T) {
 		require.NotEmpty(t, o.Message)
 	})
 	t.Run("any incarnation is exported by its number", func(t *testing.T) {
-		out, code := h.Converge("incarnations", "hello", "--export", "1")
+		out, code := h.Converge("config", "list", "hello", "--export", "1")
 		require.Zero(t, code)
 		require.Contains(t, out, `"converge.incarnation/v1"`)
 	})

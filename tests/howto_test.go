@@ -26,7 +26,7 @@ func TestHowtoFromThePage(t *testing.T) {
 	lab := filepath.Join(root, "lab")
 	d := shared.Dev(t, lab)
 	d.Dir = root
-	_, code := d.Run("converge", "init", "lab")
+	_, code := d.Run("converge", "config", "init", "lab")
 	require.Zero(t, code)
 	d.Dir = lab
 	d.Start()
@@ -44,7 +44,7 @@ func TestHowtoFromThePage(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(file, []byte(change(string(data))), 0o600))
 	}
-	converge("apply", "shop")
+	converge("config", "publish", "shop")
 	for service, version := range map[string]string{"shop/web": "v1", "shop/api": "w1"} {
 		d.Await(service, "staging CONVERGED "+version+", production WAITING_MANUAL_APPROVAL")
 		d.Env = []string{"CONVERGE_BY=bob"}

@@ -20,10 +20,10 @@ func TestPublishedPlanIsShown_E16(t *testing.T) {
 	d := shared.Dev(t, dir)
 	d.Start()
 	d.Await("home/traefik", "live CONVERGED v1")
-	named, code := d.Converge("plan", "home", "--graph", "--if-fails", "sonarr")
+	named, code := d.Converge("run", "plan", "home", "--if-fails", "sonarr")
 	require.Zero(t, code, named)
 	require.Contains(t, readPage(t, "docs/plans.md").text, "\n"+named)
-	directory, code := d.Converge("plan", dir, "--graph", "--if-fails", "sonarr")
+	directory, code := d.Converge("run", "plan", dir, "--if-fails", "sonarr")
 	require.Zero(t, code, directory)
 	require.Equal(t, directory, named)
 

@@ -525,7 +525,7 @@ func TestReleaseByHandAndRetry_E7_E10(t *testing.T) {
 	got := h.awaitPlan("i1", over)
 	require.Equal(t, "blocked", got["DEPLOY sonarr"].State)
 	waitsFor(h.World, "sonarr", "plan/deploy: waits for DEPLOY postgres@"+h.App+"-rt in plan i1, which failed")
-	waitsFor(h.World, "sonarr", "to run it again: converge deploy "+h.App+" production")
+	waitsFor(h.World, "sonarr", "to run it again: converge run start "+h.App+" production")
 	h.Act("postgres", protocol.Retry, `{"version":"v1","by":"bob"}`)
 	h.Await("sonarr", "production CONVERGED v1")
 	for name, state := range states(h.awaitPlan("i1", over)) {

@@ -93,7 +93,7 @@ func (h *thirty) done(plan string) map[string]string {
 	h.T.Helper()
 	var so map[string]string
 	temporaltest.WaitFor(h.T, 4*stage.Patience, func() (bool, string) {
-		out, code := h.Converge("deploy", "home", "live", "--show", "--plan", plan, "-o", "json")
+		out, code := h.Converge("run", "show", "home", "live", "--plan", plan, "-o", "json")
 		var s protocol.PlanStatus
 		if code != 0 || json.Unmarshal([]byte(out), &s) != nil {
 			return false, out
@@ -127,7 +127,7 @@ func TestThirtyServicesFromNothing_E1_E2_E3_E4_E5_E7(t *testing.T) {
 	require.Equal(t, "10.0.0.11", h.lookUp("sonarr.home.test"))
 	require.Equal(t, "unknown", h.lookUp("nothing.home.test"))
 	for _, service := range []string{"sonarr", "radarr", "lidarr", "backrest", "uptime"} {
-		out, code := h.Converge("captured", "home", "live", service)
+		out, code := h.Converge("run", "captured", "home", "live", service)
 		require.Zero(t, code, out)
 		require.Contains(t, out, "ENC[AES256_GCM,data:", "what its first boot made")
 	}

@@ -75,14 +75,14 @@ func TestSourceIsEditedInSteps_D25(t *testing.T) {
 		return strings.Split(strings.TrimSpace(string(data)), "\n")
 	}
 	source := "git::file://" + bare + "//deploy?ref=main"
-	out, code := d.Converge("apply", source)
+	out, code := d.Converge("config", "publish", source)
 	require.Zero(t, code, out)
 	d.Await("shop/web", "eu CONVERGED v1, us CONVERGED v1")
 	require.ElementsMatch(t, []string{"eu 1", "us 1"}, prices())
 
 	const eu, us = "Service/web.perReleaseChannel[releaseChannel=eu].custom.env.PRICE", "Service/web.perReleaseChannel[releaseChannel=us].custom.env.PRICE"
 	set := func(value string, more ...string) (string, int) {
-		return d.Converge(append([]string{"set", source, eu, value, "--then", us, "--author", "Ada <ada@acme.dev>", "--pause", "1ms", "--timeout", "1h"}, more...)...)
+		return d.Converge(append([]string{"config", "set", source, eu, value, "--then", us, "--author", "Ada <ada@acme.dev>", "--pause", "1ms", "--timeout", "1h"}, more...)...)
 	}
 	out, code = set("2", "--publish")
 	require.Zero(t, code, out)
@@ -91,7 +91,7 @@ func TestSourceIsEditedInSteps_D25(t *testing.T) {
 	two := []string{"Begin", "Set " + eu + " to 2", "Set " + us + " to 2"}
 	require.Equal(t, two, subjects())
 
-	d.Background("watch", source, "--interval", "1s", "--quiet", "10ms")
+	d.Background("config", "watch", source, "--interval", "1s", "--quiet", "10ms")
 	out, code = set("2")
 	require.Zero(t, code, out)
 	require.Contains(t, out, eu+": already\n")

@@ -131,14 +131,14 @@ func TestWatchAsACommand_D6_D9(t *testing.T) {
 	r := gittest.New(t)
 	begin := r.Commit(t, "Begin", map[string]string{"deploy/converge.yaml": text("shop", "v1")})
 	source := "git::" + r.URL() + "//deploy"
-	out, code := d.Converge("apply", source)
+	out, code := d.Converge("config", "publish", source)
 	require.Zero(t, code, out)
 	d.Await("shop/web", "prod CONVERGED v1")
 
 	other := filepath.Join(home, "other")
 	require.NoError(t, os.Mkdir(other, 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(other, "converge.yaml"), []byte(text("other", "v1")), 0o600))
-	said := d.Background("watch", "git::file:///nowhere", source, other, "--interval", "1s", "--quiet", "10ms")
+	said := d.Background("config", "watch", "git::file:///nowhere", source, other, "--interval", "1s", "--quiet", "10ms")
 	d.Await("other/web", "prod CONVERGED v1")
 	sell := r.Commit(t, "Sell more", map[string]string{"deploy/converge.yaml": text("shop", "v2")})
 	d.Await("shop/web", "prod CONVERGED v2")
@@ -146,11 +146,11 @@ func TestWatchAsACommand_D6_D9(t *testing.T) {
 	published := source + ": incarnation 2 of shop published: 1 service, 1 changed\n  " + sell.String()[:12] + " Ada: Sell more\n"
 	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) { return strings.Contains(said(), published), published }) // it may converge before that is said
 
-	out, code = d.Converge("incarnations", "shop")
+	out, code = d.Converge("config", "list", "shop")
 	require.Zero(t, code)
 	require.Contains(t, out, r.URL()+"//deploy@"+sell.String()[:12])
 	require.Contains(t, out, begin.String()[:12]+" Ada: Begin")
-	out, code = d.Converge("diff", "shop", "1")
+	out, code = d.Converge("config", "diff", "shop", "1")
 	require.Zero(t, code)
 	require.Contains(t, out, "from "+r.URL()+"//deploy@"+sell.String()[:12]+"\n  "+sell.String()[:12]+" Ada: Sell more\n")
 	data, err := os.ReadFile(filepath.Join(home, "shop.version"))

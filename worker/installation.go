@@ -131,7 +131,7 @@ type DisagreeError struct {
 func (e *DisagreeError) Error() string {
 	if e.Lost {
 		return fmt.Sprintf("the namespace %s belongs to the installation %s, whose store %s has lost its data: nothing was started; restore it from a backup: "+
-			"converge admin import --restore. Without one, continue with the state in Temporal: converge worker --take-over, converge apply for each application, and converge release of the running versions [disagree]",
+			"converge admin import --restore. Without one, continue with the state in Temporal: converge worker --take-over, converge config publish for each application, and converge release of the running versions [disagree]",
 			e.Namespace, e.Other, e.Store)
 	}
 	whose := "the installation " + e.Installation

@@ -15,7 +15,7 @@ import (
 
 // This file finds what operators did to activities and workflows in Temporal. A paused observation would go unnoticed: its service reports
 // nothing new, as if nothing had changed. Readings change nothing, so a paused or changed observation is resumed. Everything else that is
-// paused stays so, since the pause may be meant to stop a change; `converge status` and `converge doctor` name it.
+// paused stays so, since the pause may be meant to stop a change; `converge status` and `converge admin doctor` name it.
 //
 // The cost does not grow with the services: per check one list of what is paused, and the description of a few workflows in turn, because
 // the server does not list changed options.
@@ -102,7 +102,7 @@ func (s *supervisor) resume(ctx context.Context, a deployment.Alteration) (err e
 		})
 	}
 	if err == nil {
-		s.log.Warn("an observation was resumed; to stop deployments use converge pause, to stop readings too converge unmanage", "workflow", a.Workflow, "why", a.Text())
+		s.log.Warn("an observation was resumed; to stop deployments use converge pause, to stop readings too converge config unmanage", "workflow", a.Workflow, "why", a.Text())
 	}
 	return err
 }

@@ -51,7 +51,7 @@ func (a *application) unmanage(r verb.Request, who entities.Who) (state.Effect, 
 		}
 		a.restartManaging()
 		a.recordAuditOf(strings.TrimPrefix(service, protocol.AllServices), entities.EventManage, &who, name+" unmanaged", r.Reason)
-		return fmt.Sprintf("%s is unmanaged: it is neither observed nor applied until: converge manage %s", name, name)
+		return fmt.Sprintf("%s is unmanaged: it is neither observed nor applied until: converge config manage %s", name, name)
 	}, nil
 }
 
@@ -75,7 +75,7 @@ func (a *application) checkUnmanage(r verb.Request) error {
 	case r.Service != "" && len(a.state.Unmanaged) >= most:
 		return fmt.Errorf("%d services are unmanaged already, which are all", len(a.state.Unmanaged))
 	case r.Service != "" && len(a.state.Unmanaged) >= maxUnmanaged:
-		return fmt.Errorf("%d services are unmanaged individually already, which is the limit; to unmanage all of them: converge unmanage %s", maxUnmanaged, a.name)
+		return fmt.Errorf("%d services are unmanaged individually already, which is the limit; to unmanage all of them: converge config unmanage %s", maxUnmanaged, a.name)
 	}
 	return nil
 }
@@ -86,7 +86,7 @@ func (a *application) manage(r verb.Request, who entities.Who) (state.Effect, er
 	_, all := a.state.Unmanaged[protocol.AllServices]
 	switch _, unmanaged := a.state.Unmanaged[service]; {
 	case !unmanaged && all:
-		return nil, fmt.Errorf("all of %s is unmanaged, not %s alone; instead: converge manage %s", a.name, name, a.name)
+		return nil, fmt.Errorf("all of %s is unmanaged, not %s alone; instead: converge config manage %s", a.name, name, a.name)
 	case !unmanaged && r.Service == "":
 		return nil, fmt.Errorf("%s is not unmanaged%s", name, a.state.otherUnmanaged())
 	case !unmanaged:

@@ -19,11 +19,11 @@ func TestUnmanagedServiceIsEndedUntilManaged(t *testing.T) {
 	h := newApplicationTest(t)
 	h.publish(0, 1)
 	h.sendUpdate(10*second, protocol.Unmanage, manageAs("web", "alice", "moving"),
-		"shop/web is unmanaged: it is neither observed nor applied until: converge manage shop/web")
+		"shop/web is unmanaged: it is neither observed nor applied until: converge config manage shop/web")
 	h.publish(20*second, 2)
 	h.sendUpdate(30*second, protocol.Unmanage, manageAs("", "bob", "drill"),
-		"shop is unmanaged: it is neither observed nor applied until: converge manage shop")
-	h.sendUpdate(31*second, protocol.Manage, manageAs("api", "bob", ""), "all of shop is unmanaged, not shop/api alone; instead: converge manage shop")
+		"shop is unmanaged: it is neither observed nor applied until: converge config manage shop")
+	h.sendUpdate(31*second, protocol.Manage, manageAs("api", "bob", ""), "all of shop is unmanaged, not shop/api alone; instead: converge config manage shop")
 	h.sendUpdate(40*second, protocol.Manage, manageAs("", "bob", ""), "shop is managed again; unmanaged individually: web")
 	h.sendUpdate(50*second, protocol.Manage, manageAs("web", "carol", "moved"), "shop/web is managed again")
 	next := h.run(nil)
@@ -56,11 +56,11 @@ func TestUnmanageRefused(t *testing.T) {
 	h.sendUpdate(3*second, protocol.Unmanage, manageAs("web", "alice", " "), `"reason" is missing; expected why the service is not managed`)
 	h.sendUpdate(4*second, protocol.Manage, manageAs("web", "alice", ""), "shop/web is not unmanaged")
 	h.sendUpdate(5*second, protocol.Unmanage, manageAs("web", "alice", "x"),
-		"shop/web is unmanaged: it is neither observed nor applied until: converge manage shop/web")
+		"shop/web is unmanaged: it is neither observed nor applied until: converge config manage shop/web")
 	h.sendUpdate(6*second, protocol.Unmanage, manageAs("web", "bob", "x"), "shop/web is unmanaged already, by alice")
 	h.sendUpdate(7*second, protocol.Manage, manageAs("", "bob", ""), "shop is not unmanaged; unmanaged individually: web")
 	h.sendUpdate(8*second, protocol.Unmanage, manageAs("api", "alice", "x"),
-		"shop/api is unmanaged: it is neither observed nor applied until: converge manage shop/api")
+		"shop/api is unmanaged: it is neither observed nor applied until: converge config manage shop/api")
 	h.sendUpdate(9*second, protocol.Unmanage, manageAs("wbe", "alice", "x"), "2 services are unmanaged already, which are all")
 	next := h.run(nil)
 	require.Len(t, h.answers, 8)

@@ -16,7 +16,7 @@ func (a *application) checkRenamed(c *protocol.ConfirmAnswer) error {
 	}
 	for _, key := range entities.SortedKeys(a.state.Names) {
 		if title := a.state.Names[key]; slices.Contains(c.Keys, title) {
-			return asRefusal(fmt.Errorf("%s/%s is the current name of the service %s, and this publication declares it as a new one; publish it with: converge apply DIR, of this version or later",
+			return asRefusal(fmt.Errorf("%s/%s is the current name of the service %s, and this publication declares it as a new one; publish it with: converge config publish DIR, of this version or later",
 				a.name, title, key))
 		}
 	}

@@ -43,7 +43,7 @@ func (a *application) checkPublication(p protocol.PublishRequest) error {
 	newest := a.newest()
 	switch {
 	case p.After != 0 && p.After != newest.Number:
-		return fmt.Errorf("compiled against incarnation %d, but %d is newest; see: converge diff %s %d %d",
+		return fmt.Errorf("compiled against incarnation %d, but %d is newest; see: converge config diff %s %d %d",
 			p.After, newest.Number, a.name, p.After, newest.Number)
 	case newest.Number != 0 && p.Origin.Path != a.state.Origin.Path && !p.TakeOver:
 		return fmt.Errorf("%s comes from %s, not from %s; to move it here: --take-over", a.name, a.state.Origin.Path, p.Origin.Path)

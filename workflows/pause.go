@@ -61,7 +61,7 @@ func (p *pauses) resume(r verb.Request, who entities.Who) (state.Effect, error) 
 		return nil, fmt.Errorf("%s is not paused%s", p.name, p.resumeHint)
 	}
 	if p.pauseState.Pause.Drain != nil {
-		return nil, fmt.Errorf("%s is drained by %s: its services return with turnup", p.name, p.pauseState.Pause.By)
+		return nil, fmt.Errorf("%s is drained by %s: its services return with restore", p.name, p.pauseState.Pause.By)
 	}
 	return func() string {
 		p.pauseState.Ended = p.pauseState.Pause.At

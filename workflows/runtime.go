@@ -30,7 +30,7 @@ func Runtime(ctx workflow.Context, in protocol.RuntimeInput) error {
 		application: protocol.RuntimeTrails, service: in.Runtime,
 		fullState: r.state, mailbox: &r.state.Mailbox, verbs: verb.Runtime(),
 		answerHandlers:     map[string]answerHandler{protocol.Drain: r.handleDrain},
-		cancelAlternatives: []string{"to stop applies there, converge pause runtime/" + in.Runtime},
+		cancelAlternatives: []string{"to stop applies there, converge runtime pause " + in.Runtime},
 	}
 	r.pauses = pauses{
 		shell: r.shell, pauseState: &r.state.pauseState, scope: entities.ScopeRuntime + in.Runtime,
@@ -219,8 +219,8 @@ func (r *runtime) judge(row *verb.Row, q verb.Request, who entities.Who) (state.
 		return r.pauseLeases(r.resume(q, who))
 	case protocol.Drain:
 		return r.pauseLeases(r.drainEffect(q, who))
-	case protocol.TurnUp:
-		return r.pauseLeases(r.turnUpEffect(q, who))
+	case protocol.Restore:
+		return r.pauseLeases(r.restoreEffect(q, who))
 	}
 	return nil, fmt.Errorf("no such verb %q", row.Name)
 }

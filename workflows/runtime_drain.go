@@ -48,7 +48,7 @@ func (r *runtime) isDrained() bool {
 	return p != nil && p.Drain != nil && !p.Drain.Restoring
 }
 
-// drainEffect is the effect of the verb drain. It reverses a turnup in progress.
+// drainEffect is the effect of the verb drain. It reverses a restore in progress.
 func (r *runtime) drainEffect(q verb.Request, who entities.Who) (state.Effect, error) {
 	switch p := r.state.Pause; {
 	case p != nil && p.Drain == nil:
@@ -72,21 +72,21 @@ func (r *runtime) drainEffect(q verb.Request, who entities.Who) (state.Effect, e
 	}, nil
 }
 
-// turnUpEffect is the effect of the verb turnup.
-func (r *runtime) turnUpEffect(q verb.Request, who entities.Who) (state.Effect, error) {
+// restoreEffect is the effect of the verb restore.
+func (r *runtime) restoreEffect(q verb.Request, who entities.Who) (state.Effect, error) {
 	p := r.state.Pause
 	switch {
 	case p == nil || p.Drain == nil:
 		return nil, fmt.Errorf("%s is not drained", r.name)
 	case p.Drain.Restoring && (p.Drain.Force || !q.Force):
-		return func() string { return r.name + " is being turned up already" }, nil
+		return func() string { return r.name + " is being restored already" }, nil
 	}
 	return func() string {
 		up := *p
 		up.Drain = &entities.Drain{Restoring: true, Force: q.Force}
 		r.setPause(&up)
-		r.recordAudit(entities.EventPause, &who, r.name+" turned up"+forceSuffix(q), q.Reason)
-		return r.name + " is being turned up: its services return one by one"
+		r.recordAudit(entities.EventPause, &who, r.name+" restored"+forceSuffix(q), q.Reason)
+		return r.name + " is being restored: its services return one by one"
 	}, nil
 }
 
@@ -100,7 +100,7 @@ func forceSuffix(q verb.Request) string {
 // setPause sets the pause and announces it to services.
 func (r *runtime) setPause(p *entities.Pause) { r.state.Pause, r.state.Announcing = p, true }
 
-// followPause makes the ledger follow the pause: during a turnup, leases are granted.
+// followPause makes the ledger follow the pause: during a restore, leases are granted.
 func (r *runtime) followPause() {
 	p := r.state.Pause
 	r.state.Paused = p != nil && (p.Drain == nil || !p.Drain.Restoring)
@@ -121,7 +121,7 @@ func (r *runtime) continueDrain() {
 		return
 	}
 	ctx, stop := workflow.WithCancel(r.workCtx)
-	ctx = withLongActivity(ctx, "drain or turn up "+r.name)
+	ctx = withLongActivity(ctx, "drain or restore "+r.name)
 	r.activityRunning, r.announcedPause, r.stopActivity = true, p, stop
 	future := workflow.ExecuteActivity(ctx, protocol.ActivityDrain, request)
 	r.trackOperation(func(ctx workflow.Context) {
@@ -134,7 +134,7 @@ func (r *runtime) continueDrain() {
 		switch {
 		case temporal.IsCanceledError(err):
 		case err != nil: // its worker was gone for over an hour: start again
-			r.setProblem(problemDrain, "services cannot be drained or turned up: "+rootCause(err))
+			r.setProblem(problemDrain, "services cannot be drained or restored: "+rootCause(err))
 		case r.announcedPause == r.state.Pause:
 			r.clearProblem(problemDrain)
 			r.recordDrain(answer.Drain)
@@ -152,7 +152,7 @@ func (r *runtime) recordDrain(d entities.Drain) {
 		r.state.Ended = p.At
 		r.setPause(nil)
 		r.followPause()
-		r.recordAudit(entities.EventPause, nil, r.name+" is turned up: its services may return", "")
+		r.recordAudit(entities.EventPause, nil, r.name+" is restored: its services may return", "")
 	case d.Done:
 		r.recordAudit(entities.EventPause, nil, r.name+" is drained: no service is left that can leave", "")
 	}

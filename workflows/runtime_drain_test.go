@@ -34,24 +34,24 @@ func (s *runtimeTest) registerDrain(alone string) {
 	}, activity.RegisterOptions{Name: protocol.ActivityDrain})
 }
 
-// A drain is announced as a pause, then services leave. After a turnup and the return of all services the drain is over, which is announced
-// too. Leases are granted from the start of the turnup.
+// A drain is announced as a pause, then services leave. After a restore and the return of all services the drain is over, which is announced
+// too. Leases are granted from the start of the restore.
 func TestDrainOfRuntime_A16(t *testing.T) {
 	s := newRuntimeTest(t)
 	s.registerDrain("")
 	by := protocol.RequestMeta{By: "alice", Reason: "new nodes"}
-	s.sendUpdate(0, protocol.TurnUp, by, "runtime edge is not drained")
+	s.sendUpdate(0, protocol.Restore, by, "runtime edge is not drained")
 	s.sendUpdate(1*second, protocol.Drain, by, "runtime edge is being drained: its services leave one by one")
 	s.requestLease(2*second, "a", "a", 1)
 	s.sendUpdate(3*second, protocol.Drain, protocol.RequestMeta{By: "bob"}, "runtime edge is already drained by alice; services that came there since leave too")
-	s.sendUpdate(3*second, protocol.Resume, by, "runtime edge is drained by alice: its services return with turnup")
+	s.sendUpdate(3*second, protocol.Resume, by, "runtime edge is drained by alice: its services return with restore")
 	s.sendUpdate(3*second, protocol.Pause, by, "runtime edge is drained already, by alice")
 	s.at(5*second, func() {
 		require.True(t, s.status().Pause.Drain.Done)
 		require.Equal(t, "alice", s.status().Pause.By)
 		require.Empty(t, s.status().Held)
 	})
-	s.sendUpdate(6*second, protocol.TurnUp, protocol.RequestMeta{By: "bob"}, "runtime edge is being turned up: its services return one by one")
+	s.sendUpdate(6*second, protocol.Restore, protocol.RequestMeta{By: "bob"}, "runtime edge is being restored: its services return one by one")
 	next := s.run(nil, second)
 	require.Equal(t, []string{
 		"edge runtime/edge paused by alice", "edge runtime/edge leave", "edge runtime/edge leave",
@@ -69,7 +69,7 @@ func TestDrainOfRuntime_A16(t *testing.T) {
 	}
 	require.Equal(t, []string{
 		"runtime edge drained", "runtime edge is drained: no service is left that can leave", "runtime edge is drained: no service is left that can leave",
-		"runtime edge turned up", "runtime edge is turned up: its services may return",
+		"runtime edge restored", "runtime edge is restored: its services may return",
 	}, texts)
 }
 

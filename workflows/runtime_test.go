@@ -356,7 +356,7 @@ func TestRuntimeRefusesGarbage(t *testing.T) {
 		{"pause", `"drill"`, `payload of pause: cannot unmarshal string into Go value of type protocol.RequestMeta`},
 		{"resume", `{"by":"bob"}`, "runtime edge is not paused"},
 	}
-	for _, tt := range append(rows, struct{ name, payload, want string }{"explode", `{}`, "no such verb; expected one of request, keep, release, grant, pause, resume, drain, turnup"}) {
+	for _, tt := range append(rows, struct{ name, payload, want string }{"explode", `{}`, "no such verb; expected one of request, keep, release, grant, pause, resume, drain, restore"}) {
 		t.Run(tt.name+" "+tt.payload, func(t *testing.T) {
 			s := newRuntimeTest(t)
 			if tt.name != "explode" {

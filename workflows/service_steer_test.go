@@ -68,7 +68,7 @@ func TestWaitingRolloutIsPromoted_H3_I1(t *testing.T) {
 	p.atStatus(3*time.Hour, func(s protocol.Status) {
 		require.Equal(t, string(entities.StatusSuspended), s.Channels[0].Status, "three hours, and a deadline of one")
 		require.Equal(t, "web waits for a person: paused at step 1 of 2", s.Channels[0].Reasons[0].Text)
-		require.Equal(t, "converge rollout promote shop/web staging", s.Channels[0].Reasons[0].Unblock)
+		require.Equal(t, "converge promote shop/web staging", s.Channels[0].Reasons[0].Unblock)
 	})
 	nowhere := p.sendUpdate(3*time.Hour, protocol.Promote, `{"by":"ann","channel":"prod"}`)
 	p.sendSignal(3*time.Hour+second, protocol.Pause, `{"by":"bob","channel":"staging"}`)

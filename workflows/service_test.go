@@ -161,7 +161,7 @@ func TestScopePausesReachTheService_A16(t *testing.T) {
 	p.sendSignal(second, protocol.Release, `{"version":"v1","by":"ci"}`)
 	p.atStatus(minute, func(s protocol.Status) {
 		require.Equal(t, "staging PAUSED , prod PAUSED ", statusOf(s))
-		require.Equal(t, "converge resume runtime/edge", s.Channels[0].Reasons[0].Unblock)
+		require.Equal(t, "converge runtime resume edge", s.Channels[0].Reasons[0].Unblock)
 		require.Len(t, s.Pauses, 1, "not that of a runtime that it does not use")
 	})
 	p.sendSignal(2*minute, protocol.SignalScopePause, `{"scope":"application","pause":{"by":"bob","at":"2026-01-01T00:00:00Z"}}`)

@@ -43,7 +43,7 @@ func (i *startsInbound) ExecuteWorkflow(ctx workflow.Context, in *interceptor.Ex
 func checkStart(info *workflow.Info, in protocol.Input, replaying bool) error {
 	id, carried, first := in.StartState()
 	refuse := func(why string) error {
-		return temporal.NewNonRetryableApplicationError("this workflow was not started by Converge: "+why+"; start it with: converge apply DIR", protocol.ErrRefused, nil)
+		return temporal.NewNonRetryableApplicationError("this workflow was not started by Converge: "+why+"; start it with: converge config publish DIR", protocol.ErrRefused, nil)
 	}
 	continued := info.ContinuedExecutionRunID != ""
 	switch {

@@ -108,7 +108,7 @@ func (o Options) removal(dir, name string) []trial {
 }
 
 func (o Options) apply(dir string) []string {
-	args := []string{"apply", dir}
+	args := []string{"config", "publish", dir}
 	if o.Store != "" {
 		args = append(args, "--store", o.Store)
 	}

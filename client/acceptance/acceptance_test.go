@@ -25,7 +25,7 @@ type fakeConsole struct {
 // Converge simulates a command line.
 func (p *fakeConsole) Converge(_ context.Context, args ...string) (output string, code int) {
 	switch args[0] {
-	case "apply":
+	case "config":
 		p.removed = slices.Contains(args, "--remove")
 	case "release":
 		if args[2] == "broken" || p.unhealthy && len(p.versions) > 0 {

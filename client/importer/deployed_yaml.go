@@ -30,7 +30,7 @@ type writtenService struct {
 func (w writer) yaml() ([]byte, error) {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# Imported from %s. Its objects are adopted once: Converge takes over their fields, and removes what is not declared\n"+
-		"# here. Check converge plan first, and stop %s before converge apply.\n", w.tool, w.tool.applier())
+		"# here. Check converge plan first, and stop %s before converge config publish.\n", w.tool, w.tool.applier())
 	for _, line := range w.omitted {
 		fmt.Fprintf(&b, "# Omitted: %s\n", entities.Visible(line))
 	}

@@ -97,7 +97,7 @@ func (p *publication) start() client.StartWorkflowOptions {
 		ID: protocol.ApplicationID(p.application), TaskQueue: protocol.TaskQueue,
 		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
 		StaticSummary:            p.application,
-		StaticDetails: fmt.Sprintf("The incarnations of %s, and which services know them.\n\n`converge incarnations %s` · `converge status %s`",
+		StaticDetails: fmt.Sprintf("The incarnations of %s, and which services know them.\n\n`converge config list %s` · `converge status %s`",
 			p.application, p.application, p.application),
 		TypedSearchAttributes: temporal.NewSearchAttributes(attribute.ValueSet(p.application)),
 	}

@@ -1,5 +1,5 @@
 // Package publish makes the configuration in a directory the newest incarnation of its application: load, compile, store, and one update to
-// the Application workflow. `converge apply` does it once, `converge dev` whenever a file is saved.
+// the Application workflow. `converge config publish` does it once, `converge dev` whenever a file is saved.
 //
 // It decides nothing: the workflow accepts or refuses. It prints nothing.
 package publish

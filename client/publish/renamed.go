@@ -63,7 +63,7 @@ func (p *publication) renameProblem(ctx context.Context, service, digest string)
 	}
 	if retitled && spec.Title() != service {
 		if running, err := p.isRunning(ctx, spec.Title()); err != nil || running {
-			return fmt.Sprintf("a service with the former name %s still runs and would have the same name; delete it first: converge delete %s/%s",
+			return fmt.Sprintf("a service with the former name %s still runs and would have the same name; delete it first: converge channel delete %s/%s",
 				spec.Title(), p.application, spec.Title()), err
 		}
 	}

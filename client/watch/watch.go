@@ -1,4 +1,4 @@
-// Package watch publishes each new state of a source: `converge watch` for any source, `converge dev` for its directory.
+// Package watch publishes each new state of a source: `converge config watch` for any source, `converge dev` for its directory.
 //
 // Changes within a short time become one publication, but continuous changes do not delay it forever. Failures are retried with growing
 // delays, and at once when the source changes. Each source is watched separately, so that none delays another.

@@ -95,7 +95,7 @@ func check(ctx context.Context, dir string, allowCommands bool) error {
 	case !errors.As(err, &problems):
 		return fmt.Errorf("%w; nothing was started", err)
 	case len(problems) == 1 && problems[0].Code == "no-configuration":
-		return fmt.Errorf("%s: %s; expected %s\ncreate one with: converge init %s",
+		return fmt.Errorf("%s: %s; expected %s\ncreate one with: converge config init %s",
 			dir, problems[0].Message, problems[0].Expected, dir)
 	}
 	if !slices.ContainsFunc(problems, func(p config.Problem) bool { return p.Code != config.UnknownLibrary }) {

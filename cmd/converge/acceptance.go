@@ -30,8 +30,8 @@ func newCmdAcceptance(f *Factory, runF func(context.Context, *acceptanceOptions)
 version, release a broken one, roll back, and delete the service, with the same verbs and
 workers that users have. Each step is printed with its result. What the test created is
 removed, even after a failure; the test application stays, without services.`,
-		Example: `  converge acceptance kubernetes --context eks-eu
-  converge acceptance ecs --cluster test --region eu-west-1`,
+		Example: `  converge admin acceptance kubernetes --context eks-eu
+  converge admin acceptance ecs --cluster test --region eu-west-1`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -45,7 +45,7 @@ func newCmdAcceptanceKubernetes(f *Factory, runF func(context.Context, *acceptan
 	cmd := &cobra.Command{
 		Use:     "kubernetes",
 		Short:   "Test a Kubernetes cluster",
-		Example: `  converge acceptance kubernetes --context eks-eu --in default`,
+		Example: `  converge admin acceptance kubernetes --context eks-eu --in default`,
 		Args:    cobra.NoArgs,
 		RunE: newRunE(o, runF, o.run, func([]string) (err error) {
 			if err := o.check(); err != nil {

@@ -19,8 +19,8 @@ func newCmdAcceptanceECS(f *Factory, runF func(context.Context, *acceptanceOptio
 		Long: `Test an Amazon ECS cluster with a service of one task. Without --subnet the task runs on
 the cluster's own instances, with --subnet on Fargate. ECS is slow to report an image that
 cannot be pulled: expect about 15 minutes.`,
-		Example: `  converge acceptance ecs --cluster test --region eu-west-1
-  converge acceptance ecs --cluster test --region eu-west-1 --subnet subnet-0a1b2c3d --public-ip`,
+		Example: `  converge admin acceptance ecs --cluster test --region eu-west-1
+  converge admin acceptance ecs --cluster test --region eu-west-1 --subnet subnet-0a1b2c3d --public-ip`,
 		Args: cobra.NoArgs,
 		RunE: newRunE(o, runF, o.run, func([]string) (err error) {
 			if cluster.Cluster == "" || cluster.Region == "" {

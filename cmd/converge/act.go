@@ -86,7 +86,7 @@ func (f *Factory) act(ctx context.Context, n serviceName, verb, requestID string
 	case errors.Is(err, errNotFound):
 		return f.notFoundError(ctx, n)
 	case transient(err):
-		return fmt.Errorf("%s %s: %w; it may have been accepted: see converge status %s, or converge doctor if that gets no answer", verb, n, err, n)
+		return fmt.Errorf("%s %s: %w; it may have been accepted: see converge status %s, or converge admin doctor if that gets no answer", verb, n, err, n)
 	}
 	return err
 }

@@ -22,13 +22,13 @@ type manageOptions struct {
 func newCmdUnmanage(f *Factory, runF func(context.Context, *manageOptions) error) *cobra.Command {
 	return newManageCmd(f, protocol.Unmanage, runF, cobra.Command{
 		Short: "Stop managing a service or an application",
-		Long: `Stop managing a service, or all services of an application, until converge manage. The
-workflow ends. What is deployed keeps running, but is no longer observed, repaired or
+		Long: `Stop managing a service, or all services of an application, until converge config manage.
+The workflow ends. What is deployed keeps running, but is no longer observed, repaired or
 updated; an apply in progress is ended. The state is kept, and what is published in the
 meantime reaches the service once it is managed again. To only stop updates, use converge
 pause, which continues to observe.`,
-		Example: `  converge unmanage shop/web --reason "moves to another team"
-  converge unmanage shop --reason "drill" --yes`,
+		Example: `  converge config unmanage shop/web --reason "moves to another team"
+  converge config unmanage shop --reason "drill" --yes`,
 	})
 }
 
@@ -38,7 +38,7 @@ func newCmdManage(f *Factory, runF func(context.Context, *manageOptions) error) 
 		Long: `Resume managing a service, or all services of an application, from the state that was
 kept. A service that was unmanaged individually stays unmanaged when its application is
 managed again.`,
-		Example: `  converge manage shop/web`,
+		Example: `  converge config manage shop/web`,
 	})
 }
 

@@ -17,15 +17,15 @@ func TestUnmanage(t *testing.T) {
 		sent       []string
 		code       int
 	}{
-		{line: "unmanage shop/web --reason moving", want: "done\n", sent: []string{`application/shop unmanage ` + who + `,"reason":"moving","service":"web"}`}},
-		{line: "unmanage shop --reason drill --yes", want: "done\n", sent: []string{`application/shop unmanage ` + who + `,"reason":"drill"}`}},
-		{line: "unmanage shop --reason drill", code: 1, want: "! converge: unmanage all services of shop requires --yes when not running interactively\n"},
-		{line: "unmanage shop/web", code: 1, want: "! converge: --reason is required: it tells others why the service is unmanaged\n"},
-		{line: "unmanage shop/wob --reason x", code: 1, want: "! converge: no service shop/wob; did you mean shop/web?\n"},
-		{line: "manage shop/api", want: "done\n", sent: []string{`application/shop manage ` + who + `,"service":"api"}`}},
-		{line: "manage shop --yes", want: "done\n", sent: []string{`application/shop manage ` + who + `}`}},
-		{line: "manage shap --yes", code: 1, want: "! converge: manage shap: not found\n", sent: []string{`application/shap manage ` + who + `}`}},
-		{line: "pause shop/api", code: 1, want: "! converge: shop/api accepts no requests: unmanaged by bob: drill; since 1970-01-01 00:00 UTC; until: converge manage shop/api\n", sent: []string{`service/shop/api pause ` + who + `}`}},
+		{line: "config unmanage shop/web --reason moving", want: "done\n", sent: []string{`application/shop unmanage ` + who + `,"reason":"moving","service":"web"}`}},
+		{line: "config unmanage shop --reason drill --yes", want: "done\n", sent: []string{`application/shop unmanage ` + who + `,"reason":"drill"}`}},
+		{line: "config unmanage shop --reason drill", code: 1, want: "! converge: unmanage all services of shop requires --yes when not running interactively\n"},
+		{line: "config unmanage shop/web", code: 1, want: "! converge: --reason is required: it tells others why the service is unmanaged\n"},
+		{line: "config unmanage shop/wob --reason x", code: 1, want: "! converge: no service shop/wob; did you mean shop/web?\n"},
+		{line: "config manage shop/api", want: "done\n", sent: []string{`application/shop manage ` + who + `,"service":"api"}`}},
+		{line: "config manage shop --yes", want: "done\n", sent: []string{`application/shop manage ` + who + `}`}},
+		{line: "config manage shap --yes", code: 1, want: "! converge: manage shap: not found\n", sent: []string{`application/shap manage ` + who + `}`}},
+		{line: "pause shop/api", code: 1, want: "! converge: shop/api accepts no requests: unmanaged by bob: drill; since 1970-01-01 00:00 UTC; until: converge config manage shop/api\n", sent: []string{`service/shop/api pause ` + who + `}`}},
 	} {
 		t.Run(tt.line, func(t *testing.T) {
 			api := apiWithUnmanaged()
@@ -53,10 +53,10 @@ func apiWithUnmanaged() *fakeAPI {
 // The status shows unmanaged services with the reason: in the overview, alone, and as JSON. Running services are shown as usual.
 func TestStatusOfUnmanaged(t *testing.T) {
 	const (
-		api   = "api\t-\tUNMANAGED\t\t\t\tunmanaged by bob: drill; since 1970-01-01 00:00 UTC; until: converge manage shop/api\n"
+		api   = "api\t-\tUNMANAGED\t\t\t\tunmanaged by bob: drill; since 1970-01-01 00:00 UTC; until: converge config manage shop/api\n"
 		db    = "db\t-\tUNMANAGED\t\t\t\t" + restartedText + "\n"
 		web   = "web\t1 channel\tCONVERGED\tv9\t\t\t\n"
-		whole = "unmanaged by bob: drill; until: converge manage shop\n"
+		whole = "unmanaged by bob: drill; until: converge config manage shop\n"
 	)
 	for _, tt := range []struct{ line, want string }{
 		{"status", header + api + db + web},
@@ -68,7 +68,7 @@ func TestStatusOfUnmanaged(t *testing.T) {
   "service": "api",
   "status": "UNMANAGED",
   "incarnation": 0,
-  "headline": "unmanaged by bob: drill; since 1970-01-01 00:00 UTC; until: converge manage shop/api",
+  "headline": "unmanaged by bob: drill; since 1970-01-01 00:00 UTC; until: converge config manage shop/api",
   "channels": [],
   "releases": [],
   "pauses": [],

@@ -39,9 +39,9 @@ there until converge restart SVC CHANNEL restores it.
 With --dry-run: show what would be removed (-), what would be left in place (o) and why,
 and what the server would refuse (!), as the workers see it, and change nothing. If delete
 would be refused now, the reason is shown too, and the exit status is 1.`,
-		Example: `  converge delete shop/web --reason "replaced by shop/site" --yes
-  converge delete shop/web canary --reason "it eats the orders"
-  converge delete shop/web canary --dry-run`,
+		Example: `  converge channel delete shop/web --reason "replaced by shop/site" --yes
+  converge channel delete shop/web canary --reason "it eats the orders"
+  converge channel delete shop/web canary --dry-run`,
 		Args: argsFromUse,
 		RunE: newRunE(o, runF, o.run, func(args []string) error { return f.parseServiceArgs(args, &o.service, &o.channel) }),
 	}
@@ -141,7 +141,7 @@ func (r *removal) prepare(ctx context.Context, f *Factory, dir string) error {
 		return nil
 	}
 	if f.hasExplicitToken() {
-		return fmt.Errorf("--remove: a token is valid for one request, which publishing uses: publish without --remove, and then, with another token: converge delete %s", r.names[0])
+		return fmt.Errorf("--remove: a token is valid for one request, which publishing uses: publish without --remove, and then, with another token: converge channel delete %s", r.names[0])
 	}
 	names := make([]string, len(r.names))
 	for i, n := range r.names {
@@ -156,7 +156,7 @@ func (r *removal) run(ctx context.Context, f *Factory, notified bool) error {
 	case len(r.names) == 0:
 		return nil
 	case !notified:
-		return fmt.Errorf("nothing was deleted: services are not notified yet; run later: converge delete %s", r.names[0])
+		return fmt.Errorf("nothing was deleted: services are not notified yet; run later: converge channel delete %s", r.names[0])
 	}
 	return f.deleteServices(ctx, r.names, "", r.reason)
 }

@@ -167,9 +167,10 @@ func newCmdPin(f *Factory, runF func(context.Context, *serviceOptions) error) *c
 		Use:   "SVC CHANNEL [VERSION]",
 		Short: "Pin a channel to a version",
 		Long: `Pin a release channel to its current version, or return it to a version that was good
-there before, until converge unpin. Releases wait. Without VERSION: the current version.`,
-		Example: `  converge pin shop/web prod-eu v7 --reason "v8 breaks printing"
-  converge pin shop/web prod-eu --reason "weekend"`,
+there before, until converge channel unpin. Releases wait. Without VERSION: the current
+version.`,
+		Example: `  converge channel pin shop/web prod-eu v7 --reason "v8 breaks printing"
+  converge channel pin shop/web prod-eu --reason "weekend"`,
 	})
 }
 
@@ -179,8 +180,8 @@ func newCmdUnpin(f *Factory, runF func(context.Context, *serviceOptions) error) 
 		Short: "Unpin a channel",
 		Long: `End a pin: waiting releases continue. If none waits, the version before the pin is
 deployed again once all gates pass; --stay prevents that.`,
-		Example: `  converge unpin shop/web prod-eu
-  converge unpin shop/web prod-eu --stay`,
+		Example: `  converge channel unpin shop/web prod-eu
+  converge channel unpin shop/web prod-eu --stay`,
 	})
 }
 

@@ -18,20 +18,6 @@ import (
 // localServer is the value of `--from` that selects the server and the store of converge dev in the working directory.
 const localServer = "dev"
 
-func newCmdAdmin(f *Factory) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "admin",
-		Short: "Move, back up and configure the installation",
-		Long: `Move the installation, with all applications, services and releases in flight, to another
-store and another Temporal namespace; back it up; or set who may do what with runtimes and
-the whole installation.`,
-		Example: `  converge admin export --from dev | converge admin import --profile prod --store s3://releases
-  converge admin export backup.tar.gz`,
-	}
-	cmd.AddCommand(newCmdExport(f, nil), newCmdImport(f, nil), newCmdRekey(f, nil), newCmdRules(f, nil))
-	return cmd
-}
-
 type exportOptions struct {
 	f     *Factory
 	from  string

@@ -28,8 +28,8 @@ func newCmdCaptured(f *Factory, runF func(context.Context, *capturedOptions) err
 		Long: `List the services whose secrets a plan captured during setup, or print the file of one: a
 Kubernetes Secret encrypted with SOPS, which sops decrypts with one of the age identities.
 Nothing is decrypted here.`,
-		Example: `  converge captured home production
-  converge captured home production prowlarr > prowlarr.sops.yaml`,
+		Example: `  converge run captured home production
+  converge run captured home production prowlarr > prowlarr.sops.yaml`,
 		Args: argsFromUse,
 		RunE: newRunE(o, runF, o.run, func(args []string) error {
 			o.application, o.channel, o.service = args[0], args[1], strings.Join(args[2:], "")

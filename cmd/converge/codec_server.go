@@ -38,8 +38,8 @@ Callers authenticate with an OIDC ID token of --issuer, or with the secret that 
 refers to; without either, the server does not start. Payloads that callers send are
 encrypted with --encrypt-payloads, and otherwise stay as they are. To expose the server to
 other machines, put it behind a proxy with TLS, and name its public host with --host.`,
-		Example: `  converge codec-server --secret file:/etc/converge/codec.secret
-  converge codec-server --issuer https://id.shop.dev --to group:sre --origin https://temporal.shop.dev --host codec.shop.dev`,
+		Example: `  converge admin codec-server --secret file:/etc/converge/codec.secret
+  converge admin codec-server --issuer https://id.shop.dev --to group:sre --origin https://temporal.shop.dev --host codec.shop.dev`,
 		Args: argsFromUse,
 		RunE: newRunE(o, runF, o.run, func([]string) error { return nil }),
 	}

@@ -36,8 +36,8 @@ terminated, which runtimes cannot be read, whether the store can, and whether th
 a worker is wrong. It prints what it examined, changes nothing, and lists each finding
 with a stable code for scripts and with what to do. What cannot be examined is a finding
 too.`,
-		Example: `  converge doctor
-  converge doctor --exit-code --output json`,
+		Example: `  converge admin doctor
+  converge admin doctor --exit-code --output json`,
 		Args: argsFromUse,
 		RunE: newRunE(o, runF, o.run, func([]string) error { return nil }),
 	}

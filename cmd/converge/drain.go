@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -12,7 +11,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// drainOptions are those of drain and turnup (A16).
+// drainOptions are those of drain and restore (A16).
 type drainOptions struct {
 	f       *Factory
 	verb    string
@@ -25,30 +24,33 @@ type drainOptions struct {
 
 func newCmdDrain(f *Factory, runF func(context.Context, *drainOptions) error) *cobra.Command {
 	return newDrainCmd(f, protocol.Drain, runF, cobra.Command{
+		Use:   "drain",
 		Short: "Drain a runtime for maintenance",
 		Long: `Drain a runtime in preparation for maintenance: what runs there is removed, service by
 service, those that others depend on last, each once the rest of its channel is stable and
-sufficient. Releases continue elsewhere. The runtime stays drained until converge turnup.`,
-		Example: `  converge drain eks-eu --dry-run
-  converge drain eks-eu --yes --reason "new nodes"`,
+sufficient. Releases continue elsewhere. The runtime stays drained until converge
+runtime restore.`,
+		Example: `  converge runtime drain eks-eu --dry-run
+  converge runtime drain eks-eu --yes --reason "new nodes"`,
 	})
 }
 
-func newCmdTurnUp(f *Factory, runF func(context.Context, *drainOptions) error) *cobra.Command {
-	return newDrainCmd(f, protocol.TurnUp, runF, cobra.Command{
+func newCmdRestore(f *Factory, runF func(context.Context, *drainOptions) error) *cobra.Command {
+	return newDrainCmd(f, protocol.Restore, runF, cobra.Command{
+		Use:   "restore",
 		Short: "Return a drained runtime to service",
 		Long: `Return a drained runtime to service: what was removed is deployed again, at the current
 version of its channel, service by service, each once its dependencies are stable there.`,
-		Example: `  converge turnup eks-eu`,
+		Example: `  converge runtime restore eks-eu`,
 	})
 }
 
 func newDrainCmd(f *Factory, verb string, runF func(context.Context, *drainOptions) error, texts cobra.Command) *cobra.Command {
 	o := &drainOptions{f: f, verb: verb}
 	cmd := &texts
-	cmd.Use, cmd.Args = verb+" RUNTIME", argsFromUse
+	cmd.Use, cmd.Args = texts.Use+" RUNTIME", argsFromUse
 	cmd.RunE = newRunE(o, runF, o.run, func(args []string) error {
-		o.runtime = strings.TrimPrefix(args[0], "runtime/")
+		o.runtime = args[0]
 		return checkName("a runtime", o.runtime)
 	})
 	force := "deploy all services at once, regardless of their dependencies"
@@ -63,7 +65,7 @@ func newDrainCmd(f *Factory, verb string, runF func(context.Context, *drainOptio
 }
 
 func (o *drainOptions) run(ctx context.Context) error {
-	if o.verb == protocol.TurnUp {
+	if o.verb == protocol.Restore {
 		return o.act(ctx)
 	}
 	placements, err := o.placements(ctx)

@@ -24,18 +24,18 @@ func TestDrainCommands_A16(t *testing.T) {
 		sent       []string
 		code       int
 	}{
-		{line: "drain eu --dry-run", want: `1. shop/web prod/eu
+		{line: "runtime drain eu --dry-run", want: `1. shop/web prod/eu
 1. shop/web lab: stays: its channel is report-only
 2. shop/api prod
 no instance would remain of shop/api prod: refused without --force
 `},
-		{line: "drain eu", code: 1, want: "! converge: drain runtime eu, which removes 2 services from it requires --yes when not running interactively\n"},
-		{line: "drain edge --yes", code: 1, want: "! converge: no service uses runtime edge; there are eu, us\n"},
+		{line: "runtime drain eu", code: 1, want: "! converge: drain runtime eu, which removes 2 services from it requires --yes when not running interactively\n"},
+		{line: "runtime drain edge --yes", code: 1, want: "! converge: no service uses runtime edge; there are eu, us\n"},
 		{
-			line: "drain runtime/eu --yes --reason nodes", want: "done\n",
+			line: "runtime drain eu --yes --reason nodes", want: "done\n",
 			sent: []string{`runtime/eu start {"runtime":"eu","adopt":true}`, `runtime/eu drain {"by":"alice","requestId":"ID","reason":"nodes"}`},
 		},
-		{line: "turnup eu", code: 1, want: "! converge: turnup runtime/eu: not found\n", sent: []string{`runtime/eu turnup {"by":"alice","requestId":"ID"}`}},
+		{line: "runtime restore eu", code: 1, want: "! converge: restore runtime/eu: not found\n", sent: []string{`runtime/eu restore {"by":"alice","requestId":"ID"}`}},
 	} {
 		t.Run(tt.line, func(t *testing.T) {
 			fake := &fakeAPI{answer: protocol.Answer{Message: "done"}, statuses: map[string][]any{web.Service: {web}, api.Service: {api}}}

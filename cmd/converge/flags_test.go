@@ -71,8 +71,8 @@ func TestFlags(t *testing.T) {
 	check("rollback", &serviceOptions{f: f, verb: "rollback", service: web, version: "v9", whilePaused: true}, rollback, err)
 	retry, err := parseFlags(t, f, newCmdRetry, "shop/web", "v9", "-c", "prod")
 	check("retry", &serviceOptions{f: f, verb: "retry", service: web, version: "v9", channel: "prod"}, retry, err)
-	apply, err := parseFlags(t, f, newCmdApply, "dir", "--dry-run", "--take-over", "--cause", "a", "--cause", "b", "--store", "/s")
-	check("apply", &applyOptions{f: f, source: "dir", dryRun: true, takeOver: true, causes: []string{"a", "b"}, store: "/s"}, apply, err)
+	apply, err := parseFlags(t, f, newCmdPublish, "dir", "--dry-run", "--take-over", "--cause", "a", "--cause", "b", "--store", "/s")
+	check("apply", &publishOptions{f: f, source: "dir", dryRun: true, takeOver: true, causes: []string{"a", "b"}, store: "/s"}, apply, err)
 	validate, err := parseFlags(t, f, newCmdValidate)
 	check("validate", &sourceOptions{f: f, source: "."}, validate, err)
 	diff, err := parseFlags(t, f, newCmdDiff, "shop", "41", "42", "--exit-code")
@@ -179,7 +179,7 @@ func TestSimilarNames(t *testing.T) {
 	} {
 		require.Equal(t, want, strings.Join(closest(wrong, names), ","), wrong)
 	}
-	require.Equal(t, "; none is declared yet: converge apply DIR", suggestion("a/b", nil))
+	require.Equal(t, "; none is declared yet: converge config publish DIR", suggestion("a/b", nil))
 	require.Equal(t, "; did you mean shop?", suggestion("shpo", []string{"shop"}))
 	require.Equal(t, "; there is shop", suggestion("blog", []string{"shop"}))
 	require.Equal(t, "; there are blog/site, shop/api, shop/web, shop/web-admin, shop/worker", suggestion("zzz/zzz", names))

@@ -34,11 +34,11 @@ func TestGateFlags(t *testing.T) {
 	check("bypass", &serviceOptions{f: f, verb: "bypass", service: web, version: "v9", channel: "prod", condition: "office-hours", reason: "incident 12"}, bypass, err)
 	drawn, err := parseFlags(t, f, newCmdTimeline, "shop", "--last", "3", "--svg", "a.svg", "--store", "/s")
 	check("timeline", &timelineOptions{f: f, target: target{serviceName: serviceName{application: "shop"}, all: true}, last: 3, svg: "a.svg", store: "/s"}, drawn, err)
-	report, err := parseFlags(t, f, newCmdReport, "shop", "--since", "7d", "-c", "prod", "--svg", "a.svg", "--store", "/s")
+	report, err := parseFlags(t, f, newCmdDelivery, "shop", "--since", "7d", "-c", "prod", "--svg", "a.svg", "--store", "/s")
 	check("report", &reportOptions{
 		f: f, target: target{serviceName: serviceName{application: "shop"}, all: true}, since: period(7 * day), channels: []string{"prod"}, svg: "a.svg", store: "/s",
 	}, report, err)
-	_, err = parseFlags(t, f, newCmdReport, "shop", "--since", "soon")
+	_, err = parseFlags(t, f, newCmdDelivery, "shop", "--since", "soon")
 	require.ErrorContains(t, err, "expected days such as 30d, or a duration such as 12h")
 	rollback, err := parseFlags(t, f, newCmdRollback, "shop/web", "v9", "-c", "prod", "--reason", "errors")
 	check("rollback", &serviceOptions{f: f, verb: "rollback", service: web, version: "v9", channel: "prod", reason: "errors"}, rollback, err)
@@ -65,12 +65,12 @@ func TestGateVerbs(t *testing.T) { // A14, A15, A17, A22
 		"bypass shop/web v9 prod hours --reason fire":  `bypass {"by":"alice","requestId":"ID","reason":"fire","version":"v9","channel":"prod","condition":"hours"}`,
 		"rollback shop/web --reason errors":            `rollback {"by":"alice","requestId":"ID","reason":"errors"}`,
 		"rollback shop/web v9 -c prod":                 `rollback {"by":"alice","requestId":"ID","version":"v9","channel":"prod"}`,
-		"pin shop/web prod v7":                         `pin {"by":"alice","requestId":"ID","channel":"prod","version":"v7"}`,
-		"pin shop/web prod --reason weekend":           `pin {"by":"alice","requestId":"ID","reason":"weekend","channel":"prod"}`,
+		"channel pin shop/web prod v7":                 `pin {"by":"alice","requestId":"ID","channel":"prod","version":"v7"}`,
+		"channel pin shop/web prod --reason weekend":   `pin {"by":"alice","requestId":"ID","reason":"weekend","channel":"prod"}`,
 		"restart shop/web":                             `restart {"by":"alice","requestId":"ID"}`,
 		"restart shop/web prod --reason secrets":       `restart {"by":"alice","requestId":"ID","reason":"secrets","channel":"prod"}`,
-		"unpin shop/web prod --stay":                   `unpin {"by":"alice","requestId":"ID","channel":"prod","stay":true}`,
-		"unpin shop/web prod":                          `unpin {"by":"alice","requestId":"ID","channel":"prod"}`,
+		"channel unpin shop/web prod --stay":           `unpin {"by":"alice","requestId":"ID","channel":"prod","stay":true}`,
+		"channel unpin shop/web prod":                  `unpin {"by":"alice","requestId":"ID","channel":"prod"}`,
 		"approve shop/web v9 go-live --token eyJ":      `approve {"by":"alice","requestId":"ID","token":"eyJ","version":"v9","topic":"go-live"}`,
 	} {
 		t.Run(line, func(t *testing.T) {
@@ -109,7 +109,6 @@ func TestGateVerbsRefuse(t *testing.T) {
 	for line, want := range map[string]string{
 		"bypass shop/web v9 prod hours":            "a bypass requires a reason that others can read: --reason",
 		"approve shop/web v9":                      "usage: converge approve SVC VERSION TOPIC",
-		"pin shop/web prod v7 --incarnation 3":     "--incarnation applies to an application only: converge pin APP --incarnation N",
 		"simulate shop/web v9 --at later":          `--at "later": expected a time such as 2026-12-23T16:00, or RFC 3339`,
 		"simulate shop/web v9 --zone Mars/Olympus": `--zone "Mars/Olympus": expected an IANA time zone such as Europe/Paris`,
 		"rollback shop/wob v9":                     "no service shop/wob; did you mean shop/web?",
@@ -209,7 +208,7 @@ func TestTimeline_B6(t *testing.T) {
 		return newConsole(t, &fakeAPI{statuses: map[string][]any{"service/shop/web": {s, protocol.HistoryAnswer{}, state.State{}, s}}}).run(t, line)
 	}
 	chart := filepath.Join(dir, "web.svg")
-	code, output := run("timeline shop/web --svg " + chart)
+	code, output := run("report timeline shop/web --svg " + chart)
 	require.Equal(t, `web
            from Fri 20 Nov 10:50 UTC to Fri 20 Nov 10:50 UTC
 v<9> prod  ░░▒▒▒▒▒▒▒▒▒▒▒▒▒▒████████████████████████  waited 1s; runs since Fri 20 Nov 10:50 UTC
@@ -219,7 +218,7 @@ v<9> prod  ░░▒▒▒▒▒▒▒▒▒▒▒▒▒▒███████
 	svg, err := os.ReadFile(chart)
 	require.NoError(t, err)
 	require.Contains(t, string(svg), ">v&lt;9&gt; prod<")
-	_, output = run("timeline shop/web -o json")
+	_, output = run("report timeline shop/web -o json")
 	require.Contains(t, output, `"kind": "runs"`)
 }
 
@@ -264,7 +263,7 @@ func TestReport(t *testing.T) {
 		}
 		return newConsole(t, api).run(t, line)
 	}
-	code, output := run("report shop --since 4d")
+	code, output := run("report delivery shop --since 4d")
 	require.Equal(t, exitDone, code)
 	const header = "SERVICE\tCHANNEL\tRELEASES\tDEPLOYED\tPER WEEK\tLEAD TIME\tFAILED\tFAILURE RATE\tROLLED BACK\tRECOVERED IN\n"
 	require.Equal(t, header+`api	prod	1	1	1.8	6h	0	0%	0	-
@@ -273,25 +272,25 @@ gone	prod	1	1	1.8	2h	0	0%	0	-
 all		3	2	3.5	4h	1	33%	1	1h
 `, output)
 	chart := filepath.Join(dir, "shop.svg")
-	_, output = run("report shop/web --svg " + chart)
+	_, output = run("report delivery shop/web --svg " + chart)
 	require.Equal(t, header+"web\tprod\t2\t1\t0.2\t2h\t1\t50%\t1\t1h\n", output)
 	svg, err := os.ReadFile(chart)
 	require.NoError(t, err)
 	require.Contains(t, string(svg), ">shop/web, the 30d until Fri 20 Nov 2026 10:50 UTC<")
-	_, output = run("report shop/web --since 5h -o json")
+	_, output = run("report delivery shop/web --since 5h -o json")
 	require.JSONEq(t, `{"schema": "converge.report/v1", "from": "2026-11-20T05:50:20Z", "to": "2026-11-20T10:50:20Z", "releases": 0, "problems": [],
 		"channels": [{"service": "web", "channel": "prod", "releases": 0, "deployments": [],
 			"numbers": {"succeeded": 0, "deploymentFrequencyPerWeek": 0, "failed": 0, "automaticRollbacks": 0, "rollbacksByPeople": 0, "notRestored": 0}}],
 		"total": {"succeeded": 0, "deploymentFrequencyPerWeek": 0, "failed": 0, "automaticRollbacks": 0, "rollbacksByPeople": 0, "notRestored": 0}}`, output)
-	code, output = run("report shop -c prd -o json")
+	code, output = run("report delivery shop -c prd -o json")
 	require.Equal(t, exitError, code)
 	require.Equal(t, "! converge: --channel prd: shop has no such release channel; did you mean prod?\n", output)
 	lost = true
-	_, output = run("report shop/web")
+	_, output = run("report delivery shop/web")
 	require.Contains(t, output, "! web: the current state is unknown: connection lost; channels that others wait for may be counted too\n")
-	_, output = run("timeline shop/web")
+	_, output = run("report timeline shop/web")
 	require.Contains(t, output, "! web: the current state is unknown: connection lost\n")
-	_, output = run("report shop/web -o json")
+	_, output = run("report delivery shop/web -o json")
 	require.Contains(t, output, `"problem": "the current state is unknown: connection lost;`)
 }
 

@@ -19,7 +19,7 @@ func newCmdGet(f *Factory) *cobra.Command {
 		Use:     "get",
 		Short:   "Show the contents of an incarnation",
 		Long:    `Show the contents of an incarnation as JSON, for other programs.`,
-		Example: `  converge get assets shop --kind Service`,
+		Example: `  converge config get assets shop --kind Service`,
 	}
 	cmd.AddCommand(newCmdGetAssets(f, nil))
 	return cmd
@@ -49,10 +49,10 @@ services in channels, each with an id, a kind, labels, a payload and the addons 
 service. The default is the newest incarnation. With --watch, one line of JSON is printed
 for the newest incarnation, and another one for each newer incarnation. APP may be omitted
 inside a directory that defines it.`,
-		Example: `  converge get assets shop --kind Instance --label tier=prod
-  converge get assets shop --addon example.com/oncall
-  converge get assets shop --incarnation 41
-  converge get assets shop --watch`,
+		Example: `  converge config get assets shop --kind Instance --label tier=prod
+  converge config get assets shop --addon example.com/oncall
+  converge config get assets shop --incarnation 41
+  converge config get assets shop --watch`,
 		Args: argsFromUse,
 		RunE: newRunE(o, runF, o.run, func(args []string) (err error) {
 			o.application, err = f.application(args)

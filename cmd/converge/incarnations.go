@@ -101,13 +101,13 @@ type incarnationsOptions struct {
 func newCmdIncarnations(f *Factory, runF func(context.Context, *incarnationsOptions) error) *cobra.Command {
 	o := &incarnationsOptions{f: f}
 	cmd := &cobra.Command{
-		Use:   "incarnations [APP]",
+		Use:   "list [APP]",
 		Short: "List the published configurations of an application",
 		Long: `List the incarnations of an application, newest first: number, hash, age, author, source
 and causes; or write one of them as JSON, for other tools. APP may be omitted inside a
 directory that defines it.`,
-		Example: `  converge incarnations shop --last 5
-  converge incarnations shop --export 42 > incarnation-42.json`,
+		Example: `  converge config list shop --last 5
+  converge config list shop --export 42 > incarnation-42.json`,
 		Args: argsFromUse,
 		RunE: newRunE(o, runF, o.run, func(args []string) (err error) {
 			o.application, err = f.application(args)
@@ -209,8 +209,8 @@ func newCmdDiff(f *Factory, runF func(context.Context, *diffOptions) error) *cob
 service receives: they open a release. Changed rules take effect at once and release
 nothing. The commits that led from A to B are listed first, if the configuration comes
 from a repository. APP may be omitted inside a directory that defines it.`,
-		Example: `  converge diff shop 41 42
-  converge diff shop 41 --exit-code`,
+		Example: `  converge config diff shop 41 42
+  converge config diff shop 41 --exit-code`,
 		Args: argsFromUse,
 		RunE: newRunE(o, runF, o.run, o.parse),
 	}
@@ -229,12 +229,12 @@ func (o *diffOptions) parse(args []string) (err error) {
 		return err
 	}
 	if len(args) == 0 || len(args) > 2 {
-		return fmt.Errorf("usage: converge diff [APP] A [B]")
+		return fmt.Errorf("usage: converge config diff [APP] A [B]")
 	}
 	numbers := []*int64{&o.from, &o.to}
 	for i, a := range args {
 		if *numbers[i], err = strconv.ParseInt(a, 10, 64); err != nil || *numbers[i] < 1 {
-			return fmt.Errorf("%q is not an incarnation number; see: converge incarnations %s", a, o.application)
+			return fmt.Errorf("%q is not an incarnation number; see: converge config list %s", a, o.application)
 		}
 	}
 	return nil

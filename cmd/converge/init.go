@@ -39,10 +39,10 @@ what its service requires and feeds, as a plan. With --from helm, kustomize, man
 argocd or flux, import what the files of the directory deploy to Kubernetes: environments
 become release channels, existing objects are adopted, charts of repositories are fetched
 and locked, and what cannot be imported is listed. Existing files are not overwritten.`,
-		Example: `  converge init shop && cd shop && converge dev
-  converge init shop --from ecs --cluster prod --region eu-west-1
-  converge init services --from meta
-  converge init deploy --from argocd`,
+		Example: `  converge config init shop && cd shop && converge dev
+  converge config init shop --from ecs --cluster prod --region eu-west-1
+  converge config init services --from meta
+  converge config init deploy --from argocd`,
 		Args: argsFromUse,
 		RunE: newRunE(o, runF, o.run, parseDirArg(&o.dir)),
 	}
@@ -88,7 +88,7 @@ func (o *initOptions) run(ctx context.Context) error {
 	}
 	return o.f.screen().Lines(
 		"application "+name+" in "+o.dir,
-		"next: converge validate "+o.dir+", then converge dev "+o.dir)
+		"next: converge config validate "+o.dir+", then converge dev "+o.dir)
 }
 
 // applicationName returns the given name, or one derived from the directory's name.

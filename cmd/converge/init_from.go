@@ -34,7 +34,7 @@ func (o *initOptions) fromECS(ctx context.Context) error {
 	}
 	return o.printImported(written,
 		fmt.Sprintf("application %s in %s, with %d of the cluster's %d services", to.Application, o.dir, written.Services, written.Found),
-		"next: converge validate "+o.dir+", then converge apply "+o.dir+"; what runs is adopted unchanged")
+		"next: converge config validate "+o.dir+", then converge config publish "+o.dir+"; what runs is adopted unchanged")
 }
 
 func (o *initOptions) fromMeta() error {
@@ -48,7 +48,7 @@ func (o *initOptions) fromMeta() error {
 	}
 	return o.printImported(written,
 		fmt.Sprintf("application %s in %s, with %s", to.Application, o.dir, count(written.Services, "service")),
-		"next: define the commands in "+filepath.Join(o.dir, "work")+", then converge validate "+o.dir+" and converge plan "+o.dir+" --graph")
+		"next: define the commands in "+filepath.Join(o.dir, "work")+", then converge config validate "+o.dir+" and converge run plan "+o.dir+"")
 }
 
 func (o *initOptions) fromFiles(ctx context.Context) error {
@@ -73,7 +73,7 @@ func (o *initOptions) fromFiles(ctx context.Context) error {
 	}
 	return o.printImported(written,
 		fmt.Sprintf("application %s in %s, with %s in %s", to.Application, o.dir, count(written.Services, "service"), count(written.Channels, "release channel")),
-		"next: converge validate "+o.dir+", then converge plan "+o.dir+": it shows whose fields are taken over, and what is removed")
+		"next: converge config validate "+o.dir+", then converge plan "+o.dir+": it shows whose fields are taken over, and what is removed")
 }
 
 // printImported prints what an import leaves out, and what it writes.

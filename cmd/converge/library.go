@@ -25,8 +25,8 @@ func newCmdLibrary(f *Factory) *cobra.Command {
 		Short: "Publish and list libraries of release channels and protections",
 		Long: `Publish libraries: release channels and protections that applications import by name and
 version instead of declaring them. The content of a version never changes.`,
-		Example: `  converge library publish libraries/org
-  converge library list`,
+		Example: `  converge config library publish libraries/org
+  converge config library list`,
 	}
 	cmd.AddCommand(newCmdLibraryPublish(f, nil), newCmdLibraryList(f, nil), newCmdLibraryGet(f, nil))
 	return cmd
@@ -51,8 +51,8 @@ func newCmdLibraryPublish(f *Factory, runF func(context.Context, *libraryOptions
 version. Other content under the same version is refused; the same content changes
 nothing. The rules of the installation define who may publish. No application changes:
 each names the version that it imports.`,
-		Example: `  converge library publish libraries/org --dry-run
-  converge library publish libraries/org --reason "a freeze at the end of the year"`,
+		Example: `  converge config library publish libraries/org --dry-run
+  converge config library publish libraries/org --reason "a freeze at the end of the year"`,
 		Args: argsFromUse,
 		RunE: newRunE(o, runF, o.publish, parseDirArg(&o.dir)),
 	}
@@ -68,7 +68,7 @@ func newCmdLibraryList(f *Factory, runF func(context.Context, *libraryOptions) e
 		Use:     "list [NAME]",
 		Short:   "List published libraries",
 		Long:    `List the versions of all libraries, or of one, oldest first: digest, age and author.`,
-		Example: `  converge library list org`,
+		Example: `  converge config library list org`,
 		Args:    argsFromUse,
 		RunE: newRunE(o, runF, o.list, func(args []string) error {
 			o.name = first(append(args, "")...)
@@ -87,7 +87,7 @@ func newCmdLibraryGet(f *Factory, runF func(context.Context, *libraryOptions) er
 		Long: `Write the files of a library to a directory, from which applications can import it by path
 where no store can be reached. A directory below one whose name begins with a dot may be
 inside that of the application. Existing files are not overwritten.`,
-		Example: `  converge library get org 3 .libraries/org`,
+		Example: `  converge config library get org 3 .libraries/org`,
 		Args:    argsFromUse,
 		RunE: newRunE(o, runF, o.get, func(args []string) (err error) {
 			o.name, o.dir = args[0], args[2]

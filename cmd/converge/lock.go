@@ -42,9 +42,9 @@ for their version and their APIs, and write these to the file, for charts to see
 apiVersions) takes precedence. Charts stay as they are locked.
 
 Credentials are those of docker login and of netrc.`,
-		Example: `  converge lock examples/kubernetes
-  converge lock --update
-  converge lock --capabilities --runtime eks-eu --update`,
+		Example: `  converge config lock examples/kubernetes
+  converge config lock --update
+  converge config lock --capabilities --runtime eks-eu --update`,
 		Args: argsFromUse,
 		RunE: newRunE(o, runF, o.run, parseDirArg(&o.dir)),
 	}

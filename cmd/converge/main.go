@@ -70,7 +70,7 @@ func programVersion() string {
 	return info.Main.Version
 }
 
-// newRoot lists every verb.
+// newRoot returns the program with every command.
 func newRoot(f *Factory) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "converge",
@@ -96,24 +96,6 @@ defines it. The connection follows the temporal CLI: --address, --namespace and
 		return fmt.Errorf("%w; see: %s --help", err, cmd.CommandPath())
 	})
 	root.SetHelpTemplate(root.HelpTemplate() + "\n" + exitFooter + "\n")
-	root.AddGroup(&cobra.Group{ID: "config", Title: "Configuration:"}, &cobra.Group{ID: "release", Title: "Releases:"},
-		&cobra.Group{ID: "gate", Title: "Approve, pause and roll back:"}, &cobra.Group{ID: "see", Title: "Inspect:"},
-		&cobra.Group{ID: "run", Title: "Run:"})
-	add := func(group string, commands ...*cobra.Command) {
-		for _, c := range commands {
-			c.GroupID = group
-			root.AddCommand(c)
-		}
-	}
-	add("run", newCmdDev(f, nil), newCmdWorker(f, nil), newCmdAdmin(f), newCmdStore(f), newCmdCodecServer(f, nil), newCmdLogin(f, nil), newCmdLogout(f, nil))
-	add("config", newCmdInit(f, nil), newCmdValidate(f, nil), newCmdCompile(f, nil), newCmdApply(f, nil), newCmdWatch(f, nil), newCmdSet(f, nil),
-		newCmdDiff(f, nil), newCmdIncarnations(f, nil), newCmdGet(f), newCmdLibrary(f), newCmdLock(f, nil), newCmdSchema(f))
-	add("release", newCmdPlan(f, nil), newCmdSimulate(f, nil), newCmdRelease(f, nil), newCmdDeploy(f, nil), newCmdWait(f, nil),
-		newCmdCancel(f, nil), newCmdRetry(f, nil))
-	add("gate", newCmdApprove(f, nil), newCmdReject(f, nil), newCmdBypass(f, nil), newCmdPause(f, nil), newCmdResume(f, nil), newCmdDrain(f, nil), newCmdTurnUp(f, nil),
-		newCmdUnmanage(f, nil), newCmdManage(f, nil),
-		addApplicationForm(f, newCmdPin(f, nil)), addApplicationForm(f, newCmdUnpin(f, nil)), newCmdRollback(f, nil), newCmdRestart(f, nil), newCmdRollout(f), newCmdDelete(f, nil))
-	add("see", newCmdStatus(f, nil), newCmdExplain(f, nil), newCmdHistory(f, nil), newCmdTimeline(f, nil), newCmdReport(f, nil), newCmdLogs(f, nil), newCmdCaptured(f, nil), newCmdRefresh(f, nil), newCmdDoctor(f, nil))
-	add("run", newCmdAcceptance(f, nil))
+	addCommands(f, root)
 	return root
 }

@@ -60,7 +60,7 @@ type target struct {
 // slash is that application or one of its services; elsewhere it is an application.
 func (f *Factory) parseTarget(arg string) (target, error) {
 	if strings.HasPrefix(arg, "runtime/") {
-		return target{}, fmt.Errorf("%s: a runtime only has pause, resume, drain, turnup and history; name a service", arg)
+		return target{}, fmt.Errorf("%s is a runtime; expected a service or an application; see: converge runtime --help", arg)
 	}
 	if strings.Contains(arg, "/") {
 		n, err := f.parseService(arg)
@@ -126,7 +126,7 @@ func suggestion(name string, names []string) string {
 	case len(similar) > 1:
 		return "; did you mean one of " + strings.Join(similar, ", ") + "?"
 	case len(names) == 0:
-		return "; none is declared yet: converge apply DIR"
+		return "; none is declared yet: converge config publish DIR"
 	case len(names) == 1:
 		return "; there is " + names[0]
 	case len(names) <= 8:

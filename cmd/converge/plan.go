@@ -27,13 +27,12 @@ type planOptions struct {
 	full          bool
 	allowCommands bool
 	exitCode      bool
-	graph         planGraph
 }
 
 func newCmdPlan(f *Factory, runF func(context.Context, *planOptions) error) *cobra.Command {
 	o := &planOptions{f: f}
 	cmd := &cobra.Command{
-		Use:   "plan [DIR] | SVC VERSION | [DIR | APP] --graph",
+		Use:   "plan [DIR] | SVC VERSION",
 		Short: "Preview what a release or a configuration would change",
 		Long: `Preview, for each channel and object, what a release of a version would change, or what
 publishing the configuration in a directory would. The workers query the runtimes; nothing
@@ -41,15 +40,10 @@ is published, released or applied.
 
 + is created, ~ changed, -/+ recreated, - removed, o left in place, ! refused.
 What is no longer declared, with onDelete: remove, is shown with what stays of it. If a
-channel cannot be planned, the reason is shown, and the exit status is 1.
-
-With --graph, show the order in which the services of a configuration, or of the newest
-incarnation of an application, are deployed and integrated. No runtime is queried.`,
+channel cannot be planned, the reason is shown, and the exit status is 1.`,
 		Example: `  converge plan shop/web v9
   converge plan web v9 -p replicas=3 -p canary:replicas=1
-  converge plan examples/hello --exit-code
-  converge plan examples/media --graph --if-fails sonarr
-  converge plan home --graph --changed sonarr --format svg > plan.svg`,
+  converge plan examples/hello --exit-code`,
 		Args: argsFromUse,
 		RunE: newRunE(o, runF, o.run, o.parse),
 	}
@@ -57,16 +51,12 @@ incarnation of an application, are deployed and integrated. No runtime is querie
 	cmd.Flags().StringVar(&o.store, "store", "", storeUsage)
 	cmd.Flags().BoolVar(&o.allowCommands, "allow-commands", false, allowCommandsUsage)
 	cmd.Flags().BoolVar(&o.full, "full", false, "show every field with its full path and value")
-	o.graph.flags(cmd.Flags())
 	cmd.Flags().BoolVar(&o.exitCode, "exit-code", false, "exit with status 2 if something would change")
 	return cmd
 }
 
 // parse distinguishes a directory from a service: a service is followed by a version.
 func (o *planOptions) parse(args []string) error {
-	if err := o.parseGraph(args); err != nil || o.graph.enabled {
-		return err
-	}
 	if len(args) == 2 {
 		return o.f.parseServiceArgs(args, &o.service, &o.version)
 	}
@@ -84,9 +74,6 @@ func (o *planOptions) parse(args []string) error {
 }
 
 func (o *planOptions) run(ctx context.Context) error {
-	if o.graph.enabled {
-		return o.showGraph(ctx)
-	}
 	plan, err := o.plan(ctx)
 	var refused *preview.Refused
 	switch {

@@ -29,20 +29,18 @@ func TestPlanFlags(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, &planOptions{f: c.Factory, dir: "."}, got)
 
-	got, err = parseFlags(t, c.Factory, newCmdPlan, "home", "--graph", "--channel", "live", "--changed", "a,b", "--if-fails", "a", "--format", "svg")
+	run, err := parseFlags(t, c.Factory, newCmdRunPlan, "home", "--channel", "live", "--changed", "a,b", "--if-fails", "a", "--format", "svg")
 	require.NoError(t, err)
-	graph := planGraph{enabled: true, application: "home", channel: "live", changed: []string{"a", "b"}, ifFails: "a", format: "svg"}
-	require.Equal(t, &planOptions{f: c.Factory, graph: graph}, got)
+	graph := planGraph{application: "home", channel: "live", changed: []string{"a", "b"}, ifFails: "a"}
+	require.Equal(t, &runPlanOptions{f: c.Factory, graph: graph, format: "svg"}, run)
+	_, err = parseFlags(t, c.Factory, newCmdRunPlan, "home", "--format", "jpeg")
+	require.EqualError(t, err, `--format "jpeg": expected one of text, json, dot, mermaid, svg`)
 
 	for line, want := range map[string]string{
 		"shop/web":      "shop/web is not a directory; to plan a release of a service, name a version: converge plan shop/web VERSION",
 		"Shop!":         "Shop! is not a directory; usage: converge plan [DIR] or converge plan SVC VERSION",
 		dir + " -p a=1": "-p applies to a release only: converge plan SVC VERSION -p name=value",
-		"a b c":         "usage: converge plan [DIR] | SVC VERSION | [DIR | APP] --graph",
-
-		"home other --graph":         "usage: converge plan [DIR | APP] --graph with --channel, --changed, --if-fails and --format",
-		dir + " --if-fails web":      "--channel, --changed, --if-fails and --format require --graph",
-		"home --graph --format jpeg": `--format "jpeg": expected one of text, json, dot, mermaid, svg`,
+		"a b c":         "usage: converge plan [DIR] | SVC VERSION",
 	} {
 		_, err := parseFlags(t, c.Factory, newCmdPlan, strings.Fields(line)...)
 		require.EqualError(t, err, want)

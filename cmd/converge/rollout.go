@@ -8,20 +8,8 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// newCmdRollout groups the verbs for rollouts with their own steps (H3).
-func newCmdRollout(f *Factory) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "rollout",
-		Short: "Promote or abort a paused rollout",
-		Long: `Promote or abort rollouts whose steps another controller runs: those of Argo
-Rollouts. While one is paused at a step for a person, its channel is SUSPENDED, and no
-deadline passes.`,
-		Example: `  converge rollout promote shop/web prod-eu
-  converge rollout abort shop/web prod-eu --reason "errors in checkout"`,
-	}
-	cmd.AddCommand(newCmdPromote(f, nil), newCmdAbort(f, nil))
-	return cmd
-}
+// This file holds the verbs for rollouts whose steps another controller runs: those of Argo Rollouts (H3). While one is paused at a
+// step for a person, its channel is SUSPENDED, and no deadline passes.
 
 func newCmdPromote(f *Factory, runF func(context.Context, *serviceOptions) error) *cobra.Command {
 	cmd, o := newServiceCmd(f, protocol.Promote, runF, cobra.Command{
@@ -32,8 +20,8 @@ with --full, past all remaining steps. Without CHANNEL: every paused rollout. A 
 carries out the request, and converge history shows the result. A pause holds it.
 
 A Canary of Flagger is promoted at its gate; the answer says where.`,
-		Example: `  converge rollout promote shop/web prod-eu --reason "looks good"
-  converge rollout promote shop/web prod-eu --full`,
+		Example: `  converge promote shop/web prod-eu --reason "looks good"
+  converge promote shop/web prod-eu --full`,
 	}, rolloutRequest)
 	cmd.Flags().BoolVar(&o.full, "full", false, "skip all remaining steps, including analysis")
 	cmd.Flags().StringVar(&o.reason, "reason", "", "reason, kept in the history")
@@ -47,7 +35,7 @@ func newCmdAbort(f *Factory, runF func(context.Context, *serviceOptions) error) 
 		Long: `Abort a rollout in progress, like kubectl argo rollouts abort: traffic returns to the
 previous version. Its release has then failed, with the same consequences as any failure.
 Without CHANNEL: every rollout in progress. A pause does not hold it.`,
-		Example: `  converge rollout abort shop/web prod-eu --reason "errors in checkout"`,
+		Example: `  converge abort shop/web prod-eu --reason "errors in checkout"`,
 	}, rolloutRequest)
 	cmd.Flags().StringVar(&o.reason, "reason", "", "reason, kept in the history")
 	return cmd

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -15,8 +14,7 @@ type scopeOptions struct {
 	f       *Factory
 	verb    string
 	target  target
-	runtime string // instead of a target
-	all     bool   // instead of a target
+	all     bool // instead of a target
 	except  []string
 	channel string
 	reason  string
@@ -25,13 +23,12 @@ type scopeOptions struct {
 
 func newCmdPause(f *Factory, runF func(context.Context, *scopeOptions) error) *cobra.Command {
 	return newScopeCmd(f, protocol.Pause, runF, cobra.Command{
-		Short: "Pause a service, a channel, an application, a runtime or everything",
-		Long: `Pause a service, one of its channels, every service of an application, everything on a
-runtime, or everything: it is still observed, but never applied. An apply in progress
-finishes. Services that are added later are paused too.`,
+		Short: "Pause a service, a channel, an application or everything",
+		Long: `Pause a service, one of its channels, every service of an application, or everything: it
+is still observed, but never applied. An apply in progress finishes. Services that are
+added later are paused too. To pause what runs on one runtime: converge runtime pause.`,
 		Example: `  converge pause shop/web --channel prod-eu --reason "incident 12"
   converge pause shop --yes
-  converge pause runtime/eks-eu --yes --reason "cluster upgrade"
   converge pause --all --except status-page --yes --reason "incident 12"`,
 	})
 }
@@ -39,9 +36,8 @@ finishes. Services that are added later are paused too.`,
 func newCmdResume(f *Factory, runF func(context.Context, *scopeOptions) error) *cobra.Command {
 	return newScopeCmd(f, protocol.Resume, runF, cobra.Command{
 		Short: "End a pause",
-		Long: `End the pause of a service, of one of its channels, of an application, of a runtime, or of
-everything. Each pause ends only where it began: a service that was paused individually
-stays paused.`,
+		Long: `End the pause of a service, of one of its channels, of an application, or of everything.
+Each pause ends only where it began: a service that was paused individually stays paused.`,
 		Example: `  converge resume shop/web --channel prod-eu`,
 	})
 }
@@ -50,7 +46,7 @@ func newCmdRefresh(f *Factory, runF func(context.Context, *scopeOptions) error) 
 	return newScopeCmd(f, protocol.Refresh, runF, cobra.Command{
 		Short:   "Observe the runtime now instead of at the next poll",
 		Long:    `Observe what runs now, before the next reading is due.`,
-		Example: `  converge refresh shop/web`,
+		Example: `  converge channel refresh shop/web`,
 	})
 }
 
@@ -58,9 +54,6 @@ func newScopeCmd(f *Factory, verb string, runF func(context.Context, *scopeOptio
 	o := &scopeOptions{f: f, verb: verb}
 	cmd := &texts
 	cmd.Use = verb + " SVC|APP"
-	if verb != protocol.Refresh {
-		cmd.Use += "|runtime/NAME"
-	}
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if (o.all || len(o.except) > 0) && len(args) == 0 {
 			return nil
@@ -71,11 +64,7 @@ func newScopeCmd(f *Factory, verb string, runF func(context.Context, *scopeOptio
 		if o.all || len(o.except) > 0 {
 			return o.checkAll(args)
 		}
-		if name, ok := strings.CutPrefix(args[0], "runtime/"); ok && verb != protocol.Refresh {
-			o.runtime, err = name, checkName("a runtime", name)
-		} else {
-			o.target, err = f.parseTarget(args[0])
-		}
+		o.target, err = f.parseTarget(args[0])
 		return err
 	})
 	if verb != protocol.Refresh {
@@ -97,8 +86,6 @@ func (o *scopeOptions) run(ctx context.Context) (err error) {
 	switch {
 	case o.all:
 		return o.runOnEverything(ctx)
-	case o.runtime != "":
-		return o.runOnRuntime(ctx)
 	case o.target.all && o.channel == "" && o.verb != protocol.Refresh:
 		return o.runOnApplication(ctx)
 	}

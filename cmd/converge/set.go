@@ -40,15 +40,15 @@ func newCmdSet(f *Factory, runF func(context.Context, *setOptions) error) *cobra
 KIND/NAME and a field, as in Service/web.parameters[name=greeting].default; it must exist.
 Comments and layout are kept. An invalid result is not pushed. If somebody else pushes at
 the same time, the change is retried, unless they changed the same value. Nothing is
-published: use converge watch or converge apply.
+published: use converge config watch or converge config publish.
 
 With --then, the change is made in steps: PATH gets the value first; once that is
 published and its changes have converged, the next path gets it, in a commit of its own. A
 step that fails ends the command. A second run resumes: a path that already has the value
 is only waited for.`,
-		Example: `  converge set 'git::https://github.com/acme/shop//deploy?ref=main' \
+		Example: `  converge config set 'git::https://github.com/acme/shop//deploy?ref=main' \
     Service/web.custom.env.GREETING hi --was hello
-  converge set 'git::https://github.com/acme/shop//deploy' \
+  converge config set 'git::https://github.com/acme/shop//deploy' \
     Service/web.perReleaseChannel[releaseChannel=eu].parameters.units 5 --pause 10m \
     --then Service/web.perReleaseChannel[releaseChannel=us].parameters.units`,
 		Args: argsFromUse,
@@ -66,7 +66,7 @@ is only waited for.`,
 	cmd.Flags().DurationVar(&o.pause, "pause", 0, "with --then: time to wait between two steps")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "with --then: fail a step that has not converged after this duration (default: never)")
 	cmd.Flags().BoolVar(&o.revert, "revert", false, "with --then: if a step fails, revert what was committed, the last first")
-	cmd.Flags().BoolVar(&o.publish, "publish", false, "with --then: publish each step, as converge apply does")
+	cmd.Flags().BoolVar(&o.publish, "publish", false, "with --then: publish each step, as converge config publish does")
 	return cmd
 }
 

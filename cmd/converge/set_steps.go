@@ -172,7 +172,7 @@ func (s *stepRun) status(ctx context.Context) (protocol.ApplicationStatus, error
 	c, _ := api.Temporal()
 	status, err := publish.Status(ctx, c, s.application)
 	if err == nil && status.Newest == 0 {
-		err = fmt.Errorf("%s is not published yet: converge apply, or converge watch", s.application)
+		err = fmt.Errorf("%s is not published yet: converge config publish, or converge config watch", s.application)
 	}
 	return status, err
 }
@@ -216,7 +216,7 @@ func (s *stepRun) publishStep(ctx context.Context) error {
 	if !s.publish {
 		return nil
 	}
-	return (&applyOptions{f: s.f, source: s.setOptions.source, store: s.setOptions.store, allowCommands: s.allowCommands}).run(ctx)
+	return (&publishOptions{f: s.f, source: s.setOptions.source, store: s.setOptions.store, allowCommands: s.allowCommands}).run(ctx)
 }
 
 // awaitPublished waits until the incarnation of a commit is in force, or until the configuration in force is the same anyway.
@@ -232,7 +232,7 @@ func (s *stepRun) awaitPublished(ctx context.Context, commit string, after int64
 			return now, nil
 		}
 		if !noted && !s.publish {
-			s.f.note("waiting for converge watch to publish it")
+			s.f.note("waiting for converge config watch to publish it")
 		}
 		if s.f.Sleep(ctx, minPollInterval) != nil {
 			return now, s.timeoutError(ctx, "it was not published")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"time"
 
@@ -18,7 +17,6 @@ import (
 type simulatedPlan struct {
 	enabled bool
 	graph   planGraph
-	dir     string
 	limit   int
 	command time.Duration
 }
@@ -50,22 +48,18 @@ func (p *simulatedPlan) parse(o *simulateOptions, args []string) error {
 	if p.command == 0 {
 		p.command = 10 * time.Second
 	}
-	if info, err := os.Stat(args[0]); err == nil && info.IsDir() {
-		p.dir = args[0]
-	} else {
-		p.graph.application = args[0]
-	}
+	p.graph.parse(args[0])
+	p.graph.store = o.store
 	return o.checkExport()
 }
 
 // runPlan simulates a plan that begins at a given time.
 func (o *simulateOptions) runPlan(ctx context.Context, at time.Time) error {
-	of := planOptions{f: o.f, dir: o.plan.dir, store: o.store, graph: o.plan.graph}
-	inc, err := of.graphOf(ctx)
+	inc, err := o.plan.graph.incarnation(ctx, o.f)
 	if err != nil {
 		return o.f.problems(err, "; nothing simulated")
 	}
-	work, p, err := of.graph.plan(inc)
+	work, p, err := o.plan.graph.plan(inc)
 	if err != nil {
 		return err
 	}

@@ -87,7 +87,7 @@ func (o *statusOptions) run(ctx context.Context) error {
 		return err
 	}
 	if len(all) == 0 {
-		o.f.note("no services yet; declare some with: converge apply DIR")
+		o.f.note("no services yet; declare some with: converge config publish DIR")
 	}
 	var commits []statusWithCommits
 	if o.commits {

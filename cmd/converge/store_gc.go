@@ -19,7 +19,7 @@ func newCmdStore(f *Factory) *cobra.Command {
 		Use:     "store",
 		Short:   "Manage the store",
 		Long:    "Manage the store, which contains everything that was ever published and released.",
-		Example: `  converge store gc --dry-run`,
+		Example: `  converge admin store gc --dry-run`,
 	}
 	cmd.AddCommand(newCmdCollect(f, nil))
 	return cmd
@@ -52,8 +52,8 @@ numbers and the names of versions are not content, and stay.
 
 It can run while workers run, and can be interrupted. If something cannot be read, nothing
 is removed.`,
-		Example: `  converge store gc --dry-run
-  converge store gc --store s3://releases --keep 720h`,
+		Example: `  converge admin store gc --dry-run
+  converge admin store gc --store s3://releases --keep 720h`,
 		Args: argsFromUse,
 		RunE: newRunE(o, runF, o.run, func([]string) error {
 			if o.grace < minGrace || o.keep < 0 {

@@ -33,9 +33,9 @@ func newCmdTimeline(f *Factory, runF func(context.Context, *timelineOptions) err
 channel, from its history and its status: in the terminal, or as an SVG file. A wait is
 labelled with the condition that held it the longest; results of checks are not in the
 history.`,
-		Example: `  converge timeline shop/web
-  converge timeline shop --last 3 --svg shop.svg
-  converge timeline shop/web --output json`,
+		Example: `  converge report timeline shop/web
+  converge report timeline shop --last 3 --svg shop.svg
+  converge report timeline shop/web --output json`,
 		Args: argsFromUse,
 		RunE: newRunE(o, runF, o.run, func(args []string) (err error) {
 			o.target, err = f.parseTarget(args[0])

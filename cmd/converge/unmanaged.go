@@ -127,7 +127,7 @@ func unmanagedText(u protocol.Unmanaged, what string) string {
 	if !u.At.IsZero() {
 		text += u.At.UTC().Format("; since 2006-01-02 15:04 MST")
 	}
-	return text + "; until: converge manage " + what
+	return text + "; until: converge config manage " + what
 }
 
 // statusesOf makes a status for each service of a target, sorted by name.

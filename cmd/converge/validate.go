@@ -31,8 +31,8 @@ func newCmdValidate(f *Factory, runF func(context.Context, *sourceOptions) error
 expected. No server is needed.
 
 ` + sourceUsage,
-		Example: `  converge validate examples/hello
-  converge validate --output json`,
+		Example: `  converge config validate examples/hello
+  converge config validate --output json`,
 	})
 }
 
@@ -44,8 +44,8 @@ func newCmdCompile(f *Factory, runF func(context.Context, *sourceOptions) error)
 the same sources give the same hash. --output json exports it.
 
 ` + sourceUsage,
-		Example: `  converge compile examples/hello
-  converge compile examples/hello --output json > incarnation.json`,
+		Example: `  converge config compile examples/hello
+  converge config compile examples/hello --output json > incarnation.json`,
 	})
 }
 
@@ -117,7 +117,7 @@ func newCmdSchema(f *Factory) *cobra.Command {
 Name it in the first line of a file:
 
   # yaml-language-server: $schema=./converge.schema.json`,
-		Example: `  converge schema > converge.schema.json`,
+		Example: `  converge config schema > converge.schema.json`,
 		Args:    argsFromUse,
 		RunE: func(*cobra.Command, []string) error {
 			_, err := f.Out.Write(config.JSONSchema())

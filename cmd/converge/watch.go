@@ -37,18 +37,18 @@ func newCmdWatch(f *Factory, runF func(context.Context, *watchOptions) error) *c
 	cmd := &cobra.Command{
 		Use:   "watch SOURCE...",
 		Short: "Publish a configuration whenever it changes",
-		Long: `Poll sources, and publish what changed, as converge apply does. Changes within a short
-time become one incarnation, which names its causes. A failed publication is reported and
-retried, until the next change replaces it. Sources do not delay each other. After a
+		Long: `Poll sources, and publish what changed, as converge config publish does. Changes within a
+short time become one incarnation, which names its causes. A failed publication is reported
+and retried, until the next change replaces it. Sources do not delay each other. After a
 restart it resumes, since the last publication is recorded in the application.
 
 ` + sourceUsage + `
 A repository is only polled for its refs, until one of them changes.`,
-		Example: `  converge watch 'git::https://github.com/acme/shop//deploy?ref=main'
-  converge watch shop billing 'exec::./render --all' --interval 5m`,
+		Example: `  converge config watch 'git::https://github.com/acme/shop//deploy?ref=main'
+  converge config watch shop billing 'exec::./render --all' --interval 5m`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return errors.New("no source to watch was given; usage: converge watch SOURCE... [flags]")
+				return errors.New("no source to watch was given; usage: converge config watch SOURCE... [flags]")
 			}
 			return nil
 		},

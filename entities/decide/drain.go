@@ -13,7 +13,7 @@ import (
 
 // restoreAfterDrain restores the instances whose runtime is not drained any more, at the current version of the channel.
 func (v *view) restoreAfterDrain() {
-	c := state.Change{Kind: state.ChangeRestored, Cause: "the runtime is turned up"}
+	c := state.Change{Kind: state.ChangeRestored, Cause: "the runtime is restored"}
 	for n := range v.insts {
 		i := &v.insts[n]
 		if !i.Drained || i.paused || i.Delivery.Apply.Running {

@@ -170,7 +170,7 @@ func judgePin(p *admission, _ entities.Stage) {
 }
 
 func unblockPin(v *view, _ *Judgement, _ *state.Release) string {
-	return fmt.Sprintf("converge unpin %s/%s %s", v.s.Application, v.s.Title(), v.spec.Name)
+	return fmt.Sprintf("converge channel unpin %s/%s %s", v.s.Application, v.s.Title(), v.spec.Name)
 }
 
 // The following gates concern other channels: the release succeeded in the required ones, and can still come here (A8).
@@ -288,7 +288,7 @@ func (v *view) succeededIn(c entities.Condition, channel string, r *state.Releas
 		return Judgement{
 			Verdict: entities.Fail, Since: r.At,
 			Reason:  fmt.Sprintf("incarnation %d requires a success in channel %s, which incarnation %d does not have", v.s.Spec.RulesOf, channel, v.s.Spec.Incarnation),
-			Unblock: fmt.Sprintf("converge unpin %s, or: %s", v.s.Application, v.command("bypass", r, v.spec.Name, c.ID, "--reason …")),
+			Unblock: fmt.Sprintf("converge config unpin %s, or: %s", v.s.Application, v.command("bypass", r, v.spec.Name, c.ID, "--reason …")),
 		}
 	case p == nil:
 		return Judgement{

@@ -318,7 +318,7 @@ func whyNotBypassable(s *state.State, b entities.Bypass) error {
 		}
 		return fmt.Errorf("%s is not paused", b.Channel)
 	case string(KindPin):
-		return fmt.Errorf("a pin cannot be bypassed; end it: converge unpin %s/%s %s", s.Application, s.Title(), b.Channel)
+		return fmt.Errorf("a pin cannot be bypassed; end it: converge channel unpin %s/%s %s", s.Application, s.Title(), b.Channel)
 	}
 	return nil
 }

@@ -51,17 +51,17 @@ func TestOrderOfADrain_A16(t *testing.T) {
 		all[n].Instances[0].Stable = false
 		all[n].Drains = []entities.Pause{{Scope: "runtime/eu", Drain: &entities.Drain{}}}
 	}
-	turnup := drain.Next("eu", entities.Drain{Restoring: true}, all)
-	require.Equal(t, map[string]string{"shop/db": "", "shop/api": "once shop/db is stable on eu", "shop/web": "once shop/api is stable on eu"}, waits(turnup))
+	restore := drain.Next("eu", entities.Drain{Restoring: true}, all)
+	require.Equal(t, map[string]string{"shop/db": "", "shop/api": "once shop/db is stable on eu", "shop/web": "once shop/api is stable on eu"}, waits(restore))
 	all[1].Drains = nil
-	require.Equal(t, waits(turnup), waits(drain.Next("eu", turnup, all)), "it was notified, but is not stable yet")
+	require.Equal(t, waits(restore), waits(drain.Next("eu", restore, all)), "it was notified, but is not stable yet")
 	all[1].Instances[0].Stable = true
-	turnup = drain.Next("eu", turnup, all)
-	require.Equal(t, map[string]string{"shop/db": "", "shop/api": "", "shop/web": "once shop/api is stable on eu"}, waits(turnup))
+	restore = drain.Next("eu", restore, all)
+	require.Equal(t, map[string]string{"shop/db": "", "shop/api": "", "shop/web": "once shop/api is stable on eu"}, waits(restore))
 	all[1].Instances[0].Stable = false
-	turnup = drain.Next("eu", turnup, all)
-	require.Equal(t, "", waits(turnup)["shop/api"], "a permit is not revoked")
-	require.False(t, turnup.Done)
+	restore = drain.Next("eu", restore, all)
+	require.Equal(t, "", waits(restore)["shop/api"], "a permit is not revoked")
+	require.False(t, restore.Done)
 	require.True(t, drain.Next("eu", entities.Drain{Restoring: true, Force: true}, all).Done, "with force all return at once")
 }
 

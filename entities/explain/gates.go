@@ -163,7 +163,7 @@ func (w *writer) pinned(c protocol.ChannelStatus) {
 			continue
 		}
 		w.printf(" - pinned to %s by %s, %s%s", p.Version, Who(p.Who), since(p.At, w.now), prefixed(": ", oneLine(p.Reason, textLimit)))
-		w.command("converge unpin " + name(w.status) + " " + c.Name)
+		w.command("converge channel unpin " + name(w.status) + " " + c.Name)
 	}
 }
 
@@ -268,7 +268,7 @@ func (w *writer) orphaned() {
 	}
 	if len(w.status.Channels) > 0 && w.status.Deletion == nil {
 		w.printf("Next: no automatic change; declare it again, or delete it:")
-		w.command("converge delete " + name(w.status))
+		w.command("converge channel delete " + name(w.status))
 	}
 }
 

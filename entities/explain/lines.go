@@ -236,25 +236,24 @@ func onRuntime(c protocol.ChannelStatus, scope string) bool {
 
 func (w *writer) pauses(c protocol.ChannelStatus) {
 	for _, p := range w.pausesOf(c) {
-		scope, what := pauseScope(w.status, p)
-		w.printf(" - %s paused by %s, %s%s", scope, cmp.Or(p.By, "someone"), since(p.At, w.now), prefixed(": ", p.Reason))
-		w.command("converge resume " + what)
+		w.printf(" - %s paused by %s, %s%s", pauseScope(w.status, p), cmp.Or(p.By, "someone"), since(p.At, w.now), prefixed(": ", p.Reason))
+		w.command(p.ResumeCommand(w.status.Application, w.status.Service))
 	}
 }
 
-// pauseScope names the scope of a pause, and the argument for `resume`.
-func pauseScope(s protocol.Status, p entities.Pause) (scope, argument string) {
+// pauseScope names the scope of a pause.
+func pauseScope(s protocol.Status, p entities.Pause) string {
 	switch {
 	case p.Scope == entities.ScopeApplication:
-		return "the whole application " + s.Application, s.Application
+		return "the whole application " + s.Application
 	case p.Scope == entities.ScopeInstallation:
-		return "everything", "--all"
+		return "everything"
 	case p.Scope != "":
-		return p.Scope, p.Scope
+		return p.Scope
 	case p.Channel != "":
-		return p.Channel, name(s) + " --channel " + p.Channel
+		return p.Channel
 	}
-	return "the service", name(s)
+	return "the service"
 }
 
 // queuedReleases lists the releases queued for this channel behind the next one, with the reasons of their phases. Adjacent releases
@@ -379,7 +378,7 @@ func (w *writer) exitAction(c protocol.ChannelStatus) {
 	row := status.Row()
 	switch {
 	case status == entities.StatusOrphaned && w.declared() && w.status.Deletion == nil:
-		w.printf("Next: no automatic change; to delete it: declare the channel again, run converge delete %s %s, then remove the channel from the configuration.", name(w.status), c.Name)
+		w.printf("Next: no automatic change; to delete it: declare the channel again, run converge channel delete %s %s, then remove the channel from the configuration.", name(w.status), c.Name)
 		return
 	case status == entities.StatusDegraded && slices.ContainsFunc(c.Reasons, func(r protocol.Reason) bool { return r.Code == "command" }):
 		w.printf("Next: no automatic change.")

@@ -114,7 +114,7 @@ func waitReason(s protocol.Status, c protocol.ChannelStatus, r protocol.ReleaseS
 
 // pauseText says who paused a scope, and since when.
 func pauseText(s protocol.Status, p entities.Pause, now time.Time) string {
-	scope, _ := pauseScope(s, p)
+	scope := pauseScope(s, p)
 	if p.Scope == "" {
 		scope = joined(" in ", s.Service, p.Channel)
 	}

@@ -235,7 +235,7 @@ func (t *tableBuilder) notes(s protocol.Status) {
 	for _, p := range s.Pauses {
 		what := joined(" ", who, p.Channel)
 		if p.Scope != "" {
-			what, _ = pauseScope(s, p)
+			what = pauseScope(s, p)
 		}
 		t.addLine(fmt.Sprintf("PAUSED %s by %s %s%s", what, cmp.Or(p.By, "someone"), t.ago(p.At), prefixed(": ", p.Reason)))
 	}

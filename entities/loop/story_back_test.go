@@ -33,7 +33,7 @@ var backCommands = map[string]command{
 	},
 	"drain":        func(s *story, arg []string) string { s.drain(entities.Drain{}, arg); return "" },
 	"evict":        func(s *story, arg []string) string { s.drain(entities.Drain{Force: true}, arg); return "" }, // drain --force
-	"turnup":       func(s *story, arg []string) string { s.drain(entities.Drain{Restoring: true}, arg); return "" },
+	"restore":      func(s *story, arg []string) string { s.drain(entities.Drain{Restoring: true}, arg); return "" },
 	"resume-scope": func(s *story, arg []string) string { s.s.SetPause(arg[0], nil, s.now); return "" },
 	// the service is removed from the configuration
 	"undeclare": func(s *story, _ []string) string {

@@ -2,7 +2,7 @@ package protocol
 
 import "github.com/converge-engine/converge/entities"
 
-// DrainRequest is the payload of a Runtime's drain and turnup (A16). Force: services leave even if nothing, or less than needed, remains of
+// DrainRequest is the payload of a Runtime's drain and restore (A16). Force: services leave even if nothing, or less than needed, remains of
 // them elsewhere, and return all at once.
 type DrainRequest struct {
 	RequestMeta

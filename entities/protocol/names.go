@@ -82,7 +82,7 @@ const (
 	// RestartService is a Service's verb; Restart is the record of a restarted workflow.
 	RestartService = "restart"
 	Delete         = "delete"
-	// Promote and Abort control rollouts with their own steps: `converge rollout promote`.
+	// Promote and Abort control rollouts with their own steps: `converge promote`.
 	Promote = "promote"
 	Abort   = "abort"
 )
@@ -119,10 +119,10 @@ const (
 // `release` are Updates as well.
 const Grant = "grant"
 
-// Drain and TurnUp are a Runtime's verbs: its services leave, and return (DrainRequest).
+// Drain and Restore are a Runtime's verbs: its services leave, and return (DrainRequest).
 const (
-	Drain  = "drain"
-	TurnUp = "turnup"
+	Drain   = "drain"
+	Restore = "restore"
 )
 
 // Unmanage and Manage are an Application's verbs: they stop and resume the management of services (ManageRequest).

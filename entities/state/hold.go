@@ -3,7 +3,6 @@ package state
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/converge-engine/converge/entities"
@@ -281,7 +280,7 @@ func (s *State) SetPause(scope string, pause *entities.Pause, now time.Time) {
 		s.Pauses = slices.Delete(slices.Clone(s.Pauses), at, at+1)
 		ended := "resumed"
 		if was.Drain != nil {
-			ended = "turned up"
+			ended = "restored"
 		}
 		s.AppendJournal(now, "", fmt.Sprintf("%s %s (%s by %s)", scope, ended, was.StateText(), was.By))
 	case at >= 0:
@@ -412,19 +411,5 @@ func (s *State) pauseScopeName(p entities.Pause) string {
 
 // ResumeCommand is the command that ends a pause.
 func (s *State) ResumeCommand(p entities.Pause) string {
-	name := s.Application + "/" + s.Title()
-	switch {
-	case p.Scope == entities.ScopeApplication:
-		return "converge resume " + s.Application
-	case p.Scope == entities.ScopeInstallation:
-		return "converge resume --all"
-	case strings.HasPrefix(p.Scope, entities.ScopeRuntime):
-		if p.Drain != nil {
-			return "converge turnup " + strings.TrimPrefix(p.Scope, entities.ScopeRuntime)
-		}
-		return "converge resume " + p.Scope
-	case p.Channel != "":
-		return fmt.Sprintf("converge resume %s --channel %s", name, p.Channel)
-	}
-	return "converge resume " + name
+	return p.ResumeCommand(s.Application, s.Title())
 }

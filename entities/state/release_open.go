@@ -16,7 +16,7 @@ import (
 // written.
 func (s *State) CheckRelease(version string, parameters []string, channels []string) error {
 	if s.Spec == nil {
-		return fmt.Errorf("%s/%s has no configuration yet; publish it with: converge apply DIR", s.Application, s.Title())
+		return fmt.Errorf("%s/%s has no configuration yet; publish it with: converge config publish DIR", s.Application, s.Title())
 	}
 	if err := s.Spec.CheckRelease(version, parameters, channels); err != nil {
 		return err

@@ -186,7 +186,7 @@ func (s *State) rollbackHint(r *Release, channel string) string {
 			}
 		}
 		if targets, _ := s.pinTargets(c, r.FullVersion); len(targets) > 0 {
-			return fmt.Sprintf("; a rollback names the release to remove, or none for the newest; to move to %s and stay there: converge pin %s/%s %s %s",
+			return fmt.Sprintf("; a rollback names the release to remove, or none for the newest; to move to %s and stay there: converge channel pin %s/%s %s %s",
 				r.FullVersion, s.Application, s.Title(), c, r.FullVersion)
 		}
 	}

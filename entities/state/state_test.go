@@ -69,7 +69,7 @@ func TestProvenRequestIsNotEvicted(t *testing.T) {
 
 func TestCheckRelease(t *testing.T) {
 	s := New("shop", "web")
-	require.EqualError(t, s.CheckRelease("v1", nil, nil), "shop/web has no configuration yet; publish it with: converge apply DIR")
+	require.EqualError(t, s.CheckRelease("v1", nil, nil), "shop/web has no configuration yet; publish it with: converge config publish DIR")
 	s.ApplySpec(&entities.Spec{
 		Application: "shop", Service: "web",
 		Parameters: []entities.ParamSpec{{Name: "replicas", Type: entities.ParamInt}, {Name: "image", Type: entities.ParamString}},

@@ -19,7 +19,7 @@ var application = [...]Row{
 		payload: payloadOf(func(r *Request, p *protocol.PublishRequest) { r.RequestMeta, r.Publish = p.RequestMeta, *p }),
 		validate: func(r Request) error {
 			if r.Publish.Hash == "" || r.Publish.Manifest == "" {
-				return errors.New(`"hash" and "manifest" are required; publish with: converge apply DIR`)
+				return errors.New(`"hash" and "manifest" are required; publish with: converge config publish DIR`)
 			}
 			return checkMissing(r.Publish.Missing)
 		},

@@ -96,5 +96,5 @@ var (
 
 // grantableVerbs lists the verbs that the rules of the installation may name: those of runtimes, its own, and the first publication.
 var grantableVerbs = []string{
-	protocol.Configure, protocol.Grant, protocol.Drain, protocol.Pause, protocol.Publish, protocol.PublishLibrary, protocol.SignalGive, protocol.Resume, protocol.TurnUp,
+	protocol.Configure, protocol.Grant, protocol.Drain, protocol.Pause, protocol.Publish, protocol.PublishLibrary, protocol.SignalGive, protocol.Resume, protocol.Restore,
 }

@@ -21,10 +21,10 @@ var runtime = [...]Row{
 	{Name: protocol.Pause, Description: "pauses everything on the runtime", payload: actPayload},
 	{Name: protocol.Resume, Description: "ends the pause of the runtime", payload: actPayload},
 	{Name: protocol.Drain, Description: "takes the runtime out of service: moves its services away, one by one", payload: drainPayload},
-	{Name: protocol.TurnUp, Description: "returns the runtime to service: moves its services back, one by one", payload: drainPayload},
+	{Name: protocol.Restore, Description: "returns the runtime to service: moves its services back, one by one", payload: drainPayload},
 }
 
-// drainPayload is the payload of drain and turnup.
+// drainPayload is the payload of drain and restore.
 var drainPayload = payloadOf(func(r *Request, p *protocol.DrainRequest) { r.RequestMeta, r.Force = p.RequestMeta, p.Force })
 
 func requireLease(r Request) error {

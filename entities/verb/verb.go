@@ -78,7 +78,7 @@ type Request struct {
 	// RollbackTargets are the targets that were rendered for the rollback (state.RollbackRequest).
 	RollbackTargets map[entities.InstanceID]entities.Target
 	Terminate       bool                    // of a Service's cancel
-	Force           bool                    // of a Runtime's drain and turnup
+	Force           bool                    // of a Runtime's drain and restore
 	ID              string                  // of a release, or of a lease
 	Incarnation     int64                   // of an Application's pin
 	Service         string                  // of an Application's unmanage and manage

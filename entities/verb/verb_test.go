@@ -130,7 +130,7 @@ func TestDecodeRejectsInvalidPayloads(t *testing.T) {
 		{"bypass", `{"by":"bob","version":"v1","channel":"prod","condition":"x","reason":"  "}`, `"reason" is missing: a bypass needs one`},
 		{"pin", `{"by":"bob","version":"v1"}`, `"channel" is missing`},
 		{"unpin", `{"by":"bob","channel":"prod","version":"v1"}`, `"version" is not for unpin: a channel has one pin`},
-		{"application publish", `{"by":"ci","hash":"h"}`, `"hash" and "manifest" are required; publish with: converge apply DIR`},
+		{"application publish", `{"by":"ci","hash":"h"}`, `"hash" and "manifest" are required; publish with: converge config publish DIR`},
 		{"application unpin", `{"by":"ci","incarnation":1}`, `payload of unpin: unknown field "incarnation"`},
 		{"application unmanage", `{"by":"bob","service":"web"}`, `"reason" is missing; expected why the service is not managed`},
 		{"application unmanage", `{"by":"bob","reason":"x","service":"*"}`, `"service" is "*"; omit it for the whole application`},

@@ -424,7 +424,7 @@ func unblockCommand(s *state.State, c *decide.ChannelDecision, insts []*state.In
 		}
 	case entities.StatusSuspended:
 		if s.HasPromotableRollout(c.Channel) {
-			return fmt.Sprintf("converge rollout promote %s/%s %s", s.Application, s.Title(), c.Channel)
+			return fmt.Sprintf("converge promote %s/%s %s", s.Application, s.Title(), c.Channel)
 		}
 	case entities.StatusCancelled, entities.StatusDeleted:
 		return commandReason(c)

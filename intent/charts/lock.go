@@ -91,7 +91,7 @@ func (l Lock) Find(r Ref) (Entry, bool) {
 	return l.Charts[at], true
 }
 
-const lockHead = `# Written by "converge lock": the version and the digest of each chart that is named here. Commit it.
+const lockHead = `# Written by "converge config lock": the version and the digest of each chart that is named here. Commit it.
 `
 
 // Bytes returns the content of the file, which is the same for equal locks.

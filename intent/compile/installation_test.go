@@ -34,7 +34,7 @@ func TestMalformedRules_F4(t *testing.T) {
 		"": "rules.yaml:1:1: this is not one document of kind Installation; expected nothing else in this file [one-document]",
 		installationHead + "---\n" + installationHead:                            "rules.yaml:1:1: this is not one document of kind Installation; expected nothing else in this file [one-document]",
 		"apiVersion: converge/v1\nkind: Application\nname: shop\n":               `rules.yaml:2:7: kind: there is no kind "Application"; expected Installation [unknown-kind]`,
-		installationHead + "authorization:\n- {verbs: [approve], to: [alice]}\n": `rules.yaml:4:12: authorization[0].verbs[0]: "approve" is not possible here; expected one of pause, resume, drain, turnup, release, grant, configure, publish, publish-library [bad-value]`,
+		installationHead + "authorization:\n- {verbs: [approve], to: [alice]}\n": `rules.yaml:4:12: authorization[0].verbs[0]: "approve" is not possible here; expected one of pause, resume, drain, restore, release, grant, configure, publish, publish-library [bad-value]`,
 		installationHead + "authorization:\n- {verbs: [pause], runtimes: [], to: []}\n": `rules.yaml:4:30: authorization[0].runtimes: the list is empty; expected at least one; omit the field for everything [missing-field]
 rules.yaml:4:38: authorization[0].to: the list is empty; expected names of people, or of groups as group:NAME [missing-field]`,
 		installationHead + "identity: {issuer: nowhere, audience: x}\n": `rules.yaml:3:20: identity.issuer: invalid address "nowhere"; expected one that begins with http:// or https:// [bad-value]`,

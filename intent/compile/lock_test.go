@@ -83,7 +83,7 @@ perReleaseChannel: [{releaseChannel: prod, kubernetes: {helm: {version: 1.4.2}}}
 	repository.Add("web", "1.4.2", chartWithText(t, "web", "1.4.2", "old"))
 	repository.Add("web", "1.4.3", chartWithText(t, "web", "1.4.3", "new"))
 	digest := registry.Push(t, "charts/cache", "2.1.0", chartWithText(t, "cache", "2.1.0", "cached"))
-	c.requireError(`converge.yaml:14:28: kubernetes.helm.chart: chart web ^1.4 of ` + repository.URL + ` is not in converge.lock; expected an entry written by "converge lock" [not-locked]`)
+	c.requireError(`converge.yaml:14:28: kubernetes.helm.chart: chart web ^1.4 of ` + repository.URL + ` is not in converge.lock; expected an entry written by "converge config lock" [not-locked]`)
 	require.Empty(t, repository.Asked()) // compiling resolves nothing
 
 	locked := c.lock(false)
@@ -135,12 +135,12 @@ func TestSwappedChartIsRefused_H6_G4(t *testing.T) {
 	c.lock(false)
 	repository.Add("web", "1.0.0", evil)
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
-	c.requireError(fmt.Sprintf(`kubernetes.helm.chart: web 1.0.0 of %s has the digest %s, and in converge.lock it is %s; expected the locked chart; run "converge lock --update" once you know why it changed [chart]`,
+	c.requireError(fmt.Sprintf(`kubernetes.helm.chart: web 1.0.0 of %s has the digest %s, and in converge.lock it is %s; expected the locked chart; run "converge config lock --update" once you know why it changed [chart]`,
 		repository.URL, charts.Digest(evil), charts.Digest(good)))
 	text, err := os.ReadFile(filepath.Join(c.dir, "converge.lock"))
 	require.NoError(t, err)
 	c.write("converge.lock", strings.Replace(string(text), "lockVersion: converge/v1", "lockVersion: converge/v2", 1))
-	c.requireError(`converge.lock cannot be used: its lockVersion is "converge/v2"; this Converge supports converge/v1; expected an entry written by "converge lock" [lock]`)
+	c.requireError(`converge.lock cannot be used: its lockVersion is "converge/v2"; this Converge supports converge/v1; expected an entry written by "converge config lock" [lock]`)
 }
 
 // A chart is the one that it is said to be, whole, and no bomb; nothing is locked otherwise.
@@ -216,7 +216,7 @@ func TestCapturedCapabilitiesAreCompiled_H6_D8(t *testing.T) {
 	c.write("plain/Chart.yaml", "{apiVersion: v2, name: plain, version: 1.0.0}")
 	c.write("plain/templates/a.yaml", "{apiVersion: v1, kind: ConfigMap, metadata: {name: plain}}")
 	c.requireError(`is for Kubernetes <1.35.0-0, and is rendered for v1.36.0 in release channels`)
-	c.requireError(`or an entry written by "converge lock --capabilities"`)
+	c.requireError(`or an entry written by "converge config lock --capabilities"`)
 
 	var names []string
 	locked := func(refresh bool, fetch func([]entities.RuntimeDefinition) ([]charts.Capabilities, error), only ...string) compile.Locked {
@@ -275,7 +275,7 @@ func TestCaptureIsAllOrNothing_H6(t *testing.T) {
 
 	c.write("converge.lock", "lockVersion: converge/v1\ncharts: []\ncapabilities: [{runtime: eks, kubeVersion: x}]\n")
 	require.ErrorContains(t, capture(capabilitiesOf("v1.34.0", &names)), `converge.lock cannot be used: capabilities of eks: invalid Kubernetes version "x"`)
-	c.requireError(`kubernetes.helm: converge.lock cannot be used: capabilities of eks: invalid Kubernetes version "x"; expected an entry written by "converge lock" [lock]`)
+	c.requireError(`kubernetes.helm: converge.lock cannot be used: capabilities of eks: invalid Kubernetes version "x"; expected an entry written by "converge config lock" [lock]`)
 }
 
 // Charts of a kustomization are those of the same lock, or lie there; they are rendered where those of services are, and
@@ -295,7 +295,7 @@ helmCharts:
 	c.write("k/base/mine/own/templates/a.yaml", `{apiVersion: batch/v1, kind: Job, metadata: {name: own, annotations: {helm.sh/hook: pre-upgrade, k: "{{ .Capabilities.KubeVersion.Minor }}-{{ .Release.Namespace }}-{{ .Capabilities.APIVersions.Has "shop.dev/v1" }}"}}}`)
 	repository.Add("web", "1.2.0", charttest.Pack(t, "web", "1.2.0", "templates/a.yaml",
 		`{apiVersion: v1, kind: ConfigMap, metadata: {name: web}, data: {image: "{{ .Values.image }}", says: "{{ .Values.says }}", count: "{{ .Values.count }}", version: {{ .Chart.Version }}, release: {{ .Release.Name }}}}`))
-	c.requireError("chart web ^1.0 of " + repository.URL + ` is not in converge.lock; expected an entry written by "converge lock" [kustomize]`)
+	c.requireError("chart web ^1.0 of " + repository.URL + ` is not in converge.lock; expected an entry written by "converge config lock" [kustomize]`)
 	require.Len(t, c.lock(false).Changes, 1)
 	first := c.compiled()
 	repository.Close()
@@ -336,7 +336,7 @@ dependencies:
 	repository.Add("base", "1.0.0", chartWithText(t, "base", "1.0.0", "base"))
 	registry.Push(t, "charts/cache", "2.1.0", chartWithText(t, "cache", "2.1.0", "cached"))
 	c.requireError("charts/web is not a usable chart: charts/web/Chart.yaml: dependency db: chart db 1.1.0 of " + repository.URL +
-		` is not in converge.lock; expected an entry written by "converge lock" [chart]`)
+		` is not in converge.lock; expected an entry written by "converge config lock" [chart]`)
 	require.Empty(t, repository.Asked()) // compiling resolves nothing
 
 	require.Len(t, c.lock(false).Changes, 4)

@@ -109,7 +109,7 @@ type InstallationVerbs []string
 
 // Choices lists the allowed names.
 func (InstallationVerbs) Choices() []string {
-	return []string{protocol.Pause, protocol.Resume, protocol.Drain, protocol.TurnUp, protocol.SignalGive, protocol.Grant, protocol.Configure, protocol.Publish, protocol.PublishLibrary}
+	return []string{protocol.Pause, protocol.Resume, protocol.Drain, protocol.Restore, protocol.SignalGive, protocol.Grant, protocol.Configure, protocol.Publish, protocol.PublishLibrary}
 }
 
 // Wanted describes the allowed values.

@@ -171,7 +171,7 @@ func capabilitiesFor(r sources.Release, c *chart.Chart) (*common.Capabilities, e
 	if needed := c.Metadata.KubeVersion; needed != "" && !chartutil.IsCompatibleRange(needed, version.Version) {
 		return nil, &sources.Refusal{
 			Text:     fmt.Sprintf("chart %s is for Kubernetes %s, and is rendered for %s", c.Name(), needed, here),
-			Expected: "the cluster's own version as kubernetes.kubeVersion of its runtime, or an entry written by \"converge lock --capabilities\"",
+			Expected: "the cluster's own version as kubernetes.kubeVersion of its runtime, or an entry written by \"converge config lock --capabilities\"",
 		}
 	}
 	capabilities := common.DefaultCapabilities.Copy()

@@ -17,7 +17,7 @@ import (
 )
 
 // lockCommand names the command that locks charts, for messages.
-const lockCommand = `an entry written by "converge lock"`
+const lockCommand = `an entry written by "converge config lock"`
 
 // ChartKey is the key in Objects.Charts of the chart that a file in a directory names.
 func ChartKey(dir string, h config.ServiceHelm) string {
@@ -161,7 +161,7 @@ func (l *objectLoader) fetchLocked(named config.ServiceHelm) (*Chart, *strict.Fa
 	if differs := new(charts.DigestError); errors.As(err, &differs) {
 		return nil, &strict.Fault{
 			Code: "chart", Message: fmt.Sprintf("%s has the digest %s, and in %s it is %s", ref, differs.Got, charts.LockFile, differs.Want),
-			Expected: `the locked chart; run "converge lock --update" once you know why it changed`,
+			Expected: `the locked chart; run "converge config lock --update" once you know why it changed`,
 		}
 	}
 	if err != nil {

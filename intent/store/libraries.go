@@ -102,7 +102,7 @@ func (s *Store) unknownLibrary(ctx context.Context, name string, version int) er
 	names := strict.Keys(all)
 	fault := strict.Unknown(config.UnknownLibrary, fmt.Sprintf("there is no library %q", name), name, names)
 	if len(names) == 0 {
-		fault.Expected = "a library that was published with: converge library publish DIR"
+		fault.Expected = "a library that was published with: converge config library publish DIR"
 	}
 	return &fault
 }

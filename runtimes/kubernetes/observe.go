@@ -177,7 +177,7 @@ func (ob *observation) setHealth(ctx context.Context, object *entities.Object, l
 	object.Status, object.Message = v.status, v.message
 	object.Suspended, object.Until, object.Steerable = v.suspended, v.until, v.steerable
 	if v.suspended != "" && v.steerable {
-		object.Message += fmt.Sprintf("; converge rollout promote %s/%s %s", ob.owner.Application, ob.owner.Service, ob.owner.ID.Channel)
+		object.Message += fmt.Sprintf("; converge promote %s/%s %s", ob.owner.Application, ob.owner.Service, ob.owner.ID.Channel)
 	}
 	return err
 }

@@ -79,7 +79,7 @@ func TestARolloutIsPromotedAndAborted_H3(t *testing.T) {
 	paused := `{"observedGeneration":"1","phase":"Paused","message":"CanaryPauseStep","controllerPause":true,"currentStepIndex":1,
 		"pauseConditions":[{"reason":"CanaryPauseStep","startTime":"2026-01-02T03:04:05Z"}]}`
 	d.setStatus(gvk, "web", paused)
-	seen = d.waitOnlyObject(v1, "paused at step 2 of 3 (CanaryPauseStep); converge rollout promote "+d.namespace+"/web prod")
+	seen = d.waitOnlyObject(v1, "paused at step 2 of 3 (CanaryPauseStep); converge promote "+d.namespace+"/web prod")
 	require.Equal(t, "CanaryPauseStep at step 2 of 3 since 2026-01-02T03:04:05Z", seen.Suspended)
 	require.True(t, seen.Steerable)
 

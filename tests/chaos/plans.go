@@ -109,7 +109,7 @@ func (c planChaos) round(ctx context.Context, w *world, s *store.Store, round in
 		return "", err
 	}
 	for {
-		err := w.converge(ctx, nil, "apply", w.config())
+		err := w.converge(ctx, nil, "config", "publish", w.config())
 		if err == nil {
 			break
 		}
@@ -306,7 +306,7 @@ func (seen *planSeen) callbacks(ctx context.Context, s *store.Store) (names []st
 func nodesOf(ctx context.Context, w *world, of protocol.PlanRef) (names []string, err error) {
 	for {
 		var status protocol.PlanStatus
-		err := w.converge(ctx, &status, "deploy", of.Application, of.Channel, "--show", "--plan", of.Name, "--output", "json")
+		err := w.converge(ctx, &status, "run", "show", of.Application, of.Channel, "--plan", of.Name, "--output", "json")
 		names = nil
 		for _, n := range status.Nodes {
 			names = append(names, n.Node)

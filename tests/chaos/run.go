@@ -69,7 +69,7 @@ func begin(ctx context.Context, w *world) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
-		err := w.converge(ctx, nil, "apply", w.config())
+		err := w.converge(ctx, nil, "config", "publish", w.config())
 		if err != nil && strings.Contains(err.Error(), "needs proof of identity") {
 			err = nil // the rules are there: it was accepted before, and the answer was lost
 		}
@@ -230,7 +230,7 @@ func collect(ctx context.Context, w *world, r *record.Record) (err error) {
 		return err
 	}
 	var published []protocol.Incarnation
-	if err := w.converge(ctx, &published, "incarnations", application, "--last", "0", "--output", "json"); err != nil {
+	if err := w.converge(ctx, &published, "config", "list", application, "--last", "0", "--output", "json"); err != nil {
 		return err
 	}
 	r.Incarnations = map[int64]string{}

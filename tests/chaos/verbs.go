@@ -282,15 +282,14 @@ func (p *people) command(ctx context.Context, a *record.Act) (string, error) {
 	if a.Verb == protocol.Publish {
 		return p.publish(ctx, a)
 	}
-	scope, token := "runtime/site", ""
+	args, token := []string{"runtime", a.Verb, "site"}, ""
 	if a.Channel == "" {
 		proof, err := p.world.token(a.By())
 		if err != nil {
 			return "", err
 		}
-		scope, token = application, proof
+		args, token = []string{a.Verb, application}, proof
 	}
-	args := []string{a.Verb, scope}
 	if a.Verb == protocol.Pause {
 		args = append(args, "--reason", reason)
 	}
@@ -318,7 +317,7 @@ func (p *people) publish(ctx context.Context, a *record.Act) (string, error) {
 		return "", err
 	}
 	var result struct{ Incarnation int64 }
-	err = refusedBy(p.world.convergeAs(ctx, a.By(), token, &result, "apply", p.world.config(), "--output", "json"))
+	err = refusedBy(p.world.convergeAs(ctx, a.By(), token, &result, "config", "publish", p.world.config(), "--output", "json"))
 	a.Incarnation = result.Incarnation
 	return fmt.Sprintf("incarnation %d", result.Incarnation), err
 }

@@ -36,7 +36,7 @@ releaseChannels: [{name: prod, runtimes: [{name: none}]}]
 	d.Start()
 	d.Await("shop/other", "prod CONVERGED v1")
 	for _, more := range [][]string{nil, {"--subnet", "subnet-1", "--subnet", "subnet-2", "--public-ip"}} {
-		out, code := d.Converge(append([]string{"acceptance", "ecs", "--cluster", "test", "--region", "us-east-1", "--image", "shop/web", "--timeout", "3m"}, more...)...)
+		out, code := d.Converge(append([]string{"admin", "acceptance", "ecs", "--cluster", "test", "--region", "us-east-1", "--image", "shop/web", "--timeout", "3m"}, more...)...)
 		require.Zero(t, code, out)
 		require.Contains(t, out, "ok    a broken version is rolled back")
 		require.Contains(t, out, "all steps passed")

@@ -40,7 +40,7 @@ initialVersion: v1
 	d.Start()
 	d.Await("shop/other", "prod CONVERGED v1")
 	accept := func(more ...string) (string, int) {
-		return d.Converge(append([]string{"acceptance", "kubernetes", "--context", c.Name, "--in", namespace, "--image", "registry.shop.dev/web", "--versions", "v1,v2"}, more...)...)
+		return d.Converge(append([]string{"admin", "acceptance", "kubernetes", "--context", c.Name, "--in", namespace, "--image", "registry.shop.dev/web", "--versions", "v1,v2"}, more...)...)
 	}
 	empty := func() {
 		left, err := c.Client.AppsV1().Deployments(namespace).List(t.Context(), metav1.ListOptions{})

@@ -100,7 +100,7 @@ func TestKubernetesFlagsWithAVersion_A22_B5_D24(t *testing.T) {
 }
 
 // What is in the namespace of a runtime that is drained is removed there, and comes back at what the rest got meanwhile (A16, D23).
-func TestKubernetesDrainAndTurnUp_A16_D23(t *testing.T) {
+func TestKubernetesDrainAndRestore_A16_D23(t *testing.T) {
 	t.Parallel()
 	w, namespaces := newFlagged(t, shared.OwnServer(t, 0), 2)
 	w.Release("web", "v1")
@@ -114,7 +114,7 @@ func TestKubernetesDrainAndTurnUp_A16_D23(t *testing.T) {
 		require.NoError(t, w.Update(protocol.RuntimeID(runtime), verb, protocol.DrainRequest{RequestMeta: protocol.RequestMeta{By: "carol", Reason: "new nodes"}}, &protocol.Answer{}))
 	}
 	act(protocol.Drain)
-	gone := runtime + " is drained by carol: new nodes: removed until: converge turnup " + runtime
+	gone := runtime + " is drained by carol: new nodes: removed until: converge runtime restore " + runtime
 	w.AwaitThat("web", gone, func(s protocol.Status) bool {
 		return slices.ContainsFunc(s.Channels[0].Instances, func(i protocol.InstanceStatus) bool { return i.Reason == gone })
 	})
@@ -129,7 +129,7 @@ func TestKubernetesDrainAndTurnUp_A16_D23(t *testing.T) {
 	require.Equal(t, "registry.shop.dev/web:v2 plain", w.runs(namespaces[0]))
 	require.Empty(t, w.runs(namespaces[1]), "nobody repairs what was removed")
 
-	act(protocol.TurnUp)
+	act(protocol.Restore)
 	w.AwaitThat("web", "v2 everywhere", func(s protocol.Status) bool {
 		return s.Channels[0].Status == "CONVERGED" && s.Channels[0].Fleet.AtVersion == 2
 	})

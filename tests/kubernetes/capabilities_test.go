@@ -38,7 +38,7 @@ func TestCapabilitiesAreCapturedOnKubernetes_H6(t *testing.T) {
 		`gadget: "{{ .Capabilities.APIVersions.Has "`+group+`/v1/Gadget" }}", kube: "{{ .Capabilities.KubeVersion }}"}}`)
 	lock := func(code int, args ...string) string {
 		t.Helper()
-		cmd := exec.CommandContext(t.Context(), filepath.Join(bin, "converge"), append([]string{"lock", w.Dir, "--capabilities", "--store", w.Store}, args...)...)
+		cmd := exec.CommandContext(t.Context(), filepath.Join(bin, "converge"), append([]string{"config", "lock", w.Dir, "--capabilities", "--store", w.Store}, args...)...)
 		cmd.Env = append(os.Environ(), "TEMPORAL_ADDRESS="+temporaltest.Start(t).Address)
 		out, err := cmd.CombinedOutput()
 		require.Equal(t, code, cmd.ProcessState.ExitCode(), "%v: %s", err, out)

@@ -103,13 +103,13 @@ func TestDeletionIsPlannedOnKubernetes_A24_H5(t *testing.T) {
 		return p
 	}
 	before := w.named(w.production)
-	text := run(0, "delete", w.App+"/web", "production", "--dry-run")
+	text := run(0, "channel", "delete", w.App+"/web", "production", "--dry-run")
 	require.True(t, strings.HasPrefix(text, "shop/web, to be deleted\n production v1  "), text)
 	require.Contains(t, text, "  - Deployment/web\n")
 	require.Contains(t, text, "  o PersistentVolumeClaim/data  claims are kept unless the service sets removeClaims: true\n")
 	require.Contains(t, text, "  o ConfigMap/ledger            converge/keep: true\n")
 	require.Contains(t, text, " removed, 2 left in place\n")
-	plan := planned("delete", w.App+"/web", "production", "--dry-run")
+	plan := planned("channel", "delete", w.App+"/web", "production", "--dry-run")
 	goes, stays := listed(plan, "remove"), listed(plan, "keep")
 	require.ElementsMatch(t, before, append(append([]string{}, goes...), stays...), "all of it is named")
 	require.Equal(t, before, w.named(w.production), "nothing is touched")
@@ -119,7 +119,7 @@ func TestDeletionIsPlannedOnKubernetes_A24_H5(t *testing.T) {
 	w.Await("web", "staging CONVERGED v1, production DELETED v1")
 	require.ElementsMatch(t, stays, w.named(w.production), "what was said goes, and no more")
 
-	whole := run(1, "delete", w.App+"/web", "--dry-run") // it is still declared
+	whole := run(1, "channel", "delete", w.App+"/web", "--dry-run") // it is still declared
 	require.Contains(t, whole, " currently refused: shop/web is still declared")
 	require.Contains(t, whole, " staging v1  ")
 

@@ -68,7 +68,7 @@ func TestRolloutsFromTheCommandLine_H3(t *testing.T) {
 
 	w.suspended("v3")
 	w.runs("v2 v3")
-	w.converge("rollout", "abort", w.App+"/web", "production", "--reason", "errors in checkout")
+	w.converge("abort", w.App+"/web", "production", "--reason", "errors in checkout")
 	w.Await("web", "production ROLLED_BACK v2")
 	w.runs("v2 v2")
 	require.Contains(t, w.converge("history", w.App+"/web"), "errors in checkout")
@@ -113,7 +113,7 @@ func (w *rolloutWorld) suspended(version string) (command []string) {
 	w.AwaitThat("web", version+" suspended", func(s protocol.Status) bool {
 		return channelOf(s, "production").Status == "SUSPENDED" && channelOf(s, "production").Target == version
 	})
-	promote := fmt.Sprintf("converge rollout promote %s/web production", w.App)
+	promote := fmt.Sprintf("converge promote %s/web production", w.App)
 	require.Contains(w.T, w.converge("explain", w.App+"/web", "production"), promote)
 	return strings.Fields(promote)[1:]
 }

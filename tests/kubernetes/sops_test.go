@@ -155,9 +155,9 @@ func TestEncryptedSecretIsAppliedDecrypted_G5(t *testing.T) {
 	t.Parallel()
 	s := newSopsWorld(t)
 	s.encrypts("secret.yaml")
-	s.shows("validate", s.Dir)
+	s.shows("config", "validate", s.Dir)
 	stop := s.worker("other.txt") // nobody gave it the right one
-	s.shows("apply", s.Dir, "--store", s.Store)
+	s.shows("config", "publish", s.Dir, "--store", s.Store)
 	s.shows("release", s.App+"/web", "v1")
 	s.AwaitThat("web", "that it cannot be decrypted", func(st protocol.Status) bool {
 		return strings.Contains(reasons(st, "production"), "this worker has no age identity for it: it has those of age1")
@@ -187,7 +187,7 @@ func TestEncryptedSecretIsAppliedDecrypted_G5(t *testing.T) {
 	s.encrypts("again.yaml") // the same, encrypted anew
 	s.shows("plan", s.Dir, "--store", s.Store)
 	before := s.secret()
-	s.shows("apply", s.Dir, "--store", s.Store)
+	s.shows("config", "publish", s.Dir, "--store", s.Store)
 	s.AwaitThat("web", "the config release", func(st protocol.Status) bool {
 		return channelOf(st, "production").Status == "CONVERGED" && channelOf(st, "production").Current == "v1-i2"
 	})
@@ -205,11 +205,11 @@ func TestChangedEncryptedSecretIsNotApplied_G5(t *testing.T) {
 	s := newSopsWorld(t)
 	s.encrypts("secret.yaml")
 	stop := s.worker("key.txt")
-	s.shows("apply", s.Dir, "--store", s.Store)
+	s.shows("config", "publish", s.Dir, "--store", s.Store)
 	s.shows("release", s.App+"/web", "v1")
 	s.AwaitThat("web", "convergence", func(st protocol.Status) bool { return channelOf(st, "production").Status == "CONVERGED" })
 	s.encrypts("secret.yaml", "tier: back", "tier: front")
-	s.shows("apply", s.Dir, "--store", s.Store)
+	s.shows("config", "publish", s.Dir, "--store", s.Store)
 	s.AwaitThat("web", "a refusal", func(st protocol.Status) bool {
 		return strings.Contains(fmt.Sprint(st.Journal)+reasons(st, "production"), "its MAC does not match: the file was changed after it was encrypted")
 	})
@@ -222,8 +222,8 @@ func TestChangedEncryptedSecretIsNotApplied_G5(t *testing.T) {
 	other := "{apiVersion: v1, kind: ConfigMap, metadata: {name: other}}"
 	require.NoError(t, os.WriteFile(filepath.Join(s.Dir, "other.yaml"), []byte(other), 0o600))
 	s.Write(strings.NewReplacer("name: web", "name: other", "db.yaml", "other.yaml").Replace(string(config)))
-	s.shows("apply", s.Dir, "--store", s.Store)
-	s.shows("delete", s.App+"/web", "--yes")
+	s.shows("config", "publish", s.Dir, "--store", s.Store)
+	s.shows("channel", "delete", s.App+"/web", "--yes")
 	temporaltest.WaitFor(t, byWatch, func() (bool, string) {
 		_, err := s.cluster.Client.CoreV1().Secrets(s.namespace).Get(t.Context(), "db", metav1.GetOptions{})
 		return apierrors.IsNotFound(err), fmt.Sprint(err)

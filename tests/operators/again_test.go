@@ -146,7 +146,7 @@ func TestServiceThatFailsAgainAndAgainIsManagedAgain_F1(t *testing.T) {
 		require.Equal(t, n, s.Restarts.Count, journal(s))
 		require.Contains(t, s.Restarts.Why, "its workflow ended: failed: this workflow was not started by Converge")
 	}
-	require.Regexp(t, `(?m)^restarted-workflow\s+`+id+`\s+its workflow runs; it ended \d times within the last hour`, cli(w, "doctor"))
+	require.Regexp(t, `(?m)^restarted-workflow\s+`+id+`\s+its workflow runs; it ended \d times within the last hour`, cli(w, "admin", "doctor"))
 	require.Equal(t, 1, w.Fake.At(w.App, "web", "staging").Applies())
 }
 

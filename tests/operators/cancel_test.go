@@ -51,7 +51,7 @@ func TestCancelledServiceContinues_F1(t *testing.T) {
 	require.NoError(t, w.Fake.Await(t.Context(), staging.Applying))
 	run := runOf(w, w.ID("web"))
 	cancel(w, w.ID("web"), func() []entities.Refusal { return w.Status("web").Refused },
-		"to delete the service, converge delete "+w.App+"/web, or: to stop changes, converge pause "+w.App+"/web")
+		"to delete the service, converge channel delete "+w.App+"/web, or: to stop changes, converge pause "+w.App+"/web")
 	letGo()
 	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
 	require.Equal(t, 1, staging.Applies(), "the apply that ran was left to end")
@@ -119,7 +119,7 @@ func TestCancelledRuntimeContinues_C10(t *testing.T) {
 		var status protocol.RuntimeStatus
 		query(w, id, &status)
 		return status.Refused
-	}, "to stop applies there, converge pause runtime/"+w.App+"-rt")
+	}, "to stop applies there, converge runtime pause "+w.App+"-rt")
 	w.Release("web", "v2")
 	w.Await("web", "staging CONVERGED v2, production CONVERGED v2")
 	running(w, id, run)

@@ -106,14 +106,14 @@ func TestCollectedFromTheCommandLine_F11(t *testing.T) {
 	collects := func(arguments ...string) (all store.CollectedKind) {
 		t.Helper()
 		var kinds []store.CollectedKind
-		require.NoError(t, json.Unmarshal([]byte(cli(w, append([]string{"store", "gc", "--store", w.Store, "--output", "json"}, arguments...)...)), &kinds))
+		require.NoError(t, json.Unmarshal([]byte(cli(w, append([]string{"admin", "store", "gc", "--store", w.Store, "--output", "json"}, arguments...)...)), &kinds))
 		for _, k := range kinds {
 			all.SetAside.N, all.Removed.N, all.Kept.N = all.SetAside.N+k.SetAside.N, all.Removed.N+k.Removed.N, all.Kept.N+k.Kept.N
 		}
 		return all
 	}
 
-	_, said, code := tried(w, "store", "gc", "--store", w.Store, "--older-than", "1m", "--keep", "2160h")
+	_, said, code := tried(w, "admin", "store", "gc", "--store", w.Store, "--older-than", "1m", "--keep", "2160h")
 	require.Equal(t, 1, code)
 	require.Contains(t, said, "--older-than is 1m0s and --keep is 2160h0m0s; expected at least 1h0m0s, and 0")
 
@@ -121,7 +121,7 @@ func TestCollectedFromTheCommandLine_F11(t *testing.T) {
 	old(kept)
 	require.Equal(t, 1, collects("--dry-run").SetAside.N)
 	require.FileExists(t, kept)
-	require.Contains(t, cli(w, "store", "gc", "--store", w.Store), "\t1 (74 B)\t-")
+	require.Contains(t, cli(w, "admin", "store", "gc", "--store", w.Store), "\t1 (74 B)\t-")
 	require.NoFileExists(t, kept)
 	require.Zero(t, collects().Removed.N, "it is aside since a moment ago")
 	old(aside)

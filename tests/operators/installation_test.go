@@ -199,7 +199,7 @@ func TestLostStoreWithoutABackup_F4(t *testing.T) {
 	w.Lose()
 	_, err = worker.Start(t.Context(), w.Client, worker.Options{Store: w.Store})
 	require.ErrorContains(t, err, "whose store "+w.Store+" has lost its data: nothing was started")
-	require.ErrorContains(t, err, "converge worker --take-over, converge apply for each application, and converge release of the running versions")
+	require.ErrorContains(t, err, "converge worker --take-over, converge config publish for each application, and converge release of the running versions")
 	production := w.Fake.At(w.App, "web", "production")
 	moves := production.Changes()
 

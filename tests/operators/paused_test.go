@@ -25,10 +25,10 @@ import (
 	"github.com/converge-engine/converge/worker/embedded"
 )
 
-// examined are the findings of `converge doctor` with a code.
+// examined are the findings of `converge admin doctor` with a code.
 func examined(w *stage.World, code string) (found []deployment.Finding) {
 	w.T.Helper()
-	out, _, _ := tried(w, "doctor", "--output", "json")
+	out, _, _ := tried(w, "admin", "doctor", "--output", "json")
 	var report deployment.Report
 	require.NoError(w.T, json.Unmarshal([]byte(out), &report))
 	for _, f := range report.Findings {
@@ -39,7 +39,7 @@ func examined(w *stage.World, code string) (found []deployment.Finding) {
 	return found
 }
 
-// awaitFinding waits until `converge doctor` finds one thing that an operator paused.
+// awaitFinding waits until `converge admin doctor` finds one thing that an operator paused.
 func awaitFinding(w *stage.World) deployment.Finding {
 	w.T.Helper()
 	var found []deployment.Finding

@@ -83,10 +83,10 @@ func newer(w *stage.World, service string) {
 	})
 }
 
-// doctor runs `converge doctor`, and returns the workflows that it finds failing, and its exit code.
+// doctor runs `converge admin doctor`, and returns the workflows that it finds failing, and its exit code.
 func doctor(w *stage.World) (failing []string, code int) {
 	w.T.Helper()
-	out, _, code := tried(w, "doctor", "--exit-code", "--output", "json")
+	out, _, code := tried(w, "admin", "doctor", "--exit-code", "--output", "json")
 	var report deployment.Report
 	require.NoError(w.T, json.Unmarshal([]byte(out), &report))
 	for _, f := range report.Findings {
@@ -207,7 +207,7 @@ func TestPoisonedWorkflowHoldsUpNoOther_F1_F3_F5(t *testing.T) {
 		return slices.Equal(failing, all) && code == 2, fmt.Sprint(failing, code)
 	})
 	t.Logf("doctor named them after %s", time.Since(began).Round(time.Second))
-	out, _, _ := tried(w, "doctor")
+	out, _, _ := tried(w, "admin", "doctor")
 	require.Regexp(t, `(?m)^failing-workflow\s`+w.ID("newer")+`\sits workflow task fails repeatedly`, out)
 	out, said, code := tried(w, "status", w.App)
 	require.Equal(t, 1, code)

@@ -278,7 +278,7 @@ func TestNewDatabaseOfTemporalUnderARunningWorker_F1_F4(t *testing.T) {
 	count, err := w.Client.CountWorkflow(t.Context(), &workflowservice.CountWorkflowExecutionsRequest{Namespace: "default"})
 	require.NoError(t, err)
 	require.Zero(t, count.GetCount(), "nothing was started in the namespace of somebody else")
-	said, err = tryCLI(w, "apply", w.Dir)
+	said, err = tryCLI(w, "config", "publish", w.Dir)
 	require.Error(t, err)
 	require.Contains(t, said, "the namespace lacks the search attributes of Converge")
 	require.Contains(t, said, "converge worker --take-over")
@@ -410,7 +410,7 @@ func tryCLI(w *stage.World, arguments ...string) (string, error) {
 func awaitApply(w *stage.World) {
 	w.T.Helper()
 	temporaltest.WaitFor(w.T, stage.Patience, func() (bool, string) {
-		said, err := tryCLI(w, "apply", w.Dir)
+		said, err := tryCLI(w, "config", "publish", w.Dir)
 		return err == nil, said
 	})
 }

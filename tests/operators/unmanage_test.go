@@ -81,7 +81,7 @@ func TestUnmanagedStaysDown(t *testing.T) {
 
 	id := w.ID("web")
 	run := runOf(w, id)
-	cli(w, "unmanage", w.App+"/web", "--reason", "moves away")
+	cli(w, "config", "unmanage", w.App+"/web", "--reason", "moves away")
 	awaitEnded(w, id)
 	awaitLook(w, w.ID("api"))
 	w.Write(stage.TwoChannels + stage.Web + "description: published meanwhile\n" + beside)
@@ -89,11 +89,11 @@ func TestUnmanagedStaysDown(t *testing.T) {
 	awaitNotified(w, 2)
 	require.Equal(t, run, runOf(w, id), "no other run was started")
 	awaitEnded(w, id)
-	require.Regexp(t, `^UNMANAGED: unmanaged by .+: moves away; since .+ UTC; until: converge manage .+$`, shown(w, "web"))
+	require.Regexp(t, `^UNMANAGED: unmanaged by .+: moves away; since .+ UTC; until: converge config manage .+$`, shown(w, "web"))
 	require.Contains(t, cli(w, "status", w.App), "UNMANAGED")
 
 	since := time.Now()
-	cli(w, "manage", w.App+"/web")
+	cli(w, "config", "manage", w.App+"/web")
 	managedAgain(w, id, run, since)
 	s := w.Await("web", "staging CONVERGED v1, production PAUSED v1")
 	require.Contains(t, journal(s), "continues from its checkpoint: managed again by ")
@@ -109,12 +109,12 @@ func TestPauseThatEndedDuringAnOutageIsOver_A16(t *testing.T) {
 	cli(w, "pause", w.App, "--yes", "--reason", "drill")
 	w.Await("web", "staging PAUSED v1, production PAUSED v1")
 	away := func() {
-		cli(w, "unmanage", w.App+"/web", "--reason", "moves away")
+		cli(w, "config", "unmanage", w.App+"/web", "--reason", "moves away")
 		awaitEnded(w, w.ID("web"))
 	}
 	away()
 	cli(w, "resume", w.App, "--yes")
-	cli(w, "manage", w.App+"/web")
+	cli(w, "config", "manage", w.App+"/web")
 	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
 
 	cli(w, "pause", w.App, "--yes", "--reason", "another")
@@ -122,7 +122,7 @@ func TestPauseThatEndedDuringAnOutageIsOver_A16(t *testing.T) {
 	away()
 	cli(w, "resume", w.App, "--yes")
 	cli(w, "pause", w.App, "--yes", "--reason", "a third")
-	cli(w, "manage", w.App+"/web")
+	cli(w, "config", "manage", w.App+"/web")
 	w.AwaitThat("web", "the pause that is in force", func(s protocol.Status) bool {
 		return stage.Channels(s) == "staging PAUSED v1, production PAUSED v1" && strings.Contains(reasons(s), "a third")
 	})
@@ -148,7 +148,7 @@ func TestUnmanagedApplicationStaysDown(t *testing.T) {
 	t.Parallel()
 	w := shared.OwnServer(t, 0)
 	w.RunWeb()
-	cli(w, "unmanage", w.App, "--reason", "drill", "--yes")
+	cli(w, "config", "unmanage", w.App, "--reason", "drill", "--yes")
 	awaitEnded(w, w.ID("web"))
 	w.Write(stage.TwoChannels + stage.Web + beside)
 	w.Publish()
@@ -161,9 +161,9 @@ func TestUnmanagedApplicationStaysDown(t *testing.T) {
 		protocol.ServiceInput{Application: w.App, Service: "web", StartMode: protocol.StartMode{Adopt: true}})
 	require.NoError(t, err)
 	awaitEnded(w, w.ID("web"))
-	require.Regexp(t, `^UNMANAGED: unmanaged by .+: drill; since .+ UTC; until: converge manage .+$`, shown(w, "web"))
+	require.Regexp(t, `^UNMANAGED: unmanaged by .+: drill; since .+ UTC; until: converge config manage .+$`, shown(w, "web"))
 
-	cli(w, "manage", w.App, "--yes")
+	cli(w, "config", "manage", w.App, "--yes")
 	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
 	w.Release("api", "v1")
 	w.Await("api", "staging CONVERGED v1, production CONVERGED v1")

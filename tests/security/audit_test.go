@@ -259,8 +259,8 @@ func TestHistoriesOfWhatIsWider_G7(t *testing.T) {
 	w := shared.OwnServer(t, 0)
 	w.RunWeb()
 	runtime := "runtime/" + w.App + "-rt"
-	converge(w, "pause", runtime, "--yes", "--reason", "of the runtime")
-	converge(w, "resume", runtime, "--yes")
+	converge(w, "runtime", "pause", w.App+"-rt", "--yes", "--reason", "of the runtime")
+	converge(w, "runtime", "resume", w.App+"-rt", "--yes")
 	ask := func(id, verb, payload string) {
 		t.Helper()
 		var answer protocol.Answer

@@ -178,7 +178,7 @@ func TestAuthorizerLetsPeopleAct_G1(t *testing.T) {
 	plan := protocol.PlanOfIncarnation(w.App, "staging", 1)
 	_, err = people.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: plan.ID(), TaskQueue: protocol.TaskQueue}, protocol.PlanWorkflow,
 		protocol.PlanInput{PlanRef: plan, PlanTask: protocol.PlanTask{Incarnation: 1, Whole: true, By: "alice"}})
-	require.NoError(t, err, "what converge deploy starts")
+	require.NoError(t, err, "what converge run start starts")
 	require.NotEmpty(t, w.History(id))
 	w.Signal("web", protocol.Approve, `{"by":"alice","version":"v1","topic":"production"}`)
 	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")

@@ -63,7 +63,7 @@ func shelved(w *stage.World, text string) string {
 // shelves publishes a library as the command line does.
 func shelves(w *stage.World, text string, more ...string) (string, error) {
 	w.T.Helper()
-	arguments := append([]string{"library", "publish", shelved(w, text), "--address", w.Address, "--store", w.Store}, more...)
+	arguments := append([]string{"config", "library", "publish", shelved(w, text), "--address", w.Address, "--store", w.Store}, more...)
 	cmd := exec.CommandContext(w.T.Context(), shared.Converge(w.T), arguments...)
 	cmd.Env = append(os.Environ(), "CONVERGE_BY=olga")
 	out, err := cmd.CombinedOutput()
@@ -91,7 +91,7 @@ func TestReleasesPassWhatIsImported_G2(t *testing.T) {
 	t.Parallel()
 	w := shared.OwnServerWith(t, embedded.Options{})
 	_, err := takes(w, "version: 1")
-	require.ErrorContains(t, err, `converge.yaml:4:11: imports[0]: there is no library "org"; expected a library that was published with: converge library publish DIR [unknown-library]`)
+	require.ErrorContains(t, err, `converge.yaml:4:11: imports[0]: there is no library "org"; expected a library that was published with: converge config library publish DIR [unknown-library]`)
 	said, err := shelves(w, org)
 	require.NoError(t, err, said)
 	digest := strings.TrimSpace(strings.TrimPrefix(said, "library org 1 is published: "))
@@ -134,7 +134,7 @@ func TestReleasesPassWhatIsImported_G2(t *testing.T) {
 	require.Zero(t, code, said)
 	require.Regexp(t, `petra.*approval/production from 1 instead of 2`, said)
 
-	require.Regexp(t, `(?m)^  ~ imports.org  1 \(`+digest[:12]+`\) → 2 \([0-9a-f]{12}\)$`, converge(w, "diff", w.App, "1", "2", "--store", w.Store))
+	require.Regexp(t, `(?m)^  ~ imports.org  1 \(`+digest[:12]+`\) → 2 \([0-9a-f]{12}\)$`, converge(w, "config", "diff", w.App, "1", "2", "--store", w.Store))
 
 	said, code = history(w, "--installation")
 	require.Zero(t, code, said)

@@ -386,7 +386,7 @@ func TestPinnedConditionOnANewerChannel_G2(t *testing.T) {
 		return s.Channels[0].Status == "BLOCKED" && hasApproved(s, "v3") &&
 			strings.Contains(textOf(t, s), "incarnation 2 requires a success in channel staging, which incarnation 1 does not have")
 	})
-	require.Contains(t, textOf(t, s), "converge unpin "+o.App+", or: converge bypass")
+	require.Contains(t, textOf(t, s), "converge config unpin "+o.App+", or: converge bypass")
 	require.Equal(t, "production BLOCKED v1", stage.Channels(s))
 	require.Equal(t, 1, o.Fake.At(o.App, "web", "production").Applies())
 	require.NoError(t, o.application(protocol.Unpin, `{"by":"test"}`))

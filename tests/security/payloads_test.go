@@ -277,7 +277,7 @@ func TestCommandLineReadsEncryptedPayloads_G5(t *testing.T) {
 	w.Await("web", converged)
 	require.Contains(t, converge(withKey, "status", service), "CONVERGED")
 	require.Contains(t, converge(nil, "status", service), "set CONVERGE_STORE_KEY")
-	require.Contains(t, converge(nil, "pin", service, "staging", "v9"), "set CONVERGE_STORE_KEY to the key, or TEMPORAL_CODEC_ENDPOINT to a codec server")
+	require.Contains(t, converge(nil, "channel", "pin", service, "staging", "v9"), "set CONVERGE_STORE_KEY to the key, or TEMPORAL_CODEC_ENDPOINT to a codec server")
 	require.Contains(t, converge(asking(secret), "status", service), "missing credentials; expected Authorization: Bearer TOKEN")
 	require.Contains(t, converge(asking("Bearer "+secret), "status", service), "CONVERGED")
 	require.Empty(t, clear(t, everything(t, w)))

@@ -129,7 +129,7 @@ func TestAnotherNameOfAServiceAppliesNothing_G2(t *testing.T) {
 	require.Equal(t, before.WorkflowExecutionInfo.Execution.RunId, after.WorkflowExecutionInfo.Execution.RunId)
 
 	name := w.App + "/frontend"
-	says(w, "unpin", name, "production")
+	says(w, "channel", "unpin", name, "production")
 	w.Signal("web", protocol.Resume, `{"by":"bob","channel":"test"}`) // by the workflow's id, which is as it was
 	w.Await("web", "test CONVERGED v1, production CONVERGED v1")
 	require.Contains(t, says(w, "explain", name), name)
@@ -154,7 +154,7 @@ func TestAnotherNameOfAServiceAppliesNothing_G2(t *testing.T) {
 	require.Contains(t, history, "web is called frontend from incarnation 2 on")
 	require.Contains(t, says(w, "history", name, "--verify"), "verified up to line")
 	require.Contains(t, says(w, "logs", name, "test"), "apply v2")
-	require.Contains(t, says(w, "diff", w.App, "1", "2"), "~ name  web → frontend")
+	require.Contains(t, says(w, "config", "diff", w.App, "1", "2"), "~ name  web → frontend")
 	said, err := program(w, "status", w.App+"/web2")
 	require.Error(t, err, said)
 	require.Contains(t, said, name, "what there is has the names that people use")
@@ -165,12 +165,12 @@ func TestAnotherNameOfAServiceAppliesNothing_G2(t *testing.T) {
 		return shown == `"frontend"`, shown
 	})
 
-	says(w, "unmanage", name, "--reason", "drill")
+	says(w, "config", "unmanage", name, "--reason", "drill")
 	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {
 		said, _ := program(w, "status", name)
 		return strings.Contains(said, "UNMANAGED") && strings.Contains(said, "frontend"), said
 	})
-	says(w, "manage", name)
+	says(w, "config", "manage", name)
 	w.AwaitThat("web", "it to be back", func(s protocol.Status) bool {
 		return s.Service == "frontend" && stage.Channels(s) == "test CONVERGED v2, production CONVERGED v2"
 	})

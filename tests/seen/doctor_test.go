@@ -28,7 +28,7 @@ import (
 	"github.com/converge-engine/converge/worker/embedded"
 )
 
-// This file has, for each finding of `converge doctor`, a state in which it is really so. Those of versions of workers are in
+// This file has, for each finding of `converge admin doctor`, a state in which it is really so. Those of versions of workers are in
 // tests/upgrade, that of workflows that fail in tests/operators.
 
 // ran is what the program prints, what it says, and its exit code.
@@ -48,7 +48,7 @@ func ran(t *testing.T, arguments ...string) (out, said string, code int) {
 // doctor is what it finds, by code, each with what to do; and what it looked at.
 func doctor(t *testing.T, arguments ...string) (found map[string][]deployment.Finding, looked string) {
 	t.Helper()
-	out, said, code := ran(t, append([]string{"doctor", "--exit-code", "--output", "json"}, arguments...)...)
+	out, said, code := ran(t, append([]string{"admin", "doctor", "--exit-code", "--output", "json"}, arguments...)...)
 	var report deployment.Report
 	require.NoError(t, json.Unmarshal([]byte(out), &report), "%s\n%s", out, said)
 	found = map[string][]deployment.Finding{}
@@ -90,7 +90,7 @@ func TestDoctorWithoutServer_F10(t *testing.T) {
 	require.Contains(t, found[deployment.NoConnection][0].Why, "no Temporal server at "+address)
 	require.Equal(t, missing, found[deployment.UnreachableStore][0].What)
 	require.NoDirExists(t, missing)
-	_, _, code := ran(t, "doctor", "--address", address)
+	_, _, code := ran(t, "admin", "doctor", "--address", address)
 	require.Zero(t, code, "without --exit-code")
 }
 

@@ -20,7 +20,7 @@ func TestLogsSayWhatTheyAreAbout_F10(t *testing.T) {
 	to := []string{"--address", w.Address}
 	_, said := process(t, nil, append(to, "worker", "--store", w.Store, "--log-format", "json", "--log-level", "info")...)
 	w.Write(strings.Replace(commanded, `["true"]`, `[sh, -c, 'test $PVN_SERVICE_VERSION != v2 || { echo no space left; exit 1; }']`, 1))
-	runs(t, nil, append(to, "apply", w.Dir, "--store", w.Store)...)
+	runs(t, nil, append(to, "config", "publish", w.Dir, "--store", w.Store)...)
 	runs(t, nil, append(to, "release", w.App+"/web", "v1", "--wait")...)
 	runs(t, nil, append(to, "release", w.App+"/web", "v2")...)
 	lines := func(message, channel, release string) (found []map[string]any) {

@@ -1,5 +1,5 @@
 // Package seen looks at running workers from outside, as those do who are called when something is wrong: their metrics,
-// their health, their traces, their logs, and what `converge doctor` says.
+// their health, their traces, their logs, and what `converge admin doctor` says.
 package seen
 
 import (

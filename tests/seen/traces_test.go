@@ -84,7 +84,7 @@ func TestReleaseIsTraced_F10(t *testing.T) {
 	to := []string{"--address", w.Address}
 	stop, _ := process(t, c.env(), append(to, "worker", "--store", w.Store)...)
 	w.Write(commanded)
-	runs(t, nil, append(to, "apply", w.Dir, "--store", w.Store)...)
+	runs(t, nil, append(to, "config", "publish", w.Dir, "--store", w.Store)...)
 	name := w.App + "/web"
 	runs(t, c.env(), append(to, "release", name, "v1", "--wait")...)
 	runs(t, nil, append(to, "release", name, "v2", "--wait")...)
@@ -136,7 +136,7 @@ func TestReleaseIsTraced_F10(t *testing.T) {
 	replays(t, events, nil)
 	w.StartWorkerAs(worker.Options{}) // a world in which nobody traces
 	w.Write(commanded + strings.Replace(stage.Web, "name: web", "name: other", 1))
-	runs(t, nil, append(to, "apply", w.Dir, "--store", w.Store)...)
+	runs(t, nil, append(to, "config", "publish", w.Dir, "--store", w.Store)...)
 	runs(t, nil, append(to, "release", w.App+"/other", "v1", "--wait")...)
 	require.Empty(t, headers(w.History(w.ID("other"))))
 }

@@ -120,7 +120,7 @@ func (w *world) drained(build string) {
 	})
 }
 
-// examine is what `converge doctor` finds.
+// examine is what `converge admin doctor` finds.
 func (w *world) examine() (found []string) {
 	w.T.Helper()
 	report := deployment.Namespace{Client: w.Client, Name: embedded.Namespace, PollTimeout: pollLasts}.Examine(w.T.Context())

@@ -43,7 +43,7 @@ func (n Namespace) examineEnded(ctx context.Context, r *Report) error {
 		case runs && times >= reportedEnds:
 			if restarted++; restarted <= maxNamed {
 				r.AddFinding(RestartedWorkflow, id, "its workflow runs"+endsText(times),
-					"its history has who ended it, or the failure: converge history; to keep a service down: converge unmanage")
+					"its history has who ended it, or the failure: converge history; to keep a service down: converge config unmanage")
 			}
 		}
 	}

@@ -74,7 +74,7 @@ func (n Namespace) reportUnreadable(ctx context.Context, runtime string, of unre
 		}
 	}
 	r.AddFinding(UnreadableRuntime, "runtime "+runtime, fmt.Sprintf("%d instances cannot be read: %s", of.instances, of.firstReason),
-		"fix the cause, or the connection and the permissions of the worker; it is read again automatically, and at once after: converge refresh "+of.service)
+		"fix the cause, or the connection and the permissions of the worker; it is read again automatically, and at once after: converge channel refresh "+of.service)
 	return nil
 }
 

@@ -101,7 +101,7 @@ func (w *World) Lose(folders ...string) {
 	}
 }
 
-// Publish applies the directory as `converge apply` does.
+// Publish applies the directory as `converge config publish` does.
 func (w *World) Publish() publish.Result {
 	w.T.Helper()
 	result, err := publish.Publish(w.T.Context(), publish.Options{

@@ -11,7 +11,7 @@ import (
 	"github.com/converge-engine/converge/intent/config"
 )
 
-type applyOptions struct {
+type publishOptions struct {
 	f             *Factory
 	source        string
 	store         string
@@ -22,11 +22,12 @@ type applyOptions struct {
 	removal       removal
 }
 
-func newCmdApply(f *Factory, runF func(context.Context, *applyOptions) error) *cobra.Command {
-	o := &applyOptions{f: f}
+func newCmdPublish(f *Factory, runF func(context.Context, *publishOptions) error) *cobra.Command {
+	o := &publishOptions{f: f}
 	cmd := &cobra.Command{
-		Use:   "apply [SOURCE]",
-		Short: "Publish a configuration as the newest incarnation",
+		Use:        "publish [SOURCE]",
+		SuggestFor: []string{"apply"},
+		Short:      "Publish a configuration as the newest incarnation",
 		Long: `Compile a configuration and publish it as the newest incarnation of its application,
 completely or not at all. Rules take effect at once; what a service runs changes through
 its release channels. Rules that become less strict are printed before publishing, since
@@ -35,9 +36,9 @@ published it. Content that is already the newest is not published again.
 
 ` + sourceUsage + `
 For a repository, the commits since the newest incarnation are kept as causes.`,
-		Example: `  converge apply examples/hello --dry-run
-  converge apply examples/hello
-  converge apply 'git::https://github.com/acme/shop//deploy?ref=main'`,
+		Example: `  converge config publish examples/hello --dry-run
+  converge config publish examples/hello
+  converge config publish 'git::https://github.com/acme/shop//deploy?ref=main'`,
 		Args: argsFromUse,
 		RunE: newRunE(o, runF, o.run, parseDirArg(&o.source)),
 	}
@@ -52,7 +53,7 @@ For a repository, the commits since the newest incarnation are kept as causes.`,
 
 const storeUsage = "incarnation store: a URL or a directory (default: CONVERGE_STORE, then the one in use, then DIR/.converge/store)"
 
-func (o *applyOptions) run(ctx context.Context) error {
+func (o *publishOptions) run(ctx context.Context) error {
 	tree, err := o.f.fetch(ctx, o.source)
 	if err != nil {
 		return err

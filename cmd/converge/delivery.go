@@ -28,10 +28,10 @@ type reportOptions struct {
 	store    string
 }
 
-func newCmdReport(f *Factory, runF func(context.Context, *reportOptions) error) *cobra.Command {
+func newCmdDelivery(f *Factory, runF func(context.Context, *reportOptions) error) *cobra.Command {
 	o := &reportOptions{f: f, since: period(30 * day)}
 	cmd := &cobra.Command{
-		Use:   "report SVC|APP",
+		Use:   "delivery SVC|APP",
 		Short: "Report releases, lead time, failures and recoveries",
 		Long: `Report the four DORA metrics of a period from the history, for the last channels of each
 service, those that no other channel waits for, or for the named ones.
@@ -43,9 +43,9 @@ from the commit on, is unknown to Converge. The change failure rate is the share
 deployments that failed, or were rolled back even after they had succeeded. The failed
 deployment recovery time is from the failure to the next success in the channel. Times are
 medians.`,
-		Example: `  converge report shop
-  converge report shop --since 90d --svg shop.svg
-  converge report shop/web --channel staging --output json`,
+		Example: `  converge report delivery shop
+  converge report delivery shop --since 90d --svg shop.svg
+  converge report delivery shop/web --channel staging --output json`,
 		Args: argsFromUse,
 		RunE: newRunE(o, runF, o.run, func(args []string) (err error) {
 			o.target, err = f.parseTarget(args[0])

@@ -21,16 +21,16 @@ func TestDeployCommands_E7_E8_E12_E16(t *testing.T) {
 		sent       []string
 		code       int
 	}{
-		{line: "deploy home live --show", want: shown},
-		{line: "deploy home live --wait", want: shown, code: exitFailed, sent: start(`"whole":true`)},
-		{line: "deploy home live --changed web,api --max-parallelism 2 --eager-reconcile", want: shown, sent: start(`"changed":["web","api"],"limit":2,"eager":true`)},
-		{line: "deploy home live --recapture web", want: shown, sent: start(`"whole":true,"recapture":["web"]`)},
-		{line: "deploy home live --show --plan web-v3", code: exitError, want: "! converge: no plan web-v3 of home in live\n"},
-		{line: "deploy home live --show --watch", want: shown, code: exitFailed},
-		{line: "deploy home live --show --format mermaid", want: mermaid},
-		{line: "deploy home live --format svg", code: exitError, want: "! converge: --plan and --format require --show\n"},
-		{line: "deploy home live --show --format png", code: exitError, want: "! converge: --format \"png\": expected one of text, json, dot, mermaid, svg\n"},
-		{line: "deploy home live --max-parallelism -1", code: exitError, want: "! converge: --max-parallelism -1: expected at least 1\n"},
+		{line: "run show home live", want: shown},
+		{line: "run start home live --wait", want: shown, code: exitFailed, sent: start(`"whole":true`)},
+		{line: "run start home live --changed web,api --max-parallelism 2 --eager-reconcile", want: shown, sent: start(`"changed":["web","api"],"limit":2,"eager":true`)},
+		{line: "run start home live --recapture web", want: shown, sent: start(`"whole":true,"recapture":["web"]`)},
+		{line: "run show home live --plan web-v3", code: exitError, want: "! converge: no plan web-v3 of home in live\n"},
+		{line: "run show home live --watch", want: shown, code: exitFailed},
+		{line: "run show home live --format mermaid", want: mermaid},
+		{line: "run show hume live", code: exitError, want: "! converge: application/hume: not found\n"},
+		{line: "run show home live --format png", code: exitError, want: "! converge: --format \"png\": expected one of text, json, dot, mermaid, svg\n"},
+		{line: "run start home live --max-parallelism -1", code: exitError, want: "! converge: --max-parallelism -1: expected at least 1\n"},
 	} {
 		t.Run(tt.line, func(t *testing.T) {
 			fake := &fakeAPI{statuses: map[string][]any{
