@@ -70,7 +70,7 @@ func TestHowtoFromThePage(t *testing.T) {
 		}
 		d.RunPage(b)
 	}
-	for _, inSentences := range []string{"incarnations shop", "logs shop/web staging", "history shop/web --verify"} {
+	for _, inSentences := range []string{"config list shop", "logs shop/web staging", "history shop/web --verify"} {
 		converge(strings.Fields(inSentences)...)
 	}
 }
