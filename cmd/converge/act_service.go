@@ -218,8 +218,9 @@ A channel that was deleted is restored at its last version.`,
 
 func newCmdRollback(f *Factory, runF func(context.Context, *serviceOptions) error) *cobra.Command {
 	cmd, o := newServiceCmd(f, protocol.Rollback, runF, cobra.Command{
-		Use:   "SVC [VERSION]",
-		Short: "Roll back a release to the last good target",
+		Use:     "SVC [VERSION]",
+		Aliases: []string{"undo"},
+		Short:   "Roll back a release to the last good target",
 		Long: `Return every release channel that the release entered, and that is still at it, to its
 last good target. Without VERSION: the newest release that entered any channel. No gate is
 evaluated; paused and pinned channels are skipped and listed. With --while-paused, a

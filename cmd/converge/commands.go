@@ -10,6 +10,8 @@ import (
 
 // This file gives each command its place: what people use every day is at the top, the rest is under the noun that it acts on.
 
+//go:generate go test -count=1 -run TestCommandPages . -update
+
 func addCommands(f *Factory, root *cobra.Command) {
 	root.AddGroup(&cobra.Group{ID: "release", Title: "Releases:"}, &cobra.Group{ID: "gate", Title: "Approve, pause and roll back:"},
 		&cobra.Group{ID: "see", Title: "Inspect:"}, &cobra.Group{ID: "noun", Title: "Act on:"}, &cobra.Group{ID: "run", Title: "Run:"})
@@ -20,11 +22,11 @@ func addCommands(f *Factory, root *cobra.Command) {
 		}
 	}
 	add("release", newCmdRelease(f, nil), newCmdPlan(f, nil), newCmdSimulate(f, nil), newCmdWait(f, nil), newCmdCancel(f, nil), newCmdRetry(f, nil))
-	add("gate", newCmdApprove(f, nil), newCmdReject(f, nil), newCmdBypass(f, nil), newCmdPause(f, nil), newCmdResume(f, nil),
+	add("gate", newCmdApprovals(f, nil), newCmdApprove(f, nil), newCmdReject(f, nil), newCmdBypass(f, nil), newCmdPause(f, nil), newCmdResume(f, nil),
 		newCmdRollback(f, nil), newCmdRestart(f, nil), newCmdPromote(f, nil), newCmdAbort(f, nil))
 	add("see", newCmdStatus(f, nil), newCmdExplain(f, nil), newCmdHistory(f, nil), newCmdLogs(f, nil))
 	add("noun", newCmdConfig(f), newCmdChannel(f), newCmdRun(f), newCmdRuntime(f), newCmdReport(f), newCmdAdmin(f))
-	add("run", newCmdDev(f, nil), newCmdWorker(f, nil), newCmdLogin(f, nil), newCmdLogout(f, nil))
+	add("run", newCmdDev(f, nil), newCmdWorker(f, nil), newCmdLogin(f, nil), newCmdLogout(f, nil), newCmdVersion(f, nil))
 	refuseUnknown(root)
 }
 
@@ -152,6 +154,6 @@ runtimes and the whole installation.`,
   converge admin export --from dev | converge admin import --profile prod --store s3://releases`,
 	}
 	cmd.AddCommand(newCmdDoctor(f, nil), newCmdStore(f), newCmdRekey(f, nil), newCmdRules(f, nil), newCmdExport(f, nil), newCmdImport(f, nil),
-		newCmdCodecServer(f, nil), newCmdAcceptance(f, nil))
+		newCmdAdminWorker(f), newCmdCodecServer(f, nil), newCmdAcceptance(f, nil))
 	return cmd
 }

@@ -21,8 +21,9 @@ type explainOptions struct {
 func newCmdExplain(f *Factory, runF func(context.Context, *explainOptions) error) *cobra.Command {
 	o := &explainOptions{f: f}
 	return &cobra.Command{
-		Use:   "explain SVC|APP@ID [CHANNEL]",
-		Short: "Explain the state of a service, and what would change it",
+		Use:     "explain SVC|APP@ID [CHANNEL]",
+		Aliases: []string{"describe"},
+		Short:   "Explain the state of a service, and what would change it",
 		Long: `Explain for each channel what runs, which conditions are unmet and since when, what failed
 and with which message, what happens next and when, and the command that helps. A channel
 that waits for others is traced to the channel or the service that blocks all of them.`,

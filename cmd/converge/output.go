@@ -36,6 +36,7 @@ type Factory struct {
 	Dial func(ctx context.Context, c connection) (API, error)
 
 	conn    connection
+	as      string // the caller's name
 	format  string
 	token   string // proves the caller's identity; empty: CONVERGE_TOKEN, or the login
 	encrypt bool
@@ -69,6 +70,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 func (f *Factory) addFlags(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.format, "output", "o", "text", "output format: text or json")
 	flags.StringVar(&f.conn.address, "address", "", "Temporal server, host:port (TEMPORAL_ADDRESS)")
+	flags.StringVar(&f.as, "as", "", "name of the caller, where no identity has to be proven; default user@host (CONVERGE_BY)")
 	flags.StringVarP(&f.conn.namespace, "namespace", "n", "", "Temporal namespace (TEMPORAL_NAMESPACE)")
 	flags.StringVar(&f.token, "token", "", "OIDC ID token that proves the caller's identity, or none to ignore a login (CONVERGE_TOKEN)")
 	flags.BoolVar(&f.encrypt, "encrypt-payloads", false, "encrypt the payloads that Temporal stores, with the first key of CONVERGE_STORE_KEY (CONVERGE_ENCRYPT_PAYLOADS)")
@@ -141,9 +143,9 @@ func (f *Factory) close() {
 	f.tracing.Stop()
 }
 
-// by returns the name of the caller: $CONVERGE_BY, otherwise user@host.
+// by returns the name of the caller: --as, $CONVERGE_BY, otherwise user@host.
 func (f *Factory) by() string {
-	if by := f.Env("CONVERGE_BY"); by != "" {
+	if by := first(f.as, f.Env("CONVERGE_BY")); by != "" {
 		return by
 	}
 	name := "unknown"

@@ -148,6 +148,11 @@ func TestWorkflowsMoveToTheCurrentVersion_F3(t *testing.T) {
 	w.serve("two")
 	w.arrive("two", append(w.ids(w.services[1:]...), protocol.ApplicationID(w.App))...)
 	require.Equal(t, "one", w.buildOf(w.ID(busy)), "an apply ends where it began")
+	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) { // the server's list is a little late
+		all, err := deployment.Namespace{Client: w.Client, Name: embedded.Namespace}.Serving(t.Context())
+		return err == nil && len(all) == 2 && all[0].Build == "two" && all[0].Current && all[0].Workflows > 3 && all[1].Build == "one" && !all[1].Current && all[1].Workflows == 1,
+			fmt.Sprint(all, err)
+	})
 	letGo()
 	w.everywhere("v2", busy)
 	w.arrive("two", w.ID(busy))
