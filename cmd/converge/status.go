@@ -25,6 +25,7 @@ type statusOptions struct {
 	target    target
 	joint     *jointName // instead: the services of a joint release
 	watch     bool
+	wide      bool // show whole reasons
 	objects   bool
 	instances bool                // list the instances
 	commits   bool                // list the commits of releases
@@ -43,6 +44,8 @@ runs, what is being deployed, and what it waits for.
 
 --commits lists the commits that the newest release of each channel brings to it: those
 since the current version, if the configuration comes from a git repository.
+
+What a channel waits for is cut to the width of a terminal; --wide shows all of it.
 
 --watch keeps the output up to date: a live table on a terminal, new lines when piped, one
 JSON document per change with --output json.`,
@@ -66,6 +69,7 @@ JSON document per change with --output json.`,
 			return err
 		}),
 	}
+	cmd.Flags().BoolVar(&o.wide, "wide", false, "show the whole text of what each channel waits for")
 	cmd.Flags().BoolVar(&o.objects, "objects", false, "also list the objects of each channel, with versions, replicas, links and events")
 	cmd.Flags().BoolVar(&o.instances, "instances", false, "also list the instances of each fleet, those that are not as desired first")
 	cmd.Flags().BoolVar(&o.commits, "commits", false, "also list the commits that the newest release of each channel brings to it")
@@ -271,7 +275,7 @@ func (o *statusOptions) text(screen show.Screen, all []protocol.Status, now time
 	if o.joint != nil {
 		text = entities.VisibleLines(strings.Join(partsText(*o.joint, all), "\n")) + "\n"
 	}
-	text += statusText(screen, all, now) + linesText(o.plans)
+	text += statusText(screen, all, now, o.wide) + linesText(o.plans)
 	if screen.TTY || !o.watch { // otherwise each poll would print new lines
 		text += linesText(explain.Running(o.running, "", o.f.Now()))
 	}
@@ -306,13 +310,13 @@ func linesText(lines []string) (text string) {
 	return text
 }
 
-// statusText formats the overview. With a zero time it omits ages.
-func statusText(screen show.Screen, all []protocol.Status, now time.Time) string {
+// statusText formats the overview. With a zero time it omits ages. With wide, it wraps what does not fit; otherwise it cuts it.
+func statusText(screen show.Screen, all []protocol.Status, now time.Time, wide bool) string {
 	if len(all) == 0 {
 		return ""
 	}
 	overview := explain.Table(all, now)
-	t := show.Table{Header: explain.Header[:], Right: 6, Status: 3}
+	t := show.Table{Header: explain.Header[:], Right: 6, Status: 3, Below: true, Wide: wide}
 	if !screen.TTY {
 		t.Rows = append(t.Rows, explain.Header[:])
 	}

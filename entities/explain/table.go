@@ -3,6 +3,7 @@ package explain
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"sort"
 	"strings"
@@ -98,8 +99,8 @@ func convergedVersion(s protocol.Status) (version string, ok bool) {
 	return version, len(s.Channels) > 0
 }
 
-// waitsFor describes briefly what a channel waits for: the first condition that has not passed, or else the first reason, and how many more
-// there are.
+// waitsFor describes what a channel waits for, in one line: the first condition that has not passed, or else the first reason, and how many
+// more there are. It is not cut, because the end of a message often has the cause.
 func waitsFor(c protocol.ChannelStatus, now time.Time) string {
 	switch {
 	case c.Status == converged && c.Target == "" && c.Current == "":
@@ -111,7 +112,7 @@ func waitsFor(c protocol.ChannelStatus, now time.Time) string {
 	if len(all) == 0 {
 		return ""
 	}
-	text := oneLine(all[0], 60)
+	text := causeFirst(strings.Join(strings.Fields(all[0]), " "))
 	if len(all) > 1 {
 		text += fmt.Sprintf(", +%d", len(all)-1)
 	}
@@ -120,6 +121,12 @@ func waitsFor(c protocol.ChannelStatus, now time.Time) string {
 	}
 	return text
 }
+
+// failedRE matches the reason of a failed apply. The table already names the service and the channel.
+var failedRE = regexp.MustCompile(`^apply failed (once|twice|\d+ times): (?:apply \S+ to \S+: )?(.+)$`)
+
+// causeFirst begins the reason of a failed apply with its cause.
+func causeFirst(reason string) string { return failedRE.ReplaceAllString(reason, "$2 (apply failed $1)") }
 
 func waitReasons(c protocol.ChannelStatus, now time.Time) []string {
 	var all []string

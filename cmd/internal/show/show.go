@@ -70,6 +70,8 @@ type Table struct {
 	Right  int  // 1-based column whose values are aligned to the right (ages); 0 for none
 	Status int  // 1-based column that is coloured as a status; 0 for none
 	Phases bool // colour phases of a release and states of a plan's node in any column
+	// Below: on a terminal, a text of the last column that does not fit stands below its row: its beginning, or, with Wide, all of it.
+	Below, Wide bool
 }
 
 // String formats the table for the screen: aligned on a terminal, with tabs and no header when piped.
@@ -164,6 +166,10 @@ func (s Screen) aligned(t Table) string {
 		if i := t.Right - 1; i >= 0 && i < len(cells) {
 			cells[i] = strings.Repeat(" ", ages-utf8.RuneCountInString(cells[i])) + cells[i]
 		}
+		var below string
+		if last := len(cells) - 1; t.Below && s.doesNotFit(cells[last], widths[:last]) {
+			below, cells[last] = s.belowRow(cells[last], t.Wide), ""
+		}
 		b.WriteString(s.row(cells, widths, func(column int, cell string) string {
 			switch {
 			case column == t.Status-1:
@@ -173,8 +179,59 @@ func (s Screen) aligned(t Table) string {
 			}
 			return cell
 		}))
+		b.WriteString(below)
 	}
 	return b.String()
+}
+
+// width is the number of columns of the terminal; 0: unlimited.
+func (s Screen) width() int {
+	if s.Size == nil {
+		return 0
+	}
+	width, _ := s.Size()
+	return width
+}
+
+// doesNotFit reports whether a text is too long for the rest of a line, after columns of these widths.
+func (s Screen) doesNotFit(text string, widths []int) bool {
+	used := utf8.RuneCountInString(text)
+	for _, w := range widths {
+		used += w + 1
+	}
+	width := s.width()
+	return width > 0 && used > width
+}
+
+// indentBelow is the indentation of text below a row.
+const indentBelow = "    "
+
+// belowRow returns a text as lines below a row: one that is cut, or as many as it needs.
+func (s Screen) belowRow(text string, wide bool) string {
+	room := max(s.width()-len(indentBelow), minRoom)
+	if !wide {
+		return indentBelow + cutTo(text, room) + "\n"
+	}
+	lines := ""
+	for line := ""; text != ""; lines += indentBelow + line + "\n" {
+		line, text = splitAt(text, room)
+	}
+	return lines
+}
+
+// minRoom is the width of text below a row on a terminal that is narrower.
+const minRoom = 20
+
+// splitAt splits a text at the last space before width, or at width.
+func splitAt(text string, width int) (line, rest string) {
+	runes := []rune(text)
+	if len(runes) <= width {
+		return text, ""
+	}
+	if space := strings.LastIndexByte(string(runes[:width+1]), ' '); space > 0 {
+		return text[:space], text[space+1:]
+	}
+	return string(runes[:width]), string(runes[width:])
 }
 
 // measure returns each column's width, including the header, and the width of the right-aligned values alone.

@@ -75,3 +75,20 @@ func TestLive(t *testing.T) {
 	require.Equal(t, "abcdefghij\x1b[K\nx\x1b[K\n\x1b[J\x1b[4A\rabc…\x1b[K\nx\x1b[K\n\x1b[J",
 		frames(Screen{TTY: true, Size: narrower}, "abcdefghij\nx", "abcdefghij\nx"), "a narrowed terminal has wrapped its lines")
 }
+
+// The last column is shown whole where it fits, and in a pipe. Otherwise it stands below its row, cut to the terminal or in full.
+func TestTextBelowItsRow(t *testing.T) {
+	table := Table{
+		Header: []string{"SERVICE", "STATUS", "WAITS FOR"}, Below: true,
+		Rows: [][]string{{"web", "FAILED", "listen tcp 127.0.0.1:8080: bind: address already in use"}, {"api", "PAUSED", "short"}},
+	}
+	screen := Screen{TTY: true, Size: func() (int, int) { return 40, 20 }}
+	require.Equal(t, "SERVICE STATUS WAITS FOR\nweb     FAILED\n    listen tcp 127.0.0.1:8080: bind: ad…\napi     PAUSED short\n", screen.String(table))
+	table.Wide = true
+	require.Equal(t, "SERVICE STATUS WAITS FOR\nweb     FAILED\n    listen tcp 127.0.0.1:8080: bind:\n    address already in use\napi     PAUSED short\n", screen.String(table))
+	require.Equal(t, "web\tFAILED\tlisten tcp 127.0.0.1:8080: bind: address already in use\napi\tPAUSED\tshort\n", Screen{}.String(table))
+	screen.Size = func() (int, int) { return 0, 0 }
+	require.Contains(t, screen.String(table), "FAILED listen tcp 127.0.0.1:8080: bind: address already in use\n")
+	line, rest := splitAt("aaaaaaaaaa bb", 5)
+	require.Equal(t, []string{"aaaaa", "aaaaa bb"}, []string{line, rest})
+}
