@@ -77,12 +77,13 @@ type report struct {
 	app              string
 	services         []string
 	printed          map[string]int64 // by service: last journal line printed
+	failures         map[string]*explain.Failures
 	lastTable        string           // the last printed table, without ages
 	nextStepsPrinted bool
 }
 
 func newReport(c client.Client, o options, out io.Writer) *report {
-	return &report{poller: follow.New(c), options: o, out: out, screen: show.NewScreen(out, os.Getenv), printed: map[string]int64{}}
+	return &report{poller: follow.New(c), options: o, out: out, screen: show.NewScreen(out, os.Getenv), printed: map[string]int64{}, failures: map[string]*explain.Failures{}}
 }
 
 // published records the services that are declared now.
@@ -117,7 +118,7 @@ func (r *report) tick(ctx context.Context) {
 	}
 }
 
-// journal prints the new lines. The first reading after a start skips events of the past.
+// journal prints the new lines, and what fails and is tried again. The first reading after a start skips events of the past.
 func (r *report) journal(s protocol.Status) {
 	last, known := r.printed[s.Service]
 	var lines []entities.JournalEntry
@@ -127,6 +128,10 @@ func (r *report) journal(s protocol.Status) {
 		}
 		r.printed[s.Service] = max(r.printed[s.Service], l.N)
 	}
+	if r.failures[s.Service] == nil {
+		r.failures[s.Service] = &explain.Failures{}
+	}
+	lines = append(lines, r.failures[s.Service].New(s, time.Now())...)
 	width := 0
 	for _, name := range r.services {
 		width = max(width, len(name))

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/explain"
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
@@ -108,6 +109,7 @@ type follower struct {
 	timeout time.Duration // 0: none
 	// onStatus receives every status, newest last.
 	onStatus func(protocol.Status) error
+	failures explain.Failures
 }
 
 // follow polls until outcomeFor says that the wait is over. It survives lost connections and unavailable workers. The timeout and Ctrl-C
@@ -142,6 +144,9 @@ func (w *follower) follow(ctx context.Context) (protocol.Status, outcome, error)
 			if err := w.onStatus(s); err != nil {
 				return s, last, err
 			}
+			for _, line := range explain.Journal(w.failures.New(s, w.f.Now()), s, w.f.Now()) {
+				w.f.note("%s", line)
+			}
 			if last = outcomeFor(s, w.goal); last.final {
 				return s, last, nil
 			}
@@ -161,11 +166,8 @@ func (w *follower) endedError(parent context.Context, last outcome) error {
 	if parent.Err() != nil {
 		return parent.Err()
 	}
-	text := fmt.Errorf("timed out after %s", w.timeout)
-	if last.why != "" {
-		text = fmt.Errorf("timed out after %s: %s", w.timeout, last.why)
-	}
-	return &exitErr{exitTimeout, text}
+	text := joinNonEmpty(": ", fmt.Sprintf("timed out after %s", w.timeout), joinNonEmpty("; ", last.why, w.failures.Last()))
+	return &exitErr{exitTimeout, errors.New(text)}
 }
 
 // pollPace polls often while something changes, and less often otherwise: the interval is a fifth of the time since the last change, at

@@ -168,8 +168,8 @@ func TestClock(t *testing.T) {
 func TestCauseOfAFailedApplyComesFirst(t *testing.T) {
 	for reason, want := range map[string]string{
 		"apply failed 4 times: apply hello/web to staging: ./run exited with status 1": "./run exited with status 1 (apply failed 4 times)",
-		"apply failed once: quota exceeded": "quota exceeded (apply failed once)",
-		"staging stable at v2":              "staging stable at v2",
+		"apply failed once: quota exceeded":                                            "quota exceeded (apply failed once)",
+		"staging stable at v2":                                                         "staging stable at v2",
 	} {
 		require.Equal(t, want, causeFirst(reason))
 	}

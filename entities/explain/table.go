@@ -126,7 +126,14 @@ func waitsFor(c protocol.ChannelStatus, now time.Time) string {
 var failedRE = regexp.MustCompile(`^apply failed (once|twice|\d+ times): (?:apply \S+ to \S+: )?(.+)$`)
 
 // causeFirst begins the reason of a failed apply with its cause.
-func causeFirst(reason string) string { return failedRE.ReplaceAllString(reason, "$2 (apply failed $1)") }
+func causeFirst(reason string) string {
+	return failedRE.ReplaceAllString(reason, "$2 (apply failed $1)")
+}
+
+// withoutSubject is the reason of a failed apply without the service and the channel.
+func withoutSubject(reason string) string {
+	return failedRE.ReplaceAllString(reason, "apply failed $1: $2")
+}
 
 func waitReasons(c protocol.ChannelStatus, now time.Time) []string {
 	var all []string
