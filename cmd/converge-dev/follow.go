@@ -78,7 +78,7 @@ type report struct {
 	services         []string
 	printed          map[string]int64 // by service: last journal line printed
 	failures         map[string]*explain.Failures
-	lastTable        string           // the last printed table, without ages
+	lastTable        string // the last printed table, without ages
 	nextStepsPrinted bool
 }
 

@@ -36,6 +36,8 @@ const (
 	EndedWorkflow         = "ended-workflow"          // a workflow was terminated or failed, and was not started again
 	RestartedWorkflow     = "restarted-workflow"      // a workflow runs that ended several times within an hour
 	UnreadableRuntime     = "unreadable-runtime"      // a runtime cannot be observed
+	FailingChannel        = "failing-channel"         // a channel failed, or an apply there fails and is repeated
+	StaleApproval         = "stale-approval"          // a release has waited for an approval for more than a day
 	WrongClock            = "wrong-clock"             // the clock of a worker differs from the server's
 	UnreachableStore      = "unreachable-store"       // the store cannot be read from here
 	StoreOfAnother        = "store-of-another"        // the store belongs to another namespace
@@ -83,7 +85,7 @@ func (n Namespace) Examine(ctx context.Context) Report {
 	r.addFailure("workflows that operators paused", n.examineAltered(ctx, &r))
 	r.addFailure("workflows that were ended", n.examineEnded(ctx, &r))
 	if serving > 0 {
-		r.addFailure("statuses of services", n.examineRuntimes(ctx, &r))
+		r.addFailure("statuses of services", n.examineServices(ctx, &r))
 	}
 	return r
 }

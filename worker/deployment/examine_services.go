@@ -1,6 +1,7 @@
 package deployment
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -19,7 +20,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// This file examines which runtimes services cannot read.
+// This file examines what services report: runtimes that they cannot read, what fails, and approvals that nobody gives.
 
 const (
 	// maxQueried is how many services are queried at most.
@@ -35,14 +36,16 @@ type unreadableRuntime struct {
 	service     string // its service
 }
 
-// examineRuntimes queries unhealthy services for the runtimes that they cannot read.
-func (n Namespace) examineRuntimes(ctx context.Context, r *Report) error {
+// examineServices queries services that are unhealthy or waiting.
+func (n Namespace) examineServices(ctx context.Context, r *Report) error {
 	statuses, err := n.unhealthyServices(ctx)
 	if err != nil {
 		return err
 	}
 	found := map[string]unreadableRuntime{}
 	for _, s := range statuses {
+		r.Findings = append(r.Findings, failingChannels(s)...)
+		r.Findings = append(r.Findings, staleApprovals(s, time.Now())...)
 		for runtime, of := range unreadableByRuntime(s) {
 			all := found[runtime]
 			if all.instances == 0 {
@@ -76,6 +79,44 @@ func (n Namespace) reportUnreadable(ctx context.Context, runtime string, of unre
 	r.AddFinding(UnreadableRuntime, "runtime "+runtime, fmt.Sprintf("%d instances cannot be read: %s", of.instances, of.firstReason),
 		"fix the cause, or the connection and the permissions of the worker; it is read again automatically, and at once after: converge channel refresh "+of.service)
 	return nil
+}
+
+// failingChannels are the channels of a service that failed, or in which an apply fails and is repeated.
+func failingChannels(s protocol.Status) (found []Finding) {
+	for _, c := range s.Channels {
+		at := slices.IndexFunc(c.Reasons, func(r protocol.Reason) bool { return r.Code == "failure" })
+		if at < 0 || c.Unread != nil { // what cannot be read is a finding of its runtime
+			continue
+		}
+		where := s.Application + "/" + s.Service + " " + c.Name
+		found = append(found, Finding{
+			FailingChannel, where, c.Status + ": " + entities.ClipMessage(strings.Join(strings.Fields(c.Reasons[at].Text), " "), maxWhy),
+			cmp.Or(c.Reasons[0].Unblock, "see: converge explain "+where),
+		})
+	}
+	return found
+}
+
+// maxWhy limits the text of a reason, in bytes.
+const maxWhy = 300
+
+// staleAfter is how long a release may wait for an approval.
+const staleAfter = 24 * time.Hour
+
+// staleApprovals are the approvals that a service has waited for longer than that, once for all channels that share one.
+func staleApprovals(s protocol.Status, now time.Time) (found []Finding) {
+	for _, c := range s.Channels {
+		for _, k := range c.Conditions {
+			if k.Kind != "approval" || k.Verdict != "WAIT" || k.Unblock == "" || k.Since.IsZero() || now.Sub(k.Since) < staleAfter {
+				continue
+			}
+			f := Finding{StaleApproval, s.Application + "/" + s.Service + " " + c.Desired, fmt.Sprintf("it has waited for %s since %s", k.Subject, k.Since.UTC().Format("2006-01-02 15:04 UTC")), k.Unblock}
+			if !slices.Contains(found, f) {
+				found = append(found, f)
+			}
+		}
+	}
+	return found
 }
 
 // unreadableByRuntime lists what one service cannot read, by runtime.

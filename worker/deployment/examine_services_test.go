@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/serviceerror"
@@ -76,4 +77,37 @@ func TestServerWithoutReportedProblemsIsExamined_F10(t *testing.T) {
 	require.ErrorIs(t, n.examineFailing(t.Context(), &report), gone)
 	_, err = n.runningServices(t.Context(), nil, 1)
 	require.ErrorIs(t, err, gone)
+}
+
+// What fails is found with its reason, whatever is tried next; what cannot be read is a finding of its runtime.
+func TestFailingChannelsAreFound_F10(t *testing.T) {
+	t.Parallel()
+	failure := []protocol.Reason{{Code: "progress", Text: "applying v2"}, {Code: "failure", Text: "apply failed twice: port\ntaken"}}
+	s := protocol.Status{Application: "shop", Service: "web", Channels: []protocol.ChannelStatus{
+		{Name: "staging", Status: string(entities.StatusConverging), Reasons: failure},
+		{Name: "prod", Status: string(entities.StatusFailed), Reasons: []protocol.Reason{{Code: "failure", Text: "v2 failed: exit status 1", Unblock: "converge retry shop/web v2"}}},
+		{Name: "edge", Status: string(entities.StatusUnknown), Reasons: failure, Unread: &protocol.Unread{Code: "unreachable"}},
+		{Name: "fine", Status: string(entities.StatusConverged)},
+	}}
+	require.Equal(t, []Finding{
+		{FailingChannel, "shop/web staging", "CONVERGING: apply failed twice: port taken", "see: converge explain shop/web staging"},
+		{FailingChannel, "shop/web prod", "FAILED: v2 failed: exit status 1", "converge retry shop/web v2"},
+	}, failingChannels(s))
+}
+
+// An approval that nobody gives is found after a day, once for all channels that share it.
+func TestStaleApprovalsAreFound_F10(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
+	waits := func(since time.Time, code string) []protocol.ConditionStatus {
+		return []protocol.ConditionStatus{{ID: "approval/go-live", Kind: "approval", Subject: "go-live", Verdict: "WAIT", Code: code, Since: since, Unblock: "converge approve shop/web v2 go-live"}}
+	}
+	s := protocol.Status{Application: "shop", Service: "web", Channels: []protocol.ChannelStatus{
+		{Name: "eu", Desired: "v2", Conditions: waits(now.Add(-25*time.Hour), "")},
+		{Name: "us", Desired: "v2", Conditions: waits(now.Add(-25*time.Hour), "")},
+	}}
+	require.Equal(t, []Finding{{StaleApproval, "shop/web v2", "it has waited for go-live since 2026-11-19 09:00 UTC", "converge approve shop/web v2 go-live"}}, staleApprovals(s, now))
+	s.Channels = s.Channels[:1]
+	s.Channels[0].Conditions = waits(now.Add(-time.Hour), "")
+	require.Empty(t, staleApprovals(s, now))
 }
