@@ -33,8 +33,9 @@ func newCmdDoctor(f *Factory, runF func(context.Context, *doctorOptions) error) 
 and the namespace is set up correctly, whether a worker polls it, which worker versions
 hold workflows, what an operator pinned, which workflows fail repeatedly or were
 terminated, which runtimes cannot be read, whether the store can, and whether the clock of
-a worker is wrong. It prints what it examined, changes nothing, and lists each finding
-with a stable code for scripts and with what to do. What cannot be examined is a finding
+a worker is wrong. It writes a probe to the store and removes it, and changes nothing else.
+It prints what it examined, and lists each finding with a stable code for scripts and with
+what to do. What cannot be examined is a finding
 too.`,
 		Example: `  converge admin doctor
   converge admin doctor --exit-code --output json`,
@@ -142,7 +143,11 @@ func (o *doctorOptions) examineStore(ctx context.Context, location, namespaceID 
 		report.AddFinding(deployment.StoreOfAnother, location, fmt.Sprintf("it belongs to the namespace %s (%s)", installation.Namespace, installation.NamespaceID),
 			"name that namespace, or another store; if that namespace no longer exists: converge worker --take-over")
 	default:
-		report.AddExamined("the store %s", location)
+		if err := s.Probe(ctx); err != nil {
+			report.AddFinding(deployment.UnwritableStore, location, err.Error(), "free space there, or fix the permissions; workers write with their own credentials")
+		} else {
+			report.AddExamined("the store %s was written and read", location)
+		}
 		examineClocks(ctx, s, report)
 	}
 }

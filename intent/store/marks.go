@@ -107,7 +107,7 @@ func (m *marks) addCurrent(ctx context.Context) error {
 var historicalFolders = []string{"versions/", "numbers/", trails, joints, reports, plans}
 
 // folderWithoutReferences lists the folders of records that refer to no content: claims, tokens, workers, key ids, command output.
-var folderWithoutReferences = []string{"fence/", tokens, presences, "leases/", "keys/", "logs/", installations, directories}
+var folderWithoutReferences = []string{"fence/", tokens, presences, probes, "leases/", "keys/", "logs/", installations, directories}
 
 // alwaysCounts reports whether a record's references count even if nothing refers to the record.
 func (m *marks) alwaysCounts(e entry) bool {

@@ -40,6 +40,7 @@ const (
 	StaleApproval         = "stale-approval"          // a release has waited for an approval for more than a day
 	WrongClock            = "wrong-clock"             // the clock of a worker differs from the server's
 	UnreachableStore      = "unreachable-store"       // the store cannot be read from here
+	UnwritableStore       = "unwritable-store"        // the store cannot be written from here
 	StoreOfAnother        = "store-of-another"        // the store belongs to another namespace
 	NotExamined           = "not-examined"            // something could not be examined
 )
