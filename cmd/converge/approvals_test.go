@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/worker/deployment"
 )
 
 func waitingForApproval(service string) protocol.Status {
@@ -71,4 +72,11 @@ func TestVersion(t *testing.T) {
 	code, out = newConsole(t, nil).run(t, "version -o json")
 	require.Zero(t, code)
 	require.Contains(t, out, `"platform": `)
+}
+
+func TestChecklist(t *testing.T) {
+	var report deployment.Report
+	report.AddExamined("search attributes: %d", 5)
+	report.AddFinding(deployment.FailingChannel, "shop/web staging", "FAILED: v2 failed: port\ntaken", "converge retry shop/web v2")
+	require.Equal(t, "✓ search attributes: 5\n✗ failing-channel: shop/web staging\n    FAILED: v2 failed: port\\ntaken\n    converge retry shop/web v2\n", checklist(report))
 }

@@ -22,6 +22,7 @@ type doctorOptions struct {
 	f        *Factory
 	store    string
 	exitCode bool
+	watch    bool
 }
 
 func newCmdDoctor(f *Factory, runF func(context.Context, *doctorOptions) error) *cobra.Command {
@@ -38,16 +39,24 @@ It prints what it examined, and lists each finding with a stable code for script
 what to do. What cannot be examined is a finding
 too.`,
 		Example: `  converge admin doctor
+  converge admin doctor --watch
   converge admin doctor --exit-code --output json`,
 		Args: argsFromUse,
 		RunE: newRunE(o, runF, o.run, func([]string) error { return nil }),
 	}
 	cmd.Flags().StringVar(&o.store, "store", "", storeUsage)
 	cmd.Flags().BoolVar(&o.exitCode, "exit-code", false, "exit with status 2 if there are findings")
+	cmd.Flags().BoolVar(&o.watch, "watch", false, "examine again every ten seconds, until Ctrl-C")
 	return cmd
 }
 
+// doctorInterval is the time between two examinations while watching.
+const doctorInterval = 10 * time.Second
+
 func (o *doctorOptions) run(ctx context.Context) error {
+	if o.watch {
+		return o.follow(ctx)
+	}
 	bounded, cancel := context.WithTimeout(ctx, 3*queryTimeout)
 	defer cancel()
 	report := o.examine(bounded)
@@ -61,6 +70,43 @@ func (o *doctorOptions) run(ctx context.Context) error {
 		return exit(exitFailed)
 	}
 	return nil
+}
+
+// follow examines again and again.
+func (o *doctorOptions) follow(ctx context.Context) error {
+	live := show.NewLive(o.f.screen())
+	for {
+		bounded, cancel := context.WithTimeout(ctx, 3*queryTimeout)
+		report := o.examine(bounded)
+		cancel()
+		if ctx.Err() != nil {
+			return exit(exitInterrupted)
+		}
+		var err error
+		if o.f.json() {
+			err = o.f.screen().JSONLine(report)
+		} else {
+			err = live.Frame(checklist(report))
+		}
+		if err != nil {
+			return err
+		}
+		if o.f.Sleep(ctx, doctorInterval) != nil {
+			return exit(exitInterrupted)
+		}
+	}
+}
+
+// checklist is a report for people: what was examined, and each finding with its reason and the remedy below it.
+func checklist(report deployment.Report) string {
+	var lines []string
+	for _, item := range report.Examined {
+		lines = append(lines, "✓ "+item)
+	}
+	for _, f := range report.Findings {
+		lines = append(lines, "✗ "+f.Code+": "+f.What, "    "+f.Why, "    "+f.Next)
+	}
+	return linesText(lines)
 }
 
 func (o *doctorOptions) examine(ctx context.Context) deployment.Report {
@@ -152,10 +198,13 @@ func (o *doctorOptions) examineStore(ctx context.Context, location, namespaceID 
 	}
 }
 
-// write lists the findings. The examined items go to stderr, and into the JSON.
+// write writes the report: on a terminal as a checklist. In a pipe the findings are a table, and the examined items go to stderr.
 func (o *doctorOptions) write(report deployment.Report) error {
 	if o.f.json() {
 		return o.f.screen().JSON(report)
+	}
+	if screen := o.f.screen(); screen.TTY {
+		return screen.WriteText(checklist(report))
 	}
 	o.f.note("examined: %s", strings.Join(report.Examined, "; "))
 	if len(report.Findings) == 0 {
