@@ -386,13 +386,13 @@ func (w *writer) exitAction(c protocol.ChannelStatus) {
 	case row.Exit == entities.ExitConverged, row.Exit == entities.ExitWaiting, status == entities.StatusDegraded:
 		return // fine, in progress, or under repair
 	case nextMayEnter(c) && (status == entities.StatusFailed || status == entities.StatusFailedRollback):
-		w.printf("Next: %s enters once the above passes; else it ends by: %s.", c.Desired, row.EndsBy)
+		w.printf("Next: %s enters once the above passes; else what ends it: %s.", c.Desired, row.EndsBy)
 		return
 	}
 	if status == entities.StatusFailedRollback { // it is tried again
-		w.printf("Next: it ends by: %s.", row.EndsBy)
+		w.printf("Next: it is tried again; what ends it: %s.", row.EndsBy)
 	} else {
-		w.printf("Next: no automatic change; it ends by: %s.", row.EndsBy)
+		w.printf("Next: no automatic change; what ends it: %s.", row.EndsBy)
 	}
 	if failed := status == entities.StatusFailed || status == entities.StatusFailedRollback; failed && !commanded(c) {
 		w.unblock(c, "", protocol.Retry)

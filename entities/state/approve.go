@@ -112,7 +112,7 @@ func (r *Release) eligibleApprovers(c entities.Condition, have []string) string 
 		text = "any of " + strings.Join(c.Approvers, ", ")
 	}
 	if c.NotReleaser {
-		have = append([]string{r.By + ", who released it"}, have...)
+		have = append([]string{r.By + " (the releaser)"}, have...)
 	}
 	if len(have) > 0 {
 		text += " except " + strings.Join(have, ", ")

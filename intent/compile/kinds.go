@@ -310,28 +310,40 @@ func checkMoment(text string) *strict.Fault {
 }
 
 func checkDays(text string) *strict.Fault {
+	if areDays(text) {
+		return nil
+	}
+	f := &strict.Fault{Code: "bad-value", Message: fmt.Sprintf("invalid list of days %q", strict.Clip(text)), Expected: "days such as Mon-Thu or Sat,Sun"}
+	if nearest := nearestDays(text); areDays(nearest) {
+		f.Suggestion = nearest
+	}
+	return f
+}
+
+func areDays(text string) bool {
 	for _, part := range strings.Split(text, ",") {
 		first, last, _ := strings.Cut(strings.TrimSpace(part), "-")
 		for _, day := range []string{first, cmp.Or(last, first)} {
 			if len(day) != 3 || !strings.Contains(weekdays, day) {
-				return &strict.Fault{
-					Code: "bad-value", Message: fmt.Sprintf("invalid list of days %q", strict.Clip(text)), Expected: "such as Mon-Thu or Sat,Sun",
-					Suggestion: nearestDay(text, day),
-				}
+				return false
 			}
 		}
 	}
-	return nil
+	return true
 }
 
-// nearestDay returns the text with a day in the correct format, if it was written differently.
-func nearestDay(text, day string) string {
-	for _, known := range strings.Fields(weekdays) {
-		if len(day) >= 3 && strings.EqualFold(day[:3], known) {
-			return strings.Replace(text, day, known, 1)
+var wordRE = regexp.MustCompile(`[A-Za-z]+`)
+
+// nearestDays returns a list with those days in the correct format that only are written differently.
+func nearestDays(text string) string {
+	return wordRE.ReplaceAllStringFunc(text, func(day string) string {
+		for _, known := range strings.Fields(weekdays) {
+			if len(day) >= 3 && strings.EqualFold(day[:3], known) {
+				return known
+			}
 		}
-	}
-	return ""
+		return day
+	})
 }
 
 func checkHours(text string) *strict.Fault {

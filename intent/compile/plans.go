@@ -390,7 +390,7 @@ func (c *compiler) checkAcyclic(app *config.Document[config.Application], work *
 		}
 		return false
 	}
-	first, fault := cycle.Path[0], strict.Fault{Code: "cycle", Message: err.Error(), Expected: "one of these requirements less"}
+	first, fault := cycle.Path[0], strict.Fault{Code: "cycle", Message: err.Error(), Expected: "no cycle: remove one of these dependencies"}
 	for _, doc := range c.config.Services {
 		if string(doc.Spec.Name) == first.Service {
 			at := "requires"

@@ -221,7 +221,7 @@ func TestAPersonIsOnePerson_G3(t *testing.T) {
 	tried(t, w, "web", protocol.Pause, func() string { return `{"by":"alice@shop.dev"}` }, "pause needs proof of identity, since only certain callers may")
 	tried(t, w, "web", protocol.Pause, func() string { return `{"by":"аlice@shop.dev"}` }, "letters of Cyrillic and of Latin")
 	s := w.AwaitThat("web", "it waiting", func(s protocol.Status) bool { return s.Channels[0].Status == "WAITING_MANUAL_APPROVAL" })
-	require.Contains(t, s.Channels[0].Conditions[0].Reason, "0 of 2, by any of group:sre, alice@shop.dev except bob@shop.dev, who released it")
+	require.Contains(t, s.Channels[0].Conditions[0].Reason, "0 of 2, by any of group:sre, alice@shop.dev except bob@shop.dev (the releaser)")
 
 	carol := as(sre, "sub", "u-3", "email", "carol@shop.dev")
 	require.Contains(t, w.Act("web", protocol.Approve, approving(carol)), "1 of 2 (carol@shop.dev)")

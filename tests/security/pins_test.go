@@ -146,7 +146,7 @@ func TestWhoPinsDoesNotApprove_G3(t *testing.T) {
 	w.Await("web", "production CONVERGED v1-i2")
 
 	require.NoError(t, w.Update(protocol.ApplicationID(w.App), protocol.Pin, raw(fmt.Sprintf(`{"incarnation":1,"reason":"back","token":%q}`, as("dave"))), &protocol.Answer{}))
-	w.AwaitThat("web", "the config release of the pin", func(s protocol.Status) bool { return strings.Contains(textOf(t, s), "dave@shop.dev, who released it") })
+	w.AwaitThat("web", "the config release of the pin", func(s protocol.Status) bool { return strings.Contains(textOf(t, s), "dave@shop.dev (the releaser)") })
 	tried(t, w, "web", protocol.Approve, func() string { return approve("v1-i1", "dave") }, "dave@shop.dev released v1-i1")
 	w.Act("web", protocol.Approve, approve("v1-i1", "ann"))
 	w.Await("web", "production CONVERGED v1-i1")

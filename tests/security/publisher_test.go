@@ -34,7 +34,7 @@ func TestPublisherIsOnePerson_G3(t *testing.T) {
 	})
 	require.NoError(t, err)
 	w.AwaitThat("web", "the config release", func(s protocol.Status) bool {
-		return s.Channels[0].Status == "WAITING_MANUAL_APPROVAL" && strings.Contains(s.Channels[0].Conditions[0].Reason, "ann@shop.dev, who released it")
+		return s.Channels[0].Status == "WAITING_MANUAL_APPROVAL" && strings.Contains(s.Channels[0].Conditions[0].Reason, "ann@shop.dev (the releaser)")
 	})
 	tried(t, w, "web", protocol.Approve, func() string { return approve("v1-i2", as("u-1", "ann@new.dev")) }, "ann@new.dev released v1-i2")
 	w.Act("web", protocol.Approve, approve("v1-i2", as("u-3", "carol@shop.dev")))
