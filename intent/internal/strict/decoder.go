@@ -10,6 +10,7 @@ package strict
 import (
 	"fmt"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -199,8 +200,23 @@ func (d *Decoder) mapping(path string, node *yaml.Node, to reflect.Value) {
 }
 
 func (d *Decoder) wrongType(path string, node *yaml.Node, want reflect.Type) {
-	d.Fail(path, node, Fault{Code: "wrong-type", Message: "this is " + Describe(node), Expected: wanted(want)})
+	d.Fail(path, node, Fault{Code: "wrong-type", Message: "this is " + Describe(node), Expected: wanted(want), Suggestion: named(node, want)})
 }
+
+// named is a mapping with the text as its name, where a name alone is all that a mapping needs; or "".
+func named(node *yaml.Node, want reflect.Type) string {
+	if want.Kind() != reflect.Struct || node.Kind != yaml.ScalarNode || node.ShortTag() != "!!str" || !nameRE.MatchString(node.Value) {
+		return ""
+	}
+	for _, f := range fields(want) {
+		if f.required != (f.name == "name") {
+			return ""
+		}
+	}
+	return "{name: " + node.Value + "}"
+}
+
+var nameRE = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`)
 
 // Field returns the path of a field of the value at path.
 func Field(path, name string) string {

@@ -45,11 +45,11 @@ func (d *Decoder) structure(path string, node *yaml.Node, to reflect.Value) {
 		return
 	}
 	known := fields(to.Type())
-	given := map[string]bool{}
+	given, meant := map[string]bool{}, map[string]bool{}
 	for _, p := range d.pairs(path, node) {
 		at := slices.IndexFunc(known, func(f field) bool { return f.name == p.name || f.alias != "" && f.alias == p.name })
 		if at < 0 {
-			d.unknownField(path, p, known)
+			meant[d.unknownField(path, p, known)] = true
 			continue
 		}
 		f := known[at]
@@ -60,24 +60,27 @@ func (d *Decoder) structure(path string, node *yaml.Node, to reflect.Value) {
 		given[f.name] = true
 		d.Value(Field(path, f.name), p.value, to.FieldByIndex(f.index).Addr().Interface())
 	}
-	d.missing(path, node, known, given)
+	d.missing(path, node, known, func(f field) bool { return given[f.name] || meant[f.name] })
 }
 
-func (d *Decoder) missing(path string, node *yaml.Node, known []field, given map[string]bool) {
+func (d *Decoder) missing(path string, node *yaml.Node, known []field, has func(field) bool) {
 	for _, f := range known {
-		if f.required && !given[f.name] {
+		if f.required && !has(f) {
 			d.Fail(Field(path, f.name), node, Fault{Code: "missing-field", Message: fmt.Sprintf("%q is missing", f.name), Expected: wanted(f.kind)})
 		}
 	}
 }
 
-func (d *Decoder) unknownField(path string, p pair, known []field) {
+// unknownField returns the field that was probably meant, or "".
+func (d *Decoder) unknownField(path string, p pair, known []field) (meant string) {
 	names := Map(known, func(f field) string { return f.name })
-	d.Fail(Key(path, p.name), p.key, Fault{
-		Code: "unknown-field", Message: fmt.Sprintf("unknown field %q", p.name),
-		Expected:   OneOf(names),
-		Suggestion: Nearest(p.name, names),
-	})
+	fault := Fault{Code: "unknown-field", Message: fmt.Sprintf("unknown field %q", p.name), Expected: OneOf(names), Suggestion: Nearest(p.name, names)}
+	meant = fault.Suggestion
+	if path == "" && p.name == "metadata" && slices.Contains(names, "name") { // as in Kubernetes
+		fault.Expected, fault.Suggestion, meant = `"name" and "labels" at the top of the document, without "metadata"`, "", "name"
+	}
+	d.Fail(Key(path, p.name), p.key, fault)
+	return meant
 }
 
 // pair is one entry of a mapping.
