@@ -26,6 +26,7 @@ type statusOptions struct {
 	joint     *jointName // instead: the services of a joint release
 	watch     bool
 	wide      bool // show whole reasons
+	needsMe   bool // only services with approvals that can be given now
 	objects   bool
 	instances bool                // list the instances
 	commits   bool                // list the commits of releases
@@ -51,6 +52,7 @@ What a channel waits for is cut to the width of a terminal; --wide shows all of 
 JSON document per change with --output json.`,
 		Example: `  converge status
   converge status shop --watch
+  converge status --needs-me
   converge status shop/web --objects
   converge status shop/web --instances
   converge status shop/web --commits
@@ -70,6 +72,7 @@ JSON document per change with --output json.`,
 		}),
 	}
 	cmd.Flags().BoolVar(&o.wide, "wide", false, "show the whole text of what each channel waits for")
+	cmd.Flags().BoolVar(&o.needsMe, "needs-me", false, "only services with an approval that can be given now (converge approvals lists them)")
 	cmd.Flags().BoolVar(&o.objects, "objects", false, "also list the objects of each channel, with versions, replicas, links and events")
 	cmd.Flags().BoolVar(&o.instances, "instances", false, "also list the instances of each fleet, those that are not as desired first")
 	cmd.Flags().BoolVar(&o.commits, "commits", false, "also list the commits that the newest release of each channel brings to it")
@@ -90,7 +93,11 @@ func (o *statusOptions) run(ctx context.Context) error {
 	if err != nil && len(all) == 0 {
 		return err
 	}
-	if len(all) == 0 {
+	switch {
+	case len(all) > 0:
+	case o.needsMe:
+		o.f.note("no approval can be given now")
+	default:
 		o.f.note("no services yet; declare some with: converge config publish DIR")
 	}
 	var commits []statusWithCommits
@@ -124,8 +131,16 @@ func (o *statusOptions) withAltered(ctx context.Context, err error) error {
 	return err
 }
 
-// query returns the services that answered, and the errors of the others.
-func (o *statusOptions) query(ctx context.Context) (_ []protocol.Status, err error) {
+// query returns the services that answered and are requested, and the errors of the others.
+func (o *statusOptions) query(ctx context.Context) ([]protocol.Status, error) {
+	all, err := o.queryTarget(ctx)
+	if o.needsMe {
+		all = slices.DeleteFunc(all, func(s protocol.Status) bool { return len(explain.OpenApprovals([]protocol.Status{s})) == 0 })
+	}
+	return all, err
+}
+
+func (o *statusOptions) queryTarget(ctx context.Context) (_ []protocol.Status, err error) {
 	if o.joint != nil {
 		return o.f.statusOfParts(ctx, *o.joint)
 	}
