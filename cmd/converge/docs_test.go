@@ -138,6 +138,9 @@ func parsed(t *testing.T, s shown) (verb *cobra.Command, flags []string) {
 	if err := verb.ValidateArgs(verb.Flags().Args()); s.block && err != nil {
 		t.Errorf("%s: %s: %v", s.page, s, err)
 	}
+	if verb.DisableFlagParsing {
+		return verb, nil // another program parses them
+	}
 	for _, word := range rest {
 		name, long := strings.CutPrefix(word, "--")
 		name, _, _ = strings.Cut(name, "=")
@@ -168,14 +171,32 @@ var pagesThatRun = map[string]string{
 
 // elsewhere are the flags that a test passes in a line which does not name the verb.
 var elsewhere = map[string]string{
-	"config publish --dry-run":   "TestFlags",
-	"config get assets --addon":  "TestAssetsAreReadByOthers_D1_D7",
-	"login --device":             "TestLoginWithoutRefreshToken",
-	"admin store gc --dry-run":   "TestCollectedFromTheCommandLine_F11",
-	"worker --build":             "TestFlags",
-	"worker --deployment":        "TestFlags",
-	"worker --set-current":       "TestFlags",
-	"worker --sops-age-key-file": "TestEncryptedSecretIsAppliedDecrypted_G5",
+	"admin acceptance ecs --public-ip": "TestAcceptanceOfECS_A11",
+	"admin acceptance ecs --subnet":    "TestAcceptanceOfECS_A11",
+	"admin codec-server --host":        "TestFlags",
+	"admin codec-server --issuer":      "TestFlags",
+	"admin codec-server --origin":      "TestFlags",
+	"admin codec-server --to":          "TestFlags",
+	"admin doctor --watch":             "TestFlags",
+	"cancel --terminate":               "TestFlags",
+	"config diff --exit-code":          "TestFlags",
+	"config get assets --incarnation":  "TestAssetsAreReadByOthers_D1_D7",
+	"config list --last":               "TestFlags",
+	"config lock --runtime":            "TestCapabilitiesAreCapturedOnKubernetes_H6",
+	"config pin --reason":              "TestFlags",
+	"login --client-id":                "TestFlags",
+	"promote --full":                   "TestRolloutsFromTheCommandLine_H3",
+	"promote --reason":                 "TestRolloutsFromTheCommandLine_H3",
+	"report timeline --last":           "TestGateFlags",
+	"wait --timeout":                   "TestFlags",
+	"config publish --dry-run":         "TestFlags",
+	"config get assets --addon":        "TestAssetsAreReadByOthers_D1_D7",
+	"login --device":                   "TestLoginWithoutRefreshToken",
+	"admin store gc --dry-run":         "TestCollectedFromTheCommandLine_F11",
+	"worker --build":                   "TestFlags",
+	"worker --deployment":              "TestFlags",
+	"worker --set-current":             "TestFlags",
+	"worker --sops-age-key-file":       "TestEncryptedSecretIsAppliedDecrypted_G5",
 }
 
 // Every verb of converge that a page shows, with each of its flags, is run by a test.

@@ -356,3 +356,12 @@ func awaitCheckpoint(w *stage.World, id string) {
 		return err == nil && time.Since(c.At) > time.Second, fmt.Sprint(c.At, err)
 	})
 }
+
+// The command lists what serves the namespace: here a worker without a build id, which runs every workflow.
+func TestVersionsOfWorkers_F3(t *testing.T) {
+	t.Parallel()
+	w := shared.OwnServer(t, 0)
+	w.RunWeb()
+	require.Regexp(t, `^-\t-\tyes\t\S+ ago\t-\n$`, cli(w, "admin", "worker", "versions"))
+	require.Regexp(t, `"current": true,\s+"polled": "[^"]+",\s+"workflows": 0`, cli(w, "admin", "worker", "versions", "--output", "json"))
+}
