@@ -208,10 +208,9 @@ func named(node *yaml.Node, want reflect.Type) string {
 	if want.Kind() != reflect.Struct || node.Kind != yaml.ScalarNode || node.ShortTag() != "!!str" || !nameRE.MatchString(node.Value) {
 		return ""
 	}
-	for _, f := range fields(want) {
-		if f.required != (f.name == "name") {
-			return ""
-		}
+	all := fields(want)
+	if !slices.ContainsFunc(all, func(f field) bool { return f.name == "name" }) || slices.ContainsFunc(all, func(f field) bool { return f.required && f.name != "name" }) {
+		return ""
 	}
 	return "{name: " + node.Value + "}"
 }
