@@ -106,9 +106,20 @@ type KubernetesPayload struct {
 	RemoveForeign bool `json:"removeForeign,omitempty"`
 	// Ignore lists fields that another party owns.
 	Ignore []IgnoredDifference `json:"ignore,omitempty"`
+	// Excluded are objects that the source declares and excludes from every apply: they are neither changed nor removed.
+	Excluded []ExcludedObject `json:"excluded,omitempty"`
 	// NamespaceLabels and NamespaceAnnotations are set when the namespace is created.
 	NamespaceLabels      map[string]string `json:"namespaceLabels,omitempty"`
 	NamespaceAnnotations map[string]string `json:"namespaceAnnotations,omitempty"`
+}
+
+// ExcludedObject names an object that no apply touches. Without a namespace it is in that of the instance, or in none.
+type ExcludedObject struct {
+	Group     string `json:"group,omitempty"`
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	Reason    string `json:"reason"` // the annotation that excludes it
 }
 
 // CustomPayload is the part of a payload for the commands of a custom runtime.

@@ -7,6 +7,7 @@ import (
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/intent/incarnation"
 	"github.com/converge-engine/converge/intent/internal/strict"
+	"github.com/converge-engine/converge/intent/internal/substitute"
 	"github.com/converge-engine/converge/intent/sources"
 )
 
@@ -21,6 +22,10 @@ func (b *objectSet) honourAnnotations(doc *incarnation.Kubernetes) {
 	ignored := unhonoured{}
 	kept := b.objects[:0:0]
 	for _, o := range b.objects {
+		if o.v.HookOfArgoCD && b.draft.annotations != sources.ArgoCD {
+			b.failAt(o, o.v.NamedAt, substitute.ScopedFault{Fault: sources.GeneratedNameFault(`"name", or kubernetes.annotations: argocd, which makes it a hook`)})
+			continue
+		}
 		for _, tool := range []string{sources.ArgoCD, sources.Flux} {
 			if o.v = b.honour(doc, o.v, tool, ignored); o.v == nil {
 				break
@@ -58,6 +63,9 @@ func (b *objectSet) honour(doc *incarnation.Kubernetes, o *sources.Object, tool 
 		if err == nil {
 			doc.Ignore = append(doc.Ignore, entities.IgnoredDifference{Group: o.Group, Kind: o.Kind, Name: o.Name, JSONPointers: pointers})
 		}
+	}
+	if h.Excluded != "" {
+		doc.Excluded = append(doc.Excluded, entities.ExcludedObject{Group: o.Group, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, Reason: h.Excluded})
 	}
 	return h.Object
 }

@@ -116,6 +116,8 @@ func TestGeneratedNamesOfHooks_D8(t *testing.T) {
 		require.Regexp(t, `^migrate-[0-9a-f]{5}$`, name)
 	}
 	require.Equal(t, plain, names("converge/hook", "\nkubernetes: {manifests: [jobs.yaml]}\n", "jobs.yaml", own))
+	argo := strings.ReplaceAll(fmt.Sprintf(both, "argocd.argoproj.io/hook"), "pre-install", "PreSync")
+	require.Len(t, names("argocd.argoproj.io/hook", "\nkubernetes: {manifests: [jobs.yaml], annotations: argocd}\n", "jobs.yaml", argo), 2)
 	helm := strings.ReplaceAll(fmt.Sprintf(both, "helm.sh/hook"), "${{ version }}", "v1")
 	require.Len(t, names("helm.sh/hook", "\nkubernetes: {helm: {chart: chart}}\n", chartFiles(helm)...), 2)
 }

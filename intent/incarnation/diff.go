@@ -327,6 +327,9 @@ func kubernetesPaths(flat map[string]string, k *entities.KubernetesPayload) {
 	if len(k.Ignore) > 0 {
 		flat["ignoreDifferences"] = jsonText(k.Ignore)
 	}
+	for _, o := range k.Excluded {
+		flat["excluded."+strings.Join([]string{o.Group, o.Kind, o.Namespace, o.Name}, "/")] = o.Reason
+	}
 	for name, v := range k.NamespaceLabels {
 		flat["createNamespace.labels."+name] = v
 	}

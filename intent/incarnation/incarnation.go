@@ -183,7 +183,8 @@ type Kubernetes struct {
 	RemoveClaims    bool `json:"removeClaims,omitempty"`
 	RemoveForeign   bool `json:"removeForeign,omitempty"`
 
-	Ignore []entities.IgnoredDifference `json:"ignore,omitempty"`
+	Ignore   []entities.IgnoredDifference `json:"ignore,omitempty"`
+	Excluded []entities.ExcludedObject    `json:"excluded,omitempty"`
 	// NamespaceLabels and NamespaceAnnotations are set when the namespace is created.
 	NamespaceLabels      map[string]string `json:"namespaceLabels,omitempty"`
 	NamespaceAnnotations map[string]string `json:"namespaceAnnotations,omitempty"`

@@ -175,7 +175,7 @@ func (k *Kubernetes) payload(scope *substitute.Scope) (*entities.KubernetesPaylo
 	}
 	payload := &entities.KubernetesPayload{
 		Bundled: entities.Bundled{Bundle: k.Bundle}, Prune: k.Prune, Adopt: k.Adopt, CreateNamespace: k.CreateNamespace,
-		RemoveClaims: k.RemoveClaims, RemoveForeign: k.RemoveForeign, Ignore: k.Ignore,
+		RemoveClaims: k.RemoveClaims, RemoveForeign: k.RemoveForeign, Ignore: k.Ignore, Excluded: k.Excluded,
 	}
 	payload.NamespaceLabels, payload.NamespaceAnnotations = k.NamespaceLabels, k.NamespaceAnnotations
 	var t *substitute.ScopedFault

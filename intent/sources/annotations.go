@@ -25,6 +25,7 @@ const (
 // Honoured is an object after the annotations of a tool.
 type Honoured struct {
 	Object     *Object // nil: the tool would not apply it with the others
+	Excluded   string  // the reason why it is neither applied nor removed; then Object is nil
 	CreateOnly bool    // it is applied only if it does not exist
 	// Changes are the annotations that have an effect here, Refused those that have none although they ask for one, with the reason.
 	Changes []string
@@ -43,17 +44,17 @@ func (o *Object) Honour(tool string) (Honoured, error) {
 	metadata, _ := fields["metadata"].(map[string]any)
 	annotations, _ := metadata["annotations"].(map[string]any)
 	h := &honouring{kind: o.Kind, given: map[string]string{}, add: map[string]string{}, refused: map[string]string{}}
-	for name, value := range annotations {
-		if text, ok := value.(string); ok {
-			h.given[name] = text
-		}
+	if tool == Flux { // it reads its labels in the same way
+		labels, _ := metadata["labels"].(map[string]any)
+		h.read(labels)
 	}
+	h.read(annotations)
 	if tool == ArgoCD {
 		h.argo()
 	} else {
 		h.flux()
 	}
-	result := Honoured{Object: o, CreateOnly: h.createOnly, Changes: slices.Compact(slices.Sorted(slices.Values(h.changes))), Refused: h.refused}
+	result := Honoured{Object: o, Excluded: h.excluded, CreateOnly: h.createOnly, Changes: slices.Compact(slices.Sorted(slices.Values(h.changes))), Refused: h.refused}
 	switch {
 	case h.dropped:
 		result.Object = nil
@@ -63,6 +64,10 @@ func (o *Object) Honour(tool string) (Honoured, error) {
 		}
 		result.Changes = nil
 	case len(h.add) > 0:
+		if annotations == nil {
+			annotations = map[string]any{}
+			metadata["annotations"] = annotations
+		}
 		for name, value := range h.add {
 			annotations[name] = value
 		}
@@ -83,6 +88,16 @@ type honouring struct {
 	given, add, refused map[string]string
 	changes             []string
 	dropped, createOnly bool
+	excluded            string
+}
+
+// read takes in the texts of annotations or labels.
+func (h *honouring) read(entries map[string]any) {
+	for name, value := range entries {
+		if text, ok := value.(string); ok {
+			h.given[name] = text
+		}
+	}
 }
 
 // set adds an annotation of Converge for one of the tool, unless the object has it.
@@ -94,6 +109,12 @@ func (h *honouring) set(from, name, value string) {
 }
 
 func (h *honouring) drop(from string) { h.changes, h.dropped = append(h.changes, from), true }
+
+// exclude leaves the object out, and out of removals too.
+func (h *honouring) exclude(from string) {
+	h.drop(from)
+	h.excluded = from + ": " + h.given[from]
+}
 
 func (h *honouring) refuse(from, why string) { h.refused[from] = why }
 
@@ -274,12 +295,12 @@ const (
 func (h *honouring) flux() {
 	switch value := h.given[fluxApply]; {
 	case strings.EqualFold(value, "Ignore"):
-		h.drop(fluxApply)
+		h.exclude(fluxApply)
 	case strings.EqualFold(value, "IfNotPresent"):
 		h.changes, h.createOnly = append(h.changes, fluxApply), true
 	}
 	if strings.EqualFold(h.given[fluxReconcile], "disabled") {
-		h.drop(fluxReconcile)
+		h.exclude(fluxReconcile)
 	}
 	if strings.EqualFold(h.given[fluxForce], "enabled") {
 		h.set(fluxForce, annotationRecreate, "true")

@@ -44,6 +44,7 @@ type Object struct {
 
 	Group, Kind, Namespace, Name string
 	NamedAt                      string // path of the name
+	HookOfArgoCD                 bool   // its name is generated, which only a hook may have, and only Argo CD's annotations make it one
 	Data                         []byte // canonical JSON
 	Digest                       string
 	Texts                        []ObjectText // with substitutions
@@ -223,18 +224,26 @@ func (c *objectCheck) header(node *yaml.Node) {
 	}
 }
 
-// generatedName gives a hook a name that its content determines, so that the hook is found again. Other objects need a name.
+// generatedName gives a hook a name that its content determines, so that the hook is found again. Other objects need a name. Whether an
+// annotation of Argo CD, or of Helm as it reads them, makes it a hook is not known here.
 func (c *objectCheck) generatedName() {
 	prefix, ok := c.metadata["generateName"].(string)
 	annotations, _ := c.metadata["annotations"].(map[string]any)
 	content, err := canonical.JSON(c.fields)
-	if !ok || err != nil || annotations[annotationHook] == nil {
-		c.Report("metadata.generateName", strict.Fault{Code: "bad-name", Message: "an object with a generated name cannot be found again", Expected: `"name"`})
+	own, others := annotations[annotationHook] != nil, annotations[argoHook] != nil || annotations[HelmHook] != nil
+	if !ok || err != nil || !own && !others {
+		c.Report("metadata.generateName", GeneratedNameFault(`"name"`))
 		return
 	}
+	c.object.HookOfArgoCD = !own
 	delete(c.metadata, "generateName")
 	c.object.Name, c.object.NamedAt = prefix+canonical.Hash(content)[:generatedLength], "metadata.generateName"
 	c.metadata["name"] = c.object.Name
+}
+
+// GeneratedNameFault is the fault of an object with a generated name that is no hook.
+func GeneratedNameFault(expected string) strict.Fault {
+	return strict.Fault{Code: "bad-name", Message: "an object with a generated name cannot be found again", Expected: expected}
 }
 
 // generatedLength is how many characters are appended to a generateName, as in Kubernetes.

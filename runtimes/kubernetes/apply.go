@@ -30,6 +30,7 @@ type apply struct {
 	createNS           bool              // the namespace of the instance is created if it is missing
 	removeClaims       bool              // PersistentVolumeClaims are removed
 	clearForeign       bool              // additions of others to pod templates are removed
+	excluded           exclusions        // neither applied nor removed
 	version            string            // the full version
 	namespaceMeta      metav1.ObjectMeta // labels and annotations for the new namespace
 	objects            []declared
@@ -120,7 +121,7 @@ func (r *Runtime) newApply(ctx context.Context, in runtimes.Request) (*apply, er
 		Runtime: r, clients: clients, owner: in.Owner, namespace: namespaceOf(in), version: in.FullVersion, objects: objects, hooks: hooks, log: &applyLog{}, fence: in.Fence, allow: in.Allow, others: newOtherInstallations(in), siblings: readSiblings(ctx, in),
 		attempt: in.Attempt, attemptID: in.AttemptID,
 		adopt: in.Payload.Kubernetes.Adopt, prune: in.Payload.Kubernetes.Prune, createNS: in.Payload.Kubernetes.CreateNamespace,
-		removeClaims: in.Payload.Kubernetes.RemoveClaims, clearForeign: in.Payload.Kubernetes.RemoveForeign,
+		excluded: exclusionsOf(in), removeClaims: in.Payload.Kubernetes.RemoveClaims, clearForeign: in.Payload.Kubernetes.RemoveForeign,
 		namespaceMeta: metav1.ObjectMeta{Name: namespaceOf(in), Labels: in.Payload.Kubernetes.NamespaceLabels, Annotations: in.Payload.Kubernetes.NamespaceAnnotations},
 	}
 	return a, a.dropGiven(ctx)

@@ -261,6 +261,9 @@ func (a *apply) orphanText(l leftover) string {
 	if l.GetDeletionTimestamp() != nil {
 		return displayName(l.Unstructured) + ", which is no longer declared: " + deletionMessage(l.Unstructured)
 	}
+	if reason := a.excluded[idOf(l.Unstructured)]; reason != "" {
+		return "left alone " + displayName(l.Unstructured) + " (" + reason + ")"
+	}
 	text := "left in place " + displayName(l.Unstructured) + ", which is no longer declared"
 	switch reason := a.keepReason(l.Unstructured); {
 	case l.next != "":

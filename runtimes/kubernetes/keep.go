@@ -6,6 +6,9 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/converge-engine/converge/runtimes"
 )
 
 // This file decides which objects are never removed (H5). An object may carry an annotation of any common tool for that. It applies
@@ -20,11 +23,31 @@ var keepAnnotations = []struct {
 	{AnnotationKeep, func(value string) bool { return value == "true" }},
 	{"helm.sh/resource-policy", func(value string) bool { return strings.EqualFold(value, "keep") }},
 	{"argocd.argoproj.io/sync-options", argoKeep},
-	{annotationFluxPrune, func(value string) bool { return strings.EqualFold(value, "disabled") }},
+	{fluxPrefix + "prune", func(value string) bool { return strings.EqualFold(value, "disabled") }},
+	{fluxPrefix + "reconcile", func(value string) bool { return strings.EqualFold(value, "disabled") }},
 }
 
-// annotationFluxPrune may also be a label.
-const annotationFluxPrune = "kustomize.toolkit.fluxcd.io/prune"
+// fluxPrefix begins annotations that may also be labels.
+const fluxPrefix = "kustomize.toolkit.fluxcd.io/"
+
+// exclusions are the objects that the source declares and excludes from every apply, with the reasons.
+type exclusions map[id]string
+
+// exclusionsOf are the exclusions of a payload.
+func exclusionsOf(in runtimes.Request) exclusions {
+	all := exclusions{}
+	if in.Payload.Kubernetes == nil {
+		return all
+	}
+	for _, o := range in.Payload.Kubernetes.Excluded {
+		kind := schema.GroupKind{Group: o.Group, Kind: o.Kind}
+		all[id{kind, cmp.Or(o.Namespace, namespaceOf(in)), o.Name}] = o.Reason
+		if o.Namespace == "" {
+			all[id{kind, "", o.Name}] = o.Reason // its kind may have no namespace
+		}
+	}
+	return all
+}
 
 // argoKeep reports whether sync options keep an object, or require the confirmation of a person, which is not available here.
 func argoKeep(options string) bool {
@@ -39,7 +62,7 @@ func keepMark(o *unstructured.Unstructured) string {
 	annotations := o.GetAnnotations()
 	for _, by := range keepAnnotations {
 		value := strings.TrimSpace(annotations[by.name])
-		if by.name == annotationFluxPrune {
+		if strings.HasPrefix(by.name, fluxPrefix) {
 			value = cmp.Or(value, o.GetLabels()[by.name])
 		}
 		if by.keeps(value) {
@@ -57,8 +80,8 @@ const namespacesKeptReason = "namespaces are never removed: objects of others in
 
 // keepReason is why an object stays when its instance is removed; empty: it is removed.
 func (a *apply) keepReason(o *unstructured.Unstructured) string {
-	if mark := keepMark(o); mark != "" {
-		return mark
+	if reason := cmp.Or(a.excluded[idOf(o)], keepMark(o)); reason != "" {
+		return reason
 	}
 	if idOf(o).kind == kindClaim && !a.removeClaims {
 		return claimsKeptReason

@@ -331,6 +331,9 @@ func namespaceOf(in runtimes.Request) string {
 // information for people.
 func (ob *observation) orphans(ctx context.Context, wanted []declared) ([]entities.Object, error) {
 	known := map[id]bool{}
+	for excluded := range exclusionsOf(ob.in) {
+		known[excluded] = true
+	}
 	kinds := map[schema.GroupKind]string{} // with a version, if known
 	namespaces := []string{ob.namespace}
 	for _, d := range wanted {

@@ -79,7 +79,7 @@ func (r *Runtime) newRemoval(ctx context.Context, in runtimes.Request) (*apply, 
 	if err != nil {
 		return nil, err
 	}
-	a := &apply{Runtime: r, clients: clients, owner: in.Owner, namespace: namespaceOf(in), log: &applyLog{}, fence: in.Fence, others: newOtherInstallations(in), siblings: readSiblings(ctx, in)}
+	a := &apply{Runtime: r, clients: clients, owner: in.Owner, namespace: namespaceOf(in), log: &applyLog{}, fence: in.Fence, others: newOtherInstallations(in), siblings: readSiblings(ctx, in), excluded: exclusionsOf(in)}
 	a.removeClaims = in.Payload.Kubernetes != nil && in.Payload.Kubernetes.RemoveClaims
 	return a, nil
 }

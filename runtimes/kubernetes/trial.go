@@ -332,6 +332,9 @@ func (r *Runtime) Plan(ctx context.Context, in runtimes.Request) ([]runtimes.Cha
 		return nil, err
 	}
 	for _, l := range left {
+		if a.excluded[idOf(l.Unstructured)] != "" {
+			continue
+		}
 		change := runtimes.Change{Action: runtimes.ActionOrphan, Type: l.GetKind(), Name: l.GetName(), Namespace: l.GetNamespace()}
 		switch reason := a.pruneKeepReason(l); {
 		case l.GetDeletionTimestamp() != nil:

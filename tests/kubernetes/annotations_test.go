@@ -1,6 +1,7 @@
 package kubernetes_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -88,4 +89,38 @@ func TestKubernetesCreatesOnlyMissingObjectsOfFlux_H7(t *testing.T) {
 	there, err := w.cluster.Client.CoreV1().ConfigMaps(w.production).Get(t.Context(), "once", metav1.GetOptions{})
 	require.NoError(t, err)
 	require.Equal(t, "VALUE", there.Data["a"])
+}
+
+// An object that Flux would neither apply nor remove stays as it is, also where everything that is no longer declared is removed.
+func TestKubernetesLeavesExcludedObjectsOfFlux_H7(t *testing.T) {
+	t.Parallel()
+	w := newKubeWorld(t, "web")
+	const two = "{apiVersion: v1, kind: ConfigMap, metadata: {name: disabled}, data: {a: first}}\n---\n{apiVersion: v1, kind: ConfigMap, metadata: {name: ignored}, data: {a: first}}\n"
+	w.save("web/flux.yaml", two)
+	w.edit(configFile, "manifests: [web]", "manifests: [web], annotations: flux, prune: true")
+	w.Publish()
+	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+
+	left := strings.NewReplacer("name: disabled", "name: disabled, annotations: {kustomize.toolkit.fluxcd.io/reconcile: disabled}",
+		"name: ignored", "name: ignored, labels: {kustomize.toolkit.fluxcd.io/ssa: Ignore}", "first", "second").Replace(two)
+	w.save("web/flux.yaml", left)
+	w.Publish()
+	s := w.Await("web", "staging CONVERGED v1-i2, production CONVERGED v1-i2")
+	maps := w.cluster.Client.CoreV1().ConfigMaps(w.staging)
+	for _, name := range []string{"disabled", "ignored"} {
+		found, err := maps.Get(t.Context(), name, metav1.GetOptions{})
+		require.NoError(t, err)
+		require.Equal(t, "first", found.Data["a"])
+		for _, o := range s.Channels[0].Objects {
+			require.NotEqual(t, name, o.Name, "it is no orphan")
+		}
+	}
+
+	w.save("web/flux.yaml", "")
+	w.Publish()
+	w.Await("web", "staging CONVERGED v1-i3, production CONVERGED v1-i3")
+	for _, name := range []string{"disabled", "ignored"} {
+		_, err := maps.Get(t.Context(), name, metav1.GetOptions{})
+		require.True(t, apierrors.IsNotFound(err), "no longer declared at all: it is removed")
+	}
 }
