@@ -224,6 +224,23 @@ func (k *releaseView) ApprovedOrBypassed(release, channel int) bool {
 		k.summaries[channel].approvesApplies && slices.ContainsFunc(k.s.InstancesIn(c.Name), func(i *state.Instance) bool { return i.EntryApproved(r) })
 }
 
+func (k *releaseView) Retries(release, channel int) bool {
+	return retries(k.s, k.s.Releases[release], k.s.Spec.Channels[channel].Name)
+}
+
+// retries reports whether an apply of a release failed in a channel, and none runs there until the next attempt.
+func retries(s *state.State, r *state.Release, channel string) bool {
+	failed := false
+	for _, i := range s.InstancesIn(channel) {
+		d := &i.Delivery
+		if d.Apply.Running {
+			return false
+		}
+		failed = failed || i.IsAt(r) && !d.Converged && d.Failure == "" && !d.Apply.OK && d.Apply.Err != ""
+	}
+	return failed
+}
+
 func (k *releaseView) ExternalBypassed(release, channel int) bool {
 	c := &k.s.Spec.Channels[channel]
 	return slices.ContainsFunc(k.s.Releases[release].Bypasses, func(b entities.Bypass) bool {
@@ -237,7 +254,7 @@ func (v *view) keepEvaluating() {
 	for _, n := range v.slot.Peers {
 		if r := v.s.Releases[n]; r.ID == v.channelState().Candidate {
 			newest := v.slot
-			v.slot.Next, v.slot.Yields = n, newest.Yields && n > newest.Holder && v.s.Strategy(r) == maestro.Immediate
+			v.slot.Next, v.slot.Yields = n, newest.Yields && n > newest.Holder && v.s.Strategy(r).Replaces(retries(v.s, v.s.Releases[newest.Holder], v.spec.Name))
 			if !v.isUndecided(r) {
 				v.slot = newest
 			}

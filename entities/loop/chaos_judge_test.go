@@ -471,10 +471,23 @@ func (c *chaos) isOvertaken(older *state.Release, channel string, d *decide.Deci
 
 // isReplaced reports whether the release in progress yields, in this decision, to a release that may end it.
 func (c *chaos) isReplaced(other, r *state.Release, channel string, d *decide.Decision) bool {
-	return c.s.Strategy(r) == maestro.Immediate && c.sequence[other.ID] < c.sequence[r.ID] &&
+	replaces := c.s.Strategy(r) == maestro.Immediate || c.s.Strategy(r) == maestro.Latest && c.failedAttempt(other, channel)
+	return replaces && c.sequence[other.ID] < c.sequence[r.ID] &&
 		slices.ContainsFunc(d.Changes, func(ch state.Change) bool {
 			return ch.Kind == state.ChangeSkip && ch.Channel == channel && ch.Release == other.ID
 		})
+}
+
+// failedAttempt reports whether the last apply of a release in a channel failed, and none runs.
+func (c *chaos) failedAttempt(r *state.Release, channel string) bool {
+	failed := false
+	for _, i := range c.s.InstancesIn(channel) {
+		if _, runs := c.applies[i.ID]; runs {
+			return false
+		}
+		failed = failed || i.IsAt(r) && i.Delivery.Apply.Err != "" && !i.Delivery.Apply.OK
+	}
+	return failed
 }
 
 // judgeEntry: the channel is free, its state is known, and no release is overtaken.

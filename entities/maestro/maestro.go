@@ -1,8 +1,8 @@
 // Package maestro computes one slot per channel from the releases in flight: which release holds the channel, which one is next in line,
 // and which ones were overtaken. It knows phases, order and strategies only. The caller decides whether the next release may enter.
 //
-// Invariants (B7): a release never overtakes one that is in progress in a channel (except with Immediate, which states it), no release is
-// lost, and a failed release never blocks its fix (B10). The package imports no other package of this module.
+// Invariants (B7): a release never overtakes one that is in progress in a channel (except with Immediate, which states it, and one whose
+// failed apply waits to be repeated), no release is lost, and a failed release never blocks its fix (B10). The package imports no other package of this module.
 package maestro
 
 import (
@@ -42,11 +42,15 @@ type Strategy string
 
 // The strategies.
 const (
-	Latest    Strategy = "latest"    // the newest release that passes its gates; older ones are skipped once it enters
+	Latest    Strategy = "latest"    // the newest release that passes its gates; older ones are skipped once it enters, and one that failed yields
 	Train     Strategy = "train"     // the oldest release that can still enter, unless people let a newer one pass
 	Immediate Strategy = "immediate" // like latest, and the release in progress yields
 	Returning Strategy = "returning" // a release that rolls another one back: ahead of all others
 )
+
+// Replaces reports whether a release of this strategy may replace an older one in progress. retries: an apply of that one failed, and the next
+// attempt has not begun.
+func (s Strategy) Replaces(retries bool) bool { return s == Immediate || s == Latest && retries }
 
 // Strategies are the strategies that can be declared.
 var Strategies = []Strategy{Latest, Train, Immediate}
@@ -90,6 +94,8 @@ type Facts interface {
 	ExternalBypassed(release, channel int) bool
 	// StepsRemain: the release is in progress there in steps, and some steps remain.
 	StepsRemain(release, channel int) bool
+	// Retries: the release is in progress there, an apply of it failed, and none runs until the next attempt.
+	Retries(release, channel int) bool
 	// MayPass: the release may pass the release of another track that is in progress there or aside.
 	MayPass(release, other, channel int) bool
 }
@@ -196,8 +202,13 @@ func (a *arranger[R]) before(i, than, holder, n int) bool {
 
 // overtaken reports whether a release waits for the one in progress, which is of its track, while a release of another track can pass both.
 func (a *arranger[R]) overtaken(i, by, holder, n int) bool {
-	yields := i > holder && a.Strategy(i) == Immediate && a.baseRank(i, n) >= rankCleared && !a.aside(holder, n)
+	yields := a.yields(holder, i, n) && a.baseRank(i, n) >= rankCleared && !a.aside(holder, n)
 	return !yields && a.baseRank(by, n) > rankRefused && a.mayPass(by, holder, n)
+}
+
+// yields reports whether a release in progress yields to a newer one of its track.
+func (a *arranger[R]) yields(holder, i, n int) bool {
+	return holder != None && holder < i && a.Strategy(i).Replaces(a.Retries(holder, n))
 }
 
 // mayPass reports whether release i may pass another one. A release that cannot continue unless a person acts yields to its own track, and
@@ -229,7 +240,7 @@ func (a *arranger[R]) slotOf(track string, n int) Slot {
 	}
 	if t.Next != None {
 		t.Stuck, t.NeedsPeople = a.stuck(t.Next, n), best == rankArrived
-		t.Yields = t.Holder != None && t.Holder < t.Next && best >= rankCleared && a.Strategy(t.Next) == Immediate
+		t.Yields = best >= rankCleared && a.yields(t.Holder, t.Next, n)
 	}
 	if c.Kept && succeeded != None && t.Holder == None {
 		if t.KeptUntil = a.pendingAfter(succeeded, c.Name); len(t.KeptUntil) > 0 {

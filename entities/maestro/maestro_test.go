@@ -56,6 +56,8 @@ func (s testFacts) ExternalBypassed(release, channel int) bool {
 
 func (s testFacts) StepsRemain(release, channel int) bool { return s.has(release, name(channel), "~") }
 
+func (s testFacts) Retries(release, channel int) bool { return s.has(release, name(channel), "r") }
+
 func (s testFacts) MayPass(release, other, channel int) bool {
 	return s.has(release, name(channel), ">")
 }
@@ -368,6 +370,9 @@ func TestStrategies_B3_B4_B10(t *testing.T) {
 		{"no strategy: the oldest, regardless of approvals", one, "P P", testFacts{"", "+a"}, "a holder - newest - next 0"},
 		{"latest never overtakes the release in progress", one, "I P P", testFacts{"latest", "latest", "latest"}, "a holder 0 newest 0 next 2 before [1]"},
 		{"immediate: the release in progress yields", one, "I P P", testFacts{"latest", "latest", "immediate"}, "a holder 0 newest 0 next 2 yields before [1]"},
+		{"latest: so does one whose apply failed, until the next attempt", one, "I P P", testFacts{"latestra", "latest", "latest"}, "a holder 0 newest 0 next 2 yields before [1]"},
+		{"train: not that one either", one, "I P", testFacts{"trainra", "train+a"}, "a holder 0 newest 0 next 1"},
+		{"latest: nor while the next one waits for people", one, "I P", testFacts{"latestra", "latest?a"}, "a holder 0 newest 0 next 1 people"},
 		{"but not while it waits for people", one, "I P", testFacts{"immediate", "immediate?a"}, "a holder 0 newest 0 next 1 people"},
 		{"nor if it was refused", one, "I P", testFacts{"immediate", "immediate-a"}, "a holder 0 newest 0 next 1"},
 		{"a release that enters skips older ones, even if it fails later", one, "P P F P", testFacts{"latest", "train", "latest", "latest"}, "a holder - newest 2 next 3 skips [0 1]"},
