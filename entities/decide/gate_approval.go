@@ -8,7 +8,8 @@ import (
 )
 
 // This file holds approvals: by people for a release, by topic (A14), and for every single apply if a runtime requires that (C10). A
-// release waits for people only after everything before passes.
+// release waits for people once it has arrived: the preconditions pass, and no condition fails. A condition that passes in time, such as a
+// window, does not delay them.
 
 func approvalID(topic string) string { return string(KindApproval) + "/" + topic }
 
@@ -16,13 +17,13 @@ func approvalID(topic string) string { return string(KindApproval) + "/" + topic
 func applyApprovalID(channel string) string { return approvalID(state.ApplyTopic + channel) }
 
 func judgeApprovals(p *admission, _ entities.Stage) {
-	before, since := p.clear, p.lastPassed()
+	arrived, since := p.preconditionsMet && !slices.ContainsFunc(p.gates, func(j Judgement) bool { return j.Verdict == entities.Fail }), p.lastPassed()
 	for _, c := range p.spec.Approvals() {
 		j := p.judgeApproval(c)
 		if j.Verdict == entities.Wait && j.Since.Before(since) {
 			j.Since = since
 		}
-		p.addApproval(j, before)
+		p.addApproval(j, arrived)
 	}
 	if !p.approvesApplies() {
 		return
@@ -39,7 +40,7 @@ func judgeApprovals(p *admission, _ entities.Stage) {
 			j.Since, j.Reason = given.At, "approved by "+given.Who.Name
 		}
 	}
-	p.addApproval(j, before)
+	p.addApproval(j, arrived)
 }
 
 // approvesApplies reports whether some instance of the channel requires an approval of every apply.
@@ -47,9 +48,10 @@ func (v *view) approvesApplies() bool {
 	return slices.ContainsFunc(v.insts, func(i instance) bool { return i.runtime.ApproveApplies })
 }
 
-func (p *admission) addApproval(j Judgement, before bool) {
+// addApproval adds the judgement on an approval. The release waits for people if it has arrived and the approval is missing.
+func (p *admission) addApproval(j Judgement, arrived bool) {
 	p.add(j)
-	if p.gates[len(p.gates)-1].Verdict == entities.Wait && before {
+	if p.gates[len(p.gates)-1].Verdict == entities.Wait && arrived {
 		p.facts.WaitsApproval = true
 	}
 }
