@@ -8,8 +8,8 @@ import (
 )
 
 // This file holds approvals: by people for a release, by topic (A14), and for every single apply if a runtime requires that (C10). A
-// release waits for people once it has arrived: the preconditions pass, and no condition fails. A condition that passes in time, such as a
-// window, does not delay them.
+// release waits for people once it has arrived: the preconditions pass, all checks before were evaluated, and none fails. A check that passes
+// in time, such as a window, does not delay them.
 
 func approvalID(topic string) string { return string(KindApproval) + "/" + topic }
 
@@ -17,7 +17,7 @@ func approvalID(topic string) string { return string(KindApproval) + "/" + topic
 func applyApprovalID(channel string) string { return approvalID(state.ApplyTopic + channel) }
 
 func judgeApprovals(p *admission, _ entities.Stage) {
-	arrived, since := p.preconditionsMet && !slices.ContainsFunc(p.gates, func(j Judgement) bool { return j.Verdict == entities.Fail }), p.lastPassed()
+	arrived, since := p.hasArrived(), p.lastPassed()
 	for _, c := range p.spec.Approvals() {
 		j := p.judgeApproval(c)
 		if j.Verdict == entities.Wait && j.Since.Before(since) {
@@ -46,6 +46,14 @@ func judgeApprovals(p *admission, _ entities.Stage) {
 // approvesApplies reports whether some instance of the channel requires an approval of every apply.
 func (v *view) approvesApplies() bool {
 	return slices.ContainsFunc(v.insts, func(i instance) bool { return i.runtime.ApproveApplies })
+}
+
+// hasArrived reports whether the release waits for nothing but time and people, as far as the gates so far say.
+func (p *admission) hasArrived() bool {
+	return p.preconditionsMet && !slices.ContainsFunc(p.gates, func(j Judgement) bool {
+		unread := j.Kind == KindCheck && j.Verdict == entities.Wait && j.Since.IsZero()
+		return j.Verdict == entities.Fail || unread || j.Kind == KindExtension && j.Verdict != entities.Pass
+	})
 }
 
 // addApproval adds the judgement on an approval. The release waits for people if it has arrived and the approval is missing.
