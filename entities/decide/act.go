@@ -16,7 +16,7 @@ func (v *view) startApply(i *instance) {
 		return
 	}
 	target := i.Delivery.Target
-	has, cause := i.HasWork(target, i.current)
+	has, cause := i.work()
 	timeout := v.applyTimeout(i)
 	if !has || timeout <= 0 || v.repairHeld(i) || v.mustDelayApply(i) || v.awaitsApplyApproval(i) || !v.acquireLease(i, *target) {
 		return

@@ -248,7 +248,8 @@ func (v *view) setTargets(next *state.Release, insts []*instance, kind state.Cha
 		v.addWait(KindPreflight, "a newer configuration is not read yet")
 		return
 	}
-	if enters && v.slot.Yields && v.endApplies(next) || !v.queriesAnswered(next, insts, promote.Moves) {
+	replaces := v.slot.Yields || slices.ContainsFunc(v.insts, func(i instance) bool { return i.isPuttingBack() })
+	if enters && replaces && v.endApplies(next) || !v.queriesAnswered(next, insts, promote.Moves) {
 		return
 	}
 	if v.preflightBacksOff(next) || !v.isReportOnly() && !v.acquireLease(insts[0], promote.Moves[0].Target) || !v.preflight(next) {
@@ -261,8 +262,8 @@ func (v *view) setTargets(next *state.Release, insts []*instance, kind state.Cha
 	v.change(promote)
 }
 
-// endApplies requests the end of the applies of the release that yields, once all external conditions let the next release pass, and
-// waits for them. They end within their timeout at the latest (B3).
+// endApplies requests the end of the applies of the release that yields, or that maintain a failed target, once all external conditions let
+// the next release pass, and waits for them. They end within their timeout at the latest (B3).
 func (v *view) endApplies(next *state.Release) bool {
 	running := slices.IndexFunc(v.insts, func(i instance) bool { return i.Delivery.Apply.Running })
 	if running < 0 {
@@ -276,7 +277,11 @@ func (v *view) endApplies(next *state.Release) bool {
 			v.d.Ends = append(v.d.Ends, state.EndOp{Instance: v.insts[n].ID})
 		}
 	}
-	v.addWait(KindInProgress, v.prefixInstance(&v.insts[running], "the apply of "+v.release(v.slot.Holder).FullVersion+" is being ended"))
+	version := v.insts[running].Delivery.Apply.RunningVersion
+	if holder := v.release(v.slot.Holder); holder != nil {
+		version = holder.FullVersion
+	}
+	v.addWait(KindInProgress, v.prefixInstance(&v.insts[running], "the apply of "+version+" is being ended"))
 	return true
 }
 

@@ -36,7 +36,7 @@ func judgeInProgress(p *admission, _ entities.Stage) {
 		return
 	}
 	for n := range p.insts {
-		if i := &p.insts[n]; i.Delivery.Apply.Running {
+		if i := &p.insts[n]; i.Delivery.Apply.Running && !i.isPuttingBack() {
 			p.add(Judgement{
 				Kind: KindInProgress, ID: string(KindInProgress), Verdict: entities.Wait,
 				Reason: p.prefixInstance(i, "an apply is still running"), Since: i.Delivery.Apply.Started,

@@ -16,6 +16,21 @@ func (v *view) maintained(i *instance) bool {
 	return i.Delivery.Failure != "" && v.spec.Repairs()
 }
 
+// work is the work at the target of an instance, and why. On a runtime that cannot be observed nothing shows what a failed release lacks, so it
+// is left to a person. A failed rollback is applied until that succeeds: the success is the state.
+func (i *instance) work() (bool, string) {
+	d := &i.Delivery
+	if d.Failure != "" && !i.runtime.Observable {
+		return i.RollbackFailed() && !d.Apply.OK, "return to " + d.Target.FullVersion
+	}
+	return i.HasWork(d.Target, i.current)
+}
+
+// isPuttingBack reports whether an apply runs that only maintains a failed target. It ends for a newer one.
+func (i *instance) isPuttingBack() bool {
+	return i.Delivery.Failure != "" && i.Delivery.Apply.Running && i.Delivery.Apply.PutBacks > 0
+}
+
 // maintenance is the work at a failed target, and why. An unknown state is no reason to act.
 func (i serviceInstance) maintenance(current entities.Current) (bool, string) {
 	d := &i.Delivery
@@ -48,7 +63,7 @@ func (i serviceInstance) nothingLeft() bool {
 // back for its maximum.
 func (v *view) judgeMaintained(j *targetResults, i *instance) {
 	d := &i.Delivery
-	has, _ := i.HasWork(d.Target, i.current)
+	has, _ := i.work()
 	switch {
 	case i.RollbackFailed() && i.current.Stable && !has && v.maintained(i):
 		j.converged = append(j.converged, i)
@@ -68,7 +83,7 @@ func attempt(d *state.Delivery) int {
 // explainMaintenance describes what is applied again at a failed target, and what prevents that.
 func (v *view) explainMaintenance(i *instance) {
 	d := &i.Delivery
-	has, cause := i.HasWork(d.Target, i.current)
+	has, cause := i.work()
 	if cause += "; "; d.Reapply && !d.Apply.OK { // the failure was explained
 		cause = ""
 	}

@@ -84,7 +84,7 @@ func (v *view) reportedAction(i *instance) string {
 	case d.Apply.Running:
 		return ""
 	}
-	if has, why := i.HasWork(d.Target, i.current); !has {
+	if has, why := i.work(); !has {
 		return ""
 	} else if why != "move to "+d.Target.FullVersion {
 		return fmt.Sprintf("report only: Converge would apply %s since %s: %s", d.Target.FullVersion, formatClock(d.Since, v.now), why)
