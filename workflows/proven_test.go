@@ -77,7 +77,7 @@ var tokenCallsOfRuntime = map[string]tokenCall{
 	protocol.Pause:      {nil, "", entities.EventPause, false, false},
 	protocol.Resume:     {[]string{`pause {"by":"ci"}`}, "", entities.EventPause, false, false},
 	protocol.Drain:      {nil, "", entities.EventPause, false, false},
-	protocol.Restore:     {[]string{`drain {"by":"ci","force":true}`}, "", entities.EventPause, false, false},
+	protocol.Restore:    {[]string{`drain {"by":"ci","force":true}`}, "", entities.EventPause, false, false},
 }
 
 var tokenCallsOfInstallation = map[string]tokenCall{

@@ -27,15 +27,27 @@ func TestApprovals(t *testing.T) {
 		code     int
 		want     string
 	}{
-		{"approvals", map[string][]any{"service/shop/web": {waitingForApproval("web")}, "service/shop/api": {webStatus("prod CONVERGED v9 v9 succeeded")}}, exitDone,
-			"shop/web v9 go-live: 0 of 1, by any of bob, carol; since 10:50 UTC (20s ago)\n  prod v8 → v9\n  converge approve shop/web v9 go-live\n"},
-		{"status --needs-me", map[string][]any{"service/shop/web": {waitingForApproval("web")}, "service/shop/api": {webStatus("prod CONVERGED v9 v9 succeeded")}}, exitDone,
-			"SERVICE\tCHANNEL\tSTATUS\tCURRENT\tTARGET\tSINCE\tWAITS FOR\nweb\tprod\tWAITING_MANUAL_APPROVAL\tv8\tv9\t20s\tgo-live 0/1\n\nRELEASE\tprod\tWAITS FOR\nweb v9\tpending\tgo-live 0/1\n"},
+		{
+			"approvals",
+			map[string][]any{"service/shop/web": {waitingForApproval("web")}, "service/shop/api": {webStatus("prod CONVERGED v9 v9 succeeded")}},
+			exitDone,
+			"shop/web v9 go-live: 0 of 1, by any of bob, carol; since 10:50 UTC (20s ago)\n  prod v8 → v9\n  converge approve shop/web v9 go-live\n",
+		},
+		{
+			"status --needs-me",
+			map[string][]any{"service/shop/web": {waitingForApproval("web")}, "service/shop/api": {webStatus("prod CONVERGED v9 v9 succeeded")}},
+			exitDone,
+			"SERVICE\tCHANNEL\tSTATUS\tCURRENT\tTARGET\tSINCE\tWAITS FOR\nweb\tprod\tWAITING_MANUAL_APPROVAL\tv8\tv9\t20s\tgo-live 0/1\n\nRELEASE\tprod\tWAITS FOR\nweb v9\tpending\tgo-live 0/1\n",
+		},
 		{"status --needs-me", map[string][]any{"service/shop/api": {webStatus("prod CONVERGED v9 v9 succeeded")}}, exitDone, "! no approval can be given now\n"},
 		{"approvals shop", map[string][]any{"service/shop/web": {webStatus("prod CONVERGED v9 v9 succeeded")}}, exitDone, "! no approval can be given now\n"},
 		{"approvals shop -o json", map[string][]any{"service/shop/web": {webStatus("prod CONVERGED v9 v9 succeeded")}}, exitDone, "[]\n"},
-		{"approvals", map[string][]any{"service/shop/web": {waitingForApproval("web")}, "service/shop/api": {errors.New("no answer")}}, exitError,
-			"shop/web v9 go-live: 0 of 1, by any of bob, carol; since 10:50 UTC (20s ago)\n  prod v8 → v9\n  converge approve shop/web v9 go-live\n! converge: no answer\n"},
+		{
+			"approvals",
+			map[string][]any{"service/shop/web": {waitingForApproval("web")}, "service/shop/api": {errors.New("no answer")}},
+			exitError,
+			"shop/web v9 go-live: 0 of 1, by any of bob, carol; since 10:50 UTC (20s ago)\n  prod v8 → v9\n  converge approve shop/web v9 go-live\n! converge: no answer\n",
+		},
 	} {
 		t.Run(tt.line, func(t *testing.T) {
 			code, out := newConsole(t, &fakeAPI{statuses: tt.statuses}).run(t, tt.line)

@@ -332,23 +332,27 @@ func (r *Runtime) Plan(ctx context.Context, in runtimes.Request) ([]runtimes.Cha
 		return nil, err
 	}
 	for _, l := range left {
-		if a.excluded[idOf(l.Unstructured)] != "" {
-			continue
+		if a.excluded[idOf(l.Unstructured)] == "" {
+			changes = append(changes, a.leftoverChange(l))
 		}
-		change := runtimes.Change{Action: runtimes.ActionOrphan, Type: l.GetKind(), Name: l.GetName(), Namespace: l.GetNamespace()}
-		switch reason := a.pruneKeepReason(l); {
-		case l.GetDeletionTimestamp() != nil:
-			change.Action, change.Message = runtimes.ActionPrune, deletionMessage(l.Unstructured)
-		case l.next != "":
-			change.Message = "moves to service " + l.next
-		case a.prune && reason == "":
-			change.Action = runtimes.ActionPrune
-		case a.prune:
-			change.Message = "no longer declared, kept: " + reason
-		}
-		changes = append(changes, change)
 	}
 	return changes, nil
+}
+
+// leftoverChange is what happens to an object that is no longer declared.
+func (a *apply) leftoverChange(l leftover) runtimes.Change {
+	change := runtimes.Change{Action: runtimes.ActionOrphan, Type: l.GetKind(), Name: l.GetName(), Namespace: l.GetNamespace()}
+	switch reason := a.pruneKeepReason(l); {
+	case l.GetDeletionTimestamp() != nil:
+		change.Action, change.Message = runtimes.ActionPrune, deletionMessage(l.Unstructured)
+	case l.next != "":
+		change.Message = "moves to service " + l.next
+	case a.prune && reason == "":
+		change.Action = runtimes.ActionPrune
+	case a.prune:
+		change.Message = "no longer declared, kept: " + reason
+	}
+	return change
 }
 
 // change is the trial in the form of a plan.
