@@ -317,6 +317,7 @@ func (h *hints) dropRemoved(owners []runtimes.Owner) {
 
 // adopt polls instances that are assigned to this worker and have no poller yet: they are new, or their worker is gone.
 func (h *hints) adopt(gone []string) error {
+	listed := time.Now()
 	owners, err := h.records.owners(h.ctx)
 	if err != nil {
 		return err
@@ -328,6 +329,10 @@ func (h *hints) adopt(gone []string) error {
 		}
 		h.mu.Lock()
 		i := h.tracked(owner)
+		if !i.removedAt.IsZero() && !i.removedAt.Before(listed) { // the list is older
+			h.mu.Unlock()
+			continue
+		}
 		i.clearRemoved()
 		fresh := i.poll.timer == nil && i.known == nil
 		poll := !i.observing && (fresh || h.polling.peers.wasAssignedTo(owner, gone))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -412,6 +413,39 @@ func TestRecreatedInstanceIsPolled_F9_A24(t *testing.T) {
 		defer a.mu.Unlock()
 		require.NotContains(t, a.instances, c.first())
 		require.Len(t, a.instances, 19)
+	})
+}
+
+// removedWhileListed removes an instance once it is listed.
+type removedWhileListed struct {
+	records
+	onList atomic.Pointer[func()]
+}
+
+func (r *removedWhileListed) owners(ctx context.Context) ([]runtimes.Owner, error) {
+	all, err := r.records.owners(ctx)
+	if remove := r.onList.Swap(nil); remove != nil {
+		(*remove)()
+	}
+	return all, err
+}
+
+// An instance that is removed after a scan has listed it stays removed.
+func TestRemovalDuringAScanIsKept_A24(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newWorkerPool(t, 2)
+		listing := &removedWhileListed{records: &c.store}
+		h := c.startWorkerWith(workerHeartbeatInterval, func(h *hints) { h.records = listing })
+		defer h.stop()
+		c.observeEverything(h)
+		remove := func() { h.forget(t.Context(), c.first()) }
+		listing.onList.Store(&remove)
+		time.Sleep(2*heartbeatsPerListing*workerHeartbeatInterval + removedTTL)
+		synctest.Wait()
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		require.NotContains(t, h.instances, c.first())
+		require.Len(t, h.instances, 1)
 	})
 }
 
