@@ -196,7 +196,8 @@ func (n Namespace) runningServices(ctx context.Context, statuses []string, limit
 }
 
 // statusesToQuery returns the statuses of a service that may have an unreadable channel: likely are UNKNOWN and those with a higher
-// severity. Others may hide one, because the status of such a channel can be another one that comes first, or is more severe.
+// severity. Others may hide one, because the status of such a channel can be another one that comes first, or is more severe. While an apply
+// fails and is repeated, a service is CONVERGING.
 func statusesToQuery() (likely, others []string) {
 	minSeverity, unknown := math.MaxInt, entities.StatusUnknown.Row().Severity
 	for _, row := range entities.StatusTable() {
@@ -211,7 +212,7 @@ func statusesToQuery() (likely, others []string) {
 		switch {
 		case row.Severity >= unknown:
 			likely = append(likely, string(row.Status))
-		case row.Severity >= minSeverity:
+		case row.Severity >= minSeverity, row.Status == entities.StatusConverging:
 			others = append(others, string(row.Status))
 		}
 	}

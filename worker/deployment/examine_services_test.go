@@ -38,7 +38,7 @@ func TestUnreadableRuntimeIsFoundUnderAnyStatus_F10(t *testing.T) {
 	require.Contains(t, likely, string(entities.StatusUnknown), "queried first")
 	require.NotContains(t, likely, string(entities.StatusPaused))
 	asked := append(likely, others...)
-	for _, status := range []entities.Status{entities.StatusPaused, entities.StatusRollingBack, entities.StatusFailed, entities.StatusUnknown, entities.StatusFailedRollback} {
+	for _, status := range []entities.Status{entities.StatusPaused, entities.StatusRollingBack, entities.StatusFailed, entities.StatusUnknown, entities.StatusFailedRollback, entities.StatusConverging, entities.StatusManualApproval} {
 		require.Contains(t, asked, string(status))
 	}
 	require.NotContains(t, asked, string(entities.StatusConverged))
