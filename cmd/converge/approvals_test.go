@@ -14,7 +14,7 @@ func waitingForApproval(service string) protocol.Status {
 	s := webStatus("prod WAITING_MANUAL_APPROVAL v8 v9 pending")
 	s.Service = service
 	s.Channels[0].Conditions = []protocol.ConditionStatus{{
-		ID: "approval/go-live", Kind: "approval", Subject: "go-live", Verdict: "WAIT", Reason: "0 of 1, by any of bob, carol", Need: 1, Since: at(0),
+		ID: "approval/go-live", Kind: "approval", Subject: "go-live", Verdict: "WAIT", Code: "open", Reason: "0 of 1, by any of bob, carol", Need: 1, Since: at(0),
 		Unblock: "converge approve shop/" + service + " v9 go-live",
 	}}
 	return s
@@ -94,4 +94,10 @@ func TestChecklist(t *testing.T) {
 	report.AddExamined("search attributes: %d", 5)
 	report.AddFinding(deployment.FailingChannel, "shop/web staging", "FAILED: v2 failed: port\ntaken", "converge retry shop/web v2")
 	require.Equal(t, "✓ search attributes: 5\n✗ failing-channel: shop/web staging\n    FAILED: v2 failed: port\\ntaken\n    converge retry shop/web v2\n", checklist(report))
+}
+
+func TestDoctorWatchesWithoutAnExitCode(t *testing.T) {
+	code, out := newConsole(t, nil).run(t, "admin doctor --watch --exit-code")
+	require.Equal(t, "! converge: --exit-code cannot be combined with --watch\n", out)
+	require.Equal(t, exitError, code)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -54,7 +55,10 @@ too.`,
 const doctorInterval = 10 * time.Second
 
 func (o *doctorOptions) run(ctx context.Context) error {
-	if o.watch {
+	switch {
+	case o.watch && o.exitCode:
+		return errors.New("--exit-code cannot be combined with --watch")
+	case o.watch:
 		return o.follow(ctx)
 	}
 	bounded, cancel := context.WithTimeout(ctx, 3*queryTimeout)

@@ -180,7 +180,7 @@ func (v *view) awaitsApplyApproval(i *instance) bool {
 		v.addChange(state.Change{Kind: state.ChangeAwaitApproval, Instances: []entities.InstanceID{i.ID}, Target: i.Delivery.Target, Cause: "every apply here needs an approval"})
 	}
 	j := Judgement{
-		Kind: KindApproval, ID: id, Subject: state.ApplyTopic + v.spec.Name, Verdict: entities.Wait, Since: i.Approval.WaitingSince,
+		Kind: KindApproval, ID: id, Subject: state.ApplyTopic + v.spec.Name, Verdict: entities.Wait, Code: CodeOpen, Since: i.Approval.WaitingSince,
 		Reason:  v.prefixInstance(i, "an apply of "+version+" waits for a person's approval"),
 		Unblock: fmt.Sprintf("converge approve %s/%s %s %s", v.s.Application, v.s.Title(), version, state.ApplyTopic+v.spec.Name),
 	}

@@ -93,18 +93,9 @@ func (c *ChannelDecision) Gate(id string) (Judgement, bool) {
 	return Judgement{}, false
 }
 
-// Approvals are the approvals that can be given now: a channel waits for them, and everything before them passes.
+// Approvals are the approvals that people are asked for now.
 func (c *ChannelDecision) Approvals() []Judgement {
-	var out []Judgement
-	for _, j := range c.Gates {
-		switch approval := j.Kind == KindApproval; {
-		case approval && j.Verdict == entities.Wait:
-			out = append(out, j)
-		case j.Verdict != entities.Pass && !approval:
-			return out
-		}
-	}
-	return out
+	return slices.DeleteFunc(slices.Clone(c.Gates), func(j Judgement) bool { return j.Code != CodeOpen })
 }
 
 // HasEffects reports whether the decision changes or starts anything.

@@ -17,13 +17,13 @@ func approvalID(topic string) string { return string(KindApproval) + "/" + topic
 func applyApprovalID(channel string) string { return approvalID(state.ApplyTopic + channel) }
 
 func judgeApprovals(p *admission, _ entities.Stage) {
-	arrived, since := p.hasArrived(), p.lastPassed()
+	open, since := p.needsPeople(), p.lastPassed()
 	for _, c := range p.spec.Approvals() {
 		j := p.judgeApproval(c)
 		if j.Verdict == entities.Wait && j.Since.Before(since) {
 			j.Since = since
 		}
-		p.addApproval(j, arrived)
+		p.addApproval(j, open)
 	}
 	if !p.approvesApplies() {
 		return
@@ -40,7 +40,7 @@ func judgeApprovals(p *admission, _ entities.Stage) {
 			j.Since, j.Reason = given.At, "approved by "+given.Who.Name
 		}
 	}
-	p.addApproval(j, arrived)
+	p.addApproval(j, open)
 }
 
 // approvesApplies reports whether some instance of the channel requires an approval of every apply.
@@ -48,19 +48,19 @@ func (v *view) approvesApplies() bool {
 	return slices.ContainsFunc(v.insts, func(i instance) bool { return i.runtime.ApproveApplies })
 }
 
-// hasArrived reports whether the release waits for nothing but time and people, as far as the gates so far say.
-func (p *admission) hasArrived() bool {
-	return p.preconditionsMet && !slices.ContainsFunc(p.gates, func(j Judgement) bool {
+// needsPeople reports whether the release waits for nothing but time and people, as far as the gates so far say.
+func (p *admission) needsPeople() bool {
+	return p.arrived && !slices.ContainsFunc(p.gates, func(j Judgement) bool {
 		unread := j.Kind == KindCheck && j.Verdict == entities.Wait && j.Since.IsZero()
 		return j.Verdict == entities.Fail || unread || j.Kind == KindExtension && j.Verdict != entities.Pass
 	})
 }
 
-// addApproval adds the judgement on an approval. The release waits for people if it has arrived and the approval is missing.
-func (p *admission) addApproval(j Judgement, arrived bool) {
+// addApproval adds the judgement on an approval. open: people are asked for it if it is missing.
+func (p *admission) addApproval(j Judgement, open bool) {
 	p.add(j)
-	if p.gates[len(p.gates)-1].Verdict == entities.Wait && arrived {
-		p.facts.WaitsApproval = true
+	if added := &p.gates[len(p.gates)-1]; added.Verdict == entities.Wait && open {
+		added.Code, p.facts.WaitsApproval = CodeOpen, true
 	}
 }
 

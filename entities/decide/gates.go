@@ -109,6 +109,7 @@ const (
 	CodeNotEvaluated Code = "not-asked" // an earlier gate does not pass, so this one was not evaluated
 	CodeBypassed     Code = "bypassed"  // a person let the release pass it
 	CodeRejected     Code = "rejected"  // a person rejected the release
+	CodeOpen         Code = "open"      // an approval that people are asked for now
 )
 
 // Judgement is the verdict on one gate, with its reason and, if known, when it may change.
@@ -156,7 +157,8 @@ type admission struct {
 	release          *state.Release
 	gates            []Judgement
 	clear            bool // all judgements so far pass
-	preconditionsMet bool // the preconditions hold: expensive gates are evaluated
+	arrived          bool // the preconditions hold
+	preconditionsMet bool // and it is not paused: expensive gates are evaluated
 }
 
 // evaluateGates evaluates all gates that a release must pass before it may enter, in order; filter selects the rows, nil selects all. The
@@ -167,7 +169,7 @@ func (v *view) evaluateGates(r *state.Release, filter func(*gate) bool) *admissi
 	entry := true
 	for _, s := range v.steps {
 		if entry && s.stage != atEntry {
-			entry, p.preconditionsMet = false, p.clear && !v.paused
+			entry, p.arrived, p.preconditionsMet = false, p.clear, p.clear && !v.paused
 		}
 		if filter == nil || filter(s.gate) {
 			p.row = s.gate

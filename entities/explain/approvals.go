@@ -9,7 +9,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// Approval is an approval that people can give now: of a release for a topic, in all channels that it is for.
+// Approval is an approval that people are asked for now: of a release for a topic, in all channels that it is for.
 type Approval struct {
 	Application string            `json:"application"`
 	Service     string            `json:"service"`
@@ -30,14 +30,13 @@ type ApprovalChannel struct {
 	Waits   []string `json:"waits,omitempty"`   // ids of the other conditions that do not pass yet
 }
 
-// OpenApprovals lists the approvals that people can give now, those that wait longest first. It leaves out releases that have yet to succeed
-// in an earlier channel, and those that no approval lets in, because another condition fails.
+// OpenApprovals lists the approvals that people are asked for now, those that wait longest first.
 func OpenApprovals(services []protocol.Status) []Approval {
 	all := []Approval{}
 	for _, s := range services {
 		for _, c := range s.Channels {
 			for _, k := range c.Conditions {
-				if !isOpen(c, k) {
+				if k.Code != "open" {
 					continue
 				}
 				version := cmp.Or(c.Desired, c.Target)
@@ -59,13 +58,6 @@ func OpenApprovals(services []protocol.Status) []Approval {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Application, b.Application), cmp.Compare(a.Service, b.Service))
 	})
 	return all
-}
-
-func isOpen(c protocol.ChannelStatus, approval protocol.ConditionStatus) bool {
-	return approval.Kind == "approval" && approval.Verdict == "WAIT" && !notEvaluated(approval) && !slices.ContainsFunc(c.Conditions, func(k protocol.ConditionStatus) bool {
-		earlier := k.Kind == "channel-stable" || k.Kind == "upstream"
-		return k.Verdict == "FAIL" || earlier && k.Verdict != "PASS"
-	})
 }
 
 func otherWaits(c protocol.ChannelStatus, approval protocol.ConditionStatus) (ids []string) {

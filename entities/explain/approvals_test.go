@@ -9,14 +9,15 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// An approval is listed while it can be given, whatever else the release waits for; not while an earlier channel has yet to prove the
-// release, and not if another condition fails.
+// An approval is listed while people are asked for it, with everything else that the release waits for.
 func TestOpenApprovals_A14(t *testing.T) {
 	now := time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
 	goLive := protocol.ConditionStatus{
 		ID: "approval/go-live", Kind: "approval", Subject: "go-live", Verdict: "WAIT", Reason: "1 of 2, by any of bob, carol, dave", ApprovedBy: []string{"dave"}, Need: 2,
-		Since: now.Add(-time.Hour), Unblock: "converge approve shop/web v2 go-live",
+		Code: "open", Since: now.Add(-time.Hour), Unblock: "converge approve shop/web v2 go-live",
 	}
+	early := goLive
+	early.Code = ""
 	condition := func(id, kind, verdict string) protocol.ConditionStatus {
 		return protocol.ConditionStatus{ID: id, Kind: kind, Verdict: verdict, Reason: "…"}
 	}
@@ -27,7 +28,7 @@ func TestOpenApprovals_A14(t *testing.T) {
 		return protocol.Status{Application: "shop", Service: name, Channels: channels}
 	}
 	unasked, given := goLive, goLive
-	unasked.Code, given.Verdict = "not-asked", "PASS"
+	unasked.Code, given.Code, given.Verdict = "not-asked", "", "PASS"
 	newer := goLive
 	newer.Since, newer.Unblock = now.Add(-time.Minute), "converge approve shop/api v2 go-live"
 
@@ -35,8 +36,8 @@ func TestOpenApprovals_A14(t *testing.T) {
 		service("api", in("production", "", newer)),
 		service("web", in("staging", "v2"), in("eu", "v1", condition("channel-stable/staging", "channel-stable", "PASS"), condition("business-hours", "check", "WAIT"), goLive),
 			in("us", "v1", goLive, condition("smoke", "check", "ERROR"))),
-		service("early", in("production", "v1", condition("channel-stable/staging", "channel-stable", "WAIT"), goLive)),
-		service("barred", in("production", "v1", condition("bad-versions", "check", "FAIL"), goLive)),
+		service("early", in("production", "v1", condition("channel-stable/staging", "channel-stable", "WAIT"), early)),
+		service("barred", in("production", "v1", condition("bad-versions", "check", "FAIL"), early)),
 		service("unasked", in("production", "v1", unasked)),
 		service("given", in("production", "v1", given)),
 	})

@@ -1,6 +1,7 @@
 package loop_test
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"os"
@@ -214,6 +215,13 @@ var outputCommands = map[string]command{
 			rows += strings.Join(r[1:], " | ") + "\n"
 		}
 		return rows
+	},
+	"approvals": func(s *story, _ []string) string { // those that people are asked for: the search attribute, and the list
+		text := cmp.Or(strings.Join(view.WaitingFor(s.decision), " "), "none") + "\n"
+		for _, a := range explain.OpenApprovals([]protocol.Status{view.Of(s.s, s.decision)}) {
+			text += strings.Join(a.Lines(s.now), "\n") + "\n"
+		}
+		return text
 	},
 	"at": func(s *story, _ []string) string { return s.now.Format("15:04:05") + "\n" },
 }

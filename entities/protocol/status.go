@@ -126,7 +126,8 @@ type ConditionStatus struct {
 	Kind    string `json:"kind"`              // of gate: channel-stable, approval, check, extension, …
 	Subject string `json:"subject,omitempty"` // its subject within the kind: a topic, an extension
 	Verdict string `json:"verdict"`           // PASS, WAIT, FAIL, ERROR
-	// Code adds a detail to the verdict: not-asked (an earlier condition does not pass), bypassed, rejected.
+	// Code adds a detail to the verdict: not-asked (an earlier condition does not pass), bypassed, rejected, open (an approval that people
+	// are asked for now).
 	Code      string    `json:"code,omitempty"`
 	Reason    string    `json:"reason"` // for people
 	Since     time.Time `json:"since,omitzero"`

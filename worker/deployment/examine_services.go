@@ -20,7 +20,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// This file examines what services report: runtimes that they cannot read, what fails, and approvals that nobody gives.
+// This file examines what services report: runtimes that they cannot read, failures, and approvals that are missing for long.
 
 const (
 	// maxQueried is how many services are queried at most.
@@ -107,7 +107,7 @@ const staleAfter = 24 * time.Hour
 func staleApprovals(s protocol.Status, now time.Time) (found []Finding) {
 	for _, c := range s.Channels {
 		for _, k := range c.Conditions {
-			if k.Kind != "approval" || k.Verdict != "WAIT" || k.Unblock == "" || k.Since.IsZero() || now.Sub(k.Since) < staleAfter {
+			if k.Code != "open" || k.Since.IsZero() || now.Sub(k.Since) < staleAfter {
 				continue
 			}
 			f := Finding{StaleApproval, s.Application + "/" + s.Service + " " + c.Desired, fmt.Sprintf("it has waited for %s since %s", k.Subject, k.Since.UTC().Format("2006-01-02 15:04 UTC")), k.Unblock}

@@ -79,7 +79,7 @@ func TestServerWithoutReportedProblemsIsExamined_F10(t *testing.T) {
 	require.ErrorIs(t, err, gone)
 }
 
-// What fails is found with its reason, whatever is tried next; what cannot be read is a finding of its runtime.
+// A failure is found with its reason, also while another attempt is to come. A channel that cannot be read is a finding of its runtime.
 func TestFailingChannelsAreFound_F10(t *testing.T) {
 	t.Parallel()
 	failure := []protocol.Reason{{Code: "progress", Text: "applying v2"}, {Code: "failure", Text: "apply failed twice: port\ntaken"}}
@@ -95,7 +95,7 @@ func TestFailingChannelsAreFound_F10(t *testing.T) {
 	}, failingChannels(s))
 }
 
-// An approval that nobody gives is found after a day, once for all channels that share it.
+// An approval that is missing is found after a day, once for all channels that share it.
 func TestStaleApprovalsAreFound_F10(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
@@ -103,11 +103,13 @@ func TestStaleApprovalsAreFound_F10(t *testing.T) {
 		return []protocol.ConditionStatus{{ID: "approval/go-live", Kind: "approval", Subject: "go-live", Verdict: "WAIT", Code: code, Since: since, Unblock: "converge approve shop/web v2 go-live"}}
 	}
 	s := protocol.Status{Application: "shop", Service: "web", Channels: []protocol.ChannelStatus{
-		{Name: "eu", Desired: "v2", Conditions: waits(now.Add(-25*time.Hour), "")},
-		{Name: "us", Desired: "v2", Conditions: waits(now.Add(-25*time.Hour), "")},
+		{Name: "eu", Desired: "v2", Conditions: waits(now.Add(-25*time.Hour), "open")},
+		{Name: "us", Desired: "v2", Conditions: waits(now.Add(-25*time.Hour), "open")},
 	}}
 	require.Equal(t, []Finding{{StaleApproval, "shop/web v2", "it has waited for go-live since 2026-11-19 09:00 UTC", "converge approve shop/web v2 go-live"}}, staleApprovals(s, now))
 	s.Channels = s.Channels[:1]
-	s.Channels[0].Conditions = waits(now.Add(-time.Hour), "")
+	s.Channels[0].Conditions = waits(now.Add(-time.Hour), "open")
 	require.Empty(t, staleApprovals(s, now))
+	s.Channels[0].Conditions = waits(now.Add(-25*time.Hour), "not-asked")
+	require.Empty(t, staleApprovals(s, now), "nobody is asked yet")
 }
