@@ -97,8 +97,8 @@ type Reading struct {
 	At      time.Time     `json:"at"`
 }
 
-// Digest identifies the content of a reading: status, versions, active, drifted, suspensions, foreign fields, and the error's code and cause. It
-// never includes messages, times, events or links. The order of objects does not matter.
+// Digest identifies the content of a reading: status, versions, active, drifted, suspensions, foreign fields, and the error's code and
+// cause. It never includes messages, times, events or links. The order of objects does not matter.
 func (r Reading) Digest() string {
 	type version struct {
 		Version         string

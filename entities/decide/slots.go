@@ -228,7 +228,8 @@ func (k *releaseView) Retries(release, channel int) bool {
 	return retries(k.s, k.s.Releases[release], k.s.Spec.Channels[channel].Name)
 }
 
-// retries reports whether an apply of a release failed in a channel, and none runs there until the next attempt.
+// retries reports whether an apply of a release failed in a channel, and none runs there until the next attempt. An apply that was lost may
+// still run, and one that was refused by a fence waits for a person: neither counts.
 func retries(s *state.State, r *state.Release, channel string) bool {
 	failed := false
 	for _, i := range s.InstancesIn(channel) {
@@ -236,7 +237,7 @@ func retries(s *state.State, r *state.Release, channel string) bool {
 		if d.Apply.Running {
 			return false
 		}
-		failed = failed || i.IsAt(r) && !d.Converged && d.Failure == "" && !d.Apply.OK && d.Apply.Err != ""
+		failed = failed || i.IsAt(r) && !d.Converged && d.Failure == "" && d.Apply.Attempts > 0 && !d.Apply.OK && !d.Apply.FirstStarted.IsZero()
 	}
 	return failed
 }

@@ -480,14 +480,15 @@ func (c *chaos) isReplaced(other, r *state.Release, channel string, d *decide.De
 		})
 }
 
-// failedAttempt reports whether the last apply of a release in a channel failed, and none runs.
+// failedAttempt reports whether the last apply of a release in a channel ended with a failure, and none runs.
 func (c *chaos) failedAttempt(r *state.Release, channel string) bool {
 	failed := false
 	for _, i := range c.s.InstancesIn(channel) {
 		if _, runs := c.applies[i.ID]; runs {
 			return false
 		}
-		failed = failed || i.IsAt(r) && i.Delivery.Apply.Err != "" && !i.Delivery.Apply.OK
+		a := &i.Delivery.Apply
+		failed = failed || i.IsAt(r) && a.Err != "" && !a.OK && a.Attempts > 0 && !a.FirstStarted.IsZero() && i.Delivery.FencedBy == 0 && a.NoWorkerSince.IsZero()
 	}
 	return failed
 }

@@ -2,7 +2,8 @@
 // and which ones were overtaken. It knows phases, order and strategies only. The caller decides whether the next release may enter.
 //
 // Invariants (B7): a release never overtakes one that is in progress in a channel (except with Immediate, which states it, and one whose
-// failed apply waits to be repeated), no release is lost, and a failed release never blocks its fix (B10). The package imports no other package of this module.
+// failed apply waits to be repeated), no release is lost, and a failed release never blocks its fix (B10). The package imports no other
+// package of this module.
 package maestro
 
 import (
