@@ -27,7 +27,7 @@ func (b *objectSet) honourAnnotations(doc *incarnation.Kubernetes) {
 			continue
 		}
 		for _, tool := range []string{sources.ArgoCD, sources.Flux} {
-			if o.v = b.honour(doc, o.v, tool, ignored); o.v == nil {
+			if o.v = b.honour(doc, o, tool, ignored); o.v == nil {
 				break
 			}
 		}
@@ -42,32 +42,47 @@ func (b *objectSet) honourAnnotations(doc *incarnation.Kubernetes) {
 }
 
 // honour returns an object after the annotations of one tool; nil: it is left out.
-func (b *objectSet) honour(doc *incarnation.Kubernetes, o *sources.Object, tool string, ignored unhonoured) *sources.Object {
-	h, err := o.Honour(tool)
+func (b *objectSet) honour(doc *incarnation.Kubernetes, o located[*sources.Object], tool string, ignored unhonoured) *sources.Object {
+	h, err := o.v.Honour(tool)
 	if err != nil {
-		return o // it was made from the same JSON
+		return o.v // it was made from the same JSON
 	}
 	for _, name := range strict.Keys(h.Refused) {
 		if b.draft.annotations == tool || !slices.Contains(h.Changes, name) {
-			ignored.add(name, ": "+h.Refused[name], o)
+			ignored.add(name, ": "+h.Refused[name], o.v)
 		}
 	}
 	if b.draft.annotations != tool {
 		for _, name := range h.Changes {
-			ignored.add(name, "; set kubernetes.annotations: "+tool+", or use the annotations of Converge", o)
+			ignored.add(name, "; set kubernetes.annotations: "+tool+", or use the annotations of Converge", o.v)
 		}
-		return o
+		return o.v
 	}
 	if h.CreateOnly {
-		pointers, err := o.Pointers()
+		pointers, err := o.v.Pointers()
 		if err == nil {
-			doc.Ignore = append(doc.Ignore, entities.IgnoredDifference{Group: o.Group, Kind: o.Kind, Name: o.Name, JSONPointers: pointers})
+			doc.Ignore = append(doc.Ignore, entities.IgnoredDifference{Group: o.v.Group, Kind: o.v.Kind, Name: o.v.Name, JSONPointers: pointers})
 		}
 	}
 	if h.Excluded != "" {
-		doc.Excluded = append(doc.Excluded, entities.ExcludedObject{Group: o.Group, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, Reason: h.Excluded})
+		b.exclude(doc, o, h.Excluded)
 	}
 	return h.Object
+}
+
+// exclude records that an object is left alone. Its name must be known before a release.
+func (b *objectSet) exclude(doc *incarnation.Kubernetes, o located[*sources.Object], reason string) {
+	addresses := *b.scope
+	addresses.AddressOnly = true
+	name, unknownName := addresses.Text(o.v.Name)
+	namespace, unknownNamespace := addresses.Text(o.v.Namespace)
+	if unknownName != nil || unknownNamespace != nil {
+		b.failAt(o, o.v.NamedAt, substitute.ScopedFault{Fault: strict.Fault{
+			Code: "no-substitution", Message: "the name of an object that is left alone depends on the release", Expected: "a name that only the release channel determines",
+		}})
+		return
+	}
+	doc.Excluded = append(doc.Excluded, entities.ExcludedObject{Group: o.v.Group, Kind: o.v.Kind, Namespace: namespace, Name: name, Reason: reason})
 }
 
 func (u unhonoured) add(name, reason string, o *sources.Object) {

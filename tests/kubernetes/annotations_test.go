@@ -7,6 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/converge-engine/converge/entities/protocol"
 )
 
 const argoObjects = `
@@ -116,9 +118,15 @@ func TestKubernetesLeavesExcludedObjectsOfFlux_H7(t *testing.T) {
 		}
 	}
 
+	w.Act("web", protocol.Delete, `{"channel":"production","by":"bob"}`)
+	w.Await("web", "staging CONVERGED v1-i2, production DELETED v1-i2")
+	for _, name := range []string{"disabled", "ignored"} {
+		_, err := w.cluster.Client.CoreV1().ConfigMaps(w.production).Get(t.Context(), name, metav1.GetOptions{})
+		require.NoError(t, err, "a removal leaves it, too")
+	}
 	w.save("web/flux.yaml", "")
 	w.Publish()
-	w.Await("web", "staging CONVERGED v1-i3, production CONVERGED v1-i3")
+	w.Await("web", "staging CONVERGED v1-i3, production DELETED v1-i2")
 	for _, name := range []string{"disabled", "ignored"} {
 		_, err := maps.Get(t.Context(), name, metav1.GetOptions{})
 		require.True(t, apierrors.IsNotFound(err), "no longer declared at all: it is removed")
