@@ -76,8 +76,8 @@ func (s *supervisor) checkKnown(ctx context.Context, c protocol.Checkpoint) erro
 	if c.ID == "" || c.ID == s.temporal.gone.ID && c.N == s.temporal.gone.N {
 		return nil
 	}
-	d, length, err := s.describe(ctx, c)
-	if err == nil && length < c.Event && !mayComplete(d) {
+	_, length, err := s.describe(ctx, c)
+	if err == nil && length < c.Event { // isBehind says whether its task may still complete
 		s.temporal.suspect(true)
 		s.temporal.gone = c
 	}
