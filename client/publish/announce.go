@@ -56,14 +56,14 @@ func (p *publication) announce(ctx context.Context) error {
 }
 
 // awaitNotified waits a while until all services are notified, so that the next step (a release, say) finds them there. Thousands take
-// longer than a caller would wait; their notification continues. A query that fails while the worker is busy is repeated.
+// longer than a caller would wait; their notification continues. A query that takes too long, because the worker is busy, is repeated.
 func (p *publication) awaitNotified(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, announceTimeout)
 	defer cancel()
 	for wait := 10 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		now, err := Status(ctx, p.options.Client, p.application)
 		p.result.Notified = err == nil && (now.NotifiedOf == p.manifest.Digest() || now.Newest != p.result.Incarnation || now.Pin != nil)
-		if p.result.Notified || errors.As(err, new(*serviceerror.NotFound)) {
+		if p.result.Notified || err != nil && !isSlow(err) {
 			return
 		}
 		select {
@@ -72,6 +72,12 @@ func (p *publication) awaitNotified(ctx context.Context) {
 		case <-time.After(wait):
 		}
 	}
+}
+
+// isSlow reports whether a query took too long, or failed with the workflow task that ran at the same time.
+func isSlow(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, new(*serviceerror.DeadlineExceeded)) || errors.As(err, new(*serviceerror.Unavailable)) ||
+		errors.As(err, new(*serviceerror.ResourceExhausted)) || errors.As(err, new(*serviceerror.WorkflowNotReady))
 }
 
 func (p *publication) request() protocol.PublishRequest {
