@@ -48,7 +48,7 @@ func (o *initOptions) fromMeta() error {
 	}
 	return o.printImported(written,
 		fmt.Sprintf("application %s in %s, with %s", to.Application, o.dir, count(written.Services, "service")),
-		"next: define the commands in "+filepath.Join(o.dir, "work")+", then converge config validate "+o.dir+" and converge run plan "+o.dir+"")
+		"next: define the commands in "+filepath.Join(o.dir, "work")+", then converge config validate "+o.dir+" and converge run plan "+o.dir)
 }
 
 func (o *initOptions) fromFiles(ctx context.Context) error {

@@ -75,7 +75,7 @@ func workerVersionRow(v deployment.Serving, now time.Time) []string {
 		row[3] = explain.Duration(now.Sub(v.Polled)) + " ago"
 	}
 	if v.Deployment != "" {
-		row[4] = strconv.Itoa(v.Workflows)
+		row[4] = strconv.FormatInt(v.Workflows, 10)
 	}
 	return row
 }

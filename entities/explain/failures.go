@@ -20,7 +20,8 @@ func (f *Failures) New(s protocol.Status, now time.Time) (entries []entities.Jou
 	present := map[string]bool{}
 	f.last = ""
 	for _, c := range s.Channels {
-		for _, text := range failuresOf(c) {
+		for _, one := range failuresOf(c) {
+			text := one.text
 			if f.last == "" {
 				f.last = c.Name + ": " + text
 			}
@@ -28,8 +29,8 @@ func (f *Failures) New(s protocol.Status, now time.Time) (entries []entities.Jou
 			if present[key] = true; f.present[key] {
 				continue
 			}
-			if c.NextChange.After(now) {
-				text += "; next attempt in " + Duration(c.NextChange.Sub(now))
+			if one.next.After(now) {
+				text += "; next attempt in " + Duration(one.next.Sub(now))
 			}
 			entries = append(entries, entities.JournalEntry{At: now, Channel: c.Name, Text: text})
 		}
@@ -41,23 +42,29 @@ func (f *Failures) New(s protocol.Status, now time.Time) (entries []entities.Jou
 // Last is the first failure of the last status, or "".
 func (f *Failures) Last() string { return f.last }
 
+// failure is a failure, and when it is tried again, if that is known.
+type failure struct {
+	text string
+	next time.Time
+}
+
 // failuresOf are the failures in a channel that is not settled. A settled one shows its failure in its status.
-func failuresOf(c protocol.ChannelStatus) (texts []string) {
+func failuresOf(c protocol.ChannelStatus) (all []failure) {
 	if entities.Status(c.Status).Row().Exit != entities.ExitWaiting {
 		return nil
 	}
 	for _, r := range c.Reasons {
 		if r.Code == "failure" {
-			texts = append(texts, withoutSubject(strings.Join(strings.Fields(r.Text), " ")))
+			all = append(all, failure{withoutSubject(strings.Join(strings.Fields(r.Text), " ")), c.NextChange})
 		}
 	}
 	if hiddenUnread(c) {
-		texts = append(texts, "the running version cannot be read: "+oneLine(c.Unread.Text(), textLimit))
+		all = append(all, failure{text: "the running version cannot be read: " + oneLine(c.Unread.Text(), textLimit)})
 	}
 	for _, k := range c.Conditions {
 		if k.Verdict == "ERROR" {
-			texts = append(texts, k.ID+" cannot be evaluated: "+oneLine(k.Reason, textLimit))
+			all = append(all, failure{k.ID + " cannot be evaluated: " + oneLine(k.Reason, textLimit), k.NextCheck})
 		}
 	}
-	return texts
+	return all
 }

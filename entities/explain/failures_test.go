@@ -19,7 +19,7 @@ func TestFailuresAreReportedOnce(t *testing.T) {
 		}
 		return protocol.Status{Application: "hello", Service: "web", Channels: []protocol.ChannelStatus{c}}
 	}
-	broken := protocol.ConditionStatus{ID: "smoke", Kind: "check", Verdict: "ERROR", Reason: "no answer"}
+	broken := protocol.ConditionStatus{ID: "smoke", Kind: "check", Verdict: "ERROR", Reason: "no answer", NextCheck: now.Add(30 * time.Second)}
 	var f Failures
 	for _, step := range []struct {
 		status protocol.Status
@@ -29,10 +29,10 @@ func TestFailuresAreReportedOnce(t *testing.T) {
 		{status(""), nil, ""},
 		{status("apply failed once: apply hello/web to staging: port\ntaken"), []string{"apply failed once: port taken; next attempt in 8s"}, "staging: apply failed once: port taken"},
 		{status("apply failed once: apply hello/web to staging: port\ntaken"), nil, "staging: apply failed once: port taken"},
-		{status("apply failed twice: apply hello/web to staging: port taken", broken), []string{"apply failed twice: port taken; next attempt in 8s", "smoke cannot be evaluated: no answer; next attempt in 8s"}, "staging: apply failed twice: port taken"},
+		{status("apply failed twice: apply hello/web to staging: port taken", broken), []string{"apply failed twice: port taken; next attempt in 8s", "smoke cannot be evaluated: no answer; next attempt in 30s"}, "staging: apply failed twice: port taken"},
 		{status("", broken), nil, "staging: smoke cannot be evaluated: no answer"},
 		{status(""), nil, ""},
-		{status("", broken), []string{"smoke cannot be evaluated: no answer; next attempt in 8s"}, "staging: smoke cannot be evaluated: no answer"},
+		{status("", broken), []string{"smoke cannot be evaluated: no answer; next attempt in 30s"}, "staging: smoke cannot be evaluated: no answer"},
 	} {
 		var texts []string
 		for _, e := range f.New(step.status, now) {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"errors"
 )
 
 // probes is the folder of what Probe writes.
@@ -25,5 +24,8 @@ func (s *Store) Probe(ctx context.Context) error {
 			err = &CorruptError{Key: key, Reason: "it differs from what was written"}
 		}
 	}
-	return errors.Join(err, s.blobs.remove(ctx, key))
+	if removed := s.blobs.remove(ctx, key); err == nil {
+		err = removed
+	}
+	return err
 }

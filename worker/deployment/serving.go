@@ -3,8 +3,11 @@ package deployment
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"time"
+
+	"go.temporal.io/api/workflowservice/v1"
 )
 
 // Serving is a version of workers that serves a namespace, or holds workflows there.
@@ -13,7 +16,7 @@ type Serving struct {
 	Build      string    `json:"build,omitempty"`
 	Current    bool      `json:"current"`         // new workflows go to it
 	Polled     time.Time `json:"polled,omitzero"` // when a worker of it last polled, if the server still knows
-	Workflows  int       `json:"workflows"`       // running workflows that are pinned to it
+	Workflows  int64     `json:"workflows"`       // running workflows that are pinned to it
 }
 
 // Serving returns the versions by deployment, the current one of each first. Versions without workers and without workflows are omitted.
@@ -35,12 +38,11 @@ func (n Namespace) Serving(ctx context.Context) ([]Serving, error) {
 	for v, isCurrent := range current {
 		s := Serving{Deployment: v.DeploymentName, Build: v.BuildID, Current: isCurrent, Polled: polled[v]}
 		if s.Deployment != "" {
-			for _, err := range n.Pinned(ctx, v) {
-				if err != nil {
-					return nil, err
-				}
-				s.Workflows++
+			count, err := n.Client.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{Namespace: n.Name, Query: pinnedQuery(v)})
+			if err != nil {
+				return nil, fmt.Errorf("count the workflows of %s: %w", Text(v), err)
 			}
+			s.Workflows = count.GetCount()
 		}
 		if s.Current || !s.Polled.IsZero() || s.Workflows > 0 {
 			all = append(all, s)

@@ -102,7 +102,11 @@ const longLived = protocol.RunningQuery
 
 // Pinned are the running workflows that are pinned to a version.
 func (n Namespace) Pinned(ctx context.Context, v Version) iter.Seq2[*workflowpb.WorkflowExecutionInfo, error] {
-	return n.list(ctx, fmt.Sprintf("%s AND TemporalWorkflowVersioningBehavior='Pinned' AND TemporalWorkerDeploymentVersion='%s'", longLived, escape(Text(v))))
+	return n.list(ctx, pinnedQuery(v))
+}
+
+func pinnedQuery(v Version) string {
+	return fmt.Sprintf("%s AND TemporalWorkflowVersioningBehavior='Pinned' AND TemporalWorkerDeploymentVersion='%s'", longLived, escape(Text(v)))
 }
 
 // list yields the workflows that a query finds, up to the first error.

@@ -70,7 +70,7 @@ type Table struct {
 	Right  int  // 1-based column whose values are aligned to the right (ages); 0 for none
 	Status int  // 1-based column that is coloured as a status; 0 for none
 	Phases bool // colour phases of a release and states of a plan's node in any column
-	// Below: on a terminal, a text of the last column that does not fit stands below its row: its beginning, or, with Wide, all of it.
+	// Below: on a terminal, a text of the last column that does not fit is shown below its row: its beginning, or, with Wide, all of it.
 	Below, Wide bool
 }
 

@@ -76,7 +76,7 @@ func TestLive(t *testing.T) {
 		frames(Screen{TTY: true, Size: narrower}, "abcdefghij\nx", "abcdefghij\nx"), "a narrowed terminal has wrapped its lines")
 }
 
-// The last column is shown whole where it fits, and in a pipe. Otherwise it stands below its row, cut to the terminal or in full.
+// The last column is shown whole where it fits, and in a pipe. Otherwise it is below its row, cut to the terminal or in full.
 func TestTextBelowItsRow(t *testing.T) {
 	table := Table{
 		Header: []string{"SERVICE", "STATUS", "WAITS FOR"}, Below: true,
