@@ -120,15 +120,17 @@ func TestServiceEndsWhenDeleted_A24(t *testing.T) {
 func TestWaitingFor(t *testing.T) {
 	pass := decide.Judgement{Kind: decide.KindChannelStable, ID: "channel-stable/staging", Verdict: entities.Pass}
 	waits := func(topic string) decide.Judgement {
-		return decide.Judgement{Kind: decide.KindApproval, ID: "approval/" + topic, Subject: topic, Verdict: entities.Wait, Unblock: "x"}
+		return decide.Judgement{Kind: decide.KindApproval, ID: "approval/" + topic, Subject: topic, Verdict: entities.Wait, Code: decide.CodeOpen, Unblock: "x"}
 	}
+	early := waits("too-early")
+	early.Code = ""
 	check := func(id string) decide.Judgement {
 		return decide.Judgement{Kind: decide.KindCheck, ID: id, Verdict: entities.Wait}
 	}
 	d := &decide.Decision{Channels: []decide.ChannelDecision{
 		{Gates: []decide.Judgement{pass, waits("go-live"), waits("prod-eu"), check("office-hours")}},
 		{Gates: []decide.Judgement{pass, waits("go-live")}},
-		{Gates: []decide.Judgement{check("error-rate"), waits("too-early")}},
+		{Gates: []decide.Judgement{check("error-rate"), early}},
 		{Gates: []decide.Judgement{waits("apply/prod-us")}},
 	}}
 	require.Equal(t, []string{"approval:apply/prod-us", "approval:go-live", "approval:prod-eu"}, view.WaitingFor(d))
@@ -140,7 +142,7 @@ func TestWaitingForFitsIntoASearchAttribute_A14(t *testing.T) {
 	for n := range 500 {
 		topic := fmt.Sprintf("%s-%03d", strings.Repeat("c", 59), n)
 		d.Channels = append(d.Channels, decide.ChannelDecision{Gates: []decide.Judgement{
-			{Kind: decide.KindApproval, ID: "approval/" + topic, Subject: topic, Verdict: entities.Wait},
+			{Kind: decide.KindApproval, ID: "approval/" + topic, Subject: topic, Verdict: entities.Wait, Code: decide.CodeOpen},
 		}})
 		waits := view.WaitingFor(d)
 		raw, err := json.Marshal(waits)
