@@ -48,12 +48,13 @@ func (a *Activities) Check(ctx context.Context, r protocol.CheckRequest) (protoc
 		return a.evaluate(ctx, r, e)
 	})
 	dropExcess(news, entities.SortedKeys(news))
-	if ctx.Err() != nil { // the worker is stopping, or the checks change: incomplete readings are discarded
+	if ctx.Err() != nil || len(news) > 0 || schedule.hasErrors() { // other checks may be asked for at any moment, also between two attempts
 		a.schedules.save(info.WorkflowExecution.ID, r.Checks, schedule, time.Now())
+	}
+	if ctx.Err() != nil { // the worker is stopping, or the checks change: incomplete readings are discarded
 		return protocol.CheckAnswer{}, ctx.Err()
 	}
 	if len(news) > 0 {
-		a.schedules.save(info.WorkflowExecution.ID, r.Checks, schedule, time.Now())
 		return protocol.CheckAnswer{Readings: news}, nil
 	}
 	stop()

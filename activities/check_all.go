@@ -194,15 +194,18 @@ func (s *schedule) snapshot() map[string]checkBackoff {
 	return maps.Clone(s.backoffs)
 }
 
-// scheduleTTL is how long a schedule is kept after news, for the next evaluation of the checks of a service.
+// scheduleTTL is how long a schedule is kept after news, or after its next evaluation was due, for an activity with other checks or other
+// known readings.
 const scheduleTTL = 10 * time.Second
 
-// scheduleCache keeps the schedule of a service's checks between news and the next evaluation: when each is due, and how often in a row
-// slow ones were interrupted by news of others. Without it, a check that flips each second would cause a query of all others each second,
-// and a check that takes longer would never complete. It is local to this worker. Another worker evaluates all checks again, which is safe.
+// scheduleCache keeps the schedule of a service's checks for its next activity: when each is due, how many errors in a row it had, and how
+// often in a row slow ones were interrupted by news of others. Without it, a check that flips each second would cause a query of all others
+// each second, a check that takes longer would never complete, and a check in ERROR would be evaluated whenever others change. It is local
+// to this worker. Another worker evaluates all checks again, which is safe.
 type scheduleCache struct {
 	mu        sync.Mutex
 	byService map[string]savedSchedule // by workflow id
+	swept     time.Time                // when expired schedules were removed last
 }
 
 type savedSchedule struct {
@@ -212,7 +215,7 @@ type savedSchedule struct {
 	until         time.Time
 }
 
-// save records the schedule at the end of an evaluation.
+// save records the schedule at the end of an evaluation, until a while after the next one is due.
 func (r *scheduleCache) save(service string, checks []entities.Evaluation, s *schedule, now time.Time) {
 	backoffs := s.snapshot()
 	r.mu.Lock()
@@ -220,8 +223,15 @@ func (r *scheduleCache) save(service string, checks []entities.Evaluation, s *sc
 	if r.byService == nil {
 		r.byService = map[string]savedSchedule{}
 	}
-	maps.DeleteFunc(r.byService, func(_ string, old savedSchedule) bool { return old.until.Before(now) })
-	r.byService[service] = savedSchedule{checks: checks, backoffs: backoffs, interruptions: s.interruptions, until: now.Add(scheduleTTL)}
+	if now.Sub(r.swept) > scheduleTTL { // a pass over all services is not made for each
+		r.swept = now
+		maps.DeleteFunc(r.byService, func(_ string, old savedSchedule) bool { return old.until.Before(now) })
+	}
+	until := now
+	if next := s.next(checks); next.After(now) {
+		until = next
+	}
+	r.byService[service] = savedSchedule{checks: checks, backoffs: backoffs, interruptions: s.interruptions, until: until.Add(scheduleTTL)}
 }
 
 // restore restores the valid part of the schedule for the checks that a service evaluates now. A check without a known reading, or with a

@@ -1,6 +1,9 @@
 package activities
 
 import (
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -8,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
 )
 
 // A check that always has news does not prevent the evaluation of a slow one, and does not cause more evaluations of others than their
@@ -51,6 +55,38 @@ func TestFlippingCheckDoesNotStarveOthers_A7(t *testing.T) {
 		require.LessOrEqual(t, len(j.evaluations["steady"]), 2+int(time.Since(j.start)/(50*time.Second)), "at its own interval")
 		require.Greater(t, len(j.evaluations["flip"]), 30)
 	})
+}
+
+// The schedule of a check in ERROR is kept for an activity that starts while no attempt runs, because other checks are asked for then: the
+// errors since the last report are counted, and nothing is evaluated early.
+func TestErrorsBackOffWhenOtherChecksAreAskedFor_D16(t *testing.T) {
+	var asked atomic.Int32
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		w.WriteHeader(http.StatusForbidden)
+	}))
+	defer web.Close()
+	a := newActivities(t, &server{})
+	broken := a.storeCheck(t, entities.CheckDefinition{
+		ID: "broken", Kind: entities.CheckPrometheus, Prometheus: &entities.PrometheusQuery{URL: web.URL, Query: "errors", LessThan: new(1.0)},
+	}, "")
+	answer, _, err := run[protocol.CheckAnswer](t, a.Check, checkRequest(broken))
+	require.NoError(t, err)
+	first := answer.Readings["prod/broken"]
+	require.Equal(t, entities.Error, first.Verdict)
+
+	broken.KnownDigest, broken.Errors, broken.Retry = first.Digest(), first.Errors, time.Now().Add(-time.Second)
+	a.schedules = scheduleCache{}
+	_, _, err = run[protocol.CheckAnswer](t, a.Check, checkRequest(broken))
+	require.Equal(t, protocol.ErrUnchanged, applicationError(t, err).Type(), "the second error in a row is no news")
+	require.EqualValues(t, 2, asked.Load())
+
+	other := a.storeCheck(t, entities.CheckDefinition{ID: "other", Kind: entities.CheckAlways, Always: &entities.AlwaysCheck{Verdict: entities.Wait}}, "")
+	other.KnownDigest = ""
+	answer, _, err = run[protocol.CheckAnswer](t, a.Check, checkRequest(broken, other))
+	require.NoError(t, err)
+	require.EqualValues(t, 2, asked.Load(), "it is not due")
+	require.Equal(t, 2, answer.Readings["prod/broken"].Errors)
 }
 
 // A saved schedule is used only for the same checks and for a short time. Otherwise a check is due at once.
