@@ -24,11 +24,14 @@ const (
 	EventCancel    = "cancel"
 	EventRetry     = "retry" // or a rollout that is promoted or aborted
 	EventDelete    = "delete"
-	EventRestart   = "restart" // its workflow was gone or reset, and continues from a checkpoint
-	EventManage    = "manage"  // or unmanage
-	EventPublish   = "publish" // an application has a new incarnation, or a new origin
-	EventError     = "error"   // a check could not be evaluated several times in a row
-	EventRules     = "rules"   // an incarnation relaxes the gates of a waiting release
+	EventRestart   = "restart"  // its workflow was gone or reset, and continues from a checkpoint
+	EventManage    = "manage"   // or unmanage
+	EventPublish   = "publish"  // an application has a new incarnation, or a new origin
+	EventDegraded  = "degraded" // a converged channel is drifted or unhealthy, for the first time since it was stable for long
+	EventRepaired  = "repaired" // it is stable again
+	EventFlapping  = "flapping" // it does not stay stable after several repairs
+	EventError     = "error"    // a check could not be evaluated several times in a row
+	EventRules     = "rules"    // an incarnation relaxes the gates of a waiting release
 )
 
 // EventKinds lists the kinds of AuditEntry.
@@ -36,6 +39,7 @@ func EventKinds() []string {
 	return []string{
 		EventRelease, EventTarget, EventSucceeded, EventFailed, EventRollback, EventApproval, EventWaiting, EventBypass,
 		EventPause, EventPin, EventCancel, EventRetry, EventDelete, EventRestart, EventManage, EventPublish, EventRules, EventError,
+		EventDegraded, EventRepaired, EventFlapping,
 	}
 }
 

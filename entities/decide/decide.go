@@ -365,8 +365,12 @@ func (i *instance) computeFacts() entities.Facts {
 	return *f
 }
 
-// markDegraded marks a converged instance that is not stable any more: progressing, or degraded.
+// markDegraded marks a converged instance that is not stable any more, or that flaps: progressing, or degraded.
 func (i *instance) markDegraded() {
+	if i.current.Known && i.Flapping() {
+		i.facts.Degraded = true
+		return
+	}
 	if !i.Delivery.Converged || !i.current.Known || i.current.Stable {
 		return
 	}

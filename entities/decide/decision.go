@@ -73,6 +73,7 @@ const (
 	ReasonRollback ReasonCode = "rollback" // a rollback
 	ReasonCommand  ReasonCode = "command"  // a command that a person can use
 	ReasonProgress ReasonCode = "progress" // progress
+	ReasonFlapping ReasonCode = "flapping" // it does not stay stable after repairs
 	ReasonReport   ReasonCode = "report"   // the action that a report-only channel does not take
 )
 

@@ -216,6 +216,13 @@ func (v *view) explainMoving(i *instance) {
 		return // the reasons concern all instances
 	}
 	a, before := &i.Delivery.Apply, len(v.out.Reasons)
+	if i.Flapping() {
+		v.instanceReason(i, ReasonFlapping, "repaired %s since %s", entities.Times(a.Attempts), a.RepairedFrom.UTC().Format("15:04:05 UTC"))
+		if i.current.Stable {
+			v.instanceReason(i, ReasonProgress, "stable now; it is CONVERGED once it has been stable for %s", entities.RoundDuration(i.runtime.Timing.RetryMax))
+			return
+		}
+	}
 	v.explainApply(i)
 	if i.current.Reason != "" && (!a.Running || a.OK) {
 		v.instanceReason(i, ReasonProgress, "%s", i.current.Reason)

@@ -92,8 +92,19 @@ func (s *State) applyChange(c Change, now time.Time) {
 		s.AppendJournal(now, c.Channel, "no longer stable"+entities.Because(c.Cause))
 	}
 	for _, id := range c.Instances {
+		if i := s.Instance(id); c.Kind == ChangeRepaired && i.Flapping() {
+			s.recordRepairs(entities.EventRepaired, i, "stays stable again", now)
+		}
 		s.Instance(id).applyChange(c, now)
 	}
+}
+
+// recordRepairs records an audit entry about the repairs of an instance.
+func (s *State) recordRepairs(kind string, i *Instance, what string, now time.Time) {
+	a := &i.Delivery.Apply
+	text := fmt.Sprintf("%s %s: repaired %s since %s", i.ID, what, entities.Times(a.Attempts), a.RepairedFrom.UTC().Format("15:04:05 UTC"))
+	s.AppendJournal(now, i.ID.Channel, text)
+	s.recordAudit(entities.AuditEntry{At: now, Kind: kind, Channel: i.ID.Channel, Version: i.currentVersion(), Text: text})
 }
 
 // applyChange is the part of a change that concerns a single instance only.
@@ -101,7 +112,7 @@ func (i *Instance) applyChange(c Change, now time.Time) {
 	d := &i.Delivery
 	switch c.Kind {
 	case ChangeRepaired:
-		d.Apply.Attempts, d.Apply.PutBacks, d.Apply.Err, d.Apply.NotBefore = 0, 0, "", time.Time{}
+		d.Apply.Attempts, d.Apply.RepairedFrom, d.Apply.PutBacks, d.Apply.Err, d.Apply.NotBefore = 0, time.Time{}, 0, "", time.Time{}
 	case ChangeRequestReading:
 		i.Observed.Requested, d.Apply.Overdue = true, now
 	case ChangeUnstable:
@@ -366,10 +377,31 @@ func (s *State) RecordStatus(channel string, status entities.Status, reasons []s
 	case status == entities.StatusProgressing && isUnhealthy(before):
 		s.AppendJournal(now, channel, "as declared again after "+string(before)+" for "+entities.RoundDuration(now.Sub(since)))
 	case status == entities.StatusConverged && isUnhealthy(before):
-		s.AppendJournal(now, channel, "CONVERGED again after "+string(before)+" for "+entities.RoundDuration(now.Sub(since)))
+		text := "CONVERGED again after " + string(before) + " for " + entities.RoundDuration(now.Sub(since))
+		s.AppendJournal(now, channel, text)
+		if before == entities.StatusDegraded {
+			s.recordHealth(entities.EventRepaired, channel, text, now)
+		}
 	case isUnhealthy(status) || isFailure(status) || status == entities.StatusPaused:
-		s.AppendJournal(now, channel, string(status)+entities.Because(strings.Join(reasons, "; ")))
+		text := string(status) + entities.Because(strings.Join(reasons, "; "))
+		s.AppendJournal(now, channel, text)
+		if status == entities.StatusDegraded {
+			s.recordHealth(entities.EventDegraded, channel, text, now)
+		}
 	}
+}
+
+// recordHealth records that a channel is degraded, or not any more: only the first time since it was stable for long. Further ones are told
+// by the number of repairs.
+func (s *State) recordHealth(kind, channel, text string, now time.Time) {
+	repairs := 0
+	for _, i := range s.InstancesIn(channel) {
+		repairs = max(repairs, i.Delivery.Apply.Attempts)
+	}
+	if first := map[string]int{entities.EventDegraded: 0, entities.EventRepaired: 1}[kind]; repairs > first {
+		return
+	}
+	s.recordAudit(entities.AuditEntry{At: now, Kind: kind, Channel: channel, Text: text})
 }
 
 func (s *State) hasTarget(channel string) bool {

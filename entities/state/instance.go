@@ -138,7 +138,8 @@ type Apply struct {
 	FirstStarted  time.Time `json:"first,omitzero"`   // start of the first one: the progress deadline counts from here
 	Started       time.Time `json:"started,omitzero"` // start of the last one
 	Ended         time.Time `json:"ended,omitzero"`
-	Attempts      int       `json:"attempts,omitempty"` // consecutive failures, or repairs without effect
+	Attempts      int       `json:"attempts,omitempty"` // consecutive failures, or repairs since it was last stable for long
+	RepairedFrom  time.Time `json:"repaired,omitzero"`  // end of the first of those repairs
 	PutBacks      int       `json:"putBacks,omitempty"` // applies of the target since it failed, which put back what is gone
 	OK            bool      `json:"ok,omitempty"`       // the last one succeeded
 	Err           string    `json:"err,omitempty"`
@@ -165,6 +166,15 @@ type ApplyApproval struct {
 type BeforePin struct {
 	Target   entities.Target    `json:"target"`
 	Rollback *entities.Rollback `json:"rollback,omitempty"`
+}
+
+// flappingRepairs is how many repairs within the maximum backoff of each other make an instance flap.
+const flappingRepairs = 5
+
+// Flapping reports whether a converged instance does not stay stable after repairs. It ends once the instance was stable for the maximum
+// backoff of its runtime.
+func (i *Instance) Flapping() bool {
+	return i.Delivery.Converged && i.Delivery.Apply.Attempts >= flappingRepairs
 }
 
 // IsAt reports whether the instance's target is that of a release.

@@ -65,7 +65,12 @@ func (s *State) ApplyEnded(id entities.InstanceID, target entities.Target, err s
 			s.recordSuccessAsReading(i, now)
 		}
 	case d.Converged: // a repair; without effect it is not repeated at once either
-		d.Apply.Attempts++
+		if d.Apply.Attempts++; d.Apply.Attempts == 1 {
+			d.Apply.RepairedFrom = now
+		}
+		if d.Apply.Attempts == flappingRepairs {
+			s.recordRepairs(entities.EventFlapping, i, "does not stay stable", now)
+		}
 		d.Apply.NotBefore = now.Add(backoff(rt.Timing, d.Apply.Attempts))
 	case err == "":
 		s.recordSuccessAsReading(i, now)
