@@ -1,0 +1,127 @@
+package operators
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/tests/internal/stage"
+	"github.com/converge-engine/converge/tests/programtest"
+	"github.com/converge-engine/converge/tests/temporaltest"
+)
+
+// incidentRuntime is one channel on a runtime of two commands, which a test breaks.
+const incidentRuntime = `apiVersion: converge/v1
+kind: Application
+name: APP
+releaseChannels: [{name: production, runtimes: [{name: APP-rt}]}]
+---
+apiVersion: converge/v1
+kind: Runtime
+name: APP-rt
+custom:
+  apply: {command: [./apply.sh], timeout: 3s}
+  fetch: {command: [./fetch.sh], timeout: 3s}
+  pollInterval: 1s
+  steadyPollInterval: 1s
+  retry: {maxAttempts: 3, backoff: 1s, maxBackoff: 3s}
+`
+
+// works are the commands as they are before an incident: the version is in a file.
+const (
+	appliesWell = "#!/bin/sh\necho \"$PVN_SERVICE_VERSION\" >version\n"
+	readsWell   = `#!/bin/sh
+printf '{"objects":[{"name":"web","objectType":"process","status":"SUCCEEDED","versions":[{"version":"%s","active":true}]}]}' "$(cat version)"
+`
+)
+
+// incident is one thing that goes wrong at three in the morning, and its cause as people must see it.
+type incident struct {
+	name, cause string
+	apply, read string // the commands from then on; "": as before
+	release     bool   // v2 is released after that
+	doctor      string // the code of the finding
+	event       string // an event of the history that has the cause; "": none
+}
+
+var incidents = []incident{
+	{name: "the port is taken", cause: "bind: address already in use", apply: "#!/bin/sh\necho 'listen tcp 127.0.0.1:8101: bind: address already in use' >&2\nexit 1\n", release: true, doctor: "failing-channel", event: "failed"},
+	{name: "an apply hangs", cause: "no end within 3s", apply: "#!/bin/sh\nexec sleep 600\n", release: true, doctor: "failing-channel", event: "failed"},
+	{name: "a wrong parameter", cause: "unknown flag --colour", apply: "#!/bin/sh\necho 'unknown flag --colour' >&2\nexit 2\n", release: true, doctor: "failing-channel", event: "failed"},
+	{name: "junk is read", cause: "malformed-output", read: "#!/bin/sh\necho hello\n", doctor: "unreadable-runtime"},
+	{name: "a crash loop", cause: "exit status 137", apply: "#!/bin/sh\necho \"$PVN_SERVICE_VERSION\" >version\ndate +%s >started\n", read: `#!/bin/sh
+status=SUCCEEDED; message=
+if [ ! -e started ] || [ $(($(date +%s) - $(cat started))) -ge 2 ]; then status=FAILED; message='exit status 137'; fi
+printf '{"objects":[{"name":"web","objectType":"process","status":"%s","debugEvents":[{"timestamp":"2026-11-28T00:00:00Z","message":"%s"}],"versions":[{"version":"%s","active":true}]}]}' $status "$message" "$(cat version)"
+`, doctor: "failing-channel", event: "flapping"},
+}
+
+// Whatever goes wrong, status on a terminal of 80 columns, explain, wait and doctor name the cause, and so do an event and the history.
+func TestCauseOfEveryIncidentIsShown_I1(t *testing.T) {
+	stage.Long(t, "a minute for each incident")
+	t.Parallel()
+	for _, one := range incidents {
+		t.Run(one.name, func(t *testing.T) {
+			t.Parallel()
+			w := shared.OwnServer(t, 0)
+			w.StopWorker()
+			programtest.Write(t, filepath.Join(w.Dir, "apply.sh"), appliesWell)
+			programtest.Write(t, filepath.Join(w.Dir, "fetch.sh"), readsWell)
+			require.NoError(t, os.WriteFile(filepath.Join(w.Dir, "version"), []byte("none"), 0o600))
+			w.Write(incidentRuntime + stage.Web)
+			w.StartWorker()
+			w.Publish()
+			w.Release("web", "v1")
+			w.Await("web", "production CONVERGED v1")
+
+			if one.apply != "" {
+				programtest.Write(t, filepath.Join(w.Dir, "apply.sh"), one.apply)
+			}
+			if one.read != "" {
+				programtest.Write(t, filepath.Join(w.Dir, "fetch.sh"), one.read)
+			}
+			name := w.App + "/web"
+			if one.release {
+				waited := follow(w, "release", name, "v2", "--wait", "--timeout", "20s")
+				require.Contains(t, waited, one.cause)
+			}
+			w.AwaitThat("web", one.cause, func(s protocol.Status) bool { return strings.Contains(terminal(w, "status", name), one.cause) })
+			require.Contains(t, cli(w, "explain", name), one.cause)
+			temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {
+				found := cli(w, "admin", "doctor")
+				return strings.Contains(found, one.doctor) && strings.Contains(found, one.cause), found
+			})
+			if one.event != "" {
+				temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {
+					found := cli(w, "history", name, "--kind", one.event)
+					return strings.Contains(found, one.cause), found
+				})
+			}
+		})
+	}
+}
+
+// follow runs a command that may fail, and returns all that it printed.
+func follow(w *stage.World, arguments ...string) string {
+	w.T.Helper()
+	out, _ := run(shared.Converge(w.T), w, arguments...)
+	return out
+}
+
+// terminal runs a command on a terminal of 80 columns.
+func terminal(w *stage.World, arguments ...string) string {
+	w.T.Helper()
+	line := strings.Join(append([]string{"stty cols 80 rows 24;", "NO_COLOR=1", "exec", shared.Converge(w.T)}, append(arguments, "--address", w.Address)...), " ")
+	ctx, cancel := context.WithTimeout(w.T.Context(), time.Minute)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "script", "-qec", line, "/dev/null").CombinedOutput()
+	require.NoError(w.T, err, string(out))
+	return string(out)
+}
