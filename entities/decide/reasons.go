@@ -217,14 +217,14 @@ func (v *view) explainMoving(i *instance) {
 	}
 	a, before := &i.Delivery.Apply, len(v.out.Reasons)
 	if i.Flapping() {
-		v.instanceReason(i, ReasonFlapping, "repaired %s since %s", entities.Times(a.Attempts), a.RepairedFrom.UTC().Format("15:04:05 UTC"))
+		v.instanceReason(i, ReasonFlapping, "%s: %s", i.RepairsText(), a.RepairCause)
 		if i.current.Stable {
 			v.instanceReason(i, ReasonProgress, "stable now; it is CONVERGED once it has been stable for %s", entities.RoundDuration(i.runtime.Timing.RetryMax))
 			return
 		}
 	}
 	v.explainApply(i)
-	if i.current.Reason != "" && (!a.Running || a.OK) {
+	if i.current.Reason != "" && (!a.Running || a.OK) && !(i.Flapping() && i.current.Reason == a.RepairCause) {
 		v.instanceReason(i, ReasonProgress, "%s", i.current.Reason)
 	}
 	switch {

@@ -92,19 +92,19 @@ func (s *State) applyChange(c Change, now time.Time) {
 		s.AppendJournal(now, c.Channel, "no longer stable"+entities.Because(c.Cause))
 	}
 	for _, id := range c.Instances {
-		if i := s.Instance(id); c.Kind == ChangeRepaired && i.Flapping() {
-			s.recordRepairs(entities.EventRepaired, i, "stays stable again", now)
-		}
 		s.Instance(id).applyChange(c, now)
 	}
 }
 
-// recordRepairs records an audit entry about the repairs of an instance.
-func (s *State) recordRepairs(kind string, i *Instance, what string, now time.Time) {
-	a := &i.Delivery.Apply
-	text := fmt.Sprintf("%s %s: repaired %s since %s", i.ID, what, entities.Times(a.Attempts), a.RepairedFrom.UTC().Format("15:04:05 UTC"))
-	s.AppendJournal(now, i.ID.Channel, text)
-	s.recordAudit(entities.AuditEntry{At: now, Kind: kind, Channel: i.ID.Channel, Version: i.currentVersion(), Text: text})
+// recordFlapping records that an instance does not stay stable.
+func (s *State) recordFlapping(i *Instance, now time.Time) {
+	text := "does not stay stable: " + i.RepairsText()
+	if name := s.DisplayName(i.ID); name != i.ID.Channel {
+		text = name + " " + text
+	}
+	cause := i.Delivery.Apply.RepairCause
+	s.AppendJournal(now, i.ID.Channel, text+entities.Because(cause))
+	s.recordAudit(entities.AuditEntry{At: now, Kind: entities.EventFlapping, Channel: i.ID.Channel, Version: i.currentVersion(), Text: text, Reason: cause})
 }
 
 // applyChange is the part of a change that concerns a single instance only.
@@ -112,7 +112,8 @@ func (i *Instance) applyChange(c Change, now time.Time) {
 	d := &i.Delivery
 	switch c.Kind {
 	case ChangeRepaired:
-		d.Apply.Attempts, d.Apply.RepairedFrom, d.Apply.PutBacks, d.Apply.Err, d.Apply.NotBefore = 0, time.Time{}, 0, "", time.Time{}
+		a := &d.Apply
+		a.Attempts, a.RepairedFrom, a.RepairCause, a.PutBacks, a.Err, a.NotBefore = 0, time.Time{}, "", 0, "", time.Time{}
 	case ChangeRequestReading:
 		i.Observed.Requested, d.Apply.Overdue = true, now
 	case ChangeUnstable:
@@ -394,14 +395,14 @@ func (s *State) RecordStatus(channel string, status entities.Status, reasons []s
 // recordHealth records that a channel is degraded, or not any more: only the first time since it was stable for long. Further ones are told
 // by the number of repairs.
 func (s *State) recordHealth(kind, channel, text string, now time.Time) {
-	repairs := 0
+	repairs, version := 0, ""
 	for _, i := range s.InstancesIn(channel) {
-		repairs = max(repairs, i.Delivery.Apply.Attempts)
+		repairs, version = max(repairs, i.Delivery.Apply.Attempts), cmp.Or(version, i.currentVersion())
 	}
-	if first := map[string]int{entities.EventDegraded: 0, entities.EventRepaired: 1}[kind]; repairs > first {
+	if kind == entities.EventDegraded && repairs > 0 || repairs > 1 {
 		return
 	}
-	s.recordAudit(entities.AuditEntry{At: now, Kind: kind, Channel: channel, Text: text})
+	s.recordAudit(entities.AuditEntry{At: now, Kind: kind, Channel: channel, Version: version, Text: text})
 }
 
 func (s *State) hasTarget(channel string) bool {

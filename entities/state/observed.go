@@ -18,8 +18,11 @@ func (s *State) applyStarted(op ApplyOp, now time.Time) {
 	if a.FirstStarted.IsZero() {
 		a.FirstStarted = now
 	}
-	if i.Delivery.Failure != "" {
+	switch d := &i.Delivery; {
+	case d.Failure != "":
 		a.PutBacks++
+	case d.Converged:
+		a.RepairCause = op.Cause
 	}
 	i.Observed.Fresh = false
 	if i.Delivery.Lease != nil {
@@ -69,7 +72,7 @@ func (s *State) ApplyEnded(id entities.InstanceID, target entities.Target, err s
 			d.Apply.RepairedFrom = now
 		}
 		if d.Apply.Attempts == flappingRepairs {
-			s.recordRepairs(entities.EventFlapping, i, "does not stay stable", now)
+			s.recordFlapping(i, now)
 		}
 		d.Apply.NotBefore = now.Add(backoff(rt.Timing, d.Apply.Attempts))
 	case err == "":

@@ -36,7 +36,7 @@ const (
 	EndedWorkflow         = "ended-workflow"          // a workflow was terminated or failed, and was not started again
 	RestartedWorkflow     = "restarted-workflow"      // a workflow runs that ended several times within an hour
 	UnreadableRuntime     = "unreadable-runtime"      // a runtime cannot be observed
-	FailingChannel        = "failing-channel"         // a channel failed, or an apply there fails and is repeated
+	FailingChannel        = "failing-channel"         // a channel failed, an apply there fails and is repeated, or it does not stay stable
 	StaleApproval         = "stale-approval"          // a release has waited for an approval for more than a day
 	WrongClock            = "wrong-clock"             // the clock of a worker differs from the server's
 	UnreachableStore      = "unreachable-store"       // the store cannot be read from here

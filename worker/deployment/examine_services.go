@@ -81,10 +81,10 @@ func (n Namespace) reportUnreadable(ctx context.Context, runtime string, of unre
 	return nil
 }
 
-// failingChannels are the channels of a service that failed, or in which an apply fails and is repeated.
+// failingChannels are the channels of a service that failed, in which an apply fails and is repeated, or that do not stay stable.
 func failingChannels(s protocol.Status) (found []Finding) {
 	for _, c := range s.Channels {
-		at := slices.IndexFunc(c.Reasons, func(r protocol.Reason) bool { return r.Code == "failure" })
+		at := slices.IndexFunc(c.Reasons, func(r protocol.Reason) bool { return r.Code == "failure" || r.Code == "flapping" })
 		if at < 0 || c.Unread != nil { // what cannot be read is a finding of its runtime
 			continue
 		}
