@@ -118,10 +118,18 @@ func (o RuntimeObject) instabilityReason(active int, match, drifted bool) string
 
 func (o RuntimeObject) describe(what string) string {
 	text := o.Name + " " + what
-	if o.Message != "" {
-		text += ": " + o.Message
+	if message := cmp.Or(o.Message, o.lastDebugMessage()); message != "" {
+		text += ": " + message
 	}
 	return text
+}
+
+// lastDebugMessage is the message of the latest debug event, for an object without a message of its own (C4).
+func (o RuntimeObject) lastDebugMessage() string {
+	if len(o.Events) == 0 {
+		return ""
+	}
+	return slices.MaxFunc(o.Events, func(a, b Event) int { return a.Timestamp.Compare(b.Timestamp) }).Message
 }
 
 // FetchObjects rolls objects up: stable if there is at least one, and every one is (C5). Objects that are no longer declared and were left

@@ -165,11 +165,15 @@ func TestClock(t *testing.T) {
 	require.Equal(t, "11:50 CET", clock(ref, ref.In(paris), false))
 }
 
-func TestCauseOfAFailedApplyComesFirst(t *testing.T) {
+func TestCauseOfAFailureComesFirst(t *testing.T) {
 	for reason, want := range map[string]string{
-		"apply failed 4 times: apply hello/web to staging: ./run exited with status 1": "./run exited with status 1 (apply failed 4 times)",
-		"apply failed once: quota exceeded":                                            "quota exceeded (apply failed once)",
-		"staging stable at v2":                                                         "staging stable at v2",
+		"apply failed 4 times: ./run exited with status 1":                        "./run exited with status 1 (apply failed 4 times)",
+		"apply failed once: quota exceeded":                                       "quota exceeded (apply failed once)",
+		"the rollback to v1 failed: no route":                                     "no route (the rollback to v1 failed)",
+		"v2 was rolled back: no route":                                            "no route (v2 was rolled back)",
+		"repaired 5 times since 10:00:00 UTC: web FAILED":                         "web FAILED (repaired 5 times since 10:00:00 UTC)",
+		"staging stable at v2":                                                    "staging stable at v2",
+		"v2 failed: ./run exited 1: listen tcp :80: bind: address already in use": "listen tcp :80: bind: address already in use (./run exited 1; v2 failed)",
 	} {
 		require.Equal(t, want, causeFirst(reason))
 	}

@@ -55,7 +55,7 @@ func failuresOf(c protocol.ChannelStatus) (all []failure) {
 	}
 	for _, r := range c.Reasons {
 		if r.Code == "failure" {
-			all = append(all, failure{withoutSubject(strings.Join(strings.Fields(r.Text), " ")), c.NextChange})
+			all = append(all, failure{strings.Join(strings.Fields(r.Text), " "), c.NextChange})
 		}
 	}
 	if hiddenUnread(c) {

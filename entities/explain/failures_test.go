@@ -27,9 +27,9 @@ func TestFailuresAreReportedOnce(t *testing.T) {
 		last   string
 	}{
 		{status(""), nil, ""},
-		{status("apply failed once: apply hello/web to staging: port\ntaken"), []string{"apply failed once: port taken; next attempt in 8s"}, "staging: apply failed once: port taken"},
-		{status("apply failed once: apply hello/web to staging: port\ntaken"), nil, "staging: apply failed once: port taken"},
-		{status("apply failed twice: apply hello/web to staging: port taken", broken), []string{"apply failed twice: port taken; next attempt in 8s", "smoke cannot be evaluated: no answer; next attempt in 30s"}, "staging: apply failed twice: port taken"},
+		{status("apply failed once: port\ntaken"), []string{"apply failed once: port taken; next attempt in 8s"}, "staging: apply failed once: port taken"},
+		{status("apply failed once: port\ntaken"), nil, "staging: apply failed once: port taken"},
+		{status("apply failed twice: port taken", broken), []string{"apply failed twice: port taken; next attempt in 8s", "smoke cannot be evaluated: no answer; next attempt in 30s"}, "staging: apply failed twice: port taken"},
 		{status("", broken), nil, "staging: smoke cannot be evaluated: no answer"},
 		{status(""), nil, ""},
 		{status("", broken), []string{"smoke cannot be evaluated: no answer; next attempt in 30s"}, "staging: smoke cannot be evaluated: no answer"},

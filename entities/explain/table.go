@@ -122,17 +122,23 @@ func waitsFor(c protocol.ChannelStatus, now time.Time) string {
 	return text
 }
 
-// failedRE matches the reason of a failed apply. The table already names the service and the channel.
-var failedRE = regexp.MustCompile(`^apply failed (once|twice|\d+ times): (?:apply \S+ to \S+: )?(.+)$`)
+// failedRE matches the reason of a failure: what failed, which the status says already, and its cause.
+var failedRE = regexp.MustCompile(`^(apply failed (?:once|\d+ times)|the rollback to \S+ failed|\S+ failed|\S+ was rolled back|repaired \d+ times since [0-9:]+ UTC): (.+)$`)
 
-// causeFirst begins the reason of a failed apply with its cause.
+// endedRE matches how a command ended, and its last line of output.
+var endedRE = regexp.MustCompile(`^(\S.* (?:exited \d+|was ended by signal \S+)): (.+)$`)
+
+// causeFirst begins the reason of a failure with its cause, so that a narrow table has it.
 func causeFirst(reason string) string {
-	return failedRE.ReplaceAllString(reason, "$2 (apply failed $1)")
-}
-
-// withoutSubject is the reason of a failed apply without the service and the channel.
-func withoutSubject(reason string) string {
-	return failedRE.ReplaceAllString(reason, "apply failed $1: $2")
+	parts := failedRE.FindStringSubmatch(reason)
+	if parts == nil {
+		return reason
+	}
+	what, cause := parts[1], parts[2]
+	if ended := endedRE.FindStringSubmatch(cause); ended != nil {
+		what, cause = ended[1]+"; "+what, ended[2]
+	}
+	return cause + " (" + what + ")"
 }
 
 func waitReasons(c protocol.ChannelStatus, now time.Time) []string {

@@ -16,7 +16,7 @@ import (
 
 // call is one command to run for an instance.
 type call struct {
-	errorPrefix  string // the beginning of its errors: "apply shop/web to staging"
+	errorPrefix  string // the beginning of its errors; "" where the reader knows what is done, and for which channel
 	purpose      string // apply, fetch, plan or remove; a Job carries it as a label
 	argv         []string
 	timeout      time.Duration
@@ -107,10 +107,13 @@ func (res *result) lastOutput() string {
 	return ""
 }
 
-// errorf makes an error that names the action, without secrets in its text. The wrapped error is available only through errors.Is and
+// errorf makes an error without secrets in its text. The wrapped error is available only through errors.Is and
 // errors.As.
 func (res *result) errorf(format string, args ...any) error {
-	err := fmt.Errorf("%s: %w", res.errorPrefix, fmt.Errorf(format, args...))
+	err := fmt.Errorf(format, args...)
+	if res.errorPrefix != "" {
+		err = fmt.Errorf("%s: %w", res.errorPrefix, err)
+	}
 	if res.location != "" {
 		err = fmt.Errorf("%w (%s)", err, res.location)
 	}

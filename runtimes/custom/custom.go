@@ -154,10 +154,9 @@ func checkFetch(c *entities.CustomRuntime) error {
 func (r *Runtime) Apply(ctx context.Context, in runtimes.Request) (runtimes.Output, error) {
 	cmd := r.def.Custom.Apply
 	call := call{
-		purpose:     "apply",
-		errorPrefix: fmt.Sprintf("apply %s/%s to %s", in.Application, in.Service, in.ID),
-		timeout:     cmp.Or(cmd.Timeout, r.def.Timing.ApplyTimeout, defaultApplyTimeout),
-		argv:        cmd.Argv,
+		purpose: "apply",
+		timeout: cmp.Or(cmd.Timeout, r.def.Timing.ApplyTimeout, defaultApplyTimeout),
+		argv:    cmd.Argv,
 	}
 	if cmd.Workflow != nil {
 		return r.applyByWorkflow(ctx, call, in)
@@ -196,7 +195,6 @@ func (r *Runtime) fetch(ctx context.Context, in runtimes.Request) result {
 	cmd := r.def.Custom.Fetch
 	return r.run(ctx, call{
 		purpose:     "fetch",
-		errorPrefix: fmt.Sprintf("fetch %s/%s in %s", in.Application, in.Service, in.ID),
 		timeout:     cmp.Or(cmd.Timeout, r.def.Timing.FetchTimeout, defaultFetchTimeout),
 		argv:        cmd.Argv,
 		needsOutput: true,
@@ -224,7 +222,7 @@ func (res *result) malformed(err error) error {
 	if res.merged {
 		err = fmt.Errorf("%w (stderr is in it too: the job has no converge-wrapper)", err)
 	}
-	return readingError(runtimes.CodeMalformed, res.errorf("%s: malformed output: %w", res.argv[0], err))
+	return readingError(runtimes.CodeMalformed, res.errorf("%s: %w", res.argv[0], err))
 }
 
 // exitCode converts 0 and 2 to an object, since this mode has no document (C2). The command reports whether the observed full
@@ -261,16 +259,15 @@ func readingError(code string, err error) *entities.ReadingError {
 func (r *Runtime) Remove(ctx context.Context, in runtimes.Request) error {
 	cmd := r.def.Custom.Remove
 	if cmd == nil {
-		return runtimes.Permanent(fmt.Errorf("remove %s/%s from %s: runtime %s has no remove command", in.Application, in.Service, in.ID, r.def.Name))
+		return runtimes.Permanent(fmt.Errorf("runtime %s has no remove command", r.def.Name))
 	}
 	if in.Payload == nil {
 		return ctx.Err()
 	}
 	res := r.run(ctx, call{
-		purpose:     "remove",
-		errorPrefix: fmt.Sprintf("remove %s/%s from %s", in.Application, in.Service, in.ID),
-		timeout:     cmp.Or(cmd.Timeout, r.def.Timing.ApplyTimeout, defaultApplyTimeout),
-		argv:        cmd.Argv,
+		purpose: "remove",
+		timeout: cmp.Or(cmd.Timeout, r.def.Timing.ApplyTimeout, defaultApplyTimeout),
+		argv:    cmd.Argv,
 	}, in)
 	if res.err != nil || res.out.ExitCode == 0 {
 		return res.err

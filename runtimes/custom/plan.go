@@ -23,7 +23,6 @@ func (r *Runtime) Plan(ctx context.Context, in runtimes.Request) ([]runtimes.Cha
 	}
 	res := r.run(ctx, call{
 		purpose:     "plan",
-		errorPrefix: fmt.Sprintf("plan %s/%s in %s", in.Application, in.Service, in.ID),
 		timeout:     cmp.Or(cmd.Timeout, defaultPlanTimeout),
 		argv:        cmd.Argv,
 		needsOutput: true,

@@ -49,7 +49,7 @@ func TestInvalidPlanOutput(t *testing.T) {
 	require.ErrorContains(t, err, "runtime local has no plan command")
 
 	for _, row := range []struct{ script, code, want string }{
-		{`echo broken >&2; exit 2`, runtimes.CodeFetchFailed, "plan hello/web in staging: sh exited 2: broken"},
+		{`echo broken >&2; exit 2`, runtimes.CodeFetchFailed, "sh exited 2: broken"},
 		{`true`, runtimes.CodeMalformed, "line 1, column 1: nothing on stdout"},
 		{`echo '[]'`, runtimes.CodeMalformed, `a list; expected an object with "changes"`},
 		{`echo '{}'`, runtimes.CodeMalformed, "changes: missing; expected a list ([] when nothing would change)"},

@@ -54,10 +54,10 @@ func TestTimeoutEndsTheGroup_C6(t *testing.T) {
 		if fetch {
 			_, err = rt.Observe(t.Context(), web("v1"))
 			require.Equal(t, runtimes.CodeTimeout, code(t, err))
-			require.EqualError(t, err, "fetch hello/web in staging: sh did not finish within 300ms and was ended")
+			require.EqualError(t, err, "sh did not finish within 300ms and was ended")
 		} else {
 			_, err = rt.Apply(t.Context(), web("v1"))
-			require.EqualError(t, err, "apply hello/web to staging: sh did not finish within 300ms and was ended")
+			require.EqualError(t, err, "sh did not finish within 300ms and was ended")
 			require.False(t, runtimes.IsPermanent(err))
 		}
 		waitEnded(t, <-alive)
@@ -79,7 +79,7 @@ func TestTerminatedCommandsMayCleanUp(t *testing.T) {
 	holder := <-alive
 	cancel()
 	err := <-ended
-	require.EqualError(t, err, "apply hello/web to staging: sh interrupted: context canceled")
+	require.EqualError(t, err, "sh interrupted: context canceled")
 	require.ErrorIs(t, err, context.Canceled)
 	waitEnded(t, holder)
 	log, err := os.ReadFile(filepath.Join(dir, "log"))
@@ -93,7 +93,7 @@ func TestCallersContext(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // the deadline is what is tested
 	defer cancel()
 	_, err := rt.Observe(ctx, web("v1"))
-	require.EqualError(t, err, "fetch hello/web in staging: sh did not finish in time and was ended")
+	require.EqualError(t, err, "sh did not finish in time and was ended")
 	require.Equal(t, runtimes.CodeTimeout, code(t, err))
 
 	ctx, cancel = context.WithCancel(t.Context())

@@ -49,10 +49,10 @@ func TestFailedRemoval_C10(t *testing.T) {
 		permanent bool
 		want      string
 	}{
-		{"no command", nil, true, "remove shop/routes from prod/eu-3: runtime local has no remove command"},
-		{"any code", &entities.Command{Argv: []string{"sh", "-c", "echo busy >&2; exit 3"}}, false, "remove shop/routes from prod/eu-3: sh exited 3: busy"},
-		{"a code worth another try", &entities.Command{Argv: []string{"sh", "-c", "exit 75"}, RetryableExitCodes: []int{75}}, false, "remove shop/routes from prod/eu-3: sh exited 75"},
-		{"another code", &entities.Command{Argv: []string{"sh", "-c", "exit 1"}, RetryableExitCodes: []int{75}}, true, "remove shop/routes from prod/eu-3: sh exited 1"},
+		{"no command", nil, true, "runtime local has no remove command"},
+		{"any code", &entities.Command{Argv: []string{"sh", "-c", "echo busy >&2; exit 3"}}, false, "sh exited 3: busy"},
+		{"a code worth another try", &entities.Command{Argv: []string{"sh", "-c", "exit 75"}, RetryableExitCodes: []int{75}}, false, "sh exited 75"},
+		{"another code", &entities.Command{Argv: []string{"sh", "-c", "exit 1"}, RetryableExitCodes: []int{75}}, true, "sh exited 1"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			err := newRuntime(t, t.TempDir(), removing(tt.command)).Remove(t.Context(), instance())

@@ -37,7 +37,7 @@ func TestSecretsAreRedacted(t *testing.T) {
 	loud := applying(`printf '%s' "${TOKEN%value>}"; printf 'value> and\n'; echo "bad token $TOKEN" >&2; exit 1`)
 	loud.Env = env
 	out, err := newRuntime(t, t.TempDir(), loud).Apply(t.Context(), web("v1"))
-	require.EqualError(t, err, "apply hello/web to staging: sh exited 1: bad token ***")
+	require.EqualError(t, err, "sh exited 1: bad token ***")
 	none(out)
 	require.Equal(t, "*** and\n", out.Stdout)
 
@@ -90,7 +90,7 @@ func TestMissingSecret(t *testing.T) {
 		Apply: sh("true"), Env: map[string]entities.Value{"TOKEN": {WorkerEnv: "TEST_NOT_SET"}},
 	})
 	_, err := rt.Apply(t.Context(), web("v1"))
-	require.EqualError(t, err, "apply hello/web to staging: runtime local: TOKEN cannot be resolved from the worker's environment variable TEST_NOT_SET, which is not set")
+	require.EqualError(t, err, "runtime local: TOKEN cannot be resolved from the worker's environment variable TEST_NOT_SET, which is not set")
 }
 
 // A "secret" as short as a digit must not make a version unrecognisable for ever.
@@ -182,7 +182,7 @@ func TestServiceSetsOnlyAllowedVariablesOfARuntime_G5(t *testing.T) {
 	} {
 		in.Payload.Custom.Env = map[string]entities.Value{name: {Literal: "/tmp/evil"}}
 		_, err := rt.Apply(t.Context(), in)
-		require.EqualError(t, err, "apply hello/web to staging: service web: runtime local of application platform does not let it set "+name+
+		require.EqualError(t, err, "service web: runtime local of application platform does not let it set "+name+
 			"; it allows SERVICE_*, APP_*, TARGET (allow.env)")
 		require.True(t, runtimes.IsPermanent(err))
 	}
@@ -200,7 +200,7 @@ func TestWorkerEnvironmentIsNotInherited_G5(t *testing.T) {
 	c := applying(`printenv STOLEN`)
 	c.Env = map[string]entities.Value{"STOLEN": {WorkerEnv: "TEMPORAL_API_KEY"}}
 	_, err := newRuntime(t, t.TempDir(), c).Apply(t.Context(), web("v1"))
-	require.EqualError(t, err, "apply hello/web to staging: runtime local: STOLEN cannot be resolved from the worker's environment variable TEMPORAL_API_KEY, which this worker does not allow; to allow it, start the worker with --allow-env TEMPORAL_API_KEY")
+	require.EqualError(t, err, "runtime local: STOLEN cannot be resolved from the worker's environment variable TEMPORAL_API_KEY, which this worker does not allow; to allow it, start the worker with --allow-env TEMPORAL_API_KEY")
 	t.Setenv("SOPS_AGE_KEY", hidden)
 	t.Setenv("SOPS_AGE_KEY_FILE", hidden)
 	out, err := newRuntime(t, t.TempDir(), applying(`env; exit 3`)).Apply(t.Context(), web("v1"))

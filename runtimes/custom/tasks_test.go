@@ -83,7 +83,7 @@ func TestRuntimeOfTasks_C1_C3_C10(t *testing.T) {
 
 	server.Command("edge apply", ecsfake.Run{ExitCode: 9, Log: []string{documented(t, report.Document{ExitCode: 9, Stderr: streamOf("no route\n")})}})
 	_, err = rt.Apply(t.Context(), web("v1"))
-	require.Regexp(t, `^apply hello/web to staging: edge exited 9: no route \(ECS task [0-9a-f]{8}: https://us-east-1\..*\)$`, err.Error())
+	require.Regexp(t, `^edge exited 9: no route \(ECS task [0-9a-f]{8}: https://us-east-1\..*\)$`, err.Error())
 	require.True(t, runtimes.IsPermanent(err))
 
 	server.Command("edge fetch", ecsfake.Run{}) // prints nothing at all

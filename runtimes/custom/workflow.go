@@ -95,7 +95,7 @@ func (r *Runtime) applyByWorkflow(ctx context.Context, c call, in runtimes.Reque
 	started := time.Now()
 	response, err := r.workflows.RunWorkflow(bounded, WorkflowRequest{
 		ApplyWorkflow: workflow, ExclusiveKey: in.Owner.Key() + "/" + r.def.Name, AttemptID: cmp.Or(in.AttemptID, in.Key),
-		Summary: c.errorPrefix, Input: input, Timeout: c.timeout,
+		Summary: fmt.Sprintf("apply %s/%s to %s", in.Application, in.Service, in.ID), Input: input, Timeout: c.timeout,
 	})
 	output := res.capture(func() {})
 	output.storeStreams(res.redact, response, false, nil, false)

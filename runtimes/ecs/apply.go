@@ -33,7 +33,7 @@ type apply struct {
 func (r *Runtime) Apply(ctx context.Context, in runtimes.Request) (runtimes.Output, error) {
 	started := time.Now()
 	a := &apply{Runtime: r, in: in}
-	err := explain(fmt.Sprintf("apply %s to %s", in.FullVersion, in.Owner), a.run(ctx))
+	err := explain("", a.run(ctx))
 	out := runtimes.Output{
 		Command: fmt.Sprintf("ecs apply %s to %s of cluster %s", in.FullVersion, in.Service, r.cluster.name),
 		Stdout:  strings.Join(append(a.actions, ""), "\n"), Started: started, Duration: time.Since(started),

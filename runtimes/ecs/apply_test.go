@@ -156,7 +156,7 @@ func TestForeignServices(t *testing.T) {
 	require.NoError(t, err)
 	l.ResetCalls()
 	_, err = l.Runtime.Apply(l.ctx, requestFor("v1", 1))
-	require.EqualError(t, err, "apply v1 to demo/web in staging: the service web already exists and belongs to an unknown owner (set adopt: true to take it over)")
+	require.EqualError(t, err, "the service web already exists and belongs to an unknown owner (set adopt: true to take it over)")
 	require.True(t, runtimes.IsPermanent(err))
 	require.NoError(t, l.Runtime.Remove(l.ctx, requestFor("v1", 1)))
 	require.Zero(t, writes(l.Calls()))

@@ -16,14 +16,14 @@ import (
 
 // explain says why an action failed, in the words of ECS and with advice, and whether a retry can help. An error in the declaration
 // is permanent. Permissions, quotas, pending changes and faults of ECS are not. An action that the rate limit prevented, or that AWS
-// did not answer, is no attempt at all. The error of an ended ctx stays as it is.
+// did not answer, is no attempt at all. The error of an ended ctx stays as it is. The action is "" where the reader knows what is done.
 func explain(action string, err error) error {
 	var fenced *runtimes.FencedError
 	switch {
 	case err == nil, errors.As(err, &fenced):
 		return err
 	case runtimes.IsPermanent(err):
-		return runtimes.Permanent(fmt.Errorf("%s: %w", action, err))
+		return runtimes.Permanent(&actionError{action: action, err: err})
 	}
 	failure := &actionError{action: action, err: err}
 	if limited := (*rateLimitError)(nil); errors.As(err, &limited) {
@@ -51,7 +51,10 @@ type actionError struct {
 }
 
 func (r *actionError) Error() string {
-	text := r.action + ": " + shortMessage(r.err)
+	text := shortMessage(r.err)
+	if r.action != "" {
+		text = r.action + ": " + text
+	}
 	if r.hint != "" {
 		text += " (" + r.hint + ")"
 	}

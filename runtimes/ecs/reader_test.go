@@ -127,7 +127,7 @@ func TestThrottledAccountDelaysAndFailsNothing(t *testing.T) {
 	l.Runtime = l.worker(func(t *timing) { t.throttleTimeout = 100 * time.Millisecond })
 	stop := l.Break(ecsfake.Fault{Kind: ecsfake.Throttled, Operations: []string{"UpdateService"}})
 	_, err := l.Runtime.Apply(l.ctx, requestFor("v2", 2))
-	require.EqualError(t, err, "apply v2 to demo/web in staging: AWS currently throttles service writes in this account and region; the call is retried later")
+	require.EqualError(t, err, "AWS currently throttles service writes in this account and region; the call is retried later")
 	require.True(t, runtimes.IsUnready(err), "it does not count as an attempt")
 	require.False(t, runtimes.IsPermanent(err))
 	stop()

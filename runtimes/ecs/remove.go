@@ -18,7 +18,7 @@ func (r *Runtime) Remove(ctx context.Context, in runtimes.Request) error {
 		return err
 	}
 	a := &apply{Runtime: r, in: in}
-	return explain("remove "+in.Owner.String(), a.remove(ctx))
+	return explain("", a.remove(ctx))
 }
 
 func (a *apply) remove(ctx context.Context) (err error) {

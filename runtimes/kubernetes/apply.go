@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -69,7 +68,6 @@ func (r *Runtime) Apply(ctx context.Context, in runtimes.Request) (runtimes.Outp
 	out.Started, out.Duration = started, r.now().Sub(started)
 	if err != nil {
 		out.ExitCode = 1
-		err = fmt.Errorf("apply %s/%s to %s: %w", in.Application, in.Service, in.ID, err)
 	}
 	return out, err
 }

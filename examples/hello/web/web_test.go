@@ -257,7 +257,7 @@ func TestPortOfAnother(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, l.Close()) }()
 	_, err = p.Apply(t.Context(), p.at("v1"))
-	require.EqualError(t, err, fmt.Sprintf("apply hello/web to staging: %s exited 75: port %s is taken by another program: stop it, or change constants.port of release channel staging", program, p.ports["staging"]))
+	require.EqualError(t, err, fmt.Sprintf("%s exited 75: port %s is taken by another program: stop it, or change constants.port of release channel staging", program, p.ports["staging"]))
 	require.False(t, runtimes.IsPermanent(err))
 }
 
