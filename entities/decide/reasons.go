@@ -216,15 +216,11 @@ func (v *view) explainMoving(i *instance) {
 		return // the reasons concern all instances
 	}
 	a, before := &i.Delivery.Apply, len(v.out.Reasons)
-	if i.Flapping() {
-		v.instanceReason(i, ReasonFlapping, "%s: %s", i.RepairsText(), a.RepairCause)
-		if i.current.Stable {
-			v.instanceReason(i, ReasonProgress, "stable now; it is CONVERGED once it has been stable for %s", entities.RoundDuration(i.runtime.Timing.RetryMax))
-			return
-		}
+	if v.explainFlapping(i) {
+		return
 	}
 	v.explainApply(i)
-	if i.current.Reason != "" && (!a.Running || a.OK) && !(i.Flapping() && i.current.Reason == a.RepairCause) {
+	if known := i.Flapping() && i.current.Reason == a.RepairCause; !known && i.current.Reason != "" && (!a.Running || a.OK) {
 		v.instanceReason(i, ReasonProgress, "%s", i.current.Reason)
 	}
 	switch {
@@ -237,6 +233,19 @@ func (v *view) explainMoving(i *instance) {
 	if v.out.Status == entities.StatusDegraded {
 		v.explainUnrepaired(i)
 	}
+}
+
+// explainFlapping names how often an instance that does not stay stable was repaired, the cause, and what ends it. It reports whether it is
+// stable now, so that no more is to be said.
+func (v *view) explainFlapping(i *instance) bool {
+	if !i.Flapping() {
+		return false
+	}
+	v.instanceReason(i, ReasonFlapping, "%s: %s", i.RepairsText(), i.Delivery.Apply.RepairCause)
+	if i.current.Stable {
+		v.instanceReason(i, ReasonProgress, "stable now; it is CONVERGED once it has been stable for %s", entities.RoundDuration(i.runtime.Timing.RetryMax))
+	}
+	return i.current.Stable
 }
 
 // explainUnrepaired states why a degraded instance is not repaired, and what a person can do; nothing if it is being repaired.
