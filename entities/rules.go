@@ -136,6 +136,19 @@ type Notification struct {
 	Events []string `json:"events"`           // kinds of AuditEntry
 }
 
+// Undelivered is a notification that did not take its next entry, after several attempts. It is sent again until it is delivered.
+type Undelivered struct {
+	Notification string    `json:"notification"` // its name
+	Since        time.Time `json:"since"`        // when what the next entry tells happened
+	Entries      int       `json:"entries"`      // that wait for it
+	Error        string    `json:"error"`        // of the last attempts
+}
+
+// Text describes it for people.
+func (u Undelivered) Text() string {
+	return fmt.Sprintf("notification %s has taken nothing since %s (%d waiting): %s", u.Notification, u.Since.UTC().Format("2006-01-02 15:04 UTC"), u.Entries, u.Error)
+}
+
 // FirstGateStage returns the first stage at which a check holds a release back, or "".
 func (c *Check) FirstGateStage() Stage {
 	first := Stage("")

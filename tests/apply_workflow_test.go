@@ -171,7 +171,7 @@ func TestWorkflowThatCannotApply_D28(t *testing.T) {
 		},
 		"fails for good": {func(workflow.Context, custom.WorkflowInput) error {
 			return temporal.NewNonRetryableApplicationError("no such cluster", "", nil)
-		}, "Deploy", "apply APP/web to production: workflow Deploy: no such cluster"},
+		}, "Deploy", "workflow Deploy: no such cluster"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"errors"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -11,17 +12,50 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// onSent records that a line was sent to a notification, or the error because of which it never will be.
-type onSent func(to string, line entities.AuditEntry, err error, now time.Time)
+// sent is the outcome of sending a line to a notification. With an error it was not taken; it is sent again if that may help.
+type sent struct {
+	to        string
+	line      entities.AuditEntry
+	err       error
+	sentAgain bool
+	at        time.Time
+}
 
 // notifyAll sends the lines to each webhook one by one, each until it is delivered. A webhook that does not answer does not delay the
 // others. Underway holds the webhooks with a send in progress.
-func (s *shell) notifyAll(outbox *state.Outbox, all []entities.Notification, underway map[string]bool, done onSent) {
+func (s *shell) notifyAll(outbox *state.Outbox, all []entities.Notification, underway map[string]bool, done func(sent)) {
 	for _, n := range all {
 		if line, ok := outbox.NextAnnouncement(n); ok && !underway[n.Name] {
-			s.notifyOne(n, line, underway, done)
+			_, refused := outbox.NotTaken[n.Name]
+			s.notifyOne(n, line, announceRetry(refused), underway, done)
 		}
 	}
+}
+
+// announceRetry is how a line is sent again. After about a minute without success people are told. From then on the server repeats it without
+// the workflow, until it is delivered.
+func announceRetry(refused bool) *temporal.RetryPolicy {
+	if refused {
+		return &temporal.RetryPolicy{InitialInterval: time.Minute, BackoffCoefficient: 2, MaximumInterval: 10 * time.Minute}
+	}
+	return &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute, MaximumAttempts: 7}
+}
+
+// problemWebhook is the kind of the problem that a notification is not delivered.
+const problemWebhook = "webhook"
+
+// causeText is the cause of an error for the end of a text; "" without one.
+func causeText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return entities.Because(rootCause(err))
+}
+
+// isRetryable reports whether another attempt may help after an error.
+func isRetryable(err error) bool {
+	var failed *temporal.ApplicationError
+	return err != nil && !(errors.As(err, &failed) && failed.NonRetryable())
 }
 
 // serviceTitle is the display name of the service; it is empty if the workflow has no service.
@@ -32,11 +66,11 @@ func (s *shell) serviceTitle() string {
 	return s.title()
 }
 
-func (s *shell) notifyOne(to entities.Notification, line entities.AuditEntry, underway map[string]bool, done onSent) {
+func (s *shell) notifyOne(to entities.Notification, line entities.AuditEntry, retry *temporal.RetryPolicy, underway map[string]bool, done func(sent)) {
 	underway[to.Name] = true
 	ctx := workflow.WithActivityOptions(s.workCtx, workflow.ActivityOptions{
 		StartToCloseTimeout: time.Minute,
-		RetryPolicy:         &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 10 * time.Minute},
+		RetryPolicy:         retry,
 		Summary:             summary("announce to " + to.Name + ": " + line.Text),
 	})
 	request := protocol.AnnounceRequest{Application: s.application, Service: s.serviceTitle(), Entry: line, Notifications: []entities.Notification{to}}
@@ -50,6 +84,6 @@ func (s *shell) notifyOne(to entities.Notification, line entities.AuditEntry, un
 			return // stopped; the next run announces the line again
 		}
 		underway[to.Name], s.woken = false, true
-		done(to.Name, line, err, workflow.Now(ctx))
+		done(sent{to.Name, line, err, isRetryable(err), workflow.Now(ctx)})
 	})
 }

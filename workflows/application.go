@@ -111,11 +111,17 @@ func (a *application) sendNotifications() {
 		return
 	}
 	a.state.PruneSent(a.state.Notifications)
-	a.notifyAll(&a.state.Outbox, a.state.Notifications, a.webhooksInFlight, func(to string, line entities.AuditEntry, err error, _ time.Time) {
-		a.state.MarkSent(a.state.Notifications, to, line.N)
-		if err != nil {
-			a.setProblem("webhook", to+" was not notified of \""+line.Text+"\": "+rootCause(err))
+	a.notifyAll(&a.state.Outbox, a.state.Notifications, a.webhooksInFlight, func(o sent) {
+		if o.err != nil {
+			a.setProblem(problemWebhook, o.to+" is not notified of \""+o.line.Text+"\""+causeText(o.err))
+		} else {
+			a.clearProblem(problemWebhook)
 		}
+		if o.sentAgain {
+			a.state.MarkNotTaken(o.to, rootCause(o.err))
+			return
+		}
+		a.state.MarkSent(a.state.Notifications, o.to, o.line.N)
 	})
 }
 

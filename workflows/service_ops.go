@@ -210,10 +210,19 @@ func (s *service) sendNotifications() {
 	if s.state.Spec == nil {
 		return
 	}
-	s.notifyAll(&s.state.Outbox, s.state.Spec.Notifications, s.webhooksInFlight, func(to string, line entities.AuditEntry, err error, now time.Time) {
-		s.state.NotificationSent(to, line.N)
-		if err != nil { // a retry would not help
-			s.state.AppendJournal(now, line.Channel, clip(to+" was not notified of \""+line.Text+"\": "+rootCause(err)))
+	s.notifyAll(&s.state.Outbox, s.state.Spec.Notifications, s.webhooksInFlight, func(o sent) {
+		text := clip(o.to + " is not notified of \"" + o.line.Text + "\"" + causeText(o.err))
+		switch _, refused := s.state.NotTaken[o.to]; {
+		case o.sentAgain:
+			if s.state.MarkNotTaken(o.to, rootCause(o.err)) {
+				s.state.AppendJournal(o.at, o.line.Channel, text+"; it is sent again until it is delivered")
+			}
+			return
+		case o.err != nil:
+			s.state.AppendJournal(o.at, o.line.Channel, text)
+		case refused:
+			s.state.AppendJournal(o.at, "", o.to+" is notified again")
 		}
+		s.state.NotificationSent(o.to, o.line.N)
 	})
 }

@@ -77,9 +77,11 @@ func TestServiceAnnounces(t *testing.T) {
 	p.atStatus(minute, func(protocol.Status) { require.Len(t, p.announced, 3) })
 	p.at(2*minute, func() { p.setErr(protocol.ActivityAnnounce, errors.New("404")) })
 	p.sendSignal(3*minute, protocol.Release, `{"version":"v2","by":"ci"}`)
-	next := p.run(firstInput, minute)
+	next := p.run(firstInput, 3*minute)
 	require.IsIncreasing(t, p.announced)
 	require.Len(t, p.stateOf(next).Announcements, 3)
+	require.Equal(t, map[string]string{"chat": "404"}, p.stateOf(next).NotTaken)
+	require.Len(t, p.stateOf(next).Undelivered(p.spec.Notifications), 1)
 
 	before := p
 	p = newServiceTest(t)
@@ -87,6 +89,7 @@ func TestServiceAnnounces(t *testing.T) {
 	p.atStatus(minute, func(protocol.Status) { require.Len(t, p.announced, 3) })
 	next = p.run(next, minute)
 	require.Empty(t, p.stateOf(next).Announcements)
+	require.Empty(t, p.stateOf(next).NotTaken)
 }
 
 // An undeclared service is removed when a person requests it. Then its trail is written and its workflow ends, even if a notification still

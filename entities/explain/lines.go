@@ -422,6 +422,9 @@ func (w *writer) service() {
 	if r := w.status.Restarts; r.Repeated(w.now) {
 		w.printf("Note: its workflow was %s", restarted(r, w.now))
 	}
+	for _, u := range w.status.Undelivered {
+		w.printf("Undelivered: %s", u.Text())
+	}
 	for _, n := range w.status.Notes {
 		w.printf("Note: %s", n)
 	}

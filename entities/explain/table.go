@@ -268,6 +268,9 @@ func (t *tableBuilder) notes(s protocol.Status) {
 	if r := s.Restarts; r.Repeated(t.now) {
 		t.out.Lines = append(t.out.Lines, "NOTE "+who+": its workflow was "+restarted(r, t.now))
 	}
+	for _, u := range s.Undelivered {
+		t.out.Lines = append(t.out.Lines, "UNDELIVERED "+who+": "+u.Text())
+	}
 	for _, n := range s.Notes {
 		t.out.Lines = append(t.out.Lines, "NOTE "+who+": "+n)
 	}

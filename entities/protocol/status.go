@@ -35,7 +35,8 @@ type Status struct {
 	Deletion     *Deletion               `json:"deletion,omitempty"` // it is being deleted
 	Notes        []string                `json:"notes,omitempty"`    // e.g. "config i42 waits for the next release"
 	Restarts     *entities.Restarts      `json:"restarts,omitempty"` // of its workflow, from a checkpoint
-	Journal      []entities.JournalEntry `json:"journal,omitempty"`  // limited to the newest entries, oldest first
+	Undelivered  []entities.Undelivered  `json:"undelivered,omitempty"`
+	Journal      []entities.JournalEntry `json:"journal,omitempty"` // limited to the newest entries, oldest first
 }
 
 // ChannelStatus is one channel of a service.

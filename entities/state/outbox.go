@@ -13,6 +13,41 @@ type Outbox struct {
 	// notification has sent, by its name, while more are queued.
 	Announcements []entities.AuditEntry `json:"announcements,omitempty"`
 	Announced     map[string]int64      `json:"announced,omitempty"`
+	// NotTaken are the errors of the notifications that did not take their next entry, by name.
+	NotTaken map[string]string `json:"notTaken,omitempty"`
+}
+
+// Undelivered lists the notifications that did not take their next entry, by name.
+func (o *Outbox) Undelivered(all []entities.Notification) (out []entities.Undelivered) {
+	for _, n := range all {
+		next, waits := o.NextAnnouncement(n)
+		why, refused := o.NotTaken[n.Name]
+		if !waits || !refused {
+			continue
+		}
+		out = append(out, entities.Undelivered{Notification: n.Name, Since: next.At, Error: why, Entries: o.queued(n)})
+	}
+	return out
+}
+
+// queued counts the entries that a notification has not sent yet.
+func (o *Outbox) queued(n entities.Notification) (count int) {
+	for _, l := range o.Announcements {
+		if l.N > o.Announced[n.Name] && slices.Contains(n.Events, l.Kind) {
+			count++
+		}
+	}
+	return count
+}
+
+// MarkNotTaken records that a notification did not take its next entry, after several attempts. It reports whether that is news.
+func (o *Outbox) MarkNotTaken(notification, why string) bool {
+	_, known := o.NotTaken[notification]
+	if o.NotTaken == nil {
+		o.NotTaken = map[string]string{}
+	}
+	o.NotTaken[notification] = why
+	return !known
 }
 
 // Announce queues an entry if a notification includes its kind.
@@ -39,6 +74,7 @@ func (o *Outbox) MarkSent(all []entities.Notification, notification string, numb
 		o.Announced = map[string]int64{}
 	}
 	o.Announced[notification] = number
+	delete(o.NotTaken, notification)
 	o.PruneSent(all)
 }
 
@@ -50,6 +86,6 @@ func (o *Outbox) PruneSent(all []entities.Notification) {
 		})
 	})
 	if len(o.Announcements) == 0 {
-		o.Announcements, o.Announced = nil, nil
+		o.Announcements, o.Announced, o.NotTaken = nil, nil, nil
 	}
 }

@@ -2,15 +2,20 @@ package operators
 
 import (
 	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/tests/internal/stage"
 	"github.com/converge-engine/converge/tests/programtest"
 	"github.com/converge-engine/converge/tests/temporaltest"
@@ -127,4 +132,35 @@ func terminal(w *stage.World, arguments ...string) string {
 	out, err := exec.CommandContext(ctx, "script", "-qec", line, "/dev/null").CombinedOutput()
 	require.NoError(w.T, err, string(out))
 	return string(out)
+}
+
+// A webhook that takes no event is named with its error by status, explain and doctor, and no longer once it takes them.
+func TestDeadWebhookIsNamed_I1(t *testing.T) {
+	stage.Long(t, "a minute of attempts")
+	t.Parallel()
+	var repaired atomic.Bool
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if !repaired.Load() {
+			w.WriteHeader(http.StatusGone)
+		}
+	}))
+	t.Cleanup(receiver.Close)
+	w := shared.OwnServer(t, 0)
+	w.Write(strings.Replace(stage.TwoChannels, "name: APP\n", fmt.Sprintf("name: APP\nnotifications: [{name: team, url: %q, events: [succeeded]}]\n", receiver.URL), 1) + stage.Web)
+	w.Publish()
+	w.Release("web", "v1")
+	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+	names := func(arguments ...string) {
+		temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {
+			found := follow(w, arguments...)
+			return strings.Contains(found, "notification team has taken nothing since") && strings.Contains(found, "answered 410 Gone"), found
+		})
+	}
+	names("status")
+	names("explain", w.App+"/web")
+	names("admin", "doctor")
+
+	repaired.Store(true) // the next attempt of the server delivers them
+	w.AwaitThat("web", "nothing undelivered", func(s protocol.Status) bool { return len(s.Undelivered) == 0 })
+	require.NotContains(t, follow(w, "admin", "doctor"), "team")
 }

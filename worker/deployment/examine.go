@@ -38,6 +38,7 @@ const (
 	UnreadableRuntime     = "unreadable-runtime"      // a runtime cannot be observed
 	FailingChannel        = "failing-channel"         // a channel failed, an apply there fails and is repeated, or it does not stay stable
 	StaleApproval         = "stale-approval"          // a release has waited for an approval for more than a day
+	Undelivered           = "undelivered-events"      // a notification takes no events
 	WrongClock            = "wrong-clock"             // the clock of a worker differs from the server's
 	UnreachableStore      = "unreachable-store"       // the store cannot be read from here
 	UnwritableStore       = "unwritable-store"        // the store cannot be written from here

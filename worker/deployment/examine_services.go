@@ -36,9 +36,9 @@ type unreadableRuntime struct {
 	service     string // its service
 }
 
-// examineServices queries services that are unhealthy or waiting.
+// examineServices queries services: those that are unhealthy or waiting, and of the others as many as the limit allows.
 func (n Namespace) examineServices(ctx context.Context, r *Report) error {
-	statuses, err := n.unhealthyServices(ctx)
+	statuses, err := n.statusesOfServices(ctx)
 	if err != nil {
 		return err
 	}
@@ -46,6 +46,9 @@ func (n Namespace) examineServices(ctx context.Context, r *Report) error {
 	for _, s := range statuses {
 		r.Findings = append(r.Findings, failingChannels(s)...)
 		r.Findings = append(r.Findings, staleApprovals(s, time.Now())...)
+		for _, u := range s.Undelivered {
+			r.AddFinding(Undelivered, s.Application+"/"+s.Service, u.Text(), "correct the receiver, or its url in the application; the events are sent again automatically")
+		}
 		for runtime, of := range unreadableByRuntime(s) {
 			all := found[runtime]
 			if all.instances == 0 {
@@ -60,7 +63,7 @@ func (n Namespace) examineServices(ctx context.Context, r *Report) error {
 			return err
 		}
 	}
-	r.AddExamined("services that are unhealthy or waiting: %d were queried, and they cannot read %d runtimes", len(statuses), len(found))
+	r.AddExamined("services, at most %d, first those that are unhealthy or waiting: %d answered, and they cannot read %d runtimes", maxQueried, len(statuses), len(found))
 	return nil
 }
 
@@ -144,11 +147,12 @@ func unreadableByRuntime(s protocol.Status) map[string]unreadableRuntime {
 	return found
 }
 
-// unhealthyServices returns the statuses of services that may have an unreadable channel; a service that does not answer is omitted.
-func (n Namespace) unhealthyServices(ctx context.Context) (all []protocol.Status, err error) {
+// statusesOfServices returns the statuses of at most maxQueried services: first of those that may have an unreadable channel, and last of
+// those that are fine. A service that does not answer is omitted.
+func (n Namespace) statusesOfServices(ctx context.Context) (all []protocol.Status, err error) {
 	var services []*workflowpb.WorkflowExecutionInfo
-	likely, others := statusesToQuery()
-	for _, statuses := range [][]string{likely, others} {
+	likely, others, fine := statusesToQuery()
+	for _, statuses := range [][]string{likely, others, fine} {
 		more, err := n.runningServices(ctx, statuses, maxQueried-len(services))
 		if err != nil {
 			return nil, err
@@ -197,8 +201,8 @@ func (n Namespace) runningServices(ctx context.Context, statuses []string, limit
 
 // statusesToQuery returns the statuses of a service that may have an unreadable channel: likely are UNKNOWN and those with a higher
 // severity. Others may hide one, because the status of such a channel can be another one that comes first, or is more severe. While an apply
-// fails and is repeated, a service is CONVERGING.
-func statusesToQuery() (likely, others []string) {
+// fails and is repeated, a service is CONVERGING. What is fine is queried for its notifications.
+func statusesToQuery() (likely, others, fine []string) {
 	minSeverity, unknown := math.MaxInt, entities.StatusUnknown.Row().Severity
 	for _, row := range entities.StatusTable() {
 		if row.Status != entities.StatusDeleted && row.Status != entities.StatusOrphaned {
@@ -214,9 +218,11 @@ func statusesToQuery() (likely, others []string) {
 			likely = append(likely, string(row.Status))
 		case row.Severity >= minSeverity, row.Status == entities.StatusConverging:
 			others = append(others, string(row.Status))
+		case row.Status != entities.StatusDeleted:
+			fine = append(fine, string(row.Status))
 		}
 	}
-	return likely, others
+	return likely, others, fine
 }
 
 // isPolled reports whether a worker polled a queue for activities recently.

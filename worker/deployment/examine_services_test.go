@@ -34,7 +34,7 @@ func TestUnreadableRuntimeIsFoundUnderAnyStatus_F10(t *testing.T) {
 		"eu-1": {1, "shop/web fleet/eu-1: unreachable: connection refused", "shop/web"},
 	}, unreadableByRuntime(s))
 
-	likely, others := statusesToQuery()
+	likely, others, fine := statusesToQuery()
 	require.Contains(t, likely, string(entities.StatusUnknown), "queried first")
 	require.NotContains(t, likely, string(entities.StatusPaused))
 	asked := append(likely, others...)
@@ -42,6 +42,7 @@ func TestUnreadableRuntimeIsFoundUnderAnyStatus_F10(t *testing.T) {
 		require.Contains(t, asked, string(status))
 	}
 	require.NotContains(t, asked, string(entities.StatusConverged))
+	require.Contains(t, fine, string(entities.StatusConverged), "queried last")
 }
 
 // listing is a server that answers lists of workflows alone.
