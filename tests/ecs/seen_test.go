@@ -116,7 +116,7 @@ func TestThrottledAccountIsSeenAndFailsNothing(t *testing.T) {
 	w := newWorld(t)
 	mend := w.aws.Break(ecsfake.Fault{Kind: ecsfake.Throttled, Operations: []string{"UpdateService"}})
 	w.Release("web", "v2")
-	w.reads("staging", "moving to v2", "the apply cannot begin: apply v2 to "+w.App+"/web in staging: AWS currently throttles service writes in this account and region; the call is retried later")
+	w.reads("staging", "moving to v2", "the apply cannot begin: AWS currently throttles service writes in this account and region; the call is retried later")
 	tries := w.aws.Calls()["UpdateService"]
 	w.AwaitThat("web", "tried again, which is later than the deadline", func(protocol.Status) bool { return w.aws.Calls()["UpdateService"] > tries })
 	require.Equal(t, "staging CONVERGING v2, production WAITING_PRECONDITIONS v1", stage.Channels(w.Status("web")))
