@@ -27,7 +27,7 @@ const (
 	EventRestart   = "restart"  // its workflow was gone or reset, and continues from a checkpoint
 	EventManage    = "manage"   // or unmanage
 	EventPublish   = "publish"  // an application has a new incarnation, or a new origin
-	EventDegraded  = "degraded" // a converged channel is drifted or unhealthy, for the first time since it was stable for long
+	EventDegraded  = "degraded" // a converged channel is drifted or unhealthy, or does not stay stable
 	EventRepaired  = "repaired" // it is stable again
 	EventFlapping  = "flapping" // it does not stay stable after several repairs
 	EventError     = "error"    // a check could not be evaluated several times in a row

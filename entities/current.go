@@ -64,7 +64,7 @@ func (o RuntimeObject) Fetch(target *Target) Current {
 	switch {
 	case !o.hasVersion(target):
 	case o.Status == ObjectFailed:
-		c.Failed = o.describe("FAILED")
+		c.Failed = o.failure()
 	default:
 		c.Suspended, c.Until = o.Suspended, o.Until
 	}
@@ -94,7 +94,7 @@ func (o RuntimeObject) asDeclared(target *Target) bool { return o.AsDeclared && 
 func (o RuntimeObject) instabilityReason(active int, match, drifted bool) string {
 	switch {
 	case o.Status == ObjectFailed:
-		return o.describe("FAILED")
+		return o.failure()
 	case o.Suspended != "" && o.Until.IsZero():
 		return o.describe("waits for a person")
 	case o.Suspended != "":
@@ -117,19 +117,16 @@ func (o RuntimeObject) instabilityReason(active int, match, drifted bool) string
 }
 
 func (o RuntimeObject) describe(what string) string {
-	text := o.Name + " " + what
-	if message := cmp.Or(o.Message, o.lastDebugMessage()); message != "" {
-		text += ": " + message
-	}
-	return text
+	return o.Name + " " + what + Because(o.Message)
 }
 
-// lastDebugMessage is the message of the latest debug event, for an object without a message of its own (C4).
-func (o RuntimeObject) lastDebugMessage() string {
-	if len(o.Events) == 0 {
-		return ""
+// failure describes a failed object: by its message, or else by that of its latest debug event (C4).
+func (o RuntimeObject) failure() string {
+	if o.Message != "" || len(o.Events) == 0 {
+		return o.describe("FAILED")
 	}
-	return slices.MaxFunc(o.Events, func(a, b Event) int { return a.Timestamp.Compare(b.Timestamp) }).Message
+	latest := slices.MaxFunc(o.Events, func(a, b Event) int { return a.Timestamp.Compare(b.Timestamp) })
+	return o.describe("FAILED") + Because(latest.Message)
 }
 
 // FetchObjects rolls objects up: stable if there is at least one, and every one is (C5). Objects that are no longer declared and were left

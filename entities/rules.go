@@ -139,7 +139,7 @@ type Notification struct {
 // Undelivered is a notification that did not take its next entry, after several attempts. It is sent again until it is delivered.
 type Undelivered struct {
 	Notification string    `json:"notification"` // its name
-	Since        time.Time `json:"since"`        // when what the next entry tells happened
+	Since        time.Time `json:"since"`        // the time of the next entry
 	Entries      int       `json:"entries"`      // that wait for it
 	Error        string    `json:"error"`        // of the last attempts
 }

@@ -2,6 +2,8 @@ package workflows
 
 import (
 	"errors"
+	"slices"
+	"strings"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -12,6 +14,13 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
+// sending is a line on its way to a notification, as that was declared then.
+type sending struct {
+	url    entities.Value
+	format string
+	cancel workflow.CancelFunc
+}
+
 // sent is the outcome of sending a line to a notification. With an error it was not taken; it is sent again if that may help.
 type sent struct {
 	to        string
@@ -21,19 +30,42 @@ type sent struct {
 	at        time.Time
 }
 
+// cause is why it was not taken, without the notification's name; "" if it was.
+func (o sent) cause() string {
+	if o.err == nil {
+		return ""
+	}
+	return clip(strings.TrimPrefix(rootCause(o.err), "notification "+o.to+": "))
+}
+
+// text says that it was not taken, and why.
+func (o sent) text() string {
+	return clip(o.to + " is not notified of \"" + o.line.Text + "\": " + o.cause())
+}
+
 // notifyAll sends the lines to each webhook one by one, each until it is delivered. A webhook that does not answer does not delay the
-// others. Underway holds the webhooks with a send in progress.
-func (s *shell) notifyAll(outbox *state.Outbox, all []entities.Notification, underway map[string]bool, done func(sent)) {
+// others. Underway holds what is being sent. A line on its way to a notification that is declared differently now, or no longer, is stopped.
+func (s *shell) notifyAll(outbox *state.Outbox, all []entities.Notification, underway map[string]*sending, done func(sent)) {
+	for _, name := range entities.SortedKeys(underway) {
+		now := underway[name]
+		if !slices.ContainsFunc(all, func(n entities.Notification) bool {
+			return n.Name == name && n.URL == now.url && n.Format == now.format
+		}) {
+			now.cancel()
+			delete(underway, name)
+			delete(outbox.NotTaken, name)
+		}
+	}
 	for _, n := range all {
-		if line, ok := outbox.NextAnnouncement(n); ok && !underway[n.Name] {
+		if line, ok := outbox.NextAnnouncement(n); ok && underway[n.Name] == nil {
 			_, refused := outbox.NotTaken[n.Name]
 			s.notifyOne(n, line, announceRetry(refused), underway, done)
 		}
 	}
 }
 
-// announceRetry is how a line is sent again. After about a minute without success people are told. From then on the server repeats it without
-// the workflow, until it is delivered.
+// announceRetry is how a line is sent again. After about a minute without success the status says so. From then on the server repeats it
+// without the workflow, until it is delivered.
 func announceRetry(refused bool) *temporal.RetryPolicy {
 	if refused {
 		return &temporal.RetryPolicy{InitialInterval: time.Minute, BackoffCoefficient: 2, MaximumInterval: 10 * time.Minute}
@@ -43,14 +75,6 @@ func announceRetry(refused bool) *temporal.RetryPolicy {
 
 // problemWebhook is the kind of the problem that a notification is not delivered.
 const problemWebhook = "webhook"
-
-// causeText is the cause of an error for the end of a text; "" without one.
-func causeText(err error) string {
-	if err == nil {
-		return ""
-	}
-	return entities.Because(rootCause(err))
-}
 
 // isRetryable reports whether another attempt may help after an error.
 func isRetryable(err error) bool {
@@ -66,9 +90,11 @@ func (s *shell) serviceTitle() string {
 	return s.title()
 }
 
-func (s *shell) notifyOne(to entities.Notification, line entities.AuditEntry, retry *temporal.RetryPolicy, underway map[string]bool, done func(sent)) {
-	underway[to.Name] = true
-	ctx := workflow.WithActivityOptions(s.workCtx, workflow.ActivityOptions{
+func (s *shell) notifyOne(to entities.Notification, line entities.AuditEntry, retry *temporal.RetryPolicy, underway map[string]*sending, done func(sent)) {
+	ctx, cancel := workflow.WithCancel(s.workCtx)
+	own := &sending{to.URL, to.Format, cancel}
+	underway[to.Name] = own
+	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		StartToCloseTimeout: time.Minute,
 		RetryPolicy:         retry,
 		Summary:             summary("announce to " + to.Name + ": " + line.Text),
@@ -80,10 +106,11 @@ func (s *shell) notifyOne(to entities.Notification, line entities.AuditEntry, re
 	future := workflow.ExecuteActivity(ctx, protocol.ActivityAnnounce, request)
 	workflow.Go(s.ctx, func(ctx workflow.Context) {
 		err := future.Get(ctx, nil)
-		if temporal.IsCanceledError(err) {
-			return // stopped; the next run announces the line again
+		if temporal.IsCanceledError(err) || underway[to.Name] != own {
+			return // stopped; the next run, or the notification as it is declared now, gets the line again
 		}
-		underway[to.Name], s.woken = false, true
+		delete(underway, to.Name)
+		s.woken = true
 		done(sent{to.Name, line, err, isRetryable(err), workflow.Now(ctx)})
 	})
 }

@@ -31,7 +31,7 @@ func Application(ctx workflow.Context, in protocol.ApplicationInput) error {
 		answerHandlers:     map[string]answerHandler{protocol.Publish: a.publish, protocol.Release: a.propose},
 		outcomeHandlers:    map[string]outcomeHandler{protocol.Release: a.awaitDecision},
 	}
-	a.onAudit, a.webhooksInFlight = a.queueNotification, map[string]bool{}
+	a.onAudit, a.webhooksInFlight = a.queueNotification, map[string]*sending{}
 	a.pauses = pauses{
 		shell: a.shell, pauseState: &a.state.pauseState, scope: entities.ScopeApplication, resumeHint: "; a paused service or channel has a pause of its own",
 		request: func() protocol.AnnouncePause {
@@ -94,8 +94,8 @@ type application struct {
 	stopNotifying workflow.CancelFunc
 	unmanaging    unmanageWork
 	deciding      bool // a joint release is being decided or carried out
-	// webhooksInFlight holds the notifications with a send in progress.
-	webhooksInFlight map[string]bool
+	// webhooksInFlight holds what is being sent, by notification.
+	webhooksInFlight map[string]*sending
 	// installationRules are the rules of the installation. The first publication is judged by them.
 	installationRules *protocol.Rules
 }
@@ -112,17 +112,26 @@ func (a *application) sendNotifications() {
 	}
 	a.state.PruneSent(a.state.Notifications)
 	a.notifyAll(&a.state.Outbox, a.state.Notifications, a.webhooksInFlight, func(o sent) {
-		if o.err != nil {
-			a.setProblem(problemWebhook, o.to+" is not notified of \""+o.line.Text+"\""+causeText(o.err))
-		} else {
-			a.clearProblem(problemWebhook)
-		}
 		if o.sentAgain {
-			a.state.MarkNotTaken(o.to, rootCause(o.err))
-			return
+			a.state.MarkNotTaken(o.to, o.cause())
+		} else {
+			a.state.MarkSent(a.state.Notifications, o.to, o.line.N)
 		}
-		a.state.MarkSent(a.state.Notifications, o.to, o.line.N)
+		a.showUndelivered()
+		if o.err != nil && !o.sentAgain {
+			a.setProblem(problemWebhook, o.text())
+		}
 	})
+	a.showUndelivered()
+}
+
+// showUndelivered shows the first notification that takes no events.
+func (a *application) showUndelivered() {
+	if all := a.state.Undelivered(a.state.Notifications); len(all) > 0 {
+		a.setProblem(problemWebhook, all[0].Text())
+		return
+	}
+	a.clearProblem(problemWebhook)
 }
 
 // auditBufferSize is 1: people act on whole applications seldom.
@@ -303,7 +312,7 @@ func (a *application) fillCheckpoint(c *protocol.Checkpoint) {
 }
 
 func (a *application) resetWork() {
-	a.notifying, a.activityRunning, a.unmanaging.running, a.deciding, a.webhooksInFlight = false, false, false, false, map[string]bool{}
+	a.notifying, a.activityRunning, a.unmanaging.running, a.deciding, a.webhooksInFlight = false, false, false, false, map[string]*sending{}
 }
 
 // adoptedState restores from a checkpoint. Services are notified again, starting from the manifest that all of them were known to know.

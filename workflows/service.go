@@ -25,7 +25,7 @@ func Service(ctx workflow.Context, in protocol.ServiceInput) error {
 func newService(ctx workflow.Context, in protocol.ServiceInput) *service {
 	s := &service{
 		runs: in.Runs, view: uiStateOf, state: state.New(in.Application, in.Service), decision: &decide.Decision{},
-		observations: map[string]*observation{}, applies: map[entities.InstanceID]workflow.CancelFunc{}, extensions: map[string]workflow.CancelFunc{}, checkRuns: map[string]*checkRun{}, noWorkerSince: map[string]time.Time{}, freshReadings: map[entities.Evaluation]entities.CheckReading{}, webhooksInFlight: map[string]bool{}, steering: map[entities.InstanceID]bool{},
+		observations: map[string]*observation{}, applies: map[entities.InstanceID]workflow.CancelFunc{}, extensions: map[string]workflow.CancelFunc{}, checkRuns: map[string]*checkRun{}, noWorkerSince: map[string]time.Time{}, freshReadings: map[entities.Evaluation]entities.CheckReading{}, webhooksInFlight: map[string]*sending{}, steering: map[entities.InstanceID]bool{},
 		lastReported: map[entities.InstanceID]reported{}, servedFromWatchCache: map[entities.InstanceID]bool{},
 	}
 	s.shell = &shell{
@@ -71,7 +71,7 @@ type service struct {
 	checkRuns                 map[string]*checkRun                          // by the runtime whose remote worker evaluates; "": any worker
 	noWorkerSince             map[string]time.Time                          // runtimes whose remote worker has taken no checks since then
 	freshReadings             map[entities.Evaluation]entities.CheckReading // by Question: readings that caused this reconciliation
-	webhooksInFlight          map[string]bool                               // by notification: an announcement is in flight
+	webhooksInFlight          map[string]*sending                           // by notification: an announcement is in flight
 	steering                  map[entities.InstanceID]bool                  // by the first name: a rollout is being promoted or aborted
 	rendering                 bool                                          // outside the workflow task
 	removedAt                 time.Time                                     // when all instances were removed

@@ -24,7 +24,7 @@ func (s *service) accepted() string {
 func (s *service) fillCheckpoint(*protocol.Checkpoint) {}
 
 func (s *service) resetWork() {
-	s.observations, s.checkRuns, s.webhooksInFlight = map[string]*observation{}, map[string]*checkRun{}, map[string]bool{}
+	s.observations, s.checkRuns, s.webhooksInFlight = map[string]*observation{}, map[string]*checkRun{}, map[string]*sending{}
 	clear(s.freshReadings)
 }
 

@@ -211,15 +211,14 @@ func (s *service) sendNotifications() {
 		return
 	}
 	s.notifyAll(&s.state.Outbox, s.state.Spec.Notifications, s.webhooksInFlight, func(o sent) {
-		text := clip(o.to + " is not notified of \"" + o.line.Text + "\"" + causeText(o.err))
 		switch _, refused := s.state.NotTaken[o.to]; {
 		case o.sentAgain:
-			if s.state.MarkNotTaken(o.to, rootCause(o.err)) {
-				s.state.AppendJournal(o.at, o.line.Channel, text+"; it is sent again until it is delivered")
+			if s.state.MarkNotTaken(o.to, o.cause()) {
+				s.state.AppendJournal(o.at, o.line.Channel, o.text()+"; it is sent again until it is delivered")
 			}
 			return
 		case o.err != nil:
-			s.state.AppendJournal(o.at, o.line.Channel, text)
+			s.state.AppendJournal(o.at, o.line.Channel, o.text())
 		case refused:
 			s.state.AppendJournal(o.at, "", o.to+" is notified again")
 		}

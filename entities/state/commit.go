@@ -96,15 +96,21 @@ func (s *State) applyChange(c Change, now time.Time) {
 	}
 }
 
-// recordFlapping records that an instance does not stay stable.
-func (s *State) recordFlapping(i *Instance, now time.Time) {
+// countRepair counts a repair that succeeded, and records once that the instance does not stay stable.
+func (s *State) countRepair(i *Instance, now time.Time) {
+	a := &i.Delivery.Apply
+	if a.Repairs++; a.Repairs == 1 {
+		a.RepairedFrom = now
+	}
+	if a.Repairs != flappingRepairs {
+		return
+	}
 	text := "does not stay stable: " + i.RepairsText()
 	if name := s.DisplayName(i.ID); name != i.ID.Channel {
 		text = name + " " + text
 	}
-	cause := i.Delivery.Apply.RepairCause
-	s.AppendJournal(now, i.ID.Channel, text+entities.Because(cause))
-	s.recordAudit(entities.AuditEntry{At: now, Kind: entities.EventFlapping, Channel: i.ID.Channel, Version: i.currentVersion(), Text: text, Reason: cause})
+	s.AppendJournal(now, i.ID.Channel, text+entities.Because(a.RepairCause))
+	s.recordAudit(entities.AuditEntry{At: now, Kind: entities.EventFlapping, Channel: i.ID.Channel, Version: i.currentVersion(), Text: text, Reason: a.RepairCause})
 }
 
 // applyChange is the part of a change that concerns a single instance only.
@@ -113,7 +119,7 @@ func (i *Instance) applyChange(c Change, now time.Time) {
 	switch c.Kind {
 	case ChangeRepaired:
 		a := &d.Apply
-		a.Attempts, a.RepairedFrom, a.RepairCause, a.PutBacks, a.Err, a.NotBefore = 0, time.Time{}, "", 0, "", time.Time{}
+		a.Attempts, a.Repairs, a.RepairedFrom, a.RepairCause, a.PutBacks, a.Err, a.NotBefore = 0, 0, time.Time{}, "", 0, "", time.Time{}
 	case ChangeRequestReading:
 		i.Observed.Requested, d.Apply.Overdue = true, now
 	case ChangeUnstable:
@@ -392,15 +398,12 @@ func (s *State) RecordStatus(channel string, status entities.Status, reasons []s
 	}
 }
 
-// recordHealth records that a channel is degraded, or not any more: only the first time since it was stable for long. Further ones are told
-// by the number of repairs.
+// recordHealth records that a channel is degraded, or not any more. One that flaps stays degraded, so this happens a few times at most before
+// it was stable for long.
 func (s *State) recordHealth(kind, channel, text string, now time.Time) {
-	repairs, version := 0, ""
+	version := ""
 	for _, i := range s.InstancesIn(channel) {
-		repairs, version = max(repairs, i.Delivery.Apply.Attempts), cmp.Or(version, i.currentVersion())
-	}
-	if kind == entities.EventDegraded && repairs > 0 || repairs > 1 {
-		return
+		version = cmp.Or(version, i.currentVersion())
 	}
 	s.recordAudit(entities.AuditEntry{At: now, Kind: kind, Channel: channel, Version: version, Text: text})
 }

@@ -139,8 +139,9 @@ type Apply struct {
 	Started       time.Time `json:"started,omitzero"` // start of the last one
 	Ended         time.Time `json:"ended,omitzero"`
 	Attempts      int       `json:"attempts,omitempty"` // consecutive failures, or repairs since it was last stable for long
-	RepairedFrom  time.Time `json:"repaired,omitzero"`  // end of the first of those repairs
-	RepairCause   string    `json:"cause,omitempty"`    // of the last of them
+	Repairs       int       `json:"repairs,omitempty"`  // those repairs that succeeded
+	RepairedFrom  time.Time `json:"repaired,omitzero"`  // end of the first of them
+	RepairCause   string    `json:"cause,omitempty"`    // of the last repair
 	PutBacks      int       `json:"putBacks,omitempty"` // applies of the target since it failed, which put back what is gone
 	OK            bool      `json:"ok,omitempty"`       // the last one succeeded
 	Err           string    `json:"err,omitempty"`
@@ -175,13 +176,13 @@ const flappingRepairs = 5
 // Flapping reports whether a converged instance does not stay stable after repairs. It ends once the instance was stable for the maximum
 // backoff of its runtime.
 func (i *Instance) Flapping() bool {
-	return i.Delivery.Converged && i.Delivery.Apply.Attempts >= flappingRepairs
+	return i.Delivery.Converged && i.Delivery.Apply.Repairs >= flappingRepairs
 }
 
 // RepairsText says how often the instance was repaired, and since when.
 func (i *Instance) RepairsText() string {
 	a := &i.Delivery.Apply
-	return "repaired " + entities.Times(a.Attempts) + " since " + a.RepairedFrom.UTC().Format("15:04:05 UTC")
+	return "repaired " + entities.Times(a.Repairs) + " since " + a.RepairedFrom.UTC().Format("15:04:05 UTC")
 }
 
 // IsAt reports whether the instance's target is that of a release.

@@ -68,11 +68,9 @@ func (s *State) ApplyEnded(id entities.InstanceID, target entities.Target, err s
 			s.recordSuccessAsReading(i, now)
 		}
 	case d.Converged: // a repair; without effect it is not repeated at once either
-		if d.Apply.Attempts++; d.Apply.Attempts == 1 {
-			d.Apply.RepairedFrom = now
-		}
-		if d.Apply.Attempts == flappingRepairs {
-			s.recordFlapping(i, now)
+		d.Apply.Attempts++
+		if err == "" {
+			s.countRepair(i, now)
 		}
 		d.Apply.NotBefore = now.Add(backoff(rt.Timing, d.Apply.Attempts))
 	case err == "":

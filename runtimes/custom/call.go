@@ -16,7 +16,7 @@ import (
 
 // call is one command to run for an instance.
 type call struct {
-	errorPrefix  string // the beginning of its errors; "" where the reader knows what is done, and for which channel
+	errorPrefix  string // the beginning of its errors; "" if the reader knows the action and the channel
 	purpose      string // apply, fetch, plan or remove; a Job carries it as a label
 	argv         []string
 	timeout      time.Duration

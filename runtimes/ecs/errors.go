@@ -16,7 +16,7 @@ import (
 
 // explain says why an action failed, in the words of ECS and with advice, and whether a retry can help. An error in the declaration
 // is permanent. Permissions, quotas, pending changes and faults of ECS are not. An action that the rate limit prevented, or that AWS
-// did not answer, is no attempt at all. The error of an ended ctx stays as it is. The action is "" where the reader knows what is done.
+// did not answer, is no attempt at all. The error of an ended ctx stays as it is. The action is "" if the reader knows it.
 func explain(action string, err error) error {
 	var fenced *runtimes.FencedError
 	switch {

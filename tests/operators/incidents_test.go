@@ -67,7 +67,7 @@ printf '{"objects":[{"name":"web","objectType":"process","status":"%s","debugEve
 `, doctor: "failing-channel", event: "flapping"},
 }
 
-// Whatever goes wrong, status on a terminal of 80 columns, explain, wait and doctor name the cause, and so do an event and the history.
+// In each incident, status on a terminal of 80 columns, explain, wait and doctor name the cause, and so do an event and the history.
 func TestCauseOfEveryIncidentIsShown_I1(t *testing.T) {
 	stage.Long(t, "a minute for each incident")
 	t.Parallel()
@@ -134,33 +134,35 @@ func terminal(w *stage.World, arguments ...string) string {
 	return string(out)
 }
 
-// A webhook that takes no event is named with its error by status, explain and doctor, and no longer once it takes them.
+// A webhook that takes no event is named with its error by status, explain and doctor. Once its address is corrected, it gets what waits, and is
+// named no longer.
 func TestDeadWebhookIsNamed_I1(t *testing.T) {
 	stage.Long(t, "a minute of attempts")
 	t.Parallel()
-	var repaired atomic.Bool
-	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if !repaired.Load() {
-			w.WriteHeader(http.StatusGone)
-		}
-	}))
-	t.Cleanup(receiver.Close)
+	dead := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusGone) }))
+	t.Cleanup(dead.Close)
+	var taken atomic.Int32
+	live := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { taken.Add(1) }))
+	t.Cleanup(live.Close)
 	w := shared.OwnServer(t, 0)
-	w.Write(strings.Replace(stage.TwoChannels, "name: APP\n", fmt.Sprintf("name: APP\nnotifications: [{name: team, url: %q, events: [succeeded]}]\n", receiver.URL), 1) + stage.Web)
-	w.Publish()
+	publish := func(address string) {
+		w.Write(strings.Replace(stage.TwoChannels, "name: APP\n", fmt.Sprintf("name: APP\nnotifications: [{name: team, url: %q, events: [succeeded]}]\n", address), 1) + stage.Web)
+		w.Publish()
+	}
+	publish(dead.URL)
 	w.Release("web", "v1")
 	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
 	names := func(arguments ...string) {
 		temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {
 			found := follow(w, arguments...)
-			return strings.Contains(found, "notification team has taken nothing since") && strings.Contains(found, "answered 410 Gone"), found
+			return strings.Contains(found, "notification team has taken nothing since") && strings.Contains(found, "(2 waiting): answered 410 Gone"), found
 		})
 	}
 	names("status")
 	names("explain", w.App+"/web")
 	names("admin", "doctor")
 
-	repaired.Store(true) // the next attempt of the server delivers them
-	w.AwaitThat("web", "nothing undelivered", func(s protocol.Status) bool { return len(s.Undelivered) == 0 })
+	publish(live.URL)
+	w.AwaitThat("web", "nothing undelivered", func(s protocol.Status) bool { return len(s.Undelivered) == 0 && taken.Load() == 2 })
 	require.NotContains(t, follow(w, "admin", "doctor"), "team")
 }

@@ -201,7 +201,7 @@ func (n Namespace) runningServices(ctx context.Context, statuses []string, limit
 
 // statusesToQuery returns the statuses of a service that may have an unreadable channel: likely are UNKNOWN and those with a higher
 // severity. Others may hide one, because the status of such a channel can be another one that comes first, or is more severe. While an apply
-// fails and is repeated, a service is CONVERGING. What is fine is queried for its notifications.
+// fails and is repeated, a service is CONVERGING. Others are fine, and are queried for their notifications.
 func statusesToQuery() (likely, others, fine []string) {
 	minSeverity, unknown := math.MaxInt, entities.StatusUnknown.Row().Severity
 	for _, row := range entities.StatusTable() {
