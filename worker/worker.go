@@ -301,7 +301,7 @@ func newWorker(ctx context.Context, c client.Client, o Options, a *activities.Ac
 		WorkerStopTimeout: max(o.StopTimeout, readingStop),
 		// A reconciliation of hundreds of channels takes milliseconds; on an overloaded machine that can exceed the SDK's limit of one second.
 		DeadlockDetectionTimeout: 5 * time.Second,
-		Interceptors:             append(append(slices.Clone(o.Interceptors), &workflows.Arrivals{}, &workflows.Starts{}, &logs.Activities{}), own...),
+		Interceptors:             append(append(slices.Clone(o.Interceptors), &activities.Deadlines{}, &workflows.Arrivals{}, &workflows.Starts{}, &logs.Activities{}), own...),
 		DeploymentOptions:        o.Deployment.options(),
 		OnFatalError:             fatal,
 

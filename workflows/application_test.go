@@ -42,6 +42,7 @@ type applicationTest struct {
 	storeAnswer          protocol.ConfirmAnswer // the content of each incarnation in the store
 	unavailable          map[string]bool        // activities that do not answer
 	slow                 map[string]int         // how many calls of an activity take longer than their caller waits
+	deadlineNoticed      bool                   // a slow activity notices its deadline before the SDK does
 	slowMu               sync.Mutex             // of slow: activities have goroutines of their own
 	hangingNotifications int                    // how many notifications hang until they are stopped
 	last                 time.Duration
@@ -173,6 +174,9 @@ func (h *applicationTest) waitIfSlow(ctx context.Context, activity string) error
 	h.slowMu.Unlock()
 	if !slow {
 		return nil
+	}
+	if h.deadlineNoticed {
+		return temporal.NewNonRetryableApplicationError(context.DeadlineExceeded.Error(), protocol.ErrTimeout, nil)
 	}
 	<-ctx.Done()
 	return ctx.Err()
@@ -417,15 +421,17 @@ func TestNewerNoticeReplacesHangingNotice(t *testing.T) {
 // A publication that the store answers too slowly within the workflow task is not refused: the store is asked outside it.
 func TestPublicationWaitsForASlowStore_F4(t *testing.T) {
 	for _, name := range []string{protocol.ActivityRules, protocol.ActivityConfirm} {
-		t.Run(name, func(t *testing.T) {
-			h := newApplicationTest(t)
-			h.slow[name] = 1
-			h.sendUpdate(0, protocol.Publish, publication(1), "")
-			state := h.run(nil)
-			require.Len(t, h.answers, 1)
-			require.Zero(t, h.slow[name])
-			require.Len(t, state.Incarnations, 1)
-		})
+		for _, noticed := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, noticed), func(t *testing.T) {
+				h := newApplicationTest(t)
+				h.slow[name], h.deadlineNoticed = 1, noticed
+				h.sendUpdate(0, protocol.Publish, publication(1), "")
+				state := h.run(nil)
+				require.Len(t, h.answers, 1)
+				require.Zero(t, h.slow[name])
+				require.Len(t, state.Incarnations, 1)
+			})
+		}
 	}
 }
 

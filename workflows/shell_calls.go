@@ -64,7 +64,7 @@ func (c localCall) wrapError(err error) error {
 	if app != nil && app.Type() == protocol.ErrStore {
 		c.dependency = depStore // an activity for another dependency needed the store too
 	}
-	if temporal.IsTimeoutError(err) {
+	if temporal.IsTimeoutError(err) || app != nil && app.Type() == protocol.ErrTimeout {
 		return temporal.NewApplicationError(fmt.Sprintf("%sno answer within %s", dependencyErrors[c.dependency].text, c.timeout), dependencyErrors[c.dependency].errType, timedOutDetail)
 	}
 	return temporal.NewApplicationError(dependencyErrors[c.dependency].text+rootCause(err), dependencyErrors[c.dependency].errType)

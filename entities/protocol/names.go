@@ -210,6 +210,7 @@ const (
 	ErrRefused   = "Refused"   // the request is invalid or not possible now; nothing changed
 	ErrDamaged   = "Damaged"   // something in the store is damaged; it has to be written again first
 	ErrStore     = "Store"     // the store did not answer in time; nothing changed, try again
+	ErrTimeout   = "Timeout"   // a local activity ran into its deadline
 	ErrIssuer    = "Issuer"    // the token issuer did not answer in time; nothing changed, try again
 	ErrUnchanged = "Unchanged" // benign: a reading that equals the known one
 )
