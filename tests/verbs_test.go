@@ -65,7 +65,7 @@ func TestPauseCancelRetry_A16_A18(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.RunWeb()
-	require.Equal(t, w.App+"/web production is paused. nothing is applied in production, paused by bob, until: converge resume "+w.App+"/web --channel production", w.Act("web", "pause", `{"channel":"production","by":"bob","reason":"incident 12"}`))
+	require.Equal(t, w.App+"/web production is paused\nproduction: paused by bob\n  converge resume "+w.App+"/web --channel production", w.Act("web", "pause", `{"channel":"production","by":"bob","reason":"incident 12"}`))
 	w.Release("web", "v2")
 	s := w.Await("web", "staging CONVERGED v2, production PAUSED v1")
 	require.Equal(t, "paused by bob: incident 12", s.Channels[1].Reasons[0].Text)
@@ -91,7 +91,7 @@ func TestRestart_I1(t *testing.T) {
 	w.Act("web", "pin", `{"channel":"staging","by":"bob"}`)
 	w.Act("web", "pause", `{"channel":"production","by":"bob"}`)
 	require.Contains(t, w.Act("web", "restart", `{"by":"bob","reason":"rotated secrets"}`),
-		w.App+"/web restarts in staging, production. v1 is being deployed to staging. nothing is applied in production, paused by bob, until: ")
+		w.App+"/web restarts in staging, production\nstaging: v1 is being deployed\nproduction: paused by bob\n  converge resume ")
 	w.Await("web", "staging CONVERGED v1, production PAUSED v1")
 	w.Act("web", "resume", `{"channel":"production","by":"bob"}`)
 	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")

@@ -75,7 +75,7 @@ func TestWhatWaitsBehindManyIsKept_B3_F1_F8(t *testing.T) {
 
 	answer := w.Act("web", protocol.Cancel, fmt.Sprintf(`{"olderThan":"v%d","by":"bob"}`, many-1))
 	require.Contains(t, answer, fmt.Sprintf("%d releases, v6 to v%d, cancelled in production", many-7, many-2))
-	require.Contains(t, answer, fmt.Sprintf("v%d enters production next", many-1))
+	require.Contains(t, answer, fmt.Sprintf("production: v%d waits for approval/go-live", many-1))
 	w.awaitOffloaded(0)
 }
 

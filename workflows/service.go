@@ -86,7 +86,7 @@ func (s *service) judge(row *verb.Row, r verb.Request, who entities.Who) (state.
 	return row.Do(s.state, s.resolveChannel(r), who, s.now())
 }
 
-func (s *service) followUp(row *verb.Row, r verb.Request) string {
+func (s *service) followUp(row *verb.Row, r verb.Request) []string {
 	return row.Consequences(s.state, s.resolveChannel(r), s.now())
 }
 

@@ -78,7 +78,7 @@ func TestUpdateBehindAWaitingSignalFailsWhileStoreIsUnavailable(t *testing.T) {
 	p.run(firstInput, minute)
 	require.ErrorContains(t, behind.err, "the store does not answer: the disk is full")
 	require.NoError(t, pause.err)
-	require.Regexp(t, `; audit pending: \d+ lines wait for the store. `, pause.message)
+	require.Regexp(t, `; audit pending: \d+ lines wait for the store$`, pause.message)
 }
 
 // A request id that waits in the inbox is carried out once, also if it is sent again in the meantime.

@@ -19,8 +19,8 @@ type entity interface {
 	initialized() bool
 	// judge returns the effect of a verb, or why it is not allowed now. It changes nothing.
 	judge(row *verb.Row, r verb.Request, who entities.Who) (state.Effect, error)
-	// followUp describes the result of a verb, and what it still waits for; "" if there is nothing to say.
-	followUp(row *verb.Row, r verb.Request) string
+	// followUp describes the result of a verb, and what it still waits for, in lines; none if there is nothing to say.
+	followUp(row *verb.Row, r verb.Request) []string
 	// checkNames refuses a request with names that do not exist. It is the only check before a token is verified.
 	checkNames(r verb.Request) error
 	// rules are how callers prove their identity, and what they may do. If ruled is false, everyone may use all verbs.
@@ -52,7 +52,7 @@ type entity interface {
 type entityDefaults struct{}
 
 func (entityDefaults) initialized() bool                                  { return true }
-func (entityDefaults) followUp(*verb.Row, verb.Request) string            { return "" }
+func (entityDefaults) followUp(*verb.Row, verb.Request) []string          { return nil }
 func (entityDefaults) finished() bool                                     { return false }
 func (entityDefaults) onFirstRun(int64)                                   {}
 func (entityDefaults) fillCheckpoint(*protocol.Checkpoint)                {}

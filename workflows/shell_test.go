@@ -196,6 +196,6 @@ func TestUpdatesWaitForSignalsWhileARunEnds(t *testing.T) {
 	update := p.sendUpdate(10*second+600*time.Microsecond, protocol.Resume, `{"channel":"staging","by":"bob"}`)
 	next := p.run(firstInput, minute)
 	require.NoError(t, update.err)
-	require.Contains(t, update.message, "shop/web staging resumed. v1 ")
+	require.Contains(t, update.message, "shop/web staging resumed")
 	require.Empty(t, p.stateOf(next).Pauses)
 }

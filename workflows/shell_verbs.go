@@ -132,7 +132,7 @@ func (s *shell) withFollowUp(row *verb.Row, r verb.Request, out json.RawMessage)
 	if out == nil {
 		return nil
 	}
-	return row.AddText(out, s.entity.followUp(row, r))
+	return row.AddNext(out, s.entity.followUp(row, r))
 }
 
 // runSerialized carries out an update in order.

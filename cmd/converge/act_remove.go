@@ -99,10 +99,10 @@ func (o *deleteOptions) preview(ctx context.Context) error {
 // deleteServices tells services to remove their instances, and prints a line for each.
 func (f *Factory) deleteServices(ctx context.Context, names []serviceName, channel, reason string) error {
 	act := f.actOn(reason, names)
-	answers, err := each(ctx, names, func(ctx context.Context, n serviceName) (string, error) {
+	answers, err := each(ctx, names, func(ctx context.Context, n serviceName) (protocol.Answer, error) {
 		var answer protocol.Answer
 		err := f.act(ctx, n, protocol.Delete, act.RequestID, protocol.DeleteRequest{RequestMeta: act, Channel: channel}, &answer)
-		return answer.Message, err
+		return answer, err
 	})
 	return f.printAnswers(names, answers, err)
 }

@@ -57,7 +57,7 @@ func newServiceCmd[R any](f *Factory, verb string, runF func(context.Context, *s
 		if err := f.act(ctx, o.service, verb, act.RequestID, request(o, act), &answer); err != nil {
 			return err
 		}
-		return f.printAnswers([]serviceName{o.service}, []string{answer.Message}, nil)
+		return f.printAnswers([]serviceName{o.service}, []protocol.Answer{answer}, nil)
 	}, func(args []string) error {
 		if err := o.parse(args, positional, takesRelease); err != nil {
 			return err
@@ -80,13 +80,13 @@ func (o *serviceOptions) actOnParts(ctx context.Context, request func(protocol.R
 		return err
 	}
 	act := o.f.actOn(o.reason, names)
-	answers, err := each(ctx, names, func(ctx context.Context, n serviceName) (string, error) {
+	answers, err := each(ctx, names, func(ctx context.Context, n serviceName) (protocol.Answer, error) {
 		var answer protocol.Answer
 		err := o.f.act(ctx, n, o.verb, act.RequestID, request(act), &answer)
 		if err != nil {
 			err = fmt.Errorf("%s: %w", n, err)
 		}
-		return answer.Message, err
+		return answer, err
 	})
 	return o.f.printAnswers(names, answers, err)
 }

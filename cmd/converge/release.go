@@ -164,7 +164,7 @@ func (o *releaseOptions) printAccepted(a protocol.ReleaseAnswer) error {
 	if a.Note != "" {
 		o.f.note("%s", a.Note)
 	}
-	return screen.Lines(line)
+	return screen.Lines(append([]string{line}, a.Next...)...)
 }
 
 // follow prints the events of the release until it is decided.

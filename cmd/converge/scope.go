@@ -97,38 +97,41 @@ func (o *scopeOptions) run(ctx context.Context) (err error) {
 		return err
 	}
 	request := protocol.ScopeRequest{RequestMeta: o.f.actOn(o.reason, names), Channel: o.channel}
-	answers, err := each(ctx, names, func(ctx context.Context, n serviceName) (string, error) {
+	answers, err := each(ctx, names, func(ctx context.Context, n serviceName) (protocol.Answer, error) {
 		var answer protocol.Answer
 		err := o.f.act(ctx, n, o.verb, request.RequestID, request, &answer)
-		return answer.Message, err
+		return answer, err
 	})
 	return o.f.printAnswers(names, answers, err)
 }
 
-// printAnswers prints one line for each service that answered.
-func (f *Factory) printAnswers(names []serviceName, answers []string, err error) error {
-	type line struct {
+// printAnswers prints what each service answered, and what happens next in its channels.
+func (f *Factory) printAnswers(names []serviceName, answers []protocol.Answer, err error) error {
+	type answered struct {
 		Service string `json:"service"`
-		Message string `json:"message"`
+		protocol.Answer
 	}
-	lines := []line{}
+	all := []answered{}
 	for i, a := range answers {
-		if a != "" {
-			lines = append(lines, line{names[i].String(), a})
+		if a.Message != "" {
+			all = append(all, answered{names[i].String(), a})
 		}
 	}
 	if f.json() {
-		if e := f.screen().JSON(lines); e != nil {
+		if e := f.screen().JSON(all); e != nil {
 			return e
 		}
 		return err
 	}
-	for _, l := range lines {
-		text := l.Message
+	for _, a := range all {
+		lines := append([]string{a.Message}, a.Next...)
 		if len(names) > 1 {
-			text = l.Service + ": " + text
+			lines[0] = a.Service + ": " + lines[0]
+			for n := range lines[1:] {
+				lines[n+1] = "  " + lines[n+1]
+			}
 		}
-		if e := f.screen().Lines(text); e != nil {
+		if e := f.screen().Lines(lines...); e != nil {
 			return e
 		}
 	}

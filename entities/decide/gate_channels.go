@@ -224,14 +224,14 @@ func (v *view) judgeChannelStable(c entities.Condition, r *state.Release) Judgem
 	for _, name := range c.Channels {
 		in := v.stableIn(c, name, r)
 		if in.Verdict.Worse(j.Verdict) {
-			j.Verdict, j.Since, j.Next, reasons = in.Verdict, time.Time{}, time.Time{}, nil
+			j.Verdict, j.Since, j.Next, j.Awaits, reasons = in.Verdict, time.Time{}, time.Time{}, nil, nil
 		}
 		if in.Unblock != "" {
 			j.Unblock = in.Unblock
 		}
 		if in.Verdict == j.Verdict {
 			reasons = append(reasons, in.Reason)
-			j.Since, j.Next = later(j.Since, in.Since), later(j.Next, in.Next)
+			j.Since, j.Next, j.Awaits = later(j.Since, in.Since), later(j.Next, in.Next), append(j.Awaits, in.Awaits...)
 		}
 	}
 	slices.Sort(reasons)
@@ -310,9 +310,9 @@ func (v *view) succeededIn(c entities.Condition, channel string, r *state.Releas
 			j.requireDuration(c.For, v.now)
 		}
 	case maestro.Pending:
-		j.Verdict, j.Reason = entities.Wait, fmt.Sprintf("%s has not entered %s yet", r.FullVersion, channel)
+		j.Verdict, j.Reason, j.Awaits = entities.Wait, fmt.Sprintf("%s has not entered %s yet", r.FullVersion, channel), []string{channel}
 	case maestro.InProgress:
-		j.Verdict, j.Reason = entities.Wait, fmt.Sprintf("%s is being deployed to %s", r.FullVersion, channel)
+		j.Verdict, j.Reason, j.Awaits = entities.Wait, fmt.Sprintf("%s is being deployed to %s", r.FullVersion, channel), []string{channel}
 	}
 	return j
 }

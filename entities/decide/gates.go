@@ -129,6 +129,8 @@ type Judgement struct {
 	// Have are the people who approved. Need is the required number.
 	Have []string
 	Need int
+	// Awaits are the channels in which the release is still to succeed, in the order of the condition.
+	Awaits []string
 	// Elsewhere is the channel for which a shared extension ran, if it is another one.
 	Elsewhere string
 	// Bypassable: a person can let the release pass it. Plain: the reason names the subject.

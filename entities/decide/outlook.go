@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,29 +17,30 @@ import (
 
 // Bounds of the text: for more there is `explain`.
 const (
-	maxParts    = 3   // of each: clauses, channels of a clause, gates of a channel
+	maxParts    = 3   // of each: lines, channels of a line, gates of a channel
 	maxGateText = 160 // bytes of the text of one gate
-	maxOutlook  = 1000
+	maxLine     = 1000
 )
 
-// Outlook describes what happens next in channels: what enters there, or what it waits for. version is the release that the action was
-// about; "": the next in line. At most 1,000 bytes and a character, or "".
-func Outlook(s *state.State, version string, channels []string, now time.Time) string {
+// Outlook describes what happens next in channels: what enters there, or what it waits for, in a line for each channel, or for several for
+// which it is the same. A command that helps is on a line of its own. version is the release that the action was about; "": the next in
+// line. At most seven lines of 1,000 bytes and a character.
+func Outlook(s *state.State, version string, channels []string, now time.Time) []string {
 	if s.Spec == nil {
-		return ""
+		return nil
 	}
 	f := &outlook{s: s, d: Decide(s, now, Mode{}), now: now}
 	if version != "" {
 		f.release, _ = s.FindOpen(version, "")
 	}
-	var clauses []clause
+	var all []prospect
 	for n := range f.d.Channels {
 		c := &f.d.Channels[n]
 		if _, declared := s.Spec.Channel(c.Channel); declared && slices.Contains(channels, c.Channel) {
-			clauses = f.add(clauses, c)
+			all = addProspect(all, f.prospect(c), c.Channel)
 		}
 	}
-	return f.text(clauses)
+	return f.lines(all)
 }
 
 // outlook is a state with the decision about it.
@@ -49,67 +51,76 @@ type outlook struct {
 	release *state.Release // that the action was about, or nil
 }
 
-// clause is a statement about the channels that share it: their names are between the two texts.
-type clause struct {
-	before, after string
+// prospect is what happens next in the channels that share it, and a command that helps, or "".
+type prospect struct {
+	text, command string
 	channels      []string
 }
 
-func (f *outlook) add(clauses []clause, c *ChannelDecision) []clause {
-	next := f.clause(c)
-	for n := range clauses {
-		if clauses[n].before == next.before && clauses[n].after == next.after {
-			clauses[n].channels = append(clauses[n].channels, c.Channel)
-			return clauses
+func addProspect(all []prospect, next prospect, channel string) []prospect {
+	for n := range all {
+		if all[n].text == next.text && all[n].command == next.command {
+			all[n].channels = append(all[n].channels, channel)
+			return all
 		}
 	}
-	next.channels = []string{c.Channel}
-	return append(clauses, next)
+	next.channels = []string{channel}
+	return append(all, next)
 }
 
-func (f *outlook) text(clauses []clause) string {
-	var parts []string
-	for n, c := range clauses {
+func (f *outlook) lines(all []prospect) (lines []string) {
+	for n, p := range all {
 		if n == maxParts {
-			parts = append(parts, fmt.Sprintf("for more: converge explain %s/%s", f.s.Application, f.s.Title()))
+			lines = append(lines, fmt.Sprintf("for more: converge explain %s/%s", f.s.Application, f.s.Title()))
 			break
 		}
-		parts = append(parts, c.before+firstFew(c.channels, ", ")+c.after)
+		lines = append(lines, entities.Clip(firstFew(p.channels, ", ")+": "+p.text, maxLine))
+		if p.command != "" {
+			lines = append(lines, "  "+entities.Clip(p.command, maxLine))
+		}
 	}
-	return entities.Clip(strings.Join(parts, ". "), maxOutlook)
+	return lines
 }
 
-// clause describes what happens next in one channel.
-func (f *outlook) clause(c *ChannelDecision) clause {
+// prospect describes what happens next in one channel.
+func (f *outlook) prospect(c *ChannelDecision) prospect {
 	p, paused := pauseOf(f.s, c.Channel)
 	pending := f.release != nil && f.phase(c.Channel) == maestro.Pending
 	switch {
 	case paused && c.Status == entities.StatusPaused:
-		return clause{before: "nothing is applied in ", after: ", paused by " + p.By + ", until: " + f.s.ResumeCommand(p) + f.heldByPause(c, pending)}
-	case f.changeClause(c.Channel) != nil:
-		return *f.changeClause(c.Channel)
+		return prospect{text: "paused by " + p.By + f.heldByPause(c, pending), command: f.s.ResumeCommand(p)}
+	case f.changeNow(c.Channel) != "":
+		return prospect{text: f.changeNow(c.Channel)}
 	case pending && f.goesBeforeNext(c):
-		return f.describeEntry(f.release, f.releaseGates(c.Channel))
+		return describeEntry(f.release, f.releaseGates(c.Channel))
 	case pending && c.Next != nil && c.Next != f.release:
-		return clause{before: f.release.FullVersion + " waits behind " + c.Next.FullVersion + " in ", after: entities.Because(f.waitsFor(c.Gates))}
+		what, command := waitsFor(c.Gates)
+		return prospect{text: f.release.FullVersion + " waits behind " + c.Next.FullVersion + whichWaits(what), command: command}
 	case c.Next != nil:
-		return f.describeEntry(c.Next, c.Gates)
+		return describeEntry(c.Next, c.Gates)
 	case pending:
-		return clause{before: f.release.FullVersion + " waits in "}
+		return prospect{text: f.release.FullVersion + " waits"}
 	}
 	return f.still(c)
 }
 
+func whichWaits(what string) string {
+	if what == "" {
+		return ""
+	}
+	return ", which waits" + what
+}
+
 // describeEntry states what the release next in a channel waits for.
-func (f *outlook) describeEntry(r *state.Release, gates []Judgement) clause {
-	text := f.waitsFor(gates)
+func describeEntry(r *state.Release, gates []Judgement) prospect {
+	what, command := waitsFor(gates)
 	switch {
 	case slices.ContainsFunc(gates, func(j Judgement) bool { return j.Verdict == entities.Fail }):
-		return clause{before: r.FullVersion + " is blocked in ", after: entities.Because(text)}
-	case text != "":
-		text = ", after: " + text
+		return prospect{text: r.FullVersion + " is blocked" + entities.Because(strings.TrimPrefix(strings.TrimPrefix(what, " for "), ": ")), command: command}
+	case what == "":
+		return prospect{text: r.FullVersion + " enters next"}
 	}
-	return clause{before: r.FullVersion + " enters ", after: " next" + text}
+	return prospect{text: r.FullVersion + " waits" + what, command: command}
 }
 
 // goesBeforeNext reports whether the release has not arrived yet and will go before the one that is next in a channel now: that one is
@@ -147,52 +158,61 @@ func (f *outlook) heldByPause(c *ChannelDecision, pending bool) string {
 	return ""
 }
 
-// changeClause is the clause of a channel whose target is set now, or nil.
-func (f *outlook) changeClause(channel string) *clause {
+// changeNow says how the target of a channel changes now; "": it does not.
+func (f *outlook) changeNow(channel string) string {
 	for _, c := range f.d.Changes {
 		switch {
 		case c.Channel != channel:
 		case c.Kind == state.ChangeUnchanged:
-			return &clause{before: "nothing changes in ", after: entities.Because(c.Cause)}
+			return "nothing changes" + entities.Because(c.Cause)
 		case len(c.Moves) == 0:
 		case c.Kind == state.ChangePromote:
-			return &clause{before: c.Moves[0].Target.FullVersion + " enters ", after: " now"}
+			return c.Moves[0].Target.FullVersion + " enters now"
 		case c.Kind == state.ChangeRollback:
-			return &clause{before: "the rollback to " + c.Moves[0].Target.FullVersion + " starts in ", after: " now"}
+			return "the rollback to " + c.Moves[0].Target.FullVersion + " starts now"
 		default:
-			return &clause{before: c.Moves[0].Target.FullVersion + " is deployed to ", after: " now"}
+			return c.Moves[0].Target.FullVersion + " is deployed now"
 		}
 	}
-	return nil
+	return ""
 }
 
-// waitsFor lists what the release next in line waits for: the evaluated gates that do not pass, then those that are evaluated after them.
-func (f *outlook) waitsFor(gates []Judgement) string {
+// waitsFor lists what the release next in line waits for, for the end of a sentence: the evaluated gates that do not pass, then those that
+// are evaluated after them. command helps the first that a command helps.
+func waitsFor(gates []Judgement) (what, command string) {
 	var evaluated, later []string
-	v := view{tables: standard}
+	v, named := view{tables: standard}, false
 	for _, j := range gates {
 		switch {
 		case j.Verdict == entities.Pass:
+			continue
 		case j.Code == CodeNotEvaluated:
 			later = append(later, j.ID)
-		case len(evaluated) == 0 && j.Unblock != "" && len(j.Reason) <= maxGateText:
-			evaluated = append(evaluated, v.judgementText(j)+" ("+j.Unblock+")")
-		default:
-			evaluated = append(evaluated, entities.ClipMessage(v.judgementText(j), maxGateText))
+			continue
 		}
+		named = named || len(evaluated) == 0 && (len(j.Awaits) > 0 || !v.gate(j.Kind).plain)
+		text := v.judgementText(j)
+		if named && len(j.Awaits) > 0 {
+			text = strings.Join(j.Awaits, ", ")
+		}
+		evaluated, command = append(evaluated, entities.ClipMessage(text, maxGateText)), cmp.Or(command, j.Unblock)
 	}
 	var parts []string
 	if len(evaluated) > 0 {
 		parts = append(parts, firstFew(evaluated, "; "))
 	}
 	if len(later) > 0 {
-		parts = append(parts, "then "+firstFew(later, ", "))
+		parts, named = append(parts, "then "+firstFew(later, ", ")), named || len(evaluated) == 0
 	}
-	return strings.Join(parts, "; ")
+	what = strings.TrimPrefix(strings.Join(parts, "; "), "then ")
+	if named {
+		return " for " + what, command
+	}
+	return entities.Because(what), command
 }
 
 // still describes a channel for which no release waits.
-func (f *outlook) still(c *ChannelDecision) clause {
+func (f *outlook) still(c *ChannelDecision) prospect {
 	version, cancelled := "", false
 	for _, i := range f.s.InstancesIn(c.Channel) {
 		cancelled = cancelled || i.Delivery.Cancelled != ""
@@ -202,19 +222,19 @@ func (f *outlook) still(c *ChannelDecision) clause {
 	}
 	switch pin, pinned := f.s.PinOf(c.Channel); {
 	case version == "":
-		return clause{before: "nothing was released to ", after: " yet"}
+		return prospect{text: "nothing was released yet"}
 	case c.Status == entities.StatusConverging && cancelled:
-		return clause{before: "the apply of " + version + " is being ended in "}
+		return prospect{text: "the apply of " + version + " is being ended"}
 	case c.Status == entities.StatusConverging, c.Status == entities.StatusSuspended && cancelled:
-		return clause{before: version + " is being deployed to "}
+		return prospect{text: version + " is being deployed"}
 	case c.Status == entities.StatusRollingBack:
-		return clause{before: "rolling back to " + version + " in "}
+		return prospect{text: "rolling back to " + version}
 	case c.Status != entities.StatusConverged && len(c.Reasons) > 0:
-		return clause{before: string(c.Status) + " in ", after: entities.Because(entities.ClipMessage(c.Reasons[0].Text, maxGateText))}
+		return prospect{text: string(c.Status) + entities.Because(entities.ClipMessage(c.Reasons[0].Text, maxGateText))}
 	case pinned:
-		return clause{before: version + " stays in ", after: ", pinned by " + pin.Who.Name}
+		return prospect{text: version + " stays, pinned by " + pin.Who.Name}
 	}
-	return clause{before: version + " stays in "}
+	return prospect{text: version + " stays"}
 }
 
 func (f *outlook) phase(channel string) maestro.Phase {

@@ -31,10 +31,13 @@ func TestOutlookIsBounded_I1(t *testing.T) {
 	s := state.New("shop", "web")
 	s.ApplySpec(spec, "digest", now)
 	s.OpenRelease(state.NewRelease{Version: "v1", FullVersion: "v1", Payloads: payloads, By: "ci"}, now)
-	text := Outlook(s, "v1", spec.ChannelNames(), now)
-	require.NotEmpty(t, text)
-	require.LessOrEqual(t, len(text), maxOutlook+len("…"))
-	require.True(t, utf8.ValidString(text))
-	require.Equal(t, text, Outlook(s, "v1", spec.ChannelNames(), now))
+	lines := Outlook(s, "v1", spec.ChannelNames(), now)
+	require.NotEmpty(t, lines)
+	require.LessOrEqual(t, len(lines), 2*maxParts+1)
+	for _, line := range lines {
+		require.LessOrEqual(t, len(line), len("  ")+maxLine+len("…"))
+		require.True(t, utf8.ValidString(line))
+	}
+	require.Equal(t, lines, Outlook(s, "v1", spec.ChannelNames(), now))
 	require.Empty(t, Outlook(state.New("shop", "web"), "v1", nil, now))
 }

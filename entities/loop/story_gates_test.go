@@ -85,7 +85,7 @@ var gateCommands = map[string]command{
 		if len(channels) == 0 {
 			channels = s.s.Spec.ChannelNames()
 		}
-		return decide.Outlook(s.s, wordAt(arg, 0), channels, s.now) + "\n"
+		return strings.Join(decide.Outlook(s.s, wordAt(arg, 0), channels, s.now), "\n") + "\n"
 	},
 	"why": func(s *story, arg []string) string { return s.why(arg[0]) },
 }

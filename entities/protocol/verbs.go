@@ -42,8 +42,9 @@ type ReleaseAnswer struct {
 	Version     string `json:"version"`
 	Incarnation int64  `json:"incarnation"`
 	// Repeated: this request id was accepted before; this is the answer from that time.
-	Repeated bool   `json:"repeated,omitempty"`
-	Note     string `json:"note,omitempty"`
+	Repeated bool     `json:"repeated,omitempty"`
+	Note     string   `json:"note,omitempty"`
+	Next     []string `json:"next,omitempty"` // what happens next, in lines for people
 }
 
 // ScopeRequest is the payload of pause, resume, refresh and restart. An empty channel is the whole service.
@@ -98,7 +99,8 @@ type DeleteRequest struct {
 
 // Answer is the answer of every verb without a result of its own: one line for people.
 type Answer struct {
-	Message string `json:"message"`
+	Message string   `json:"message"`
+	Next    []string `json:"next,omitempty"` // what happens next, in lines for people
 }
 
 // PublishRequest makes a compiled incarnation the newest of its application. The incarnation, the manifest (service → spec digest) and the

@@ -20,7 +20,7 @@ import (
 
 var service = [...]Row{
 	{
-		Name: protocol.Release, Description: "releases a version", Store: true, Do: checkRelease, Repeat: repeatRelease, addText: noteRelease,
+		Name: protocol.Release, Description: "releases a version", Store: true, Do: checkRelease, Repeat: repeatRelease, addNext: addNextOfRelease,
 		payload: payloadOf(func(r *Request, p *protocol.ReleaseRequest) {
 			r.RequestMeta, r.Version, r.ID, r.Release = p.RequestMeta, p.Version, p.ID, *p
 		}),
@@ -250,14 +250,14 @@ func repeatRelease(before json.RawMessage) json.RawMessage {
 	return editAnswer(before, func(a *protocol.ReleaseAnswer) { a.Repeated = true })
 }
 
-func noteRelease(answer json.RawMessage, text string) json.RawMessage {
-	return editAnswer(answer, func(a *protocol.ReleaseAnswer) { a.Note = joinSentences(a.Note, text) })
+func addNextOfRelease(answer json.RawMessage, lines []string) json.RawMessage {
+	return editAnswer(answer, func(a *protocol.ReleaseAnswer) { a.Next = lines })
 }
 
 // Consequences describes the consequences of a verb, and what still blocks it (I1). A verb that changes nothing has no consequences.
-func (row *Row) Consequences(s *state.State, r Request, now time.Time) string {
+func (row *Row) Consequences(s *state.State, r Request, now time.Time) []string {
 	if row.Access == Reader {
-		return ""
+		return nil
 	}
 	return decide.Outlook(s, r.Version, row.AffectedChannels(s, r), now)
 }

@@ -39,7 +39,7 @@ type Row struct {
 	// Repeat marks the earlier answer to a request id as repeated; nil returns the answer unchanged.
 	Repeat func(json.RawMessage) json.RawMessage
 
-	addText  func(answer json.RawMessage, text string) json.RawMessage // nil: the same as for an Answer
+	addNext  func(answer json.RawMessage, lines []string) json.RawMessage // nil: the same as for an Answer
 	payload  payload
 	unsigned bool                // services send it too, without a caller
 	validate func(Request) error // rejects requests that have all Required fields but are incomplete
@@ -165,15 +165,15 @@ func digestWithout(raw json.RawMessage, omitted ...string) string {
 	return entities.DigestOf(fields)
 }
 
-// AddText adds a sentence to an answer of the verb.
-func (row *Row) AddText(answer json.RawMessage, text string) json.RawMessage {
+// AddNext adds what happens next to an answer of the verb.
+func (row *Row) AddNext(answer json.RawMessage, lines []string) json.RawMessage {
 	switch {
-	case text == "":
+	case len(lines) == 0:
 		return answer
-	case row.addText != nil:
-		return row.addText(answer, text)
+	case row.addNext != nil:
+		return row.addNext(answer, lines)
 	}
-	return editAnswer(answer, func(a *protocol.Answer) { a.Message = joinSentences(a.Message, text) })
+	return editAnswer(answer, func(a *protocol.Answer) { a.Next = lines })
 }
 
 // editAnswer returns an answer with a change.
@@ -187,14 +187,6 @@ func editAnswer[A any](answer json.RawMessage, change func(*A)) json.RawMessage 
 		return out
 	}
 	return answer
-}
-
-// joinSentences joins two texts; the first may be empty.
-func joinSentences(first, second string) string {
-	if first == "" {
-		return second
-	}
-	return first + ". " + second
 }
 
 // FromService reports whether a service sent the request: it has no caller and no token.

@@ -188,7 +188,7 @@ func (w *World) Act(service, verb, payload string) string {
 	w.T.Helper()
 	var answer protocol.Answer
 	require.NoError(w.T, w.Update(w.ID(service), verb, json.RawMessage(payload), &answer))
-	return answer.Message
+	return strings.Join(append([]string{answer.Message}, answer.Next...), "\n")
 }
 
 // Signal calls any verb by a signal, with a payload in JSON.

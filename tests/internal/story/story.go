@@ -196,7 +196,7 @@ func (p *Player) call(l line, payload json.RawMessage) (string, error) {
 		Note    string `json:"note"`
 	}
 	err := p.Update(l.id, l.command, payload, &answer)
-	return strings.TrimSpace(answer.Message + answer.Version + " " + answer.Note), err
+	return strings.TrimSpace(answer.Message + answer.Version + " " + answer.Note + " " + strings.Join(answer.Next, " ")), err
 }
 
 // refuses sends what must be refused, as an update and as a signal, and holds it to changing nothing.
