@@ -38,6 +38,8 @@ type Event struct {
 	Application string              `json:"application"`
 	Service     string              `json:"service,omitempty"`
 	Entry       entities.AuditEntry `json:"line"`
+	// Next are the commands that a person can use now.
+	Next []string `json:"next,omitempty"`
 	// Commits are the newest that the release of the entry brings to its channel; none: none are known.
 	Commits *protocol.ReleaseCommits `json:"commits,omitempty"`
 }
@@ -135,7 +137,7 @@ func eventKey(r protocol.AnnounceRequest) string {
 func eventBody(r protocol.AnnounceRequest, commits *protocol.ReleaseCommits, format string) ([]byte, error) {
 	switch format {
 	case "", formatJSON:
-		return json.Marshal(Event{Schema: EventSchema, Application: r.Application, Service: r.Service, Entry: r.Entry, Commits: commits})
+		return json.Marshal(Event{Schema: EventSchema, Application: r.Application, Service: r.Service, Entry: r.Entry, Next: r.Next, Commits: commits})
 	case formatSlack:
 		return json.Marshal(map[string]string{"text": chatText(r)})
 	}
@@ -145,11 +147,17 @@ func eventBody(r protocol.AnnounceRequest, commits *protocol.ReleaseCommits, for
 // chatEscapes escapes formatting characters of a chat. Slack has escapes only for & < >; other characters are replaced by similar ones.
 var chatEscapes = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "*", "∗", "~", "∼", "`", "ˋ")
 
-// chatText formats an entry for readers in a chat.
+// chatText formats an entry for readers in a chat: what it is about, what happened, and on lines of their own the commands that a person
+// can use now.
 func chatText(r protocol.AnnounceRequest) string {
 	subject := r.Application
 	if r.Service != "" {
 		subject += "/" + r.Service
+	}
+	for _, part := range []string{r.Entry.Channel, r.Entry.Version} {
+		if part != "" {
+			subject += " " + part
+		}
 	}
 	text := fmt.Sprintf("%s: %s", r.Entry.Kind, r.Entry.Text)
 	if r.Entry.Reason != "" {
@@ -159,5 +167,9 @@ func chatText(r protocol.AnnounceRequest) string {
 		text += " (" + who.Name + ")"
 	}
 	escape := func(text string) string { return chatEscapes.Replace(entities.Visible(text)) }
-	return "*" + escape(subject) + "* " + escape(text)
+	out := "*" + escape(subject) + "* " + escape(text)
+	for _, command := range r.Next {
+		out += "\n`" + escape(command) + "`"
+	}
+	return out
 }

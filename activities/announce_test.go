@@ -56,6 +56,7 @@ func announcement(hooks ...entities.Notification) protocol.AnnounceRequest {
 			N: 12, At: time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC), Kind: entities.EventRollback, Who: &entities.Who{Name: "alice"},
 			Channel: "prod", Version: "v2", Text: "v2 rolled back to v1 in prod", Reason: "error rate 7 % > 5 %",
 		},
+		Next: []string{"converge explain shop/web prod"},
 	}
 }
 
@@ -102,12 +103,12 @@ func TestAnnounceToWebhooks(t *testing.T) {
 	require.NoError(t, err)
 	var event Event
 	require.NoError(t, json.Unmarshal([]byte(plain.bodies[0]), &event))
-	require.Equal(t, Event{Schema: "converge.event/v1", Application: "shop", Service: "web", Entry: r.Entry}, event)
+	require.Equal(t, Event{Schema: "converge.event/v1", Application: "shop", Service: "web", Entry: r.Entry, Next: r.Next}, event)
 	require.Equal(t, []string{"shop/web/12@2026-11-21T10:00:00Z"}, plain.keys)
 	require.Equal(t, plain.keys, slack.keys)
 	var message map[string]string
 	require.NoError(t, json.Unmarshal([]byte(slack.bodies[0]), &message))
-	require.Equal(t, map[string]string{"text": "*shop/web* rollback: v2 rolled back to v1 in prod — error rate 7 % &gt; 5 % (alice)"}, message)
+	require.Equal(t, map[string]string{"text": "*shop/web prod v2* rollback: v2 rolled back to v1 in prod — error rate 7 % &gt; 5 % (alice)\n`converge explain shop/web prod`"}, message)
 }
 
 // An unavailable webhook does not cause duplicates at the others, and no error contains its URL.
@@ -161,5 +162,6 @@ func TestAnnounceErrorsKeepTheURLSecret(t *testing.T) {
 func TestAnnouncedTextIsEscaped(t *testing.T) {
 	r := announcement()
 	r.Entry.Text, r.Entry.Reason = "v2 <!channel> <http://evil|approve>\n*shop/web* approval: PASS", "`x` ~y~ \u202e"
-	require.Equal(t, "*shop/web* rollback: v2 &lt;!channel&gt; &lt;http://evil|approve&gt;\\n∗shop/web∗ approval: PASS — ˋxˋ ∼y∼ \\u202e (alice)", chatText(r))
+	r.Next = []string{"converge `id`\n<!here>"}
+	require.Equal(t, "*shop/web prod v2* rollback: v2 &lt;!channel&gt; &lt;http://evil|approve&gt;\\n∗shop/web∗ approval: PASS — ˋxˋ ∼y∼ \\u202e (alice)\n`converge ˋidˋ\\n&lt;!here&gt;`", chatText(r))
 }

@@ -103,6 +103,9 @@ func (s *shell) notifyOne(to entities.Notification, line entities.AuditEntry, re
 	if s.incarnationsOf != nil {
 		request.Incarnation, request.Since = s.incarnationsOf(line)
 	}
+	if s.commandsFor != nil {
+		request.Next = s.commandsFor(line)
+	}
 	future := workflow.ExecuteActivity(ctx, protocol.ActivityAnnounce, request)
 	workflow.Go(s.ctx, func(ctx workflow.Context) {
 		err := future.Get(ctx, nil)

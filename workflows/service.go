@@ -29,7 +29,7 @@ func newService(ctx workflow.Context, in protocol.ServiceInput) *service {
 		lastReported: map[entities.InstanceID]reported{}, servedFromWatchCache: map[entities.InstanceID]bool{},
 	}
 	s.shell = &shell{
-		ctx: ctx, entity: s, name: in.Application + "/" + in.Service, application: in.Application, service: in.Service, title: s.state.Title, incarnationsOf: s.state.EntryIncarnations,
+		ctx: ctx, entity: s, name: in.Application + "/" + in.Service, application: in.Application, service: in.Service, title: s.state.Title, incarnationsOf: s.state.EntryIncarnations, commandsFor: s.commandsFor,
 		fullState: s.state, mailbox: &s.state.Mailbox, verbs: verb.Service(),
 		cancelAlternatives: []string{"to delete the service, converge channel delete " + in.Application + "/" + in.Service, "to stop changes, converge pause " + in.Application + "/" + in.Service},
 		answerHandlers:     map[string]answerHandler{protocol.Release: s.release, protocol.Rollback: s.rollBack, protocol.Reserve: s.reserve, protocol.Conclude: s.conclude},

@@ -40,6 +40,7 @@ type serviceTest struct {
 	checksEnded       int                         // how many Check activities ended
 	trail             map[int64]entities.AuditEntry
 	announced         []int64
+	announcedNext     []string // the commands of announcements
 	pauses            []protocol.ScopePause
 	ownedPauses       map[string]protocol.ScopePause         // by scope: the pause that its owner reports
 	grantedLeases     string                                 // the payloads of granted leases, which runtimes confirm
@@ -211,7 +212,7 @@ func (p *serviceTest) register() {
 		if err := p.recordStart(protocol.ActivityAnnounce, "announce %s", r.Entry.Kind); err != nil {
 			return err
 		}
-		p.announced = append(p.announced, r.Entry.N)
+		p.announced, p.announcedNext = append(p.announced, r.Entry.N), append(p.announcedNext, r.Next...)
 		return nil
 	})
 }

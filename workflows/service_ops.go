@@ -3,6 +3,7 @@ package workflows
 import (
 	"fmt"
 	"maps"
+	"strings"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -198,6 +199,25 @@ func (s *service) previousRuntime(op state.RemoveOp, now string, rt entities.Run
 		after.Instance = s.instanceRef(op.Instance, *t)
 	}
 	return op.From, *s.state.RuntimeNamed(op.From), i.PreviousPlacementOn(op.From).Sequence, after
+}
+
+// commandsFor are the commands that a person can use now, after what a line tells.
+func (s *service) commandsFor(line entities.AuditEntry) (all []string) {
+	switch line.Kind {
+	case entities.EventWaiting:
+		for n := range s.decision.Channels {
+			c := &s.decision.Channels[n]
+			if c.Channel != line.Channel || c.Next == nil || c.Next.ID != line.Release {
+				continue
+			}
+			for _, j := range c.Approvals() {
+				all = append(all, j.Unblock)
+			}
+		}
+	case entities.EventFailed, entities.EventRollback, entities.EventDegraded, entities.EventFlapping, entities.EventError:
+		all = append(all, strings.TrimSpace("converge explain "+s.application+"/"+s.state.Title()+" "+line.Channel))
+	}
+	return all
 }
 
 // sendNotifications sends queued lines to the notifications. A run may end with a send in flight: the next run sends it again (at least

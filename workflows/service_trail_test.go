@@ -92,6 +92,22 @@ func TestServiceAnnounces(t *testing.T) {
 	require.Empty(t, p.stateOf(next).NotTaken)
 }
 
+// Who is told that a release waits for people, or that it failed, is told the command, too.
+func TestAnnouncementsHaveTheCommand(t *testing.T) {
+	p := newServiceTest(t)
+	p.addApproval("go-live", 1)
+	p.spec.Notifications = []entities.Notification{{Name: "chat", Events: []string{entities.EventWaiting, entities.EventFailed}}}
+	p.publish(0)
+	p.sendSignal(time.Second, protocol.Release, `{"version":"v1","by":"ci"}`)
+	p.atStatus(minute, func(protocol.Status) {
+		require.Equal(t, []string{"converge approve shop/web v1 go-live"}, p.announcedNext)
+	})
+	p.at(2*minute, func() { p.setErr(protocol.ActivityApply, errors.New("no")) })
+	p.sendSignal(3*minute, protocol.Release, `{"version":"v2","by":"ci"}`)
+	p.run(firstInput, minute)
+	require.Equal(t, []string{"converge approve shop/web v1 go-live", "converge explain shop/web staging"}, slices.Compact(p.announcedNext)) // v2 failed, and the rollback did
+}
+
 // An undeclared service is removed when a person requests it. Then its trail is written and its workflow ends, even if a notification still
 // does not answer.
 func TestServiceEndsWhenDeleted_A24(t *testing.T) {

@@ -230,6 +230,8 @@ type AnnounceRequest struct {
 	// Incarnation is that of the entry's release. Since is that of the release it replaces in the channel; 0: none.
 	Incarnation int64 `json:"incarnation,omitempty"`
 	Since       int64 `json:"since,omitempty"`
+	// Next are the commands that a person can use now.
+	Next []string `json:"next,omitempty"`
 }
 
 // AnnouncePause announces a pause to services, and stores it for services that start later.

@@ -50,9 +50,14 @@ func (o *Outbox) MarkNotTaken(notification, why string) bool {
 	return !known
 }
 
-// Announce queues an entry if a notification includes its kind.
+// Announce queues an entry if a notification includes its kind. That a release waits for what several channels share is queued once.
 func (o *Outbox) Announce(all []entities.Notification, entry entities.AuditEntry) {
 	entry.Prev = "" // a receiver could not verify it
+	if entry.Kind == entities.EventWaiting && slices.ContainsFunc(o.Announcements, func(l entities.AuditEntry) bool {
+		return l.Kind == entry.Kind && l.Release == entry.Release && l.Text == entry.Text
+	}) {
+		return
+	}
 	if slices.ContainsFunc(all, func(n entities.Notification) bool { return slices.Contains(n.Events, entry.Kind) }) {
 		o.Announcements = entities.KeepLast(append(o.Announcements, entry), MaxAnnouncements)
 	}
