@@ -73,7 +73,7 @@ type shell struct {
 	// application and service own the audit lines.
 	application, service string
 	title                func() string                                        // display name of the service; nil if there is none
-	commandsFor          func(entities.AuditEntry) []string // that a person can use after what a line tells; nil if there are none
+	commandsFor          func(entities.AuditEntry) []string                   // that a person can use after what a line tells; nil if there are none
 	incarnationsOf       func(entities.AuditEntry) (incarnation, since int64) // per line, as State.EntryIncarnations; nil if it has none
 	fullState            any                                                  // the whole state, which contains mailbox
 	mailbox              *state.Mailbox                                       // the part of the state about callers

@@ -65,13 +65,35 @@ func inFlight(s protocol.Status, name string, now time.Time) []matrixRow {
 	for n, r := range s.Releases {
 		row := matrixRow{service: name, versions: []string{r.Version}, release: r}
 		for _, c := range s.Channels {
-			row.phases = append(row.phases, r.Phases[c.Name])
+			row.phases = append(row.phases, phaseIn(c, r))
 		}
 		if anyUnfinished(row.phases) || n == 0 && slices.ContainsFunc(row.phases, needsOperator) {
 			rows = append(rows, row)
 		}
 	}
+	for n, row := range rows { // two releases of one version are told apart by their ids
+		if slices.ContainsFunc(rows, func(other matrixRow) bool { return other.release.Version == row.release.Version && other.release.ID != row.release.ID }) {
+			rows[n].versions = []string{row.release.Version + " @" + row.release.ID}
+		}
+	}
 	return fold(rows, func(r protocol.ReleaseStatus) string { return releaseWaitsFor(s, r, now) })
+}
+
+// phaseIn is the phase of a release in a channel. Where it waits for a success that an earlier channel will not have, it is blocked.
+func phaseIn(c protocol.ChannelStatus, r protocol.ReleaseStatus) string {
+	phase := r.Phases[c.Name]
+	if phase != pending {
+		return phase
+	}
+	for _, k := range c.Conditions {
+		if k.Kind != channelStable {
+			continue
+		}
+		if slices.ContainsFunc(k.Channels, func(first string) bool { return needsOperator(r.Phases[first]) }) {
+			return "blocked"
+		}
+	}
+	return phase
 }
 
 func anyUnfinished(phases []string) bool {

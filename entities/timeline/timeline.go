@@ -182,6 +182,9 @@ func (m *reader) succeeded(l entities.AuditEntry) {
 	switch {
 	case current == nil: // unchanged there
 		m.runs = append(m.runs, run{channel: l.Channel, aspect: rel.aspectName(), release: rel, version: l.Version, from: l.At, succeeded: l.At})
+	case rel != nil && current.release != rel && !current.succeeded.IsZero(): // unchanged there: the objects of the run before are its own
+		current.to = l.At
+		m.runs = append(m.runs, run{channel: l.Channel, aspect: rel.aspect, release: rel, version: l.Version, from: l.At, succeeded: l.At})
 	case !current.succeeded.IsZero():
 	case current.failed.IsZero():
 		current.succeeded = l.At
@@ -334,10 +337,15 @@ func (m *reader) spans(r *release, channel string) []chart.Span {
 	if len(out) > 0 {
 		return out
 	}
-	if until, waited := m.waitedUntil(r, channel); waited {
-		return []chart.Span{m.waitSpan(r, channel, until)}
+	until, why, waited := m.waitedUntil(r, channel)
+	if !waited {
+		return nil
 	}
-	return nil
+	span := m.waitSpan(r, channel, until)
+	if why != "" {
+		span.Reasons = append([]string{why}, span.Reasons...)
+	}
+	return []chart.Span{span}
 }
 
 // runSpans returns the spans of a run.
@@ -362,8 +370,12 @@ func (m *reader) runSpans(x run) []chart.Span {
 	if !x.succeeded.IsZero() && settledAt.Equal(x.succeeded) {
 		out = append(out, chart.Span{Kind: chart.Runs, From: settledAt, To: cmp.Or(x.failed, x.to)})
 	}
-	if !x.failed.IsZero() && !x.failed.Equal(x.to) {
-		out = append(out, chart.Span{Kind: chart.Fails, From: x.failed, To: x.to})
+	if !x.failed.IsZero() {
+		failed := chart.Span{Kind: chart.Fails, From: x.failed, To: x.to}
+		if back := x.rolledBackBy; back != nil && back.Reason != "" {
+			failed.Reasons = []string{back.Reason}
+		}
+		out = append(out, failed)
 	}
 	return out
 }
@@ -378,28 +390,28 @@ func (m *reader) stableSince(x run) time.Time {
 	return time.Time{}
 }
 
-// waitedUntil returns until when a release waited that never reached a channel: zero while it waits.
-func (m *reader) waitedUntil(r *release, channel string) (until time.Time, ok bool) {
+// waitedUntil returns until when a release waited that never reached a channel, and why no longer: zero while it waits.
+func (m *reader) waitedUntil(r *release, channel string) (until time.Time, why string, ok bool) {
 	for _, s := range m.Status.Releases {
 		if s.ID == r.id {
 			if s.Phases[channel] == "" {
-				return until, false
+				return until, "", false
 			}
 			if s.Phases[channel] == "pending" {
-				return until, true
+				return until, "", true
 			}
 		}
 	}
 	if at := cmp.Or(r.cancelledIn[channel], r.cancelledIn[""]); !at.IsZero() {
-		return at, true
+		return at, "cancelled", true
 	}
 	n := slices.Index(m.releases, r)
 	for _, x := range m.runs { // a newer release went there
 		if x.channel == channel && x.release != nil && x.aspect == r.aspect && slices.Index(m.releases, x.release) > n {
-			return x.from, true
+			return x.from, "skipped, " + x.version + " went there", true
 		}
 	}
-	return until, false
+	return until, "", false
 }
 
 // waitSpan returns the span of a wait. Its reasons are sorted by duration, the longest first.
@@ -523,6 +535,9 @@ func summary(e Entry, now time.Time, zone *time.Location) string {
 	}
 	if last.To.IsZero() {
 		return text + string(last.Kind) + " since " + chart.Moment(last.From, now, zone) + firstReason(last)
+	}
+	if last.Kind == chart.Fails && last.To.Equal(last.From) {
+		return text + "failed and was taken back at once, " + chart.Moment(last.To, now, zone) + firstReason(last)
 	}
 	pastTense := map[chart.Kind]string{chart.Waits: "waited", chart.Deploys: "deployed", chart.Soaks: "soaked", chart.Runs: "ran", chart.Fails: "failed, in place"}
 	return text + pastTense[last.Kind] + " until " + chart.Moment(last.To, now, zone) + firstReason(last)

@@ -79,8 +79,8 @@ func TestSpansOfReleasesInChannels_B6(t *testing.T) {
 	require.Equal(t, `v11<b> staging deploys 48-52
 v11<b> staging runs 52-…
 v11<b> production waits 48-… v11<b> waits for approval/go-live; approval/go-live: 0 of 1; not succeeded in staging yet
-v10 staging waits 40-45
-v10 production waits 40-45 not succeeded in staging yet
+v10 staging waits 40-45 cancelled
+v10 production waits 40-45 cancelled; not succeeded in staging yet
 v9 staging deploys 4-6
 v9 staging runs 6-48
 v9 production waits 4-29 paused by bob: incident 12; not succeeded in staging yet
@@ -93,6 +93,35 @@ v8 production deploys 1-3
 v8 production runs 3-29
 v8 production deploys 33-34
 v8 production runs 34-…`, strings.Join(got, "\n"))
+}
+
+// A failure is drawn also where a rollback follows at once; a release that was skipped says what went there instead; and one that changes
+// nothing runs from then on.
+func TestFailuresSkipsAndUnchangedAreDrawn_B6(t *testing.T) {
+	entry := func(h float64, kind, release, version, text string) entities.AuditEntry {
+		return entities.AuditEntry{At: hours(h), Kind: kind, Channel: "production", Release: release, Version: version, Text: text}
+	}
+	back := entry(4, entities.EventRollback, "2", "v2", "")
+	back.Reason = "exit status 1"
+	in := Input{
+		Now: hours(12), Status: protocol.Status{Channels: []protocol.ChannelStatus{{Name: "production", Target: "v5"}}},
+		Lines: []entities.AuditEntry{
+			entry(0, entities.EventRelease, "1", "v1", ""), entry(0, entities.EventTarget, "1", "v1", ""), entry(1, entities.EventSucceeded, "1", "v1", ""),
+			entry(2, entities.EventRelease, "2", "v2", ""), entry(2, entities.EventTarget, "2", "v2", ""), entry(4, entities.EventFailed, "2", "v2", ""), back,
+			entry(5, entities.EventSucceeded, "2", "v1", ""),
+			entry(6, entities.EventRelease, "3", "v3", ""), entry(7, entities.EventRelease, "4", "v4", ""),
+			entry(8, entities.EventTarget, "4", "v4", ""), entry(9, entities.EventSucceeded, "4", "v4", ""),
+			entry(10, entities.EventRelease, "5", "v5", ""), entry(11, entities.EventSucceeded, "5", "v5", "unchanged"),
+		},
+	}
+	require.Equal(t, strings.TrimPrefix(`
+               from Mon 16 Nov 09:00 UTC to Mon 16 Nov 21:00 UTC
+v5 production  ·······························░░░██████  waited 1h; runs since Mon 16 Nov 20:00 UTC
+v4 production  ······················░░░▒▒▒██████······  waited 1h; ran until Mon 16 Nov 20:00 UTC
+v3 production  ···················░░░░░░···············  waited until Mon 16 Nov 17:00 UTC: skipped, v4 went there
+v2 production  ······▒▒▒▒▒▒×···························  failed and was taken back at once, Mon 16 Nov 13:00 UTC: exit status 1
+v1 production  ▒▒▒███······▒▒▒██████████···············  ran until Mon 16 Nov 17:00 UTC
+               ░ waits  ▒ deploys  ▓ soaks  █ runs  × fails`, "\n"), strings.Join(Lines(Of(in), hours(12), time.UTC), "\n"))
 }
 
 // A pin that takes the place of another one ends it: what waits afterwards is not held by either.
@@ -184,7 +213,7 @@ func TestAspectsHaveRowsOfTheirOwn_B5(t *testing.T) {
 	require.Equal(t, strings.TrimPrefix(`
                       from Mon 16 Nov 09:00 UTC to Mon 16 Nov 18:00 UTC
 v2 prod               ·····························▒▒▒▒███████  runs since Mon 16 Nov 17:00 UTC
-flags.xb125299c prod  ················▒▒▒▒▒···················  deployed until Mon 16 Nov 14:00 UTC
+flags.xb125299c prod  ················▒▒▒▒▒×··················  failed and was taken back at once, Mon 16 Nov 14:00 UTC
 flags.x577f1208 prod  ········▒▒▒▒████·····▒▒▒▒███████████████  runs since Mon 16 Nov 15:00 UTC
 v1 prod               ▒▒▒▒█████████████████████████···········  ran until Mon 16 Nov 16:00 UTC
                       ░ waits  ▒ deploys  ▓ soaks  █ runs  × fails`, "\n"), strings.Join(Lines(Of(in), hours(9), time.UTC), "\n"))
@@ -196,7 +225,7 @@ v1 prod               ▒▒▒▒███████████████�
 		got = append(got, fmt.Sprintf("%v %s %s", s.From.Sub(monday).Hours(), s.Kind, s.Reasons[0]))
 	}
 	require.Equal(t, []string{
-		"0 deploys v1", "1 runs v1", "2 deploys v1-" + flags, "3 runs v1-" + flags, "4 deploys v1-" + dark, "5 deploys v1-" + flags,
+		"0 deploys v1", "1 runs v1", "2 deploys v1-" + flags, "3 runs v1-" + flags, "4 deploys v1-" + dark, "5 fails v1-" + dark, "5 deploys v1-" + flags,
 		"6 runs v1-" + flags, "7 deploys v2-" + flags, "8 runs v2-" + flags,
 	}, got)
 }
