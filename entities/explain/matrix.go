@@ -72,7 +72,9 @@ func inFlight(s protocol.Status, name string, now time.Time) []matrixRow {
 		}
 	}
 	for n, row := range rows { // two releases of one version are told apart by their ids
-		if slices.ContainsFunc(rows, func(other matrixRow) bool { return other.release.Version == row.release.Version && other.release.ID != row.release.ID }) {
+		if slices.ContainsFunc(rows, func(other matrixRow) bool {
+			return other.release.Version == row.release.Version && other.release.ID != row.release.ID
+		}) {
 			rows[n].versions = []string{row.release.Version + " @" + row.release.ID}
 		}
 	}

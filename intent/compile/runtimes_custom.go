@@ -2,8 +2,12 @@ package compile
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"time"
@@ -49,6 +53,30 @@ func (c *compiler) defineCustom(doc *config.Document[config.Runtime], custom *co
 	}
 	definition.Custom.Watch = c.watchCommand(d, *custom)
 	definition.Timing = timing
+	if custom.Job == nil && custom.Task == nil {
+		r := definition.Custom
+		c.warnOfPrograms(doc.File, "runtime "+definition.Name, &r.Apply, r.Fetch, r.Remove, r.Plan, r.Watch)
+	}
+}
+
+// warnOfPrograms warns of programs that are named by a relative path and that nobody can run, in the directory of the file that names them.
+func (c *compiler) warnOfPrograms(file, what string, commands ...*entities.Command) {
+	dir := filepath.Join(c.config.Dir, filepath.FromSlash(path.Dir(file)))
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return // of a library
+	}
+	for _, command := range commands {
+		if command == nil || len(command.Argv) == 0 || !strings.Contains(command.Argv[0], "/") || path.IsAbs(command.Argv[0]) {
+			continue
+		}
+		program := command.Argv[0]
+		switch info, err := os.Stat(filepath.Join(dir, filepath.FromSlash(program))); {
+		case errors.Is(err, fs.ErrNotExist):
+			c.warnings[fmt.Sprintf("%s: %s: %s does not exist beside it; the workers run it there", file, what, program)] = true
+		case err == nil && (info.IsDir() || info.Mode()&0o111 == 0):
+			c.warnings[fmt.Sprintf("%s: %s: %s is not executable: chmod +x %s", file, what, program, path.Join(path.Dir(file), program))] = true
+		}
+	}
 }
 
 // applyCommand returns the command, or nil if a workflow replaces it (D28).
