@@ -149,6 +149,7 @@ var unshared = map[string]string{
 	"PinApplication": "what a grant may name",
 	"ErrRefused":     "an error",
 	"ErrStore":       "an error",
+	"ErrTimeout":     "an error",
 	"ErrIssuer":      "an error",
 	"ErrUnchanged":   "an error",
 	"ErrDamaged":     "an error",
