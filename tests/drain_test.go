@@ -44,7 +44,7 @@ func (d *drained) awaitRuntime(what string, cond func(protocol.RuntimeStatus) bo
 	d.T.Helper()
 	temporaltest.WaitFor(d.T, stage.Patience, func() (bool, string) {
 		var s protocol.RuntimeStatus
-		value, err := d.Client.QueryWorkflow(d.T.Context(), protocol.RuntimeID(d.runtime), "", protocol.QueryStatus)
+		value, err := temporaltest.Query(d.T.Context(), d.Client, protocol.RuntimeID(d.runtime), protocol.QueryStatus)
 		if err == nil {
 			err = value.Get(&s)
 		}

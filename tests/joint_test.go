@@ -36,7 +36,7 @@ func versionsOf(services map[string]string) map[string]protocol.ServiceVersion {
 
 func applicationStatus(w *stage.World) (s protocol.ApplicationStatus) {
 	w.T.Helper()
-	value, err := w.Client.QueryWorkflow(w.T.Context(), protocol.ApplicationID(w.App), "", protocol.QueryStatus)
+	value, err := temporaltest.Query(w.T.Context(), w.Client, protocol.ApplicationID(w.App), protocol.QueryStatus)
 	require.NoError(w.T, err)
 	require.NoError(w.T, value.Get(&s))
 	return s

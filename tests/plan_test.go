@@ -32,7 +32,7 @@ func (w *world) planner() *preview.Planner {
 		Client: w.Client, Store: store, By: "test", Fake: true,
 		Status: func(ctx context.Context, service string) (protocol.Status, error) {
 			var s protocol.Status
-			value, err := w.Client.QueryWorkflow(ctx, w.ID(service), "", protocol.QueryStatus)
+			value, err := temporaltest.Query(ctx, w.Client, w.ID(service), protocol.QueryStatus)
 			if errors.As(err, new(*serviceerror.NotFound)) {
 				return s, nil
 			}

@@ -112,7 +112,7 @@ func (h *household) ask(incarnation int64, asked protocol.PlanTask) {
 // plan asks a plan how far it is.
 func (h *household) plan(name string) (s protocol.PlanStatus, err error) {
 	ref := protocol.PlanRef{Application: h.App, Channel: "production", Name: name}
-	value, err := h.Client.QueryWorkflow(h.T.Context(), ref.ID(), "", protocol.QueryStatus)
+	value, err := temporaltest.Query(h.T.Context(), h.Client, ref.ID(), protocol.QueryStatus)
 	if err == nil {
 		err = value.Get(&s)
 	}
@@ -425,7 +425,7 @@ func TestPlansShareATarget_E14(t *testing.T) {
 	h.awaitLog("begin SYNC traefik")
 	held := func() (ids []string) {
 		var s protocol.RuntimeStatus
-		value, err := h.Client.QueryWorkflow(t.Context(), protocol.RuntimeID(h.App+"-rt"), "", protocol.QueryStatus)
+		value, err := temporaltest.Query(t.Context(), h.Client, protocol.RuntimeID(h.App+"-rt"), protocol.QueryStatus)
 		require.NoError(t, err)
 		require.NoError(t, value.Get(&s))
 		for _, l := range slices.Concat(s.Held, s.Waiting) {

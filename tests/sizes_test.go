@@ -90,7 +90,7 @@ func TestPayloadsOfLargeServiceFit_F8(t *testing.T) {
 	var explained protocol.Explanation
 	require.NoError(t, w.Query(w.ID("web"), protocol.QueryExplain, &explained))
 	require.Len(t, explained.Status.Channels, channels)
-	value, err := w.Client.QueryWorkflow(t.Context(), w.ID("web"), "", protocol.QueryStatus) // as the Temporal UI asks
+	value, err := temporaltest.Query(t.Context(), w.Client, w.ID("web"), protocol.QueryStatus) // as the Temporal UI asks
 	require.NoError(t, err)
 	var cut protocol.Status
 	require.NoError(t, value.Get(&cut))

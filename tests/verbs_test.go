@@ -9,6 +9,7 @@ import (
 
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/tests/internal/stage"
+	"github.com/converge-engine/converge/tests/temporaltest"
 )
 
 // A request id is one act, however often and in whatever way it is sent.
@@ -113,7 +114,7 @@ func TestRestart_I1(t *testing.T) {
 // explain is what a service answers to that query.
 func (w *world) explain(service string) string {
 	w.T.Helper()
-	value, err := w.Client.QueryWorkflow(w.T.Context(), w.ID(service), "", protocol.QueryExplain)
+	value, err := temporaltest.Query(w.T.Context(), w.Client, w.ID(service), protocol.QueryExplain)
 	require.NoError(w.T, err)
 	var e protocol.Explanation
 	require.NoError(w.T, value.Get(&e))

@@ -22,6 +22,7 @@ import (
 	ecsruntime "github.com/converge-engine/converge/runtimes/ecs"
 	"github.com/converge-engine/converge/tests/ecsfake"
 	"github.com/converge-engine/converge/tests/internal/stage"
+	"github.com/converge-engine/converge/tests/temporaltest"
 )
 
 // shared is what the tests of this package share.
@@ -115,7 +116,7 @@ func newWorldOf(t *testing.T, configuration string, options ecsfake.Options) *wo
 func (w *world) explained(text string) {
 	w.T.Helper()
 	w.AwaitThat("web", text, func(protocol.Status) bool {
-		value, err := w.Client.QueryWorkflow(w.T.Context(), w.ID("web"), "", protocol.QueryExplain)
+		value, err := temporaltest.Query(w.T.Context(), w.Client, w.ID("web"), protocol.QueryExplain)
 		var answer json.RawMessage
 		return err == nil && value.Get(&answer) == nil && strings.Contains(string(answer), text)
 	})

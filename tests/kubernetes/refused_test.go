@@ -117,7 +117,7 @@ func (w *kubeWorld) applies() (n int) {
 // explained is what explain says of web.
 func (w *kubeWorld) explained() string {
 	w.T.Helper()
-	value, err := w.Client.QueryWorkflow(w.T.Context(), w.ID("web"), "", protocol.QueryExplain)
+	value, err := temporaltest.Query(w.T.Context(), w.Client, w.ID("web"), protocol.QueryExplain)
 	require.NoError(w.T, err)
 	var answer protocol.Explanation
 	require.NoError(w.T, value.Get(&answer))

@@ -10,6 +10,7 @@ import (
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/tests/internal/stage"
+	"github.com/converge-engine/converge/tests/temporaltest"
 )
 
 // cancel requests cancellation of a workflow, as the button in the Temporal UI does, and waits until status shows that
@@ -127,7 +128,7 @@ func TestCancelledRuntimeContinues_C10(t *testing.T) {
 
 func query(w *stage.World, id string, into any) {
 	w.T.Helper()
-	answer, err := w.Client.QueryWorkflow(w.T.Context(), id, "", protocol.QueryStatus)
+	answer, err := temporaltest.Query(w.T.Context(), w.Client, id, protocol.QueryStatus)
 	require.NoError(w.T, err)
 	require.NoError(w.T, answer.Get(into))
 }

@@ -42,7 +42,7 @@ func TestTerminatedCommandEndsAtOnce_A18_I2(t *testing.T) {
 	c.StartWorker()
 	c.Release("web", "v2")
 	c.awaitApplies(before + 1)
-	require.Equal(t, "v2 cancelled in production; end requested: the apply in production. the apply of v2 is being ended in production",
+	require.Equal(t, "v2 cancelled in production; end requested: the apply in production\nproduction: the apply of v2 is being ended",
 		c.Act("web", protocol.Cancel, `{"version":"v2","by":"bob","reason":"wrong build"}`))
 	c.asked()
 	require.Contains(t, c.Act("web", protocol.Cancel, `{"version":"v2","by":"bob","terminate":true}`), "v2: terminated: the apply in production")

@@ -41,7 +41,7 @@ func managedAgain(w *stage.World, id, before string, since time.Time) time.Durat
 		if info.CloseTime != nil || info.Execution.RunId == before {
 			return false, info.Status.String()
 		}
-		_, err = w.Client.QueryWorkflow(w.T.Context(), id, "", protocol.QueryStatus)
+		_, err = temporaltest.Query(w.T.Context(), w.Client, id, protocol.QueryStatus)
 		return err == nil, fmt.Sprint(err)
 	})
 	took := time.Since(since)

@@ -98,7 +98,7 @@ func TestJointReleaseIsAtomicAfterCrashes_B8(t *testing.T) {
 // phaseOf is that of the last joint release, as its application says.
 func phaseOf(ctx context.Context, w *stage.World) string {
 	var s protocol.ApplicationStatus
-	value, err := w.Client.QueryWorkflow(ctx, protocol.ApplicationID(w.App), "", protocol.QueryStatus)
+	value, err := temporaltest.Query(ctx, w.Client, protocol.ApplicationID(w.App), protocol.QueryStatus)
 	if err == nil {
 		err = value.Get(&s)
 	}

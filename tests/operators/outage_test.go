@@ -17,6 +17,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/store"
 	"github.com/converge-engine/converge/tests/internal/stage"
+	"github.com/converge-engine/converge/tests/temporaltest"
 )
 
 // lose takes folders of the store away, so that reading and writing what is in them fails at once, for root too. They
@@ -218,7 +219,7 @@ func TestTenThousandSignals_F6(t *testing.T) {
 func pausesInOrder(w *stage.World) int {
 	w.T.Helper()
 	var answer protocol.HistoryAnswer
-	value, err := w.Client.QueryWorkflow(w.T.Context(), w.ID("web"), "", protocol.QueryHistory)
+	value, err := temporaltest.Query(w.T.Context(), w.Client, w.ID("web"), protocol.QueryHistory)
 	require.NoError(w.T, err)
 	require.NoError(w.T, value.Get(&answer))
 	kept, err := store.Open(w.T.Context(), w.Store)

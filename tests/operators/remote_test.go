@@ -151,7 +151,7 @@ var setBucketCredentials = sync.OnceFunc(func() {
 func awaitExplained(w *stage.World, text string) {
 	w.T.Helper()
 	temporaltest.WaitFor(w.T, stage.Patience, func() (bool, string) {
-		value, err := w.Client.QueryWorkflow(w.T.Context(), w.ID("web"), "", protocol.QueryExplain)
+		value, err := temporaltest.Query(w.T.Context(), w.Client, w.ID("web"), protocol.QueryExplain)
 		if err != nil {
 			return false, err.Error()
 		}

@@ -70,7 +70,7 @@ func trailOf(w *stage.World, service string) []entities.AuditEntry {
 	require.NoError(w.T, err)
 	var newest protocol.HistoryAnswer
 	if service != "" {
-		value, err := w.Client.QueryWorkflow(w.T.Context(), w.ID(service), "", protocol.QueryHistory)
+		value, err := temporaltest.Query(w.T.Context(), w.Client, w.ID(service), protocol.QueryHistory)
 		require.NoError(w.T, err)
 		require.NoError(w.T, value.Get(&newest))
 	}

@@ -34,7 +34,7 @@ func TestStartPausesNothing_G1(t *testing.T) {
 	})
 	var s protocol.InstallationStatus
 	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {
-		answer, err := w.Client.QueryWorkflow(t.Context(), protocol.InstallationID(), "", protocol.QueryStatus)
+		answer, err := temporaltest.Query(t.Context(), w.Client, protocol.InstallationID(), protocol.QueryStatus)
 		return err == nil && answer.Get(&s) == nil && s.Schema != "", fmt.Sprint(err)
 	})
 	require.Nil(t, s.Pause)

@@ -13,6 +13,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/store"
 	"github.com/converge-engine/converge/tests/internal/stage"
+	"github.com/converge-engine/converge/tests/temporaltest"
 )
 
 // moving is a channel with an approval and a check that passes while the switch says on.
@@ -90,7 +91,7 @@ func trail(t *testing.T, w *stage.World) (texts []string) {
 	at, err := store.Open(t.Context(), w.Store)
 	require.NoError(t, err)
 	defer at.Close()
-	answer, err := w.Client.QueryWorkflow(t.Context(), w.ID("web"), "", protocol.QueryHistory)
+	answer, err := temporaltest.Query(t.Context(), w.Client, w.ID("web"), protocol.QueryHistory)
 	require.NoError(t, err)
 	var kept protocol.HistoryAnswer
 	require.NoError(t, answer.Get(&kept))

@@ -81,7 +81,7 @@ func TestATokenOfAnApplicationServesNothingElse_G3(t *testing.T) {
 // standing is what the status of a runtime and of the installation have in common.
 func standing(t *testing.T, c client.Client, id string) (s protocol.InstallationStatus) {
 	t.Helper()
-	value, err := c.QueryWorkflow(t.Context(), id, "", protocol.QueryStatus)
+	value, err := temporaltest.Query(t.Context(), c, id, protocol.QueryStatus)
 	require.NoError(t, err)
 	var out json.RawMessage
 	require.NoError(t, value.Get(&out))

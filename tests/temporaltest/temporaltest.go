@@ -7,6 +7,7 @@ package temporaltest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -17,7 +18,9 @@ import (
 	"testing"
 	"time"
 
+	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
 	sdklog "go.temporal.io/sdk/log"
 
 	"github.com/converge-engine/converge/worker"
@@ -76,6 +79,18 @@ func Unique(t testing.TB) string {
 		name = strings.Trim(name[:uniqueLength], "-")
 	}
 	return fmt.Sprintf("%s-%d", name, uniqueCount.Add(1))
+}
+
+// Query asks a workflow. It asks again, up to six times, if a busy worker does not answer within the ten seconds that the SDK waits.
+func Query(ctx context.Context, c client.Client, id, query string, args ...any) (value converter.EncodedValue, err error) {
+	for range 6 {
+		value, err = c.QueryWorkflow(ctx, id, "", query, args...)
+		slow := errors.Is(err, context.DeadlineExceeded) || errors.As(err, new(*serviceerror.DeadlineExceeded))
+		if !slow || ctx.Err() != nil {
+			break
+		}
+	}
+	return value, err
 }
 
 // WaitFor asks cond again and again until it reports true. When it has not by the deadline, the test fails with the last

@@ -208,7 +208,7 @@ func (w *World) Status(service string) protocol.Status {
 // Query asks any workflow, in parts where the answer is large.
 func (w *World) Query(id, query string, into any) error {
 	return protocol.QueryWhole(func(q protocol.PartsQuery) (raw json.RawMessage, err error) {
-		value, err := w.Client.QueryWorkflow(w.T.Context(), id, "", query, q)
+		value, err := temporaltest.Query(w.T.Context(), w.Client, id, query, q)
 		if err == nil {
 			err = value.Get(&raw)
 		}

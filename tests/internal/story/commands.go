@@ -54,7 +54,7 @@ func (p *Player) signals(l line) {
 func (p *Player) until(l line, wanted func(protocol.Status) bool) {
 	p.T.Helper()
 	temporaltest.WaitFor(p.T, patience, func() (bool, string) {
-		value, err := p.Client.QueryWorkflow(p.T.Context(), l.id, "", protocol.QueryStatus)
+		value, err := temporaltest.Query(p.T.Context(), p.Client, l.id, protocol.QueryStatus)
 		if err != nil {
 			return false, p.reason("%v", err)
 		}
@@ -156,7 +156,7 @@ func (p *Player) explains(l line) {
 	p.T.Helper()
 	want := strings.TrimPrefix(l.rest, "~ ")
 	temporaltest.WaitFor(p.T, patience, func() (bool, string) {
-		value, err := p.Client.QueryWorkflow(p.T.Context(), l.id, "", protocol.QueryExplain)
+		value, err := temporaltest.Query(p.T.Context(), p.Client, l.id, protocol.QueryExplain)
 		if err != nil {
 			return false, p.reason("%v", err)
 		}

@@ -224,7 +224,7 @@ func (p *Player) refuses(l line, payload json.RawMessage) {
 // seen is all that a workflow shows, but for what changes with every reading, and the signals that it refused.
 func (p *Player) seen(l line) (string, []entities.Refusal) {
 	p.T.Helper()
-	value, err := p.Client.QueryWorkflow(p.T.Context(), l.id, "", protocol.QueryStatus)
+	value, err := temporaltest.Query(p.T.Context(), p.Client, l.id, protocol.QueryStatus)
 	require.NoError(p.T, err, p.at)
 	var all map[string]any
 	var status struct {
@@ -270,7 +270,7 @@ func (p *Player) trailLength(service string) int64 {
 
 func (p *Player) tail(service string) (answer protocol.HistoryAnswer) {
 	p.T.Helper()
-	value, err := p.Client.QueryWorkflow(p.T.Context(), p.ID(service), "", protocol.QueryHistory)
+	value, err := temporaltest.Query(p.T.Context(), p.Client, p.ID(service), protocol.QueryHistory)
 	require.NoError(p.T, err, p.at)
 	require.NoError(p.T, value.Get(&answer))
 	return answer
