@@ -38,8 +38,8 @@ func (f *Factory) actOnScope(ctx context.Context, w scope, verb string, act prot
 	case err != nil:
 		return err
 	}
-	if f.json() {
-		return f.screen().JSON(map[string]string{"name": w.name, "message": answer.Message})
+	if f.structured() {
+		return f.screen().Document(map[string]string{"name": w.name, "message": answer.Message})
 	}
 	return f.screen().Lines(answer.Message)
 }

@@ -84,8 +84,8 @@ func (o *deleteOptions) preview(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
-	if o.f.json() {
-		err = o.f.screen().JSON(plan)
+	if o.f.structured() {
+		err = o.f.screen().Document(plan)
 	} else {
 		text := planText{screen: o.f.screen(), plan: plan, deletes: true}
 		err = text.screen.WriteText(text.String())

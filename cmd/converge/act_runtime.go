@@ -76,12 +76,24 @@ func (f *Factory) ensureRuntime(ctx context.Context, name, id string) error {
 	if err := api.Query(ctx, id, protocol.QueryStatus, &status); !errors.Is(err, errNotFound) {
 		return err
 	}
+	used, err := f.usedRuntimes(ctx)
+	if !slices.Contains(used, name) {
+		return errors.Join(fmt.Errorf("no service uses runtime %s%s", name, suggestion(name, used)), err)
+	}
+	return api.Start(ctx, id, protocol.RuntimeWorkflow, protocol.RuntimeInput{Runtime: name, StartMode: protocol.StartMode{Adopt: true}})
+}
+
+// usedRuntimes lists the runtimes that services use, sorted. With an error it lists those of the services that answered.
+func (f *Factory) usedRuntimes(ctx context.Context) (used []string, err error) {
+	api, err := f.client(ctx)
+	if err != nil {
+		return nil, err
+	}
 	services, err := api.Services(ctx, "")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	all, err := each(ctx, services, f.status)
-	var used []string
 	for _, s := range all {
 		for _, c := range s.Channels {
 			used = append(used, c.Runtime)
@@ -91,8 +103,5 @@ func (f *Factory) ensureRuntime(ctx context.Context, name, id string) error {
 		}
 	}
 	slices.Sort(used)
-	if used = slices.Compact(used); !slices.Contains(used, name) {
-		return errors.Join(fmt.Errorf("no service uses runtime %s%s", name, suggestion(name, used)), err)
-	}
-	return api.Start(ctx, id, protocol.RuntimeWorkflow, protocol.RuntimeInput{Runtime: name, StartMode: protocol.StartMode{Adopt: true}})
+	return slices.Compact(used), err
 }

@@ -203,8 +203,8 @@ func (o *importOptions) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("admin import: %w", err)
 	}
-	if o.f.json() {
-		return o.f.screen().JSON(out)
+	if o.f.structured() {
+		return o.f.screen().Document(out)
 	}
 	o.f.note("imported installation %s of %s by %s: %d workflows, epoch %d, namespace %s", out.Installation.ID,
 		out.Header.At.Local().Format("2006-01-02 15:04 MST"), out.Header.By, len(out.Workflows), out.Installation.Epoch, namespace)

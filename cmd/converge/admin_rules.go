@@ -95,8 +95,8 @@ func (o *rulesOptions) show(ctx context.Context) error {
 		return fmt.Errorf("admin rules: %s", installationScope().missing)
 	case err != nil:
 		return err
-	case o.f.json():
-		return o.f.screen().JSON(s.Rules)
+	case o.f.structured():
+		return o.f.screen().Document(s.Rules)
 	case s.Rules.Number == 0:
 		return o.f.screen().Lines("none: everyone who can signal a workflow may pause runtimes and everything; set rules with: converge admin rules FILE")
 	}

@@ -15,7 +15,7 @@ func TestAdminRefuses(t *testing.T) {
 		{"admin export --from dev --profile prod x", "! converge: admin export: expected only one of --from and --profile\n"},
 		{"admin import", "! converge: admin import: no store; name the one to fill with --store or CONVERGE_STORE\n"},
 		{"admin import --store STORE nowhere.tar.gz", "! converge: open nowhere.tar.gz: no such file or directory\n"},
-		{"admin export a b", "! converge: usage: converge admin export [FILE]\n"},
+		{"admin export a b", "! converge: usage: converge admin export [FILE]; for example: converge admin export backup.tar.gz\n"},
 	} {
 		c := newConsole(t, &fakeAPI{})
 		code, output := c.run(t, tt.line)

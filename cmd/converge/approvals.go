@@ -56,8 +56,8 @@ func (o *approvalsOptions) run(ctx context.Context) (err error) {
 		}
 	}
 	open := explain.OpenApprovals(answered)
-	if o.f.json() {
-		return errors.Join(o.f.screen().JSON(open), err)
+	if o.f.structured() {
+		return errors.Join(o.f.screen().Document(open), err)
 	}
 	if len(open) == 0 && err == nil {
 		o.f.note("no approval can be given now")

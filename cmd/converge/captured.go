@@ -73,8 +73,8 @@ func (o *capturedOptions) run(ctx context.Context) error {
 		t.Rows = append(t.Rows, []string{name, strconv.FormatInt(c.Version, 10), strings.Join(c.Names, ", ")})
 	}
 	switch {
-	case o.f.json():
-		return o.f.screen().JSON(all)
+	case o.f.structured():
+		return o.f.screen().Document(all)
 	case o.service != "":
 		_, err := fmt.Fprint(o.f.Out, all[0].File)
 		return err

@@ -28,6 +28,8 @@ func addCommands(f *Factory, root *cobra.Command) {
 	add("noun", newCmdConfig(f), newCmdChannel(f), newCmdRun(f), newCmdRuntime(f), newCmdReport(f), newCmdAdmin(f))
 	add("run", newCmdDev(f, nil), newCmdWorker(f, nil), newCmdLogin(f, nil), newCmdLogout(f, nil), newCmdVersion(f, nil))
 	refuseUnknown(root)
+	nameChannelByFlag(root)
+	addCompletion(f, root)
 }
 
 // refuseUnknown lets a command that only groups others refuse a word that is none of them; cobra would print the help, and succeed.

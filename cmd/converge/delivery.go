@@ -153,8 +153,8 @@ func (o *reportOptions) run(ctx context.Context) error {
 			return errors.Join(err, readErr)
 		}
 	}
-	if o.f.json() {
-		return errors.Join(o.f.screen().JSON(r), readErr)
+	if o.f.structured() {
+		return errors.Join(o.f.screen().Document(r), readErr)
 	}
 	return errors.Join(o.print(r, total), readErr)
 }

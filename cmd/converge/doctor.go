@@ -87,8 +87,8 @@ func (o *doctorOptions) follow(ctx context.Context) error {
 			return exit(exitInterrupted)
 		}
 		var err error
-		if o.f.json() {
-			err = o.f.screen().JSONLine(report)
+		if o.f.structured() {
+			err = o.f.screen().StreamDocument(report)
 		} else {
 			err = live.Frame(checklist(report))
 		}
@@ -204,8 +204,8 @@ func (o *doctorOptions) examineStore(ctx context.Context, location, namespaceID 
 
 // write writes the report: on a terminal as a checklist. In a pipe the findings are a table, and the examined items go to stderr.
 func (o *doctorOptions) write(report deployment.Report) error {
-	if o.f.json() {
-		return o.f.screen().JSON(report)
+	if o.f.structured() {
+		return o.f.screen().Document(report)
 	}
 	if screen := o.f.screen(); screen.TTY {
 		return screen.WriteText(checklist(report))

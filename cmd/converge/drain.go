@@ -154,8 +154,8 @@ func (o *drainOptions) show(placements []protocol.Placement, steps [][]string) e
 		}
 	}
 	slices.SortStableFunc(lines, func(a, b drainStep) int { return a.Step - b.Step })
-	if o.f.json() {
-		return o.f.screen().JSON(lines)
+	if o.f.structured() {
+		return o.f.screen().Document(lines)
 	}
 	var text []string
 	for _, l := range lines {

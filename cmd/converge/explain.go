@@ -68,8 +68,8 @@ func (o *explainOptions) run(ctx context.Context) error {
 	for _, a := range altered {
 		lines = slices.Insert(lines, 0, alteredText(a))
 	}
-	if o.f.json() {
-		err = o.f.screen().JSON(protocol.Explanation{Lines: lines, Status: s, Running: running})
+	if o.f.structured() {
+		err = o.f.screen().Document(protocol.Explanation{Lines: lines, Status: s, Running: running})
 	} else {
 		err = o.f.screen().Lines(lines...)
 	}
@@ -112,8 +112,8 @@ func (o *explainOptions) explainParts(ctx context.Context) error {
 		lines = append(append(lines, ""), partLines...)
 		documents = append(documents, protocol.Explanation{Lines: partLines, Status: s})
 	}
-	if o.f.json() {
-		return errors.Join(o.f.screen().JSON(documents), err)
+	if o.f.structured() {
+		return errors.Join(o.f.screen().Document(documents), err)
 	}
 	return errors.Join(o.f.screen().Lines(lines...), err)
 }

@@ -216,3 +216,31 @@ func TestHelp(t *testing.T) {
 		}
 	}
 }
+
+// A channel is named by --channel with every verb, also where it is an argument.
+func TestChannelByFlag(t *testing.T) {
+	for line, want := range map[string]string{
+		"channel pin shop/web v7 -c prod":             `service/shop/web pin {"by":"alice","requestId":"ID","channel":"prod","version":"v7"}`,
+		"channel unpin shop/web --channel prod":       `service/shop/web unpin {"by":"alice","requestId":"ID","channel":"prod"}`,
+		"restart shop/web -c prod":                    `service/shop/web restart {"by":"alice","requestId":"ID","channel":"prod"}`,
+		"bypass shop/web v9 hours -c prod --reason x": `service/shop/web bypass {"by":"alice","requestId":"ID","reason":"x","version":"v9","channel":"prod","condition":"hours"}`,
+		"pause shop/web prod":                         `service/shop/web pause {"by":"alice","requestId":"ID","channel":"prod"}`,
+		"pause shop/web -c prod":                      `service/shop/web pause {"by":"alice","requestId":"ID","channel":"prod"}`,
+	} {
+		c := newConsole(t, &fakeAPI{statuses: map[string][]any{"service/shop/web": {webStatus("prod CONVERGED v9 v9 succeeded")}}, answer: protocol.Answer{Message: "done"}})
+		code, output := c.run(t, line)
+		require.Equal(t, exitDone, code, output)
+		require.Equal(t, []string{want}, c.api.updates, line)
+	}
+	for line, want := range map[string]string{
+		"pause shop/web prod -c staging":   "expected one release channel, not both prod and --channel staging",
+		"restart shop/web prod -c staging": "usage: converge restart SVC [CHANNEL]",
+		"channel unpin -c prod":            "usage: converge channel unpin SVC CHANNEL",
+	} {
+		c := newConsole(t, &fakeAPI{statuses: map[string][]any{"service/shop/web": {webStatus("prod CONVERGED v9 v9 succeeded")}}})
+		code, output := c.run(t, line)
+		require.Equal(t, exitError, code)
+		require.Contains(t, output, want, line)
+		require.Empty(t, c.api.updates)
+	}
+}

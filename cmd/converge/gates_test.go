@@ -108,7 +108,7 @@ func TestStatusListsInstances(t *testing.T) {
 func TestGateVerbsRefuse(t *testing.T) {
 	for line, want := range map[string]string{
 		"bypass shop/web v9 prod hours":            "a bypass requires a reason that others can read: --reason",
-		"approve shop/web v9":                      "usage: converge approve SVC VERSION TOPIC",
+		"approve shop/web v9":                      "usage: converge approve SVC VERSION TOPIC; for example: converge approve shop/web v9 go-live --comment \"tested by QA\"",
 		"simulate shop/web v9 --at later":          `--at "later": expected a time such as 2026-12-23T16:00, or RFC 3339`,
 		"simulate shop/web v9 --zone Mars/Olympus": `--zone "Mars/Olympus": expected an IANA time zone such as Europe/Paris`,
 		"rollback shop/wob v9":                     "no service shop/wob; did you mean shop/web?",

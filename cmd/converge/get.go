@@ -100,7 +100,7 @@ func (o *assetsOptions) run(ctx context.Context) error {
 			o.f.note("%s", reported)
 		}
 		if found != nil && !o.watch {
-			return o.f.screen().JSON(found)
+			return o.f.screen().Document(found)
 		}
 		if found != nil {
 			if err := json.NewEncoder(o.f.Out).Encode(found); err != nil {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,9 +12,7 @@ import (
 
 	"github.com/converge-engine/converge/cmd/internal/show"
 	"github.com/converge-engine/converge/entities"
-	"github.com/converge-engine/converge/entities/explain"
 	"github.com/converge-engine/converge/entities/protocol"
-	"github.com/converge-engine/converge/intent/store"
 )
 
 // historyOptions are those of history.
@@ -109,9 +106,9 @@ func (o *historyOptions) run(ctx context.Context) (err error) {
 		return err
 	}
 	entries = o.filter(entries)
-	if o.f.json() {
+	if o.f.structured() {
 		application, service := protocol.TrailOf(o.id())
-		return o.f.screen().JSON(map[string]any{
+		return o.f.screen().Document(map[string]any{
 			"schema": protocol.HistorySchema, "application": application, "service": service, "lines": entries,
 		})
 	}
@@ -155,158 +152,4 @@ func (o *historyOptions) filter(entries []historyEntry) []historyEntry {
 		out = out[max(0, len(out)-o.last):]
 	}
 	return out
-}
-
-type logsOptions struct {
-	f       *Factory
-	service serviceName
-	channel string
-	store   string
-	kind    string
-	last    int
-}
-
-func newCmdLogs(f *Factory, runF func(context.Context, *logsOptions) error) *cobra.Command {
-	o := &logsOptions{f: f}
-	cmd := &cobra.Command{
-		Use:   "logs SVC CHANNEL",
-		Short: "Show the output of the last applies, fetches and extensions",
-		Long: `Show the output of commands in a channel: the last applies, the last fetches with a new
-result and the last runs of extensions, oldest first, truncated and without secrets; then
-what the runtime reports of each object, with links to logs elsewhere.`,
-		Example: `  converge logs shop/web staging
-  converge logs web prod-eu --kind apply --last 1`,
-		Args: argsFromUse,
-		RunE: newRunE(o, runF, o.run, func(args []string) error {
-			if err := f.parseServiceArgs(args, &o.service, &o.channel); err != nil {
-				return err
-			}
-			if o.kind != "" && !slices.Contains([]store.LogKind{store.LogApply, store.LogFetch, store.LogExtension}, store.LogKind(o.kind)) {
-				return fmt.Errorf("--kind %q: expected apply, fetch or extension", o.kind)
-			}
-			return nil
-		}),
-	}
-	cmd.Flags().StringVar(&o.store, "store", "", storeUsage)
-	cmd.Flags().StringVar(&o.kind, "kind", "", "only apply, fetch or extension")
-	cmd.Flags().IntVar(&o.last, "last", 0, "only the last N entries")
-	return cmd
-}
-
-func (o *logsOptions) run(ctx context.Context) error {
-	s, err := o.f.status(ctx, o.service)
-	if err != nil {
-		return err
-	}
-	if err := checkChannel(s, o.channel); err != nil {
-		return err
-	}
-	at, err := o.f.readableStore(o.store, s.Store)
-	if err != nil {
-		return err
-	}
-	store, err := store.Open(ctx, at)
-	if err != nil {
-		return err
-	}
-	defer store.Close() // only read
-	entries, err := store.Logs(ctx, s.Application, cmp.Or(s.Key, s.Service), channelKey(s, o.channel))
-	if err != nil {
-		return err
-	}
-	entries = o.filter(entries)
-	if o.f.json() {
-		return o.f.screen().JSON(entries)
-	}
-	if len(entries) == 0 {
-		o.f.note("no output was kept of %s in %s", o.service, o.channel)
-	}
-	for _, e := range entries {
-		if err := o.f.screen().Lines(logLines(e, o.f.Now())...); err != nil {
-			return err
-		}
-	}
-	return o.f.screen().Lines(o.runtimeReport(s)...)
-}
-
-// runtimeReport returns what the runtime reports about the channel's objects, and where they have their own logs.
-func (o *logsOptions) runtimeReport(s protocol.Status) []string {
-	i := slices.IndexFunc(s.Channels, func(c protocol.ChannelStatus) bool { return c.Name == o.channel })
-	if i < 0 || o.kind != "" || o.last > 0 || len(s.Channels[i].Objects) == 0 {
-		return nil
-	}
-	return append([]string{"What the runtime reports:"}, explain.Objects(s.Channels[i], o.f.Now())...)
-}
-
-// channelKey returns the key under which runtimes know a channel. Its stored logs have the same key.
-func channelKey(s protocol.Status, channel string) string {
-	for _, c := range s.Channels {
-		if c.Name == channel {
-			return cmp.Or(c.Key, channel)
-		}
-	}
-	return channel
-}
-
-func (o *logsOptions) filter(entries []store.LogEntry) []store.LogEntry {
-	out := []store.LogEntry{}
-	for _, e := range entries {
-		if o.kind == "" || o.kind == string(e.Kind) {
-			out = append(out, e)
-		}
-	}
-	if o.last > 0 {
-		out = out[max(0, len(out)-o.last):]
-	}
-	return out
-}
-
-// logLines formats a log entry. Its first line names the command, its result and its duration. The output follows, indented, with
-// stderr marked.
-func logLines(e store.LogEntry, now time.Time) []string {
-	head := fmt.Sprintf("%s %s", e.At.In(now.Location()).Format(dateTime), e.Kind)
-	if e.Name != "" {
-		head += " " + e.Name
-	}
-	if e.FullVersion != "" {
-		head += " " + e.FullVersion
-	}
-	if e.Attempt > 1 {
-		head += fmt.Sprintf(" attempt %d", e.Attempt)
-	}
-	ended := fmt.Sprintf("exit %d", e.ExitCode)
-	switch {
-	case e.TimedOut:
-		ended = "timed out"
-	case e.ExitCode < 0:
-		ended = "no exit code" // it was killed, or never started
-	}
-	head += fmt.Sprintf(": %s after %s (%s ago)", ended, e.Duration.Round(time.Millisecond), explain.Duration(now.Sub(e.At)))
-	lines := []string{head}
-	if e.Command != "" {
-		lines = append(lines, "  $ "+e.Command)
-	}
-	if e.Error != "" {
-		first := true
-		for line := range strings.Lines(e.Error) {
-			mark := "    "
-			if first {
-				mark, first = "  ! ", false
-			}
-			lines = append(lines, mark+strings.TrimSuffix(line, "\n"))
-		}
-	}
-	lines = append(lines, indented("  ", e.Stdout)...)
-	return append(lines, indented("  stderr: ", e.Stderr)...)
-}
-
-func indented(lead, text string) []string {
-	if strings.TrimSpace(text) == "" {
-		return nil
-	}
-	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
-	for i := range lines {
-		lines[i] = lead + lines[i]
-	}
-	return lines
 }

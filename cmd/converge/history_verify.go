@@ -32,8 +32,8 @@ func (o *historyOptions) runVerify(ctx context.Context) error {
 }
 
 func (o *historyOptions) printReport(r trail.Report) error {
-	if o.f.json() {
-		return o.f.screen().JSON(map[string]any{"schema": "converge.history-verified/v1", "of": o.id(), "report": r})
+	if o.f.structured() {
+		return o.f.screen().Document(map[string]any{"schema": "converge.history-verified/v1", "of": o.id(), "report": r})
 	}
 	text := fmt.Sprintf("%s: %s", o.name(), count(r.Lines, "line"))
 	if r.Forked > 0 {

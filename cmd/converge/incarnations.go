@@ -125,11 +125,7 @@ func (f *Factory) application(args []string) (string, error) {
 	if len(args) > 0 {
 		return args[0], checkName("an application", args[0])
 	}
-	dir, err := f.WorkDir()
-	if err != nil {
-		return "", err
-	}
-	name, _ := publish.FindApplication(dir)
+	name := f.applicationHere()
 	if name == "" {
 		return "", fmt.Errorf("no application given, and the working directory defines none; expected its name")
 	}
@@ -159,8 +155,8 @@ func (o *incarnationsOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if o.f.json() {
-		return o.f.screen().JSON(all)
+	if o.f.structured() {
+		return o.f.screen().Document(all)
 	}
 	t := show.Table{Header: []string{"NUMBER", "HASH", "SERVICES", "AGE", "BY", "FROM", "CAUSE"}, Right: 4}
 	for _, i := range all {
@@ -261,8 +257,8 @@ func (o *diffOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if o.f.json() {
-		err = o.f.screen().JSON(d)
+	if o.f.structured() {
+		err = o.f.screen().Document(d)
 	} else if err = o.printCauses(ctx, h); err == nil {
 		_, err = fmt.Fprint(o.f.Out, d.String())
 	}

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/converge-engine/converge/client/publish"
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 )
@@ -86,11 +85,7 @@ func (o *releaseOptions) parseJointArgs(args []string) error {
 		o.service.application, o.parts = args[0], args[1:]
 		return checkName("an application", args[0])
 	}
-	dir, err := o.f.WorkDir()
-	if err != nil {
-		return err
-	}
-	if o.service.application, _ = publish.FindApplication(dir); o.service.application == "" {
+	if o.service.application = o.f.applicationHere(); o.service.application == "" {
 		return errors.New("no application given; it may be omitted only inside a directory that defines it")
 	}
 	o.parts = args
@@ -142,11 +137,11 @@ func (o *releaseOptions) jointRequest() (protocol.JointRequest, error) {
 
 func (o *releaseOptions) printJoint(a protocol.JointAnswer) error {
 	screen := o.f.screen()
-	if o.f.json() {
+	if o.f.structured() {
 		if o.wait {
-			return screen.JSONLine(a)
+			return screen.StreamDocument(a)
 		}
-		return screen.JSON(a)
+		return screen.Document(a)
 	}
 	var parts []string
 	for _, service := range entities.SortedKeys(a.Services) {
@@ -291,8 +286,8 @@ func (l limitedAPI) Query(ctx context.Context, id, query string, into any) error
 }
 
 func (f *Factory) printOutcome(n serviceName, code int, why, next string) error {
-	if f.json() {
-		return f.screen().JSONLine(map[string]any{"service": n.String(), "exit": code, "why": why})
+	if f.structured() {
+		return f.screen().StreamDocument(map[string]any{"service": n.String(), "exit": code, "why": why})
 	}
 	text := why + "."
 	if next != "" {

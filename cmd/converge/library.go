@@ -114,8 +114,8 @@ func (o *libraryOptions) publish(ctx context.Context) error {
 	named := protocol.LibraryName{Name: content.Name, Version: int64(content.Version), Digest: content.Digest()}
 	what := fmt.Sprintf("library %s %d", named.Name, named.Version)
 	if o.dryRun {
-		if o.f.json() {
-			return o.f.screen().JSON(named)
+		if o.f.structured() {
+			return o.f.screen().Document(named)
 		}
 		return o.f.screen().Lines(fmt.Sprintf("not published: %s is valid: %s", what, named.Digest))
 	}
@@ -173,8 +173,8 @@ func (o *libraryOptions) list(ctx context.Context) error {
 			all = append(all, l)
 		}
 	}
-	if o.f.json() {
-		return o.f.screen().JSON(all)
+	if o.f.structured() {
+		return o.f.screen().Document(all)
 	}
 	t := show.Table{Header: []string{"NAME", "VERSION", "DIGEST", "AGE", "BY"}}
 	for _, l := range all {

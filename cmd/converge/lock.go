@@ -117,8 +117,8 @@ func (o *lockOptions) clusterCapabilities(ctx context.Context, application, loca
 }
 
 func (o *lockOptions) print(locked compile.Locked) error {
-	if o.f.json() {
-		return o.f.screen().JSON(struct {
+	if o.f.structured() {
+		return o.f.screen().Document(struct {
 			Charts   int      `json:"charts"`
 			Runtimes int      `json:"runtimes,omitempty"`
 			Changes  []string `json:"changes"`

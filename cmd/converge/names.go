@@ -31,16 +31,22 @@ func checkName(kind, name string) error {
 	return nil
 }
 
+// applicationHere is the application that the working directory is part of, or "".
+func (f *Factory) applicationHere() string {
+	dir, err := f.WorkDir()
+	if err != nil {
+		return ""
+	}
+	name, _ := publish.FindApplication(dir)
+	return name
+}
+
 // parseService reads SVC. The application is optional inside a directory that defines it.
 func (f *Factory) parseService(arg string) (serviceName, error) {
 	app, svc, ok := strings.Cut(arg, "/")
 	if !ok {
-		dir, err := f.WorkDir()
-		if err != nil {
-			return serviceName{}, err
-		}
 		svc = arg
-		if app, _ = publish.FindApplication(dir); app == "" {
+		if app = f.applicationHere(); app == "" {
 			return serviceName{}, fmt.Errorf("%q: expected application/service; the application may be omitted only inside a directory that defines it", arg)
 		}
 	}
@@ -66,11 +72,9 @@ func (f *Factory) parseTarget(arg string) (target, error) {
 		n, err := f.parseService(arg)
 		return target{serviceName: n}, err
 	}
-	if dir, err := f.WorkDir(); err == nil {
-		if app, _ := publish.FindApplication(dir); app != "" && app != arg {
-			n, err := f.parseService(arg)
-			return target{serviceName: n, applicationOmitted: true}, err
-		}
+	if app := f.applicationHere(); app != "" && app != arg {
+		n, err := f.parseService(arg)
+		return target{serviceName: n, applicationOmitted: true}, err
 	}
 	return target{serviceName: serviceName{application: arg}, all: true}, checkName("an application", arg)
 }

@@ -5,10 +5,12 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/user"
+	"slices"
 	"strings"
 	"time"
 
@@ -68,7 +70,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 
 // addFlags adds the flags that every verb has.
 func (f *Factory) addFlags(flags *pflag.FlagSet) {
-	flags.StringVarP(&f.format, "output", "o", "text", "output format: text or json")
+	flags.StringVarP(&f.format, "output", "o", "text", "output format: text, json or yaml")
 	flags.StringVar(&f.conn.address, "address", "", "Temporal server, host:port (TEMPORAL_ADDRESS)")
 	flags.StringVar(&f.as, "as", "", "name of the caller, where no identity has to be proven; default user@host (CONVERGE_BY)")
 	flags.StringVarP(&f.conn.namespace, "namespace", "n", "", "Temporal namespace (TEMPORAL_NAMESPACE)")
@@ -77,18 +79,25 @@ func (f *Factory) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&f.conn.profile, "profile", "", "profile in Temporal's configuration file (TEMPORAL_PROFILE)")
 }
 
-// json reports whether the output format is JSON.
-func (f *Factory) json() bool { return f.format == "json" }
+// outputFormats are the values of --output.
+var outputFormats = []string{"text", "json", "yaml"}
+
+// structured reports whether the output is for programs: JSON or YAML.
+func (f *Factory) structured() bool { return f.format == "json" || f.format == "yaml" }
 
 // checkFormat refuses an unknown --output.
 func (f *Factory) checkFormat() error {
-	if f.format != "text" && f.format != "json" {
-		return fmt.Errorf("--output %q: expected text or json", f.format)
+	if !slices.Contains(outputFormats, f.format) {
+		return fmt.Errorf("--output %q: expected text, json or yaml", f.format)
 	}
 	return nil
 }
 
-func (f *Factory) screen() show.Screen { return show.NewScreen(f.Out, f.Env) }
+func (f *Factory) screen() show.Screen {
+	screen := show.NewScreen(f.Out, f.Env)
+	screen.YAML = f.format == "yaml"
+	return screen
+}
 
 // note prints a message on stderr.
 func (f *Factory) note(format string, args ...any) { fmt.Fprintf(f.Err, format+"\n", args...) }
@@ -233,10 +242,14 @@ func parseDirArg(dir *string) func([]string) error {
 // argsFromUse checks that the number of arguments matches one of the forms in the usage line of a command. Arguments in brackets are
 // optional.
 func argsFromUse(cmd *cobra.Command, args []string) error {
-	for form := range strings.SplitSeq(strings.TrimPrefix(cmd.Use, cmd.Name()), "|") {
-		form, _, _ = strings.Cut(form, "--")
-		words := strings.Fields(strings.TrimPrefix(form, " "+cmd.Name()+" "))
-		if least := len(words) - strings.Count(form, "["); len(args) >= least && len(args) <= len(words) {
+	for _, form := range usageForms(cmd) {
+		optional := 0
+		for _, word := range form {
+			if strings.HasPrefix(word, "[") {
+				optional++
+			}
+		}
+		if len(args) >= len(form)-optional && len(args) <= len(form) {
 			return nil
 		}
 	}
@@ -244,5 +257,39 @@ func argsFromUse(cmd *cobra.Command, args []string) error {
 	if !cmd.HasParent() { // without a parent, in a test
 		path = "converge " + path
 	}
-	return fmt.Errorf("usage: %s%s", path, strings.TrimPrefix(cmd.Use, cmd.Name()))
+	text := fmt.Sprintf("usage: %s%s", path, strings.TrimPrefix(cmd.Use, cmd.Name()))
+	if example, _, _ := strings.Cut(strings.TrimSpace(cmd.Example), "\n"); example != "" {
+		text += "; for example: " + example
+	}
+	return errors.New(text)
+}
+
+// nameChannelByFlag lets every command that has CHANNEL among its arguments take --channel in its place.
+func nameChannelByFlag(cmd *cobra.Command) {
+	for _, c := range cmd.Commands() {
+		nameChannelByFlag(c)
+	}
+	at, joint := -1, false
+	for _, form := range usageForms(cmd) {
+		if n := slices.IndexFunc(form, func(word string) bool { return strings.Trim(word, "[]") == "CHANNEL" }); n >= 0 {
+			at, joint = n, slices.Contains(form[:n], "VERSION")
+		}
+	}
+	if at < 0 || !cmd.Runnable() || cmd.Flags().Lookup("channel") != nil {
+		return
+	}
+	channel := cmd.Flags().StringP("channel", "c", "", "release channel, in place of CHANNEL")
+	inserted := func(args []string) []string {
+		n := at
+		if joint && len(expandJoint(args)) > len(args) {
+			n-- // APP@ID is in place of SVC VERSION
+		}
+		if !cmd.Flags().Changed("channel") || n > len(args) {
+			return args
+		}
+		return slices.Insert(slices.Clone(args), n, *channel)
+	}
+	check, run := cmd.Args, cmd.RunE
+	cmd.Args = func(cmd *cobra.Command, args []string) error { return check(cmd, inserted(args)) }
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return run(cmd, inserted(args)) }
 }

@@ -61,7 +61,7 @@ func indexPage(root *cobra.Command) string {
 			}
 		}
 	}
-	fmt.Fprintf(&b, "\n## Flags of every command\n\n```text\n%s```\n\n%s\n\nconverge completion writes the completion of a shell.\n", root.PersistentFlags().FlagUsages(), proseOf(exitFooter))
+	fmt.Fprintf(&b, "\n## Flags of every command\n\n```text\n%s```\n\n%s\n\n%s\n", root.PersistentFlags().FlagUsages(), proseOf(exitFooter), completionText)
 	return b.String()
 }
 
@@ -121,3 +121,10 @@ func unindent(text string) string {
 	}
 	return strings.Join(lines, "\n")
 }
+
+// completionText says how a shell completes names.
+const completionText = `Wherever a command takes a release channel as an argument, --channel may name it instead.
+
+converge completion bash, zsh or fish prints a script for that shell, which its --help says how to load. It completes
+commands and flags, and asks the server for names: services, release channels, versions, approvals that can be given,
+conditions that can be bypassed, runtimes.`

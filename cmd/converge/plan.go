@@ -180,8 +180,8 @@ func (o *planOptions) planDirectory(ctx context.Context) (*preview.Plan, error) 
 // print shows the plan and returns its exit code.
 func (o *planOptions) print(plan *preview.Plan) error {
 	var err error
-	if o.f.json() {
-		err = o.f.screen().JSON(plan)
+	if o.f.structured() {
+		err = o.f.screen().Document(plan)
 	} else {
 		text := planText{screen: o.f.screen(), full: o.full, plan: plan}
 		err = text.screen.WriteText(text.String())

@@ -34,13 +34,13 @@ func TestPlanFlags(t *testing.T) {
 	graph := planGraph{application: "home", channel: "live", changed: []string{"a", "b"}, ifFails: "a"}
 	require.Equal(t, &runPlanOptions{f: c.Factory, graph: graph, format: "svg"}, run)
 	_, err = parseFlags(t, c.Factory, newCmdRunPlan, "home", "--format", "jpeg")
-	require.EqualError(t, err, `--format "jpeg": expected one of text, json, dot, mermaid, svg`)
+	require.EqualError(t, err, `--format "jpeg": expected one of text, json, yaml, dot, mermaid, svg`)
 
 	for line, want := range map[string]string{
 		"shop/web":      "shop/web is not a directory; to plan a release of a service, name a version: converge plan shop/web VERSION",
 		"Shop!":         "Shop! is not a directory; usage: converge plan [DIR] or converge plan SVC VERSION",
 		dir + " -p a=1": "-p applies to a release only: converge plan SVC VERSION -p name=value",
-		"a b c":         "usage: converge plan [DIR] | SVC VERSION",
+		"a b c":         "usage: converge plan [DIR] | SVC VERSION; for example: converge plan shop/web v9",
 	} {
 		_, err := parseFlags(t, c.Factory, newCmdPlan, strings.Fields(line)...)
 		require.EqualError(t, err, want)
@@ -53,7 +53,7 @@ func TestPlanMistakes(t *testing.T) {
 	for line, want := range map[string]string{
 		"plan shop/wbe v9":                "! converge: no service shop/wbe; did you mean shop/web?\n",
 		"plan shop/web v9 -p x":           "! converge: -p x: expected name=value or CHANNEL:name=value\n",
-		"plan shop/web v9 --output table": "! converge: --output \"table\": expected text or json\n",
+		"plan shop/web v9 --output table": "! converge: --output \"table\": expected text, json or yaml\n",
 	} {
 		code, output := newConsole(t, api).run(t, line)
 		require.Equal(t, want, output)

@@ -111,15 +111,15 @@ func (f *Factory) publish(ctx context.Context, options publish.Options) (publish
 func (f *Factory) printPublished(result publish.Result, err error) error {
 	var rejected *publish.Rejected
 	switch {
-	case errors.As(err, &rejected) && f.json():
+	case errors.As(err, &rejected) && f.structured():
 		return f.problems(err, "")
 	case errors.As(err, &rejected):
 		f.note("%s", rejected)
 		return exit(exitError)
 	case err != nil:
 		return err
-	case f.json():
-		return f.screen().JSON(result)
+	case f.structured():
+		return f.screen().Document(result)
 	}
 	if result.DryRun {
 		f.noteWarnings(result)
@@ -135,7 +135,7 @@ func (f *Factory) printPublished(result publish.Result, err error) error {
 // noteWarnings prints warnings before a configuration takes effect: which checks it relaxes, and what the baseline of the installation
 // requires of it.
 func (f *Factory) noteWarnings(r publish.Result) {
-	if f.json() {
+	if f.structured() {
 		return // it is part of the JSON document
 	}
 	for _, warning := range r.Warnings {

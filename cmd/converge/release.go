@@ -151,11 +151,11 @@ func (o *releaseOptions) checkFlags() error {
 
 func (o *releaseOptions) printAccepted(a protocol.ReleaseAnswer) error {
 	screen := o.f.screen()
-	if o.f.json() {
+	if o.f.structured() {
 		if o.wait {
-			return screen.JSONLine(a)
+			return screen.StreamDocument(a)
 		}
-		return screen.JSON(a)
+		return screen.Document(a)
 	}
 	line := fmt.Sprintf("release %s: %s %s from incarnation %d", a.ID, o.service.service, a.Version, a.Incarnation)
 	if a.Repeated {
@@ -188,8 +188,8 @@ func (w *follower) run(ctx context.Context) error {
 	if out.code == exitError {
 		return fmt.Errorf("%s", out.why)
 	}
-	if f.json() {
-		if err := f.screen().JSONLine(map[string]any{"exit": out.code, "why": out.why, "status": s}); err != nil {
+	if f.structured() {
+		if err := f.screen().StreamDocument(map[string]any{"exit": out.code, "why": out.why, "status": s}); err != nil {
 			return err
 		}
 		return exit(out.code)
@@ -233,9 +233,9 @@ func (l *journalPrinter) print(s protocol.Status) error {
 		}
 		entries = append(entries, j)
 	}
-	if l.f.json() {
+	if l.f.structured() {
 		for _, j := range entries {
-			if err := l.screen.JSONLine(j); err != nil {
+			if err := l.screen.StreamDocument(j); err != nil {
 				return err
 			}
 		}

@@ -58,7 +58,7 @@ func (g *planGraph) incarnation(ctx context.Context, f *Factory) (*incarnation.I
 }
 
 // graphFormats lists the formats of run plan and run show.
-var graphFormats = []string{"text", "json", "dot", "mermaid", "svg"}
+var graphFormats = append(slices.Clone(outputFormats), "dot", "mermaid", "svg")
 
 // graphFormat returns the format of a graph: the one of its flag, or that of --output.
 func (f *Factory) graphFormat(flag string) (string, error) {
@@ -140,8 +140,10 @@ func (f *Factory) drawGraph(format string, g graph) (err error) {
 		_, err = fmt.Fprint(f.Out, g.plan.Mermaid(g.progress))
 	case "svg":
 		_, err = fmt.Fprint(f.Out, g.plan.SVG(g.progress))
-	case "json":
-		err = f.screen().JSON(g.document)
+	case "json", "yaml":
+		screen := f.screen()
+		screen.YAML = format == "yaml"
+		err = screen.Document(g.document)
 	default:
 		err = f.screen().WriteText(g.text())
 	}

@@ -175,8 +175,8 @@ func runText(screen show.Screen, s protocol.PlanStatus) string {
 
 // watchPlan redraws a plan.
 func (o *runShowOptions) watchPlan(live *show.Live, s protocol.PlanStatus) error {
-	if o.f.json() {
-		return o.f.screen().JSONLine(s)
+	if o.f.structured() {
+		return o.f.screen().StreamDocument(s)
 	}
 	return live.Frame(runText(o.f.screen(), s))
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -27,7 +28,7 @@ func newCmdPause(f *Factory, runF func(context.Context, *scopeOptions) error) *c
 		Long: `Pause a service, one of its channels, every service of an application, or everything: it
 is still observed, but never applied. An apply in progress finishes. Services that are
 added later are paused too. To pause what runs on one runtime: converge runtime pause.`,
-		Example: `  converge pause shop/web --channel prod-eu --reason "incident 12"
+		Example: `  converge pause shop/web prod-eu --reason "incident 12"
   converge pause shop --yes
   converge pause --all --except status-page --yes --reason "incident 12"`,
 	})
@@ -38,7 +39,7 @@ func newCmdResume(f *Factory, runF func(context.Context, *scopeOptions) error) *
 		Short: "End a pause",
 		Long: `End the pause of a service, of one of its channels, of an application, or of everything.
 Each pause ends only where it began: a service that was paused individually stays paused.`,
-		Example: `  converge resume shop/web --channel prod-eu`,
+		Example: `  converge resume shop/web prod-eu`,
 	})
 }
 
@@ -53,7 +54,7 @@ func newCmdRefresh(f *Factory, runF func(context.Context, *scopeOptions) error) 
 func newScopeCmd(f *Factory, verb string, runF func(context.Context, *scopeOptions) error, texts cobra.Command) *cobra.Command {
 	o := &scopeOptions{f: f, verb: verb}
 	cmd := &texts
-	cmd.Use = verb + " SVC|APP"
+	cmd.Use = verb + " SVC|APP [CHANNEL]"
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if (o.all || len(o.except) > 0) && len(args) == 0 {
 			return nil
@@ -63,6 +64,12 @@ func newScopeCmd(f *Factory, verb string, runF func(context.Context, *scopeOptio
 	cmd.RunE = newRunE(o, runF, o.run, func(args []string) (err error) {
 		if o.all || len(o.except) > 0 {
 			return o.checkAll(args)
+		}
+		if len(args) > 1 {
+			if o.channel != "" {
+				return fmt.Errorf("expected one release channel, not both %s and --channel %s", args[1], o.channel)
+			}
+			o.channel = args[1]
 		}
 		o.target, err = f.parseTarget(args[0])
 		return err
@@ -117,8 +124,8 @@ func (f *Factory) printAnswers(names []serviceName, answers []protocol.Answer, e
 			all = append(all, answered{names[i].String(), a})
 		}
 	}
-	if f.json() {
-		if e := f.screen().JSON(all); e != nil {
+	if f.structured() {
+		if e := f.screen().Document(all); e != nil {
 			return e
 		}
 		return err

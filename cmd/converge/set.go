@@ -100,8 +100,8 @@ func (o *setOptions) run(ctx context.Context) error {
 	if err != nil {
 		return o.f.problems(err, "; nothing pushed")
 	}
-	if o.f.json() {
-		return o.f.screen().JSON(done)
+	if o.f.structured() {
+		return o.f.screen().Document(done)
 	}
 	if done.Commit == "" {
 		return o.f.screen().Lines(fmt.Sprintf("%s is already %q", o.path, done.Before))

@@ -92,8 +92,8 @@ func (s *stepRun) run(ctx context.Context) (err error) {
 }
 
 func (s *stepRun) printStep(one setStep) error {
-	if s.f.json() {
-		return s.f.screen().JSONLine(one)
+	if s.f.structured() {
+		return s.f.screen().StreamDocument(one)
 	}
 	return s.f.screen().Lines(one.String())
 }

@@ -106,8 +106,8 @@ func (o *simulateOptions) run(ctx context.Context) error {
 	if err := o.write(timeline.SVG(zone)); err != nil {
 		return err
 	}
-	if o.f.json() {
-		return o.f.screen().JSON(struct {
+	if o.f.structured() {
+		return o.f.screen().Document(struct {
 			Schema string `json:"schema"`
 			*simulate.Timeline
 			Assumed []string `json:"assumed,omitempty"`

@@ -77,8 +77,8 @@ func (o *simulateOptions) runPlan(ctx context.Context, at time.Time) error {
 	if err := o.write(timeline.SVG(at)); err != nil {
 		return err
 	}
-	if o.f.json() {
-		return o.f.screen().JSON(struct {
+	if o.f.structured() {
+		return o.f.screen().Document(struct {
 			Schema string `json:"schema"`
 			*simulate.PlanTimeline
 		}{"converge.plan-simulation/v1", timeline})

@@ -106,8 +106,8 @@ func (o *statusOptions) run(ctx context.Context) error {
 		commits, commitsErr = o.commitsOf(ctx, all)
 		err = errors.Join(err, commitsErr)
 	}
-	if o.f.json() {
-		return errors.Join(o.f.screen().JSON(o.document(all, commits)), err)
+	if o.f.structured() {
+		return errors.Join(o.f.screen().Document(o.document(all, commits)), err)
 	}
 	screen := o.f.screen()
 	text := o.text(screen, all, o.f.Now())
@@ -168,7 +168,7 @@ func (o *statusOptions) queryTarget(ctx context.Context) (_ []protocol.Status, e
 		}
 	}
 	sortStatuses(statuses)
-	if !o.f.json() {
+	if !o.f.structured() {
 		o.plans = append(o.f.problemOf(ctx, o.target.application), o.f.plansOf(ctx, o.target.application)...)
 	}
 	return statuses, err
@@ -270,13 +270,13 @@ func (r *pollPacer) next(all []protocol.Status) time.Duration {
 
 // frame shows one status. Without a terminal it omits ages, because they would make every line new.
 func (o *statusOptions) frame(screen show.Screen, live *show.Live, all []protocol.Status, last *string) error {
-	if o.f.json() {
+	if o.f.structured() {
 		if now := fmt.Sprint(all); now == *last {
 			return nil
 		} else {
 			*last = now
 		}
-		return screen.JSONLine(o.document(all, nil))
+		return screen.StreamDocument(o.document(all, nil))
 	}
 	now := o.f.Now()
 	if !screen.TTY {

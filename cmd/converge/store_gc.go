@@ -87,8 +87,8 @@ func (o *collectOptions) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("store gc: %w", err)
 	}
-	if o.f.json() {
-		return o.f.screen().JSON(kinds)
+	if o.f.structured() {
+		return o.f.screen().Document(kinds)
 	}
 	if o.dryRun {
 		o.f.note("dry run: nothing was changed")

@@ -67,8 +67,8 @@ func (o *timelineOptions) run(ctx context.Context) error {
 			return errors.Join(err, readErr)
 		}
 	}
-	if o.f.json() {
-		return errors.Join(o.f.screen().JSON(map[string]any{"schema": "converge.timeline/v1", "now": now.UTC(), "services": all}), readErr)
+	if o.f.structured() {
+		return errors.Join(o.f.screen().Document(map[string]any{"schema": "converge.timeline/v1", "now": now.UTC(), "services": all}), readErr)
 	}
 	for _, d := range all {
 		if d.Service == "" {

@@ -64,8 +64,8 @@ func (o *sourceOptions) validate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if o.f.json() {
-		return o.f.screen().JSON([]config.Problem{})
+	if o.f.structured() {
+		return o.f.screen().Document([]config.Problem{})
 	}
 	inc := compiled.Incarnation
 	text := fmt.Sprintf("%s is valid: %s, %s", inc.Application(), count(len(inc.Services()), "service"), count(len(inc.Channels()), "release channel"))
@@ -80,7 +80,7 @@ func (o *sourceOptions) compile(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if o.f.json() {
+	if o.f.structured() {
 		_, err = fmt.Fprintf(o.f.Out, "%s\n", compiled.Incarnation.Bytes())
 		return err
 	}
@@ -169,8 +169,8 @@ func (f *Factory) problems(err error, consequence string) error {
 	if !errors.As(err, &found) {
 		return err
 	}
-	if f.json() {
-		if err := f.screen().JSON(found); err != nil {
+	if f.structured() {
+		if err := f.screen().Document(found); err != nil {
 			return err
 		}
 		return exit(exitError)

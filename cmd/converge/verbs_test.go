@@ -273,7 +273,7 @@ func TestLogsOfATimedOutCommand_C6(t *testing.T) {
 	at := time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)
 	head := func(e store.LogEntry) string {
 		e.Kind, e.At, e.Duration = store.LogApply, at, 2*time.Second
-		return logLines(e, at.Add(time.Minute))[0]
+		return logLines(channelLog{LogEntry: e}, false, at.Add(time.Minute))[0]
 	}
 	require.Equal(t, "2026-11-23 09:00:00 UTC apply: timed out after 2s (1m ago)", head(store.LogEntry{ExitCode: -1, TimedOut: true}))
 	require.Equal(t, "2026-11-23 09:00:00 UTC apply: no exit code after 2s (1m ago)", head(store.LogEntry{ExitCode: -1}))

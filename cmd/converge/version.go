@@ -54,8 +54,8 @@ func thisBuild() build {
 
 func (o *versionOptions) run(context.Context) error {
 	b := thisBuild()
-	if o.f.json() {
-		return o.f.screen().JSON(b)
+	if o.f.structured() {
+		return o.f.screen().Document(b)
 	}
 	commit := ""
 	if b.Commit != "" {

@@ -114,8 +114,8 @@ func (o *watchOptions) publish(ctx context.Context, c client.Client, name string
 	if err != nil || result.Unchanged && len(result.Started) == 0 {
 		return err
 	}
-	if o.f.json() {
-		return o.f.screen().JSON(result)
+	if o.f.structured() {
+		return o.f.screen().Document(result)
 	}
 	lines := append([]string{fmt.Sprintf("%s: %s", name, result)}, tree.Causes...)
 	_, err = io.WriteString(o.f.Out, strings.Join(lines, "\n  ")+"\n")

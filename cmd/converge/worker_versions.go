@@ -53,8 +53,8 @@ func (o *workerVersionsOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if o.f.json() {
-		return o.f.screen().JSON(all)
+	if o.f.structured() {
+		return o.f.screen().Document(all)
 	}
 	if len(all) == 0 {
 		o.f.note("no worker has polled the namespace %s; start one: converge worker", namespace)

@@ -334,6 +334,25 @@ func (s *State) topics() []string {
 	return out
 }
 
+// Topics are the topics of all approvals, in the order of the channels.
+func (s *State) Topics() (topics []string) {
+	add := func(topic string) {
+		if !slices.Contains(topics, topic) {
+			topics = append(topics, topic)
+		}
+	}
+	for n := range s.Spec.Channels {
+		c := &s.Spec.Channels[n]
+		for _, condition := range c.Approvals() {
+			add(condition.Topic)
+		}
+		if len(s.instancesWithApplyApproval(c.Name)) > 0 {
+			add(ApplyTopic + c.Name)
+		}
+	}
+	return topics
+}
+
 // TopicChannels are the channels that an approval of a topic opens.
 func (s *State) TopicChannels(topic string) []string {
 	var out []string

@@ -203,7 +203,7 @@ func CheckNames(s *state.State, r Request) error {
 		return err
 	}
 	if r.Topic != "" && len(s.TopicChannels(r.Topic)) == 0 {
-		return fmt.Errorf("%s/%s has no approval %q", s.Application, s.Title(), r.Topic)
+		return fmt.Errorf("%s/%s has no approval %q%s", s.Application, s.Title(), r.Topic, entities.Expected(s.Topics()))
 	}
 	return nil
 }

@@ -34,8 +34,8 @@ func TestNothingReachesATerminalUnescaped(t *testing.T) {
 		}
 	}
 	for _, write := range []func(s Screen) error{
-		func(s Screen) error { return s.JSON(map[string]string{hostile: hostile}) },
-		func(s Screen) error { return s.JSONLine(map[string]string{hostile: hostile}) },
+		func(s Screen) error { return s.Document(map[string]string{hostile: hostile}) },
+		func(s Screen) error { return s.StreamDocument(map[string]string{hostile: hostile}) },
 	} {
 		var out bytes.Buffer
 		require.NoError(t, write(Screen{Out: &out}))

@@ -1,4 +1,4 @@
-// Package show formats the output of the CLI: tables that are aligned on a terminal and tab-separated when piped, JSON, and frames that
+// Package show formats the output of the CLI: tables that are aligned on a terminal and tab-separated when piped, JSON, YAML, and frames that
 // replace each other while watching. Colour marks only statuses, only on a terminal, and never if NO_COLOR is set.
 //
 // It does not depend on services. It may import entities for the meaning of a status, and the terminal library.
@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/term"
+	"sigs.k8s.io/yaml"
 
 	"github.com/converge-engine/converge/entities"
 )
@@ -24,6 +25,7 @@ type Screen struct {
 	Out    io.Writer
 	TTY    bool
 	Colour bool
+	YAML   bool // documents are YAML instead of JSON
 	// Size returns columns and rows; nil or zero values: unlimited.
 	Size func() (width, height int)
 }
@@ -119,11 +121,11 @@ func (s Screen) Lines(lines ...string) error {
 	return nil
 }
 
-// JSON writes v as an indented document and a newline.
-func (s Screen) JSON(v any) error { return s.encode(v, "  ") }
+// Document writes v as indented JSON and a newline, or as YAML.
+func (s Screen) Document(v any) error { return s.encode(v, "  ") }
 
-// JSONLine writes v as one line. `--watch --output json` writes a stream of them.
-func (s Screen) JSONLine(v any) error { return s.encode(v, "") }
+// StreamDocument writes v as one of several documents: as one line of JSON, or as a document of YAML that begins with "---".
+func (s Screen) StreamDocument(v any) error { return s.encode(v, "") }
 
 // encode writes JSON without terminal control characters. The standard library leaves some of them unescaped, but only inside strings,
 // where the escaped form has the same meaning.
@@ -145,7 +147,23 @@ func (s Screen) encode(v any, indent string) error {
 			fmt.Fprintf(&escaped, `\u%04x`, unit)
 		}
 	}
+	if s.YAML {
+		return s.writeYAML(escaped.String(), indent == "")
+	}
 	_, err := io.WriteString(s.Out, escaped.String())
+	return err
+}
+
+// writeYAML writes a JSON document as YAML, whose keys are sorted. It makes invisible characters visible: YAML leaves some of them in plain texts.
+func (s Screen) writeYAML(document string, oneOfSeveral bool) error {
+	text, err := yaml.JSONToYAML([]byte(document))
+	if err != nil {
+		return err
+	}
+	if oneOfSeveral {
+		text = append([]byte("---\n"), text...)
+	}
+	_, err = io.WriteString(s.Out, entities.VisibleLines(string(text)))
 	return err
 }
 

@@ -92,3 +92,23 @@ func TestTextBelowItsRow(t *testing.T) {
 	line, rest := splitAt("aaaaaaaaaa bb", 5)
 	require.Equal(t, []string{"aaaaa", "aaaaa bb"}, []string{line, rest})
 }
+
+func TestDocuments(t *testing.T) {
+	doc := struct {
+		Version string `json:"version"`
+		Since   int64  `json:"since"`
+		Text    string `json:"text,omitempty"`
+	}{"1.10", 1<<53 + 1, "a\u202eb\x1b[31m: c"}
+	print := func(s Screen, write func(Screen) error) string {
+		var out bytes.Buffer
+		s.Out = &out
+		require.NoError(t, write(s))
+		return out.String()
+	}
+	one := func(s Screen) error { return s.Document(doc) }
+	several := func(s Screen) error { return s.StreamDocument(doc) }
+	require.Equal(t, "{\n  \"version\": \"1.10\",\n  \"since\": 9007199254740993,\n  \"text\": \"a\\u202eb\\u001b[31m: c\"\n}\n", print(Screen{}, one))
+	require.Equal(t, "{\"version\":\"1.10\",\"since\":9007199254740993,\"text\":\"a\\u202eb\\u001b[31m: c\"}\n", print(Screen{}, several))
+	require.Equal(t, "since: 9007199254740993\ntext: \"a\\u202eb\\e[31m: c\"\nversion: \"1.10\"\n", print(Screen{YAML: true}, one), "a text that looks like a number is quoted")
+	require.Equal(t, "---\n"+print(Screen{YAML: true}, one), print(Screen{YAML: true}, several))
+}
