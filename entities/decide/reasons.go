@@ -186,7 +186,14 @@ func (v *view) explainApply(i *instance) {
 	case a.Running && !a.EndRequested.IsZero():
 		v.instanceReason(i, ReasonProgress, "the apply of %s is being ended", d.Target.FullVersion)
 	case a.Running && a.Attempts > 0:
-		v.instanceReason(i, ReasonProgress, "applying %s, attempt %d", d.Target.FullVersion, a.Attempts+1)
+		text := fmt.Sprintf("applying %s, attempt %d", d.Target.FullVersion, a.Attempts+1)
+		if !d.Converged { // repairs have no limit
+			text += fmt.Sprintf(" of %d", i.runtime.Timing.MaxAttempts)
+		}
+		if a.Err != "" {
+			text += "; the last failed: " + a.Err
+		}
+		v.instanceReason(i, ReasonProgress, "%s", text)
 	case a.Running:
 		v.instanceReason(i, ReasonProgress, "applying %s", d.Target.FullVersion)
 	case a.Err != "" && a.Attempts == 0:

@@ -172,9 +172,23 @@ func TestCauseOfAFailureComesFirst(t *testing.T) {
 		"the rollback to v1 failed: no route":                                     "no route (the rollback to v1 failed)",
 		"v2 was rolled back: no route":                                            "no route (v2 was rolled back)",
 		"repaired 5 times since 10:00:00 UTC: web FAILED":                         "web FAILED (repaired 5 times since 10:00:00 UTC)",
+		"applying v2, attempt 2 of 3; the last failed: quota exceeded":            "quota exceeded (applying v2, attempt 2 of 3; the last failed)",
 		"staging stable at v2":                                                    "staging stable at v2",
 		"v2 failed: ./run exited 1: listen tcp :80: bind: address already in use": "listen tcp :80: bind: address already in use (./run exited 1; v2 failed)",
 	} {
 		require.Equal(t, want, causeFirst(reason))
 	}
+}
+
+// A running apply says when it times out, rather than when the progress deadline is.
+func TestRunningApplySaysWhenItTimesOut(t *testing.T) {
+	now := time.Date(2026, 11, 29, 10, 0, 0, 0, time.UTC)
+	s := protocol.Status{Application: "shop", Service: "web", Channels: []protocol.ChannelStatus{{
+		Name: "staging", Status: "CONVERGING", Current: "v1", Target: "v2", Desired: "v2",
+		Reasons:    []protocol.Reason{{Code: "progress", Text: "applying v2, attempt 2 of 3; the last failed: quota exceeded"}},
+		NextChange: now.Add(9 * time.Minute), ApplyEnds: now.Add(2 * time.Minute),
+	}}}
+	require.Equal(t, "quota exceeded (applying v2, attempt 2 of 3; the last failed) (times out in 2m)", Table([]protocol.Status{s}, now).Rows[0][6])
+	require.Contains(t, Lines(s, "staging", now), "Next: the apply ends, or times out at 10:02:00 UTC (in 2m).")
+	require.NotContains(t, strings.Join(Lines(s, "staging", now), "\n"), "10:09")
 }

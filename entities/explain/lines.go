@@ -350,6 +350,10 @@ func (w *writer) next(c protocol.ChannelStatus) {
 	if status == entities.StatusConverged {
 		return // nothing is left to change, whichever check is due
 	}
+	if c.ApplyEnds.After(w.now) {
+		w.printf("Next: the apply ends, or times out %s.", at(c.ApplyEnds, w.now))
+		return
+	}
 	if !c.NextChange.IsZero() && !needsAction(status) {
 		w.printf("Next: automatic change %s.", at(c.NextChange, w.now))
 		return

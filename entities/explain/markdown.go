@@ -119,7 +119,7 @@ func markdownRow(c protocol.ChannelStatus, ref time.Time) string {
 	if !c.Since.IsZero() {
 		when = clock(c.Since, ref, false)
 	}
-	c.NextChange = time.Time{} // useful only with a running clock
+	c.NextChange, c.ApplyEnds = time.Time{}, time.Time{} // useful only with a running clock
 	return markdownCells([]string{c.Name, c.Current, c.Target, c.Status, when, waitsFor(c, ref)})
 }
 

@@ -116,14 +116,17 @@ func waitsFor(c protocol.ChannelStatus, now time.Time) string {
 	if len(all) > 1 {
 		text += fmt.Sprintf(", +%d", len(all)-1)
 	}
-	if !needsAction(entities.Status(c.Status)) && c.NextChange.After(now) && c.NextChange.Sub(now) < time.Hour {
+	switch {
+	case c.ApplyEnds.After(now):
+		text += " (times out in " + Duration(c.ApplyEnds.Sub(now)) + ")"
+	case !needsAction(entities.Status(c.Status)) && c.NextChange.After(now) && c.NextChange.Sub(now) < time.Hour:
 		text += " (in " + Duration(c.NextChange.Sub(now)) + ")"
 	}
 	return text
 }
 
 // failedRE matches the reason of a failure: what failed, which the status says already, and its cause.
-var failedRE = regexp.MustCompile(`^(apply failed (?:once|\d+ times)|the rollback to \S+ failed|\S+ failed|\S+ was rolled back|repaired \d+ times since [0-9:]+ UTC): (.+)$`)
+var failedRE = regexp.MustCompile(`^(applying \S+, attempt \d+(?: of \d+)?; the last failed|apply failed (?:once|\d+ times)|the rollback to \S+ failed|\S+ failed|\S+ was rolled back|repaired \d+ times since [0-9:]+ UTC): (.+)$`)
 
 // endedRE matches how a command ended, and its last line of output.
 var endedRE = regexp.MustCompile(`^(\S.* (?:exited \d+|was ended by signal \S+)): (.+)$`)

@@ -60,6 +60,7 @@ type ChannelStatus struct {
 	// such.
 	Unread     *Unread   `json:"unread,omitempty"`
 	NextChange time.Time `json:"nextChange,omitzero"` // when the next change without an action is due
+	ApplyEnds  time.Time `json:"applyEnds,omitzero"`  // the running apply times out; the earliest of several
 	// Instances of the channel, if it has several: those that are not as desired first, at most 50.
 	Instances []InstanceStatus `json:"instances,omitempty"`
 	// MoreInstances is how many are not listed.

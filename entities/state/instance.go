@@ -137,6 +137,7 @@ type Apply struct {
 	Running       bool      `json:"running,omitempty"`
 	FirstStarted  time.Time `json:"first,omitzero"`   // start of the first one: the progress deadline counts from here
 	Started       time.Time `json:"started,omitzero"` // start of the last one
+	Until         time.Time `json:"until,omitzero"`   // the last one times out
 	Ended         time.Time `json:"ended,omitzero"`
 	Attempts      int       `json:"attempts,omitempty"` // consecutive failures, or repairs since it was last stable for long
 	Repairs       int       `json:"repairs,omitempty"`  // those repairs that succeeded

@@ -15,6 +15,7 @@ func (s *State) applyStarted(op ApplyOp, now time.Time) {
 	i := s.Instance(op.Instance)
 	a := &i.Delivery.Apply
 	a.Running, a.Started, a.EndRequested, a.Terminated, a.RunningVersion = true, now, time.Time{}, false, op.Target.FullVersion
+	a.Until = now.Add(op.Timeout)
 	if a.FirstStarted.IsZero() {
 		a.FirstStarted = now
 	}

@@ -262,6 +262,10 @@ func addInstance(out *protocol.ChannelStatus, i *state.Instance) {
 		b := *d.Rollback
 		out.Rollback = &b
 	}
+	if a := &d.Apply; a.Running && a.EndRequested.IsZero() && !i.RemovalStarted && d.Target != nil && a.RunningVersion == d.Target.FullVersion &&
+		(out.ApplyEnds.IsZero() || a.Until.Before(out.ApplyEnds)) {
+		out.ApplyEnds = a.Until
+	}
 	if l := d.Lease; l != nil && l.GrantedAt.IsZero() && (out.LeaseRequestedAt.IsZero() || l.RequestedAt.Before(out.LeaseRequestedAt)) {
 		out.LeaseRequestedAt = l.RequestedAt
 	}
