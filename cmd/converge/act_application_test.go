@@ -1,11 +1,14 @@
 package main
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/entities/state"
 )
 
 // Verbs on more than one service send one act to the workflow for all of them, after a confirmation. Invalid combinations send no act.
@@ -66,4 +69,23 @@ func TestVerbsOnWiderScopes_A16_A17_A24(t *testing.T) {
 			require.Equal(t, tt.sent, api.updates)
 		})
 	}
+}
+
+// Nobody is asked whether to delete what the service would not delete.
+func TestDeleteAsksOnlyForWhatCanBeDeleted(t *testing.T) {
+	declared := state.State{Application: "shop", Service: "web", Spec: &entities.Spec{Application: "shop", Service: "web", Channels: []entities.ChannelSpec{{Name: "prod"}}}}
+	c := newConsole(t, &fakeAPI{statuses: map[string][]any{"service/shop/web": {declared}}})
+	c.CanPrompt = true
+	code, output := c.run(t, "channel delete shop/web")
+	require.Equal(t, exitError, code)
+	require.Equal(t, "! converge: refused: shop/web is still declared; remove it from the configuration, publish that, and delete it then\n", output)
+	require.Empty(t, c.api.updates)
+
+	declared.Spec.Channels = nil
+	c = newConsole(t, &fakeAPI{statuses: map[string][]any{"service/shop/web": {declared}}, answer: protocol.Answer{Message: "done"}})
+	c.CanPrompt, c.In = true, strings.NewReader("y\n")
+	code, output = c.run(t, "channel delete shop/web")
+	require.Equal(t, exitDone, code, output)
+	require.Equal(t, "done\n! delete everything that shop/web runs? [y/N] ", output)
+	require.Len(t, c.api.updates, 1)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/converge-engine/converge/client/preview"
 	"github.com/converge-engine/converge/client/publish"
+	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/entities/state"
 )
@@ -59,10 +60,33 @@ func (o *deleteOptions) run(ctx context.Context) error {
 	if o.channel != "" {
 		what += " in " + o.channel
 	}
+	if !o.yes && o.f.CanPrompt { // nobody is asked for what would be refused
+		if err := o.refusal(ctx); err != nil {
+			return err
+		}
+	}
 	if err := o.f.confirm(ctx, o.yes, what); err != nil {
 		return err
 	}
 	return o.f.deleteServices(ctx, []serviceName{o.service}, o.channel, o.reason)
+}
+
+// refusal returns why the service would refuse the deletion now, if it would.
+func (o *deleteOptions) refusal(ctx context.Context) error {
+	s := &state.State{}
+	err := o.f.query(ctx, o.service, protocol.QueryState, s)
+	if err != nil {
+		return err
+	}
+	if who := (entities.Who{Name: o.f.by()}); o.channel == "" {
+		_, err = s.Delete(who, o.reason, o.f.Now())
+	} else {
+		_, err = s.TakeDown(o.channel, who, o.reason, o.f.Now())
+	}
+	if err != nil {
+		return &refusedError{err.Error()}
+	}
+	return nil
 }
 
 // preview shows what the deletion would remove.

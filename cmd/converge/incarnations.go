@@ -39,8 +39,8 @@ func (f *Factory) history(ctx context.Context, application, location string) (*i
 		return nil, err
 	}
 	if status.Application == "" {
-		services, _ := api.Services(ctx, "")
-		return nil, fmt.Errorf("no application %s%s", application, suggestion(application, applications(services)))
+		known, _ := api.Applications(ctx) // only for a suggestion
+		return nil, &missingApplicationError{application, known}
 	}
 	at, err := f.readableStore(location, status.Store)
 	if err != nil {

@@ -28,7 +28,7 @@ func TestDeployCommands_E7_E8_E12_E16(t *testing.T) {
 		{line: "run show home live --plan web-v3", code: exitError, want: "! converge: no plan web-v3 of home in live\n"},
 		{line: "run show home live --watch", want: shown, code: exitFailed},
 		{line: "run show home live --format mermaid", want: mermaid},
-		{line: "run show hume live", code: exitError, want: "! converge: application/hume: not found\n"},
+		{line: "run show hume live", code: exitError, want: "! converge: no application hume; did you mean home?\n"},
 		{line: "run show home live --format png", code: exitError, want: "! converge: --format \"png\": expected one of text, json, yaml, dot, mermaid, svg\n"},
 		{line: "run start home live --max-parallelism -1", code: exitError, want: "! converge: --max-parallelism -1: expected at least 1\n"},
 	} {

@@ -135,6 +135,7 @@ func (o *simulateOptions) write(svg string) error {
 	if err := os.WriteFile(o.export, []byte(svg), 0o644); err != nil {
 		return fmt.Errorf("write the chart: %w", err)
 	}
+	o.f.note("wrote the chart to %s", o.export)
 	return nil
 }
 

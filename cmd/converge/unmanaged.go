@@ -91,8 +91,27 @@ func (f *Factory) applicationStatus(ctx context.Context, application string) (s 
 		return s, err
 	}
 	err = api.Query(ctx, protocol.ApplicationID(application), protocol.QueryStatus, &s)
-	return s, err
+	if !errors.Is(err, errNotFound) {
+		return s, err
+	}
+	known, err := api.Applications(ctx)
+	if err != nil {
+		return s, err
+	}
+	return s, &missingApplicationError{application, known}
 }
+
+// missingApplicationError is an application that nothing was published of. It is an errNotFound.
+type missingApplicationError struct {
+	name  string
+	known []string
+}
+
+func (e *missingApplicationError) Error() string {
+	return "no application " + e.name + suggestion(e.name, e.known)
+}
+
+func (e *missingApplicationError) Is(target error) bool { return target == errNotFound }
 
 // addReasons adds the reasons that an application states. "*" means all services if all are unmanaged for so long that the
 // application no longer knows their names.

@@ -183,7 +183,7 @@ const maxNamedInstances = 3
 // fleetText summarizes a fleet: "37 of 50 at v9, 1 FAILED: eu-3, 12 CONVERGING".
 func fleetText(c protocol.ChannelStatus) string {
 	f := c.Fleet
-	text, unchanged := fmt.Sprintf("%d of %d at %s", f.AtVersion, f.Instances, cmp.Or(f.Version, "a first release")), f.Instances-f.AtVersion+f.PausedAtVersion
+	text, unchanged := fmt.Sprintf("%d of %d at %s", f.AtVersion, f.Instances, cmp.Or(f.Version, "a first release")), f.Instances-f.AtVersion+f.OtherwiseAtVersion
 	names := map[string][]string{}
 	for _, i := range c.Instances {
 		names[i.Status] = append(names[i.Status], i.Name)

@@ -207,10 +207,10 @@ func (u Unread) Text() string { return u.Code + ": " + u.Message }
 
 // FleetStatus counts the instances of a channel that has several.
 type FleetStatus struct {
-	Instances       int    `json:"instances"`
-	Version         string `json:"version,omitempty"`  // the newest target version of any instance, as it was named
-	AtVersion       int    `json:"at"`                 // how many have converged at it, with any configuration
-	PausedAtVersion int    `json:"atPaused,omitempty"` // how many of them are paused, and so are in ByStatus too
+	Instances          int    `json:"instances"`
+	Version            string `json:"version,omitempty"`     // the newest target version of any instance, as it was named
+	AtVersion          int    `json:"at"`                    // how many have converged at it, with any configuration
+	OtherwiseAtVersion int    `json:"atOtherwise,omitempty"` // how many of them are paused or rolled back, and so are in ByStatus too
 	// ByStatus counts those that are not CONVERGED.
 	ByStatus map[string]int `json:"byStatus,omitempty"`
 }

@@ -28,7 +28,7 @@ func (s *State) Pin(channel, version string, who entities.Who, reason string, no
 	}
 	targets, known := s.pinTargets(channel, version)
 	if len(targets) == 0 {
-		return nil, fmt.Errorf("%s has not converged at %q%s", s.scopeName(channel), version, entities.Expected(known))
+		return nil, fmt.Errorf("%s cannot return to %q: it keeps only the versions that were good there last%s", s.scopeName(channel), version, entities.Expected(known))
 	}
 	if why := s.checkPinGates(channel, version, targets); why != nil {
 		return nil, why

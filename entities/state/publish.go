@@ -280,7 +280,7 @@ func (s *State) Delete(who entities.Who, reason string, now time.Time) (Effect, 
 	case s.Spec == nil:
 		return nil, fmt.Errorf("%s has no configuration yet: there is nothing to delete", name)
 	case len(s.Spec.Channels) > 0:
-		return nil, fmt.Errorf("%s is still declared%s; remove it from the configuration, apply that, and delete it then", name, entities.InChannel(s.Spec.DeclaredAt))
+		return nil, fmt.Errorf("%s is still declared%s; remove it from the configuration, publish that, and delete it then", name, entities.InChannel(s.Spec.DeclaredAt))
 	case s.Deletion != nil:
 		return noChange("%s is already being deleted, by %s", name, s.Deletion.Who.Name)
 	}

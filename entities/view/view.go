@@ -333,12 +333,13 @@ func fleet(s *state.State, c *decide.ChannelDecision) *protocol.FleetStatus {
 			if byVersion[version] == nil {
 				byVersion[version] = &protocol.FleetStatus{Version: version}
 			}
-			paused := d.Status == entities.StatusPaused && i.Delivery.Converged && d.Current.Stable // a pause does not change the version
-			if d.Status == entities.StatusConverged || paused {
+			// A pause does not change the version, and a rollback has ended.
+			otherwise := d.Status == entities.StatusRolledBack || d.Status == entities.StatusPaused && i.Delivery.Converged && d.Current.Stable
+			if d.Status == entities.StatusConverged || otherwise {
 				byVersion[version].AtVersion++
 			}
-			if paused {
-				byVersion[version].PausedAtVersion++
+			if otherwise {
+				byVersion[version].OtherwiseAtVersion++
 			}
 		}
 		if d.Status == entities.StatusConverged {
@@ -350,7 +351,7 @@ func fleet(s *state.State, c *decide.ChannelDecision) *protocol.FleetStatus {
 		out.ByStatus[string(d.Status)]++
 	}
 	if newest := byVersion[r.newest(entities.SortedKeys(byVersion))]; newest != nil {
-		out.Version, out.AtVersion, out.PausedAtVersion = newest.Version, newest.AtVersion, newest.PausedAtVersion
+		out.Version, out.AtVersion, out.OtherwiseAtVersion = newest.Version, newest.AtVersion, newest.OtherwiseAtVersion
 	}
 	return out
 }
