@@ -185,22 +185,30 @@ func (v *view) explainApply(i *instance) {
 		v.instanceReason(i, ReasonProgress, "%s is applied once the apply of %s has ended", d.Target.FullVersion, a.RunningVersion)
 	case a.Running && !a.EndRequested.IsZero():
 		v.instanceReason(i, ReasonProgress, "the apply of %s is being ended", d.Target.FullVersion)
-	case a.Running && a.Attempts > 0:
-		text := fmt.Sprintf("applying %s, attempt %d", d.Target.FullVersion, a.Attempts+1)
-		if !d.Converged { // repairs have no limit
-			text += fmt.Sprintf(" of %d", i.runtime.Timing.MaxAttempts)
-		}
-		if a.Err != "" {
-			text += "; the last failed: " + a.Err
-		}
-		v.instanceReason(i, ReasonProgress, "%s", text)
 	case a.Running:
-		v.instanceReason(i, ReasonProgress, "applying %s", d.Target.FullVersion)
+		v.instanceReason(i, ReasonProgress, "%s", i.applyingText())
 	case a.Err != "" && a.Attempts == 0:
 		v.instanceReason(i, ReasonFailure, "the apply cannot begin: %s", a.Err)
 	case a.Err != "":
 		v.instanceReason(i, ReasonFailure, "apply failed %s: %s", entities.Times(a.Attempts), a.Err)
 	}
+}
+
+// applyingText says which attempt runs, and why the last one failed.
+func (i *instance) applyingText() string {
+	a := &i.Delivery.Apply
+	text := "applying " + i.Delivery.Target.FullVersion
+	if a.Attempts == 0 {
+		return text
+	}
+	text += fmt.Sprintf(", attempt %d", a.Attempts+1)
+	if !i.Delivery.Converged { // repairs have no limit
+		text += fmt.Sprintf(" of %d", i.runtime.Timing.MaxAttempts)
+	}
+	if a.Err != "" {
+		text += "; the last failed: " + a.Err
+	}
+	return text
 }
 
 // adviseWorker adds the command that starts a worker for a runtime without one.

@@ -262,9 +262,8 @@ func addInstance(out *protocol.ChannelStatus, i *state.Instance) {
 		b := *d.Rollback
 		out.Rollback = &b
 	}
-	if a := &d.Apply; a.Running && a.EndRequested.IsZero() && !i.RemovalStarted && d.Target != nil && a.RunningVersion == d.Target.FullVersion &&
-		(out.ApplyEnds.IsZero() || a.Until.Before(out.ApplyEnds)) {
-		out.ApplyEnds = a.Until
+	if isApplying(i) && (out.ApplyEnds.IsZero() || d.Apply.Until.Before(out.ApplyEnds)) {
+		out.ApplyEnds = d.Apply.Until
 	}
 	if l := d.Lease; l != nil && l.GrantedAt.IsZero() && (out.LeaseRequestedAt.IsZero() || l.RequestedAt.Before(out.LeaseRequestedAt)) {
 		out.LeaseRequestedAt = l.RequestedAt
@@ -272,6 +271,12 @@ func addInstance(out *protocol.ChannelStatus, i *state.Instance) {
 	if d.Target != nil && (out.Target == "" || !d.Converged && !i.Drained) {
 		out.Target, out.Desired = d.Target.FullVersion, d.Target.FullVersion
 	}
+}
+
+// isApplying reports whether the current target of an instance is being applied.
+func isApplying(i *state.Instance) bool {
+	a, target := &i.Delivery.Apply, i.Delivery.Target
+	return a.Running && a.EndRequested.IsZero() && !i.RemovalStarted && target != nil && a.RunningVersion == target.FullVersion
 }
 
 // unread returns why the current version of an instance cannot be read, or nil. An instance that is no longer declared, or was deleted, is
@@ -333,8 +338,7 @@ func fleet(s *state.State, c *decide.ChannelDecision) *protocol.FleetStatus {
 			if byVersion[version] == nil {
 				byVersion[version] = &protocol.FleetStatus{Version: version}
 			}
-			// A pause does not change the version, and a rollback has ended.
-			otherwise := d.Status == entities.StatusRolledBack || d.Status == entities.StatusPaused && i.Delivery.Converged && d.Current.Stable
+			otherwise := isOtherwiseAtVersion(d, i)
 			if d.Status == entities.StatusConverged || otherwise {
 				byVersion[version].AtVersion++
 			}
@@ -354,6 +358,11 @@ func fleet(s *state.State, c *decide.ChannelDecision) *protocol.FleetStatus {
 		out.Version, out.AtVersion, out.OtherwiseAtVersion = newest.Version, newest.AtVersion, newest.OtherwiseAtVersion
 	}
 	return out
+}
+
+// isOtherwiseAtVersion reports whether an instance that is not CONVERGED is at its version: a pause does not change it, and a rollback has ended.
+func isOtherwiseAtVersion(d decide.InstanceDecision, i *state.Instance) bool {
+	return d.Status == entities.StatusRolledBack || d.Status == entities.StatusPaused && i.Delivery.Converged && d.Current.Stable
 }
 
 // versionOrder orders the target versions of a fleet.
