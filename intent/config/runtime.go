@@ -144,9 +144,9 @@ type Pace struct {
 	Retry *Retry `json:"retry,omitempty"`
 }
 
-// Retry configures the retries of a failed apply.
+// Retry configures the retries of a failed apply, or of a failed extension.
 type Retry struct {
-	// The maximum number of applies of one target before it fails permanently.
+	// The maximum number of attempts, to apply one target or to run an extension, before it fails permanently.
 	MaxAttempts *int `json:"maxAttempts,omitempty" jsonschema:"default=5,minimum=1,maximum=100"`
 	// The time before the second attempt; it doubles with each further attempt.
 	Backoff Duration `json:"backoff,omitempty" jsonschema:"default=10s"`
