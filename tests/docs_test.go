@@ -122,6 +122,16 @@ func (p page) section(t *testing.T, heading string) string {
 	return text
 }
 
+// tables reads the rows of all tables with that header.
+func tables(t *testing.T, text, header string) (rows [][]string) {
+	t.Helper()
+	for strings.Contains("\n"+text, "\n"+header+"\n") {
+		rows = append(rows, table(t, text, header)...)
+		_, text, _ = strings.Cut("\n"+text, "\n"+header+"\n")
+	}
+	return rows
+}
+
 // table reads the rows of the first table with that header, cells without surrounding space.
 func table(t *testing.T, text, header string) [][]string {
 	t.Helper()
@@ -484,7 +494,7 @@ func TestDocsKindsListTheirFields(t *testing.T) {
 		fieldsOf(schema.Definitions, kind, "", want)
 		p := readPage(t, "docs/spec/"+path+".md")
 		have := map[string]string{}
-		for _, row := range table(t, p.section(t, "## Fields"), "| field | type | default | meaning |") {
+		for _, row := range tables(t, p.section(t, "## Fields"), "| field | type | default | meaning |") {
 			have[quoted(row[0])[0]] = strings.Trim(row[2], "`")
 		}
 		require.Equal(t, want, have, p.path)
@@ -504,7 +514,7 @@ func TestDocsKindsListTheirFields(t *testing.T) {
 		fieldsOf(schema.Definitions, kind+"Use", "", want)
 		fieldsOf(schema.Definitions, kind, "", shared)
 		p := readPage(t, "docs/spec/"+path+".md")
-		for _, row := range table(t, p.section(t, "## Where it is used"), "| field | type | default | meaning |") {
+		for _, row := range tables(t, p.section(t, "## Where it is used"), "| field | type | default | meaning |") {
 			field := quoted(row[0])[0]
 			require.Equal(t, want[field], strings.Trim(row[2], "`"), "%s: %s", p.path, field)
 			delete(want, field)
@@ -513,6 +523,23 @@ func TestDocsKindsListTheirFields(t *testing.T) {
 			require.Contains(t, shared, field, p.path)
 		}
 	}
+}
+
+// A table of fields is short enough to be looked through, and says what it is about.
+func TestDocsTablesOfFieldsAreShort(t *testing.T) {
+	const header, longest = "| field | type | default | meaning |", 40
+	found := 0
+	for _, p := range pages(t) {
+		for text := p.prose(); ; found++ {
+			_, rest, more := strings.Cut(text, "\n"+header+"\n")
+			if !more {
+				break
+			}
+			require.LessOrEqual(t, len(table(t, header+"\n"+rest, header)), longest, p.path)
+			text = rest
+		}
+	}
+	require.Greater(t, found, 20)
 }
 
 // The commands of plans have one table: what all have, and what only those of some places do.
