@@ -101,10 +101,9 @@ func check(ctx context.Context, dir string, allowCommands bool) error {
 	if !slices.ContainsFunc(problems, func(p config.Problem) bool { return p.Code != config.UnknownLibrary }) {
 		return nil // the store has its definition, once there is a store
 	}
-	duplicates := slices.DeleteFunc(slices.Clone(problems), func(p config.Problem) bool { return p.Code != "duplicate-application" })
-	if len(duplicates) > 0 { // the other errors are consequences
-		return fmt.Errorf("%s contains more than one application; nothing was started:\n%w\nname the directory of one of them, such as: converge dev %s",
-			dir, duplicates, filepath.Join(dir, filepath.Dir(duplicates[0].File)))
+	if problems[0].Code == config.DuplicateApplication {
+		return fmt.Errorf("%s contains more than one application; nothing was started:\n%w\nfor example: converge dev %s",
+			dir, problems, filepath.Join(dir, filepath.Dir(problems[0].File)))
 	}
 	return fmt.Errorf("%s is invalid; nothing was started:\n%w", dir, err)
 }

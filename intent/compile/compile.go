@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -349,7 +350,31 @@ func LoadFS(fsys fs.FS, dir string, options config.Options) (*Loaded, error) {
 		problems = loaded.validate(compiled)
 	}
 	if problems = append(l.Problems(), problems...).Sorted(); len(problems) > 0 {
-		return nil, problems
+		return nil, withoutOtherApplications(problems, loaded.Application)
 	}
 	return loaded, nil
+}
+
+// withoutOtherApplications returns one problem for a directory with several applications, each in a directory of its own: the others are
+// consequences.
+func withoutOtherApplications(problems config.Problems, first *config.Document[config.Application]) config.Problems {
+	others := slices.DeleteFunc(slices.Clone(problems), func(p config.Problem) bool {
+		return p.Code != config.DuplicateApplication || path.Dir(p.File) == path.Dir(first.File)
+	})
+	if len(others) == 0 {
+		return problems
+	}
+	const named = 3
+	dirs := []string{path.Dir(first.File)}
+	for _, p := range others {
+		dirs = append(dirs, path.Dir(p.File))
+	}
+	dirs = slices.Compact(slices.Sorted(slices.Values(dirs)))
+	text := strings.Join(dirs[:min(named, len(dirs))], ", ")
+	if len(dirs) > named {
+		text += fmt.Sprintf(" and %d more", len(dirs)-named)
+	}
+	others[0].Message = fmt.Sprintf("there is an Application in each of several directories: %s", text)
+	others[0].Expected = "one Application for this directory and those below: name the directory of one"
+	return others[:1]
 }

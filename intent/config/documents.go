@@ -163,10 +163,13 @@ func decoded[T any](l *Reader, d *strict.Decoder, node *yaml.Node, all []*Docume
 	return append(all, doc)
 }
 
+// DuplicateApplication is the code of the problem that there is another application.
+const DuplicateApplication = "duplicate-application"
+
 func (l *Reader) addApplication(doc *Document[Application]) {
 	if first := l.Config.Application; first != nil {
 		doc.Report("kind", Fault{
-			Code: "duplicate-application", Message: fmt.Sprintf("there is already an Application at %s:%d", first.File, first.At("").Line),
+			Code: DuplicateApplication, Message: fmt.Sprintf("there is already an Application at %s:%d", first.File, first.At("").Line),
 			Expected: "one Application for this directory and those below",
 		})
 		return
