@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"net/http"
 	"os"
@@ -202,6 +203,9 @@ func (s source) load() (connection, error) {
 	rules.ExplicitPath = s.kubeconfig
 	rules.WarnIfAllMissing = false
 	file, err := rules.Load()
+	if of := new(fs.PathError); errors.As(err, &of) {
+		err = of.Err // the text names the file already
+	}
 	if err != nil {
 		return connection{}, fmt.Errorf("kubeconfig %s: %w", s.location(rules), err)
 	}

@@ -42,7 +42,7 @@ func TestConnectErrors(t *testing.T) {
 	}{
 		"a relative path starts at the definition's directory": {kubeconfig: "good"},
 		"another context":           {kubeconfig: "good", context: "us"},
-		"no such file":              {kubeconfig: "gone", want: "kubeconfig " + dir + "/gone: "},
+		"no such file":              {kubeconfig: "gone", want: "kubeconfig " + dir + "/gone: no such file or directory"},
 		"no kubeconfig at all":      {kubeconfig: "bad", want: "kubeconfig " + dir + "/bad: "},
 		"no such context":           {kubeconfig: "good", context: "asia", want: "kubeconfig " + dir + `/good: no context "asia"; expected one of broken, eu, us`},
 		"no current context":        {kubeconfig: "headless", want: "kubeconfig " + dir + "/headless: it has no current context, and the runtime names none; expected one of eu"},
