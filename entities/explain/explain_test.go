@@ -180,6 +180,28 @@ func TestCauseOfAFailureComesFirst(t *testing.T) {
 	}
 }
 
+// In the Temporal UI what a person can do comes first, and a reason that is too long for the table is below it.
+func TestMarkdownBeginsWithWhatWaitsForAPerson(t *testing.T) {
+	cause := "listen tcp 127.0.0.1:8111: bind: address already in use by another process of the machine"
+	s := protocol.Status{Application: "shop", Service: "web", Headline: "production waits for go-live", Channels: []protocol.ChannelStatus{
+		{Name: "staging", Status: "FAILED", Current: "v1", Target: "v2", Reasons: []protocol.Reason{{Code: "failure", Text: "v2 failed: " + cause}}},
+		{Name: "production", Status: "WAITING_MANUAL_APPROVAL", Current: "v1", Target: "v1", Desired: "v2", Conditions: []protocol.ConditionStatus{{
+			ID: "approval/go-live", Kind: "approval", Subject: "go-live", Verdict: "WAIT", Code: "open", Reason: "0 of 1, by any of bob", Need: 1,
+			Unblock: "converge approve shop/web v2 go-live",
+		}}},
+	}}
+	text := Markdown(s)
+	require.Contains(t, text, "\n\n- **go-live** of v2: 0 of 1, by any of bob; converge approve shop/web v2 go-live\n\n| channel")
+	require.Contains(t, text, "|\n\n- staging: "+cause+" (v2 failed)\n")
+	for n := range 9 {
+		c := s.Channels[1]
+		c.Name, c.Conditions = fmt.Sprint("p", n), slices.Clone(c.Conditions)
+		c.Conditions[0].Subject = fmt.Sprint("topic", n)
+		s.Channels = append(s.Channels, c)
+	}
+	require.Contains(t, Markdown(s), "- 5 more approvals: see `converge approvals shop/web`\n")
+}
+
 // A running apply says when it times out, rather than when the progress deadline is.
 func TestRunningApplySaysWhenItTimesOut(t *testing.T) {
 	now := time.Date(2026, 11, 29, 10, 0, 0, 0, time.UTC)

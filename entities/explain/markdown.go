@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
@@ -19,15 +20,19 @@ const gap = "\u00a0\u00a0"
 const markdownHead = "| channel" + gap + " | current" + gap + " | target" + gap + " | status" + gap + " | since" + gap +
 	" | reason |\n|---|---|---|---|---|---|\n"
 
-// Markdown is the text that the Temporal UI shows as the workflow's current details: a bold headline, a table, the releases in flight, and
-// objects with links. Times are absolute and in UTC, because the text is not rendered again as time passes. The day is shown if it differs
+// Markdown is the text that the Temporal UI shows as the workflow's current details: a bold headline, the approvals that can be given now, a
+// table, reasons that are too long for it, the releases in flight, and objects with links. Times are absolute and in UTC, because the text is not rendered again as time passes. The day is shown if it differs
 // from the day of the newest time in the status. Above MarkdownLimit, converged channels are counted instead of listed. Then the rest is
 // cut.
 func Markdown(s protocol.Status) string {
 	ref := newest(s)
 	head := fmt.Sprintf("**%s** · incarnation %d\n", markdownText(cmp.Or(s.Headline, name(s)), 300), s.Incarnation)
+	if approvals := markdownApprovals(s); approvals != "" {
+		head += "\n" + approvals + "\n"
+	}
 	if rows, ok := markdownRows(s.Channels, ref, MarkdownLimit-len(head)); ok {
 		text := head + rows.String()
+		text += prefixed("\n", markdownReasons(s.Channels, ref, min(maxReasonsBytes, MarkdownLimit-len(text)-1)))
 		text += prefixed("\n", markdownReleases(s, ref, min(maxReleasesBytes, MarkdownLimit-len(text)-1)))
 		return text + prefixed("\n", markdownObjects(s.Channels, min(maxObjectsBytes, MarkdownLimit-len(text)-1)))
 	}
@@ -48,6 +53,50 @@ func Markdown(s protocol.Status) string {
 	}
 	return text
 }
+
+// maxApprovals limits how many approvals are listed above the table.
+const maxApprovals = 5
+
+// markdownApprovals lists the approvals that can be given now, each with the command.
+func markdownApprovals(s protocol.Status) (text string) {
+	all := OpenApprovals([]protocol.Status{s})
+	for n, a := range all {
+		if n == maxApprovals {
+			return text + fmt.Sprintf("- %s: see `converge approvals %s`\n", plural(len(all)-n, "more approval"), name(s))
+		}
+		text += fmt.Sprintf("- **%s** of %s: %s", markdownText(a.Topic, 80), markdownText(a.Version, 80), markdownText(a.Reason, 160))
+		text += prefixed("; ", markdownText(a.Command, 240)) + "\n"
+	}
+	return text
+}
+
+// maxReasonsBytes limits the bytes for reasons below the table.
+const maxReasonsBytes = 2 << 10
+
+// markdownReasons lists the reasons that are too long for a cell of the table, as far as they fit.
+func markdownReasons(channels []protocol.ChannelStatus, ref time.Time, limit int) (text string) {
+	for _, c := range channels {
+		reason := reasonText(c, ref)
+		if utf8.RuneCountInString(reason) <= cellLimit {
+			continue
+		}
+		line := fmt.Sprintf("- %s: %s\n", markdownText(c.Name, cellLimit), markdownText(reason, 400))
+		if len(text)+len(line) > limit {
+			return text
+		}
+		text += line
+	}
+	return text
+}
+
+// reasonText is why a channel is as it is, without what is useful only with a running clock.
+func reasonText(c protocol.ChannelStatus, ref time.Time) string {
+	c.NextChange, c.ApplyEnds = time.Time{}, time.Time{}
+	return waitsFor(c, ref)
+}
+
+// cellLimit is how many characters of a text a table shows.
+const cellLimit = 80
 
 // maxReleasesBytes limits the bytes for releases in flight. Of very many the newest are shown.
 const maxReleasesBytes = 2 << 10
@@ -80,7 +129,7 @@ func markdownReleases(s protocol.Status, ref time.Time, limit int) string {
 func markdownCells(cells []string) string {
 	shown := make([]string, len(cells))
 	for i, cell := range cells {
-		shown[i] = markdownText(cell, 80)
+		shown[i] = markdownText(cell, cellLimit)
 	}
 	return "| " + strings.Join(shown, gap+" | ") + " |\n"
 }
@@ -119,8 +168,7 @@ func markdownRow(c protocol.ChannelStatus, ref time.Time) string {
 	if !c.Since.IsZero() {
 		when = clock(c.Since, ref, false)
 	}
-	c.NextChange, c.ApplyEnds = time.Time{}, time.Time{} // useful only with a running clock
-	return markdownCells([]string{c.Name, c.Current, c.Target, c.Status, when, waitsFor(c, ref)})
+	return markdownCells([]string{c.Name, c.Current, c.Target, c.Status, when, reasonText(c, ref)})
 }
 
 // newest returns the latest time in the status. Other times show their day if it differs from the day of this one.
