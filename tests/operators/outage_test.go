@@ -42,23 +42,28 @@ func lose(w *stage.World, folders ...string) (found func()) {
 }
 
 // hang makes reading what is in a folder of the store hang, as on a file system whose server is gone: each file becomes a
-// pipe that nobody writes to.
+// pipe that nobody writes to. Who reads then hangs until the test is over, also when the store answers again.
 func hang(w *stage.World, folder string) (answers func()) {
 	w.T.Helper()
 	files, err := filepath.Glob(filepath.Join(w.Store, folder, "*"))
 	require.NoError(w.T, err)
 	require.NotEmpty(w.T, files)
 	away := w.T.TempDir()
+	kept := func(file string) string { return filepath.Join(away, filepath.Base(file)) }
 	for _, file := range files {
-		require.NoError(w.T, os.Rename(file, filepath.Join(away, filepath.Base(file))))
-		require.NoError(w.T, syscall.Mkfifo(file, 0o600))
+		require.NoError(w.T, os.Rename(file, kept(file)))
+		pipe := kept(file) + ".pipe"
+		require.NoError(w.T, syscall.Mkfifo(pipe, 0o600))
+		require.NoError(w.T, os.Link(pipe, file))
+		w.T.Cleanup(func() {
+			if writer, err := os.OpenFile(pipe, os.O_RDWR, 0); err == nil { // lets go whoever hangs there
+				writer.Close()
+			}
+		})
 	}
 	return func() {
 		for _, file := range files {
-			pipe, err := os.OpenFile(file, os.O_RDWR, 0) // lets go whoever hangs there
-			require.NoError(w.T, err)
-			require.NoError(w.T, os.Rename(filepath.Join(away, filepath.Base(file)), file))
-			require.NoError(w.T, pipe.Close())
+			require.NoError(w.T, os.Rename(kept(file), file))
 		}
 	}
 }
@@ -112,8 +117,10 @@ func TestStoreOutageHoldsUpOnlyWhatNeedsTheStore_F5(t *testing.T) {
 			w.Act("web", protocol.Rollback, `{"by":"ann","reason":"errors"}`)
 			w.AwaitThat("web", "the rollback", func(s protocol.Status) bool { return s.Channels[1].Target == "v1" })
 			back()
-			var release protocol.ReleaseAnswer
-			require.NoError(t, w.Update(w.ID("web"), protocol.Release, map[string]string{"version": "v4", "by": "bob"}, &release))
+			temporaltest.WaitFor(t, stage.Patience, func() (bool, string) { // what hung may do so for a while
+				err := w.Update(w.ID("web"), protocol.Release, map[string]string{"version": "v4", "by": "bob"}, &protocol.ReleaseAnswer{})
+				return err == nil, fmt.Sprint(err)
+			})
 			s := w.Await("web", "staging CONVERGED v4, production CONVERGED v4")
 			require.Equal(t, []string{"v4", "v3"}, []string{s.Releases[0].Version, s.Releases[1].Version})
 			require.Empty(t, s.Notes)
