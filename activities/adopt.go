@@ -97,6 +97,9 @@ func (a *Activities) adopt(ctx context.Context, r protocol.AdoptRequest) (protoc
 	answer := protocol.AdoptAnswer{N: c.N, Store: a.Store.URL()}
 	from := r.After
 	if from == (protocol.Cursor{}) {
+		if r.Explain {
+			answer.Why = a.whyEnded(ctx, c)
+		}
 		if from, err = a.firstMissed(ctx, r, c); err != nil {
 			return protocol.AdoptAnswer{}, err
 		}

@@ -3,31 +3,25 @@ package worker
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 
-	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/activities"
 )
 
 // Reasons for a restart that are not in the last run. An unknown workflow is one of many that were published a moment ago, and are started
 // one after the other.
 const (
-	reasonDeleted    = "its workflow was deleted"
 	reasonNotStarted = "it was not started yet"
 	reasonMoved      = "its installation was moved here"
 )
 
-const (
-	// failureDelay is how long a workflow that failed stays down after the supervisor has noticed: otherwise one that fails as soon
-	// as it starts would do nothing else. With the interval of the checks it is well below a minute.
-	failureDelay = 2 * checkInterval
-	// maxReason is the limit on the text of an operator, or of an error, in a reason, in bytes.
-	maxReason = 300
-)
+// failureDelay is how long a workflow that failed stays down after the supervisor has noticed: otherwise one that fails as soon
+// as it starts would do nothing else. With the interval of the checks it is well below a minute.
+const failureDelay = 2 * checkInterval
 
 // end is how the last run of a workflow ended.
 type end struct {
@@ -42,42 +36,20 @@ func (s *supervisor) lastEnd(ctx context.Context, id string) (e end, gone bool, 
 	d, err := s.client.DescribeWorkflowExecution(ctx, id, "")
 	var notFound *serviceerror.NotFound
 	if errors.As(err, &notFound) {
-		return end{why: reasonDeleted}, true, nil
+		return end{why: activities.ReasonDeleted}, true, nil
 	}
 	if err != nil {
 		return end{}, false, err
 	}
 	info := d.GetWorkflowExecutionInfo()
-	run := info.GetExecution().GetRunId()
-	switch info.GetStatus() {
-	case enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, enumspb.WORKFLOW_EXECUTION_STATUS_PAUSED,
-		enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW: // into a run that is listed soon
+	why := activities.HowEnded(ctx, s.client, info)
+	switch {
+	case why == "":
 		return end{}, false, nil
-	case enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED:
-		return end{why: "its workflow was terminated" + s.closeText(ctx, id, run)}, true, nil
+	case info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED:
+		return end{why: why}, true, nil
 	}
-	return end{why: "its workflow ended: " + strings.ToLower(info.GetStatus().String()) + s.closeText(ctx, id, run), ownRun: run}, true, nil
-}
-
-// closeText is who ended a run and why, or the failure with which it ended, if that can be read.
-func (s *supervisor) closeText(ctx context.Context, id, run string) string {
-	events := s.client.GetWorkflowHistory(ctx, id, run, false, enumspb.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT)
-	if !events.HasNext() {
-		return ""
-	}
-	e, err := events.Next()
-	if err != nil {
-		return ""
-	}
-	by := e.GetWorkflowExecutionTerminatedEventAttributes()
-	text := ""
-	if by.GetIdentity() != "" {
-		text = " by " + by.GetIdentity()
-	}
-	if reason := by.GetReason() + e.GetWorkflowExecutionFailedEventAttributes().GetFailure().GetMessage(); reason != "" {
-		text += ": " + reason
-	}
-	return entities.Clip(entities.Visible(text), maxReason)
+	return end{why: why, ownRun: info.GetExecution().GetRunId()}, true, nil
 }
 
 // failures has when the supervisor first noticed each run that failed, timed out or completed, and has no successor. It compares times of

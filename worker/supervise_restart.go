@@ -76,11 +76,11 @@ func (s *supervisor) restartIfGone(ctx context.Context, m missing) error {
 // missingReason is the reason why a workflow is missing, also by its checkpoint, if there is one.
 func (s *supervisor) missingReason(why string, c protocol.Checkpoint, unknown bool) string {
 	switch {
-	case why != reasonDeleted:
+	case why != activities.ReasonDeleted:
 		return why
 	case unknown:
 		return reasonNotStarted
-	case s.ranBeforeMove(c):
+	case c.WrittenBefore(s.installation):
 		return reasonMoved
 	}
 	return why
@@ -93,9 +93,4 @@ func (s *supervisor) logStarted(id, why string) {
 	}
 	s.log.Warn("started again", "workflow", id, "why", why)
 	s.metrics.Counter(metricRestarts).Inc(1)
-}
-
-// ranBeforeMove reports that a checkpoint was written in the previous namespace of the installation.
-func (s *supervisor) ranBeforeMove(c protocol.Checkpoint) bool {
-	return s.installation.Epoch > 1 && c.N > 0 && c.At.Before(s.installation.At)
 }

@@ -164,7 +164,7 @@ func (s *shell) readopt(why string, reset bool) error {
 	seenBefore, waiting := slices.Clone(s.mailbox.SeenSignals), len(s.mailbox.Inbox)
 	s.collect()
 	sentAgain := len(s.mailbox.Inbox)
-	answer, _, err := s.fetchCheckpoint(s.mailbox.Checkpoint.N, false)
+	answer, _, err := s.fetchCheckpoint(protocol.AdoptRequest{N: s.mailbox.Checkpoint.N})
 	if err != nil {
 		return err
 	}
@@ -188,7 +188,11 @@ func (s *shell) readopt(why string, reset bool) error {
 	}
 	s.collect()
 	known := len(s.mailbox.Inbox)
-	answer, missed, err := s.fetchCheckpoint(s.mailbox.Checkpoint.N, !reset)
+	request := protocol.AdoptRequest{N: s.mailbox.Checkpoint.N}
+	if !reset {
+		request.OwnUpTo = int64(workflow.GetInfo(s.ctx).GetCurrentHistoryLength())
+	}
+	answer, missed, err := s.fetchCheckpoint(request)
 	if err != nil {
 		return err
 	}
@@ -298,7 +302,7 @@ func (s *shell) awaitAdoption(ctx workflow.Context) error {
 // adopt starts a first run with the newest checkpoint, if there is one.
 func (s *shell) adopt(restart *protocol.Restart) error {
 	reset := s.collectRedelivered()
-	answer, missed, err := s.fetchCheckpoint(0, false)
+	answer, missed, err := s.fetchCheckpoint(protocol.AdoptRequest{Explain: restart == nil && !s.wasReset()})
 	if err != nil {
 		return err
 	}
@@ -326,6 +330,9 @@ func (s *shell) adopt(restart *protocol.Restart) error {
 		s.mailbox.Checkpoint.N = answer.N
 		s.renumberCheckpoints()
 		return nil
+	}
+	if restart == nil && answer.Why != "" {
+		restart = &protocol.Restart{At: s.now(), Why: answer.Why}
 	}
 	if err := s.applyCheckpoint(answer, missed, restart); err != nil {
 		return err
@@ -367,14 +374,11 @@ func (s *shell) continueTrail(end *entities.TrailEnd) {
 	}
 }
 
-// fetchCheckpoint reads from the store the state that is newer than a number, page by page. It waits without a limit: to act on an older
-// state would undo actions of people.
-func (s *shell) fetchCheckpoint(n int64, own bool) (first protocol.AdoptAnswer, missed []*state.Message, err error) {
+// fetchCheckpoint reads from the store, page by page, the state of this workflow that is requested. It waits without a limit: to act on an
+// older state would undo actions of people.
+func (s *shell) fetchCheckpoint(request protocol.AdoptRequest) (first protocol.AdoptAnswer, missed []*state.Message, err error) {
 	info := workflow.GetInfo(s.ctx)
-	request := protocol.AdoptRequest{ID: info.WorkflowExecution.ID, N: n, Run: info.WorkflowExecution.RunID}
-	if own {
-		request.OwnUpTo = int64(info.GetCurrentHistoryLength())
-	}
+	request.ID, request.Run = info.WorkflowExecution.ID, info.WorkflowExecution.RunID
 	for {
 		var answer protocol.AdoptAnswer
 		if err := s.callStoreUntilAnswered(s.ctx, protocol.ActivityAdopt, request, &answer); err != nil {

@@ -33,6 +33,11 @@ type Checkpoint struct {
 	Digest string `json:"digest"`
 }
 
+// WrittenBefore reports whether a checkpoint was written before its installation was moved to the present namespace.
+func (c *Checkpoint) WrittenBefore(i Installation) bool {
+	return i.Epoch > 1 && c.N > 0 && c.At.Before(i.At)
+}
+
 // Newer reports whether a checkpoint is newer than another.
 func (c *Checkpoint) Newer(than *Checkpoint) bool {
 	return c.N > than.N || c.N == than.N && c.Event > than.Event
@@ -54,6 +59,8 @@ type AdoptRequest struct {
 	OwnUpTo int64  `json:"ownUpTo,omitempty"`
 	// After is where the last answer ended.
 	After Cursor `json:"after,omitzero"`
+	// Explain asks how the previous run ended: whoever started this one did not say.
+	Explain bool `json:"explain,omitempty"`
 }
 
 // Cursor is a position in the history of a workflow: an event of a run.
@@ -67,6 +74,8 @@ type AdoptAnswer struct {
 	StoredAnswer
 	N    int64 `json:"n,omitempty"`
 	Over bool  `json:"over,omitempty"`
+	// Why is how the previous run ended, if that was asked for and can be read.
+	Why string `json:"why,omitempty"`
 	// Store is the location of the checkpoint: the installation may have been moved since.
 	Store string `json:"store,omitempty"`
 	// Pauses are the pauses in force of the installation, of the service's application, and of all runtimes. One may have begun while there

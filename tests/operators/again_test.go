@@ -86,9 +86,7 @@ func TestEverythingEndedThreeTimesIsManagedAgain_F1(t *testing.T) {
 			s := asBefore(service)
 			require.NotNil(t, s.Restarts)
 			require.Equal(t, round, s.Restarts.Count, "%s: %s", service, journal(s))
-			if s.Restarts.Why != unknownWhy { // a notice of the application, which was ended too, may start it before the worker does
-				require.Contains(t, s.Restarts.Why, how.why)
-			}
+			require.Contains(t, s.Restarts.Why, how.why)
 			require.Len(t, s.Pauses, map[string]int{paused: 1, approved: 1}[service], "no pause but those of people")
 			require.Equal(t, service == approved, hasApproval(s, "carol"))
 		}
@@ -118,8 +116,31 @@ func awaitCheckpointOfRun(w *stage.World, kept *store.Store, id string) {
 	})
 }
 
-// unknownWhy is why a service was started that nobody gave a reason for.
-const unknownWhy = "it was started again"
+// A service that is started without a reason, as by a notice of its application, finds out who ended it.
+func TestServiceStartedWithoutAReasonSaysWhoEndedIt_F1(t *testing.T) {
+	for _, how := range ends {
+		t.Run(how.name, func(t *testing.T) {
+			t.Parallel()
+			w := shared.OwnServer(t, 0)
+			w.RunWeb()
+			before := runOf(w, w.ID("web"))
+			kept, err := store.Open(t.Context(), w.Store)
+			require.NoError(t, err)
+			defer kept.Close() // only read
+			awaitCheckpointOfRun(w, kept, w.ID("web"))
+			how.do(w, w.ID("web"))
+			temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {
+				run, err := w.Client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{
+					ID: w.ID("web"), TaskQueue: protocol.TaskQueue, WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
+				}, protocol.ServiceWorkflow, protocol.ServiceInput{Application: w.App, Service: "web", StartMode: protocol.StartMode{Adopt: true}})
+				return err == nil && run.GetRunID() != before, fmt.Sprint(err)
+			})
+			s := w.AwaitThat("web", "a restart", func(s protocol.Status) bool { return s.Restarts != nil })
+			require.Contains(t, s.Restarts.Why, how.why)
+			require.Equal(t, "staging CONVERGED v1, production CONVERGED v1", stage.Channels(s))
+		})
+	}
+}
 
 // startForged replaces the run of a service by one that fails at once: its input is not one that Converge writes.
 func startForged(w *stage.World, id string) (run string) {
