@@ -296,12 +296,17 @@ func pollers() worker.PollerBehavior {
 	return worker.NewPollerBehaviorAutoscaling(worker.PollerBehaviorAutoscalingOptions{InitialNumberOfPollers: 2, MinimumNumberOfPollers: 2, MaximumNumberOfPollers: 50})
 }
 
+// interceptors are those of every worker, and its own ones.
+func interceptors(o Options, own []interceptor.WorkerInterceptor) []interceptor.WorkerInterceptor {
+	return append(append(slices.Clone(o.Interceptors), &activities.Deadlines{}, &workflows.Arrivals{}, &workflows.Starts{}, &logs.Activities{}), own...)
+}
+
 func newWorker(ctx context.Context, c client.Client, o Options, a *activities.Activities, fatal func(error), own ...interceptor.WorkerInterceptor) (worker.Worker, error) {
 	options := worker.Options{
 		WorkerStopTimeout: max(o.StopTimeout, readingStop),
 		// A reconciliation of hundreds of channels takes milliseconds; on an overloaded machine that can exceed the SDK's limit of one second.
 		DeadlockDetectionTimeout: 5 * time.Second,
-		Interceptors:             append(append(slices.Clone(o.Interceptors), &activities.Deadlines{}, &workflows.Arrivals{}, &workflows.Starts{}, &logs.Activities{}), own...),
+		Interceptors:             interceptors(o, own),
 		DeploymentOptions:        o.Deployment.options(),
 		OnFatalError:             fatal,
 
