@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -103,7 +102,7 @@ func (o *assetsOptions) run(ctx context.Context) error {
 			return o.f.screen().Document(found)
 		}
 		if found != nil {
-			if err := json.NewEncoder(o.f.Out).Encode(found); err != nil {
+			if err := o.f.screen().StreamDocument(found); err != nil {
 				return err
 			}
 			last = found.Incarnation

@@ -52,7 +52,7 @@ A command is shown once it has ended; converge explain shows what runs now.`,
 				return fmt.Errorf("--kind %q: expected apply, fetch or extension", o.kind)
 			}
 			if o.follow && o.previous {
-				return fmt.Errorf("--follow shows what is new; expected it without --previous")
+				return fmt.Errorf("--follow shows new entries; expected it without --previous")
 			}
 			return nil
 		}),
@@ -90,13 +90,14 @@ func (o *logsOptions) run(ctx context.Context) error {
 		return err
 	}
 	defer store.Close() // only read
-	entries, err := o.read(ctx, store, s)
+	known := map[string]bool{}
+	entries, err := o.read(ctx, store, s, known)
 	if err != nil {
 		return err
 	}
 	shown := o.selected(entries)
 	if o.follow {
-		return o.followLogs(ctx, store, s, entries, shown)
+		return o.followLogs(ctx, shown, func() ([]channelLog, error) { return o.read(ctx, store, s, known) })
 	}
 	if o.f.structured() {
 		return o.f.screen().Document(shown)
@@ -114,15 +115,15 @@ func inChannel(channel string) string {
 	return " in " + channel
 }
 
-// read returns all entries, oldest first.
-func (o *logsOptions) read(ctx context.Context, store *store.Store, s protocol.Status) (all []channelLog, err error) {
+// read returns the entries whose keys are not known, oldest first, and adds their keys. With an error it returns those of the channels before.
+func (o *logsOptions) read(ctx context.Context, store *store.Store, s protocol.Status, known map[string]bool) (all []channelLog, err error) {
 	for _, c := range s.Channels {
 		if o.channel != "" && c.Name != o.channel {
 			continue
 		}
-		entries, err := store.Logs(ctx, s.Application, cmp.Or(s.Key, s.Service), cmp.Or(c.Key, c.Name)) // under the names that runtimes know
+		entries, err := store.NewLogs(ctx, s.Application, cmp.Or(s.Key, s.Service), cmp.Or(c.Key, c.Name), known) // under the names that runtimes know
 		if err != nil {
-			return nil, err
+			return all, err
 		}
 		for _, e := range entries {
 			all = append(all, channelLog{c.Name, e})
@@ -132,8 +133,9 @@ func (o *logsOptions) read(ctx context.Context, store *store.Store, s protocol.S
 	return all, nil
 }
 
-// followLogs prints entries, and then each that is added, until it is interrupted.
-func (o *logsOptions) followLogs(ctx context.Context, store *store.Store, s protocol.Status, known, shown []channelLog) error {
+// followLogs prints entries, and then each that is added, until it is interrupted. An error of the store is noted once.
+func (o *logsOptions) followLogs(ctx context.Context, shown []channelLog, more func() ([]channelLog, error)) error {
+	noted := ""
 	for {
 		if o.f.structured() {
 			for _, e := range shown {
@@ -147,14 +149,15 @@ func (o *logsOptions) followLogs(ctx context.Context, store *store.Store, s prot
 		if err := o.f.Sleep(ctx, logsPollInterval); err != nil {
 			return err
 		}
-		now, err := o.read(ctx, store, s)
-		if err != nil {
-			o.f.note("%v; retrying", err)
-			shown = nil
-			continue
+		added, err := more()
+		shown = o.ofKind(added)
+		switch {
+		case err == nil:
+			noted = ""
+		case err.Error() != noted:
+			noted = err.Error()
+			o.f.note("%s; retrying", noted)
 		}
-		shown = o.ofKind(slices.DeleteFunc(slices.Clone(now), func(e channelLog) bool { return slices.Contains(known, e) }))
-		known = now
 	}
 }
 

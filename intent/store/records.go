@@ -324,14 +324,20 @@ func (s *Store) PutLogKey(ctx context.Context, application, service, channel str
 
 // Logs returns the entries of an instance, oldest first.
 func (s *Store) Logs(ctx context.Context, application, service, channel string) ([]LogEntry, error) {
+	return s.NewLogs(ctx, application, service, channel, map[string]bool{})
+}
+
+// NewLogs returns the entries of an instance whose keys are not known, oldest first, and adds their keys unless there is an error.
+func (s *Store) NewLogs(ctx context.Context, application, service, channel string, known map[string]bool) ([]LogEntry, error) {
 	prefix := logPrefix(application, service, channel)
 	names, err := s.blobs.list(ctx, prefix)
 	if err != nil {
 		return nil, err
 	}
 	var entries []LogEntry
+	var keys []string
 	for _, name := range names {
-		if strings.HasSuffix(name, ".tmp") {
+		if known[name] || strings.HasSuffix(name, ".tmp") {
 			continue
 		}
 		data, err := s.blobs.read(ctx, name)
@@ -341,10 +347,14 @@ func (s *Store) Logs(ctx context.Context, application, service, channel string) 
 		if err != nil {
 			return nil, err
 		}
+		keys = append(keys, name)
 		var entry LogEntry
 		if json.Unmarshal(data, &entry) == nil { // otherwise it is damaged, and nothing depends on it
 			entries = append(entries, entry)
 		}
+	}
+	for _, key := range keys {
+		known[key] = true
 	}
 	slices.SortStableFunc(entries, func(a, b LogEntry) int { return a.At.Compare(b.At) })
 	return entries, nil
