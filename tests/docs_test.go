@@ -525,7 +525,7 @@ func TestDocsKindsListTheirFields(t *testing.T) {
 	}
 }
 
-// A table of fields is short enough to be looked through, and says what it is about.
+// A table of fields is short enough to be read.
 func TestDocsTablesOfFieldsAreShort(t *testing.T) {
 	const header, longest = "| field | type | default | meaning |", 40
 	found := 0

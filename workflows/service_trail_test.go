@@ -92,7 +92,7 @@ func TestServiceAnnounces(t *testing.T) {
 	require.Empty(t, p.stateOf(next).NotTaken)
 }
 
-// Who is told that a release waits for people, or that it failed, is told the command, too.
+// An announcement of a release that waits for people, or that failed, has the command, too.
 func TestAnnouncementsHaveTheCommand(t *testing.T) {
 	p := newServiceTest(t)
 	p.addApproval("go-live", 1)

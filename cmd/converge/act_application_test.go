@@ -71,7 +71,7 @@ func TestVerbsOnWiderScopes_A16_A17_A24(t *testing.T) {
 	}
 }
 
-// Nobody is asked whether to delete what the service would not delete.
+// A deletion that would be refused is refused before the question.
 func TestDeleteAsksOnlyForWhatCanBeDeleted(t *testing.T) {
 	declared := state.State{Application: "shop", Service: "web", Spec: &entities.Spec{Application: "shop", Service: "web", Channels: []entities.ChannelSpec{{Name: "prod"}}}}
 	c := newConsole(t, &fakeAPI{statuses: map[string][]any{"service/shop/web": {declared}}})

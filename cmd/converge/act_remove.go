@@ -60,7 +60,7 @@ func (o *deleteOptions) run(ctx context.Context) error {
 	if o.channel != "" {
 		what += " in " + o.channel
 	}
-	if !o.yes && o.f.CanPrompt { // nobody is asked for what would be refused
+	if !o.yes && o.f.CanPrompt { // a question only if the answer matters
 		if err := o.refusal(ctx); err != nil {
 			return err
 		}

@@ -59,8 +59,8 @@ func TestShellCompletion(t *testing.T) {
 	}
 }
 
-// Without a server that answers there is no completion, and nobody waits for long.
-func TestCompletionWaitsForNobody(t *testing.T) {
+// Without a server that answers there is no completion, within its timeout.
+func TestCompletionHasATimeout(t *testing.T) {
 	c := newConsole(t, nil)
 	c.Dial = func(ctx context.Context, _ connection) (API, error) {
 		limit, ok := ctx.Deadline()

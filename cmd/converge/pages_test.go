@@ -123,7 +123,7 @@ func unindent(text string) string {
 }
 
 // completionText says how a shell completes names.
-const completionText = `Wherever a command takes a release channel as an argument, --channel may name it instead.
+const completionText = `Every command with a release channel as an argument accepts --channel instead.
 
 converge completion bash, zsh or fish prints a script for that shell, which its --help says how to load. It completes
 commands and flags, and asks the server for names: services, release channels, versions, approvals that can be given,

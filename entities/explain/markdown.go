@@ -89,7 +89,7 @@ func markdownReasons(channels []protocol.ChannelStatus, ref time.Time, limit int
 	return text
 }
 
-// reasonText is why a channel is as it is, without what is useful only with a running clock.
+// reasonText is the reason for the status of a channel, without times that need a running clock.
 func reasonText(c protocol.ChannelStatus, ref time.Time) string {
 	c.NextChange, c.ApplyEnds = time.Time{}, time.Time{}
 	return waitsFor(c, ref)

@@ -71,7 +71,7 @@ func inFlight(s protocol.Status, name string, now time.Time) []matrixRow {
 			rows = append(rows, row)
 		}
 	}
-	for n, row := range rows { // two releases of one version are told apart by their ids
+	for n, row := range rows { // the ids distinguish releases of one version
 		if slices.ContainsFunc(rows, func(other matrixRow) bool {
 			return other.release.Version == row.release.Version && other.release.ID != row.release.ID
 		}) {

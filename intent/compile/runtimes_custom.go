@@ -59,7 +59,7 @@ func (c *compiler) defineCustom(doc *config.Document[config.Runtime], custom *co
 	}
 }
 
-// warnOfPrograms warns of programs that are named by a relative path and that nobody can run, in the directory of the file that names them.
+// warnOfPrograms warns of programs with a relative path that are missing or not executable, in the directory of the file that names them.
 func (c *compiler) warnOfPrograms(file, what string, commands ...*entities.Command) {
 	dir := filepath.Join(c.config.Dir, filepath.FromSlash(path.Dir(file)))
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {

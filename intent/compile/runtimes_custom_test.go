@@ -37,7 +37,7 @@ custom:
 }
 
 // A program that is not there, or that is not executable, is a warning: only the workers have to have it.
-func TestProgramsThatNobodyCanRunAreWarnings_C1(t *testing.T) {
+func TestUnusableProgramsAreWarnings_C1(t *testing.T) {
 	dir := t.TempDir()
 	for name, mode := range map[string]os.FileMode{"run": 0o755, "plain": 0o644} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, mode))

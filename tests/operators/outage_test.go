@@ -42,7 +42,7 @@ func lose(w *stage.World, folders ...string) (found func()) {
 }
 
 // hang makes reading what is in a folder of the store hang, as on a file system whose server is gone: each file becomes a
-// pipe that nobody writes to. Who reads then hangs until the test is over, also when the store answers again.
+// pipe without a writer. A reader that hangs does so until the test is over, also when the store answers again.
 func hang(w *stage.World, folder string) (answers func()) {
 	w.T.Helper()
 	files, err := filepath.Glob(filepath.Join(w.Store, folder, "*"))
@@ -56,7 +56,7 @@ func hang(w *stage.World, folder string) (answers func()) {
 		require.NoError(w.T, syscall.Mkfifo(pipe, 0o600))
 		require.NoError(w.T, os.Link(pipe, file))
 		w.T.Cleanup(func() {
-			if writer, err := os.OpenFile(pipe, os.O_RDWR, 0); err == nil { // lets go whoever hangs there
+			if writer, err := os.OpenFile(pipe, os.O_RDWR, 0); err == nil { // ends the reads
 				writer.Close()
 			}
 		})
