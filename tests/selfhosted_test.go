@@ -15,9 +15,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/tests/internal/stage"
+	"github.com/converge-engine/converge/tests/programtest"
 	"github.com/converge-engine/converge/tests/temporaltest"
 )
 
@@ -144,4 +146,45 @@ func TestThirtyServicesFromNothing_E1_E2_E3_E4_E5_E7(t *testing.T) {
 	}
 	require.Equal(t, want, so, "what it is fitted into, and nothing else")
 	require.Equal(t, "200 sonarr v2\n", h.web("sonarr.home.test", "/"))
+}
+
+// However many commands need the program at once, it is built once, also after a build that was killed. A reading before anything was started
+// needs no program.
+func TestProgramOfTheHouseholdIsBuiltOnce(t *testing.T) {
+	t.Parallel()
+	dir, bin := t.TempDir(), t.TempDir()
+	run, err := os.ReadFile("../examples/selfhosted/run")
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "run"), run, 0o700))
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "stack"), 0o700))
+	builds := filepath.Join(bin, "builds")
+	programtest.Write(t, filepath.Join(bin, "go"), fmt.Sprintf("#!/bin/sh\necho build >>%s\nsleep 1\nprintf '#!/bin/sh\\necho started\\n' >\"$3\"\nchmod +x \"$3\"\n", builds))
+	start := func(arguments ...string) ([]byte, error) {
+		cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "run"), arguments...)
+		cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
+		return cmd.Output()
+	}
+	out, err := start("fetch")
+	require.NoError(t, err)
+	require.JSONEq(t, `{"objects": []}`, string(out))
+	require.NoFileExists(t, builds)
+
+	killed := exec.CommandContext(t.Context(), "true")
+	require.NoError(t, killed.Run())
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, ".converge", "bin"), 0o700))
+	require.NoError(t, os.Symlink(fmt.Sprint(killed.Process.Pid), filepath.Join(dir, ".converge", "bin", "lock")))
+	var all errgroup.Group
+	for range 10 {
+		all.Go(func() error {
+			out, err := start("apply")
+			if err == nil && string(out) != "started\n" {
+				err = fmt.Errorf("it printed %q", out)
+			}
+			return err
+		})
+	}
+	require.NoError(t, all.Wait())
+	built, err := os.ReadFile(builds)
+	require.NoError(t, err)
+	require.Equal(t, "build\n", string(built))
 }

@@ -92,7 +92,7 @@ func (a *application) publish(ctx workflow.Context, r verb.Request, who entities
 	a.state.Notifications = confirmed.Notifications
 	if !answer.Unchanged {
 		text := strings.TrimSpace(fmt.Sprintf("incarnation %d from %s", answer.Incarnation, sourceText(p.Origin)))
-		a.recordAudit(entities.EventPublish, &who, text+a.placementNote(first, moves), r.Reason)
+		a.recordAudit(entities.EventPublish, &who, text+a.placementNote(first, moves)+runtimesNote(p.Runtimes), r.Reason)
 	}
 	if a.state.Pin != nil {
 		answer.Pinned = a.state.Pin.Incarnation.Number
@@ -117,6 +117,14 @@ func (a *application) placementNote(first, moves bool) string {
 		return fmt.Sprintf(", a new application under rules %d", a.installationRules.Number)
 	}
 	return ""
+}
+
+// runtimesNote describes changes of runtimes, which are no part of an incarnation.
+func runtimesNote(changes []string) (text string) {
+	for _, change := range changes {
+		text += "; changed runtime " + change
+	}
+	return text
 }
 
 // startMissing starts the services again whose workflows the publication lists as gone.

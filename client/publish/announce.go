@@ -93,7 +93,7 @@ func (p *publication) request() protocol.PublishRequest {
 		RequestMeta: protocol.RequestMeta{By: p.options.By, RequestID: hex.EncodeToString(id), Token: token},
 		Hash:        p.result.Hash, Manifest: p.manifest.Digest(), Services: len(p.specs), Store: p.store.URL(),
 		Origin: p.origin, Causes: p.options.Causes, Commits: p.commits, After: p.before.Newest, TakeOver: p.options.TakeOver,
-		Missing: p.started,
+		Missing: p.started, Runtimes: p.result.Runtimes,
 	}
 }
 

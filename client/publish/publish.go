@@ -165,6 +165,7 @@ func (p *publication) compile(ctx context.Context) error {
 		Store: p.store.URL(), DryRun: p.options.DryRun, SecretsInClear: clear,
 		Warnings: p.compiled.Warnings,
 		Baseline: p.baselineGates(),
+		Runtimes: changedRuntimes(known, p.compiled.Runtimes),
 	}
 	return nil
 }

@@ -43,6 +43,7 @@ func apiWithUnmanaged() *fakeAPI {
 	down := protocol.UnmanagedServices{"api": {By: "bob", Reason: "drill", At: time.Unix(0, 0)}}
 	return &fakeAPI{
 		answer: protocol.Answer{Message: "done"}, endedServices: []serviceName{{"shop", "api"}, {"shop", "db"}, {"shop", "web"}},
+		howEnded: "its workflow was terminated by ops: by mistake",
 		statuses: map[string][]any{
 			"application/shop": {protocol.ApplicationStatus{Unmanaged: down}},
 			"service/shop/web": {webStatus("staging CONVERGED v9 v9 succeeded")},
@@ -54,7 +55,7 @@ func apiWithUnmanaged() *fakeAPI {
 func TestStatusOfUnmanaged(t *testing.T) {
 	const (
 		api   = "api\t-\tUNMANAGED\t\t\t\tunmanaged by bob: drill; since 1970-01-01 00:00 UTC; until: converge config manage shop/api\n"
-		db    = "db\t-\tUNMANAGED\t\t\t\t" + restartedText + "\n"
+		db    = "db\t-\tUNMANAGED\t\t\t\tits workflow was terminated by ops: by mistake" + restartedText + "\n"
 		web   = "web\t1 channel\tCONVERGED\tv9\t\t\t\n"
 		whole = "unmanaged by bob: drill; until: converge config manage shop\n"
 	)

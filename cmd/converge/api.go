@@ -24,6 +24,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"google.golang.org/grpc"
 
+	"github.com/converge-engine/converge/activities"
 	"github.com/converge-engine/converge/client/publish"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/codec"
@@ -53,6 +54,8 @@ type API interface {
 	Paused(ctx context.Context, application string) ([]string, error)
 	// TerminationReason returns the reason why the last run of a workflow was terminated. It is empty if the run was not terminated.
 	TerminationReason(ctx context.Context, workflowID string) (reason string, err error)
+	// HowEnded describes how the last run of a workflow ended, and who ended it. It is empty if that is unknown.
+	HowEnded(ctx context.Context, workflowID string) string
 	// Applications lists the running applications, sorted.
 	Applications(ctx context.Context) ([]string, error)
 	// Plans lists the ids of the running plans of one application, or of all if the name is empty. The list is sorted.
@@ -315,6 +318,16 @@ func (a *temporalAPI) TerminationReason(ctx context.Context, workflowID string) 
 	}
 	e, err := events.Next()
 	return e.GetWorkflowExecutionTerminatedEventAttributes().GetReason(), a.translate(workflowID, err)
+}
+
+func (a *temporalAPI) HowEnded(ctx context.Context, workflowID string) string {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	d, err := a.client.DescribeWorkflowExecution(ctx, workflowID, "")
+	if err != nil {
+		return ""
+	}
+	return activities.HowEnded(ctx, a.client, d.GetWorkflowExecutionInfo())
 }
 
 func (a *temporalAPI) Applications(ctx context.Context) ([]string, error) {

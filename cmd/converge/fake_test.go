@@ -35,6 +35,7 @@ type fakeAPI struct {
 	alterations       []deployment.Alteration
 	refuse            []error             // of updates, in order
 	endedServices     []serviceName       // services that ended abnormally
+	howEnded          string              // how the run of every workflow ended
 	terminationReason string              // why the installation's workflow was terminated
 	computed          func(id string) any // the answers to queries, instead of statuses
 }
@@ -124,6 +125,8 @@ func (f *fakeAPI) EndedServices(_ context.Context, application string) ([]servic
 func (f *fakeAPI) TerminationReason(context.Context, string) (string, error) {
 	return f.terminationReason, nil
 }
+
+func (f *fakeAPI) HowEnded(context.Context, string) string { return f.howEnded }
 
 func (f *fakeAPI) Applications(context.Context) ([]string, error) {
 	var names []string

@@ -36,9 +36,8 @@ func newCmdLogs(f *Factory, runF func(context.Context, *logsOptions) error) *cob
 		Short: "Show the output of the last applies, fetches and extensions",
 		Long: `Show the output of commands, in one channel or in all: the last applies, the last fetches
 with a new result and the last runs of extensions, oldest first, truncated and without
-secrets; then what the runtime reports of each object, with links to logs elsewhere.
-
-A command is shown once it has ended; converge explain shows what runs now.`,
+secrets; then the end of the output of what runs now, and what the runtime reports of
+each object, with links to logs elsewhere.`,
 		Example: `  converge logs shop/web staging
   converge logs web prod-eu --kind apply --last 1
   converge logs shop/web --follow
@@ -105,7 +104,8 @@ func (o *logsOptions) run(ctx context.Context) error {
 	if len(shown) == 0 {
 		o.f.note("no output was kept of %s%s", o.service, inChannel(o.channel))
 	}
-	return o.print(shown, o.runtimeReport(s)...)
+	now := explain.Running(o.running(ctx), o.channel, o.f.Now())
+	return o.print(shown, append(now, o.runtimeReport(s)...)...)
 }
 
 func inChannel(channel string) string {
@@ -133,9 +133,9 @@ func (o *logsOptions) read(ctx context.Context, store *store.Store, s protocol.S
 	return all, nil
 }
 
-// followLogs prints entries, and then each that is added, until it is interrupted. An error of the store is noted once.
+// followLogs prints entries and what running commands print, and then what is added, until it is interrupted. An error of the store is noted once.
 func (o *logsOptions) followLogs(ctx context.Context, shown []channelLog, more func() ([]channelLog, error)) error {
-	noted := ""
+	noted, output := "", runningOutput{}
 	for {
 		if o.f.structured() {
 			for _, e := range shown {
@@ -143,7 +143,7 @@ func (o *logsOptions) followLogs(ctx context.Context, shown []channelLog, more f
 					return err
 				}
 			}
-		} else if err := o.print(shown); err != nil {
+		} else if err := o.print(shown, output.lines(o.running(ctx), o.channel, o.f.Now())...); err != nil {
 			return err
 		}
 		if err := o.f.Sleep(ctx, logsPollInterval); err != nil {

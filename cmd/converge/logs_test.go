@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/store"
 )
 
@@ -76,4 +77,34 @@ func TestLogsFollow(t *testing.T) {
 	require.Contains(t, output, "stdout: four\n")
 	require.Contains(t, output, "channel: prod\n")
 	require.Contains(t, output, "stdout: five\n")
+}
+
+// What runs is shown with the end of its output; --follow shows each line of it once, when it is complete.
+func TestLogsOfWhatRuns(t *testing.T) {
+	runs := func(tail string) []protocol.Progress {
+		return []protocol.Progress{{Channel: "prod", Description: "apply v2", Since: now.Add(-time.Minute), Tail: tail}}
+	}
+	c, _ := logsConsole(t)
+	c.api.progress = runs("step 1\nstep 2\n")
+	_, output := c.run(t, "logs shop/web prod")
+	require.Contains(t, output, "running in prod: apply v2, since 10:49 UTC (1m ago)\n  | step 1\n  | step 2\n")
+	c, _ = logsConsole(t)
+	c.api.progress = runs("step 1\n")
+	_, output = c.run(t, "logs shop/web staging")
+	require.NotContains(t, output, "running")
+
+	tails := []string{"step 2\nste", "p 2\nstep 3\nstep", "3\nstep 4\n"}
+	c, _ = logsConsole(t)
+	c.api.progress = runs("step 1\nstep 2\n")
+	c.stopAt = time.Duration(len(tails)+1) * logsPollInterval
+	sleep := c.Sleep
+	c.Sleep = func(ctx context.Context, d time.Duration) error {
+		if len(tails) > 0 {
+			c.api.progress, tails = runs(tails[0]), tails[1:]
+		}
+		return sleep(ctx, d)
+	}
+	code, output := c.run(t, "logs shop/web --follow -c prod")
+	require.Equal(t, exitInterrupted, code)
+	require.Contains(t, output, "  three\nrunning in prod: apply v2, since 10:49 UTC (1m ago)\n  | step 1\n  | step 2\n  | step 3\n  | step 4\n")
 }

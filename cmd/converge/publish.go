@@ -144,6 +144,9 @@ func (f *Factory) noteWarnings(r publish.Result) {
 	if r.SecretsInClear {
 		f.note("the Secrets of %s are stored unencrypted: set a key in CONVERGE_STORE_KEY, for this command and all workers", r.Application)
 	}
+	for _, change := range r.Runtimes {
+		f.note("changed runtime %s", change)
+	}
 	for _, d := range r.Baseline {
 		f.note("%s", d)
 	}

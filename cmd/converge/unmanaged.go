@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -10,8 +11,11 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// restartedText is the message for a service whose workflow ended without a request to end it.
-const restartedText = "its workflow has ended; while it is declared, it is restarted within a minute"
+// restartedText is the end of the message for a service whose workflow ended without a request to end it.
+const restartedText = "; while it is declared, a worker restarts it within a minute"
+
+// maxExplainedEnds is the maximum number of services whose message says how their workflow ended. Each takes two calls.
+const maxExplainedEnds = 20
 
 // unmanagedStatuses returns the services of a target that are not managed, with the reason: services that were unmanaged (converge
 // unmanage), and services whose workflow has ended and was not restarted yet. Neither has a workflow to query.
@@ -31,16 +35,26 @@ func (f *Factory) unmanagedStatuses(ctx context.Context, t target) ([]protocol.S
 		}
 	}
 	reasons := map[serviceName]string{}
-	expected := restartedText
+	exported, explained := "", 0
 	if len(stopped) > 0 {
-		if reason, err := api.TerminationReason(ctx, protocol.InstallationID()); err != nil {
+		reason, err := api.TerminationReason(ctx, protocol.InstallationID())
+		if err != nil {
 			return nil, err
-		} else if strings.Contains(reason, protocol.ExportedBy) {
-			expected = reason + ", to continue elsewhere; nothing is managed here any more"
+		}
+		if strings.Contains(reason, protocol.ExportedBy) {
+			exported = reason + ", to continue elsewhere; nothing is managed here any more"
 		}
 	}
 	for _, n := range stopped {
-		reasons[n] = expected
+		if reasons[n] = exported; exported != "" {
+			continue
+		}
+		how := ""
+		if explained < maxExplainedEnds && (t.all || n == t.serviceName) {
+			how = api.HowEnded(ctx, n.id())
+			explained++
+		}
+		reasons[n] = cmp.Or(how, "its workflow has ended") + restartedText
 	}
 	for _, application := range applications {
 		unmanaged, err := f.unmanagedServices(ctx, application)
@@ -72,10 +86,10 @@ func (f *Factory) stoppedServices(ctx context.Context, application string) ([]se
 	}), err
 }
 
-// unmanagedServices returns the unmanaged services of an application.
+// unmanagedServices returns the unmanaged services of an application. Without a worker that answers, they are unknown.
 func (f *Factory) unmanagedServices(ctx context.Context, application string) (protocol.UnmanagedServices, error) {
 	s, err := f.applicationStatus(ctx, application)
-	if errors.Is(err, errNotFound) || errors.Is(err, errPaused) {
+	if errors.Is(err, errNotFound) || errors.Is(err, errPaused) || errors.Is(err, errNoWorker) {
 		err = nil
 	}
 	unmanaged := protocol.UnmanagedServices{}

@@ -120,7 +120,15 @@ type PublishRequest struct {
 	TakeOver bool  `json:"takeOver,omitempty"`
 	// Missing are services whose workflows are gone. They are started again, whether or not anything changed.
 	Missing []string `json:"missing,omitempty"`
+	// Runtimes are the changes of runtimes, for the audit trail: "eks-eu: kubernetes.context".
+	Runtimes []string `json:"runtimes,omitempty"`
 }
+
+// Limits of PublishRequest.Runtimes: how many, and the bytes of each.
+const (
+	MaxRuntimeChanges = 10
+	MaxRuntimeChange  = 300
+)
 
 // Origin is the source of an application's configuration.
 type Origin struct {

@@ -21,7 +21,10 @@ var application = [...]Row{
 			if r.Publish.Hash == "" || r.Publish.Manifest == "" {
 				return errors.New(`"hash" and "manifest" are required; publish with: converge config publish DIR`)
 			}
-			return checkMissing(r.Publish.Missing)
+			if err := checkMissing(r.Publish.Missing); err != nil {
+				return err
+			}
+			return checkRuntimeChanges(r.Publish.Runtimes)
 		},
 	},
 	{
@@ -88,6 +91,19 @@ func checkMissing(services []string) error {
 	for _, name := range services {
 		if name == "" || name == protocol.AllServices || len(name) > MaxName {
 			return fmt.Errorf(`"missing" names %q; expected names of services`, Clip(name, 60))
+		}
+	}
+	return nil
+}
+
+// checkRuntimeChanges rejects changes of runtimes that do not fit into a line of the audit trail.
+func checkRuntimeChanges(changes []string) error {
+	if n := len(changes); n > protocol.MaxRuntimeChanges {
+		return fmt.Errorf(`"runtimes" has %d entries; expected at most %d`, n, protocol.MaxRuntimeChanges)
+	}
+	for _, change := range changes {
+		if n := len(change); n > protocol.MaxRuntimeChange {
+			return fmt.Errorf(`"runtimes" has an entry of %d bytes; expected at most %d`, n, protocol.MaxRuntimeChange)
 		}
 	}
 	return nil

@@ -8,8 +8,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -19,6 +21,7 @@ import (
 	"github.com/converge-engine/converge/tests/internal/stage"
 	"github.com/converge-engine/converge/tests/programtest"
 	"github.com/converge-engine/converge/tests/temporaltest"
+	"github.com/converge-engine/converge/worker/embedded"
 )
 
 // incidentRuntime is one channel on a runtime of two commands, which a test breaks.
@@ -96,12 +99,7 @@ func TestCauseOfEveryIncidentIsShown_I1(t *testing.T) {
 				waited := follow(w, "release", name, "v2", "--wait", "--timeout", "20s")
 				require.Contains(t, waited, one.cause)
 			}
-			shows := func(out func() string) {
-				temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {
-					found := out()
-					return strings.Contains(found, one.cause), found
-				})
-			}
+			shows := func(out func() string) { awaitOutput(t, one.cause, out) }
 			shows(func() string { return terminal(w, "status", name) })
 			shows(func() string { return cli(w, "explain", name) })
 			temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {
@@ -165,4 +163,95 @@ func TestDeadWebhookIsNamed_I1(t *testing.T) {
 	publish(live.URL)
 	w.AwaitThat("web", "nothing undelivered", func(s protocol.Status) bool { return len(s.Undelivered) == 0 && taken.Load() == 2 })
 	require.NotContains(t, follow(w, "admin", "doctor"), "team")
+}
+
+// While a terminated service has no worker, all commands say who terminated it and why; once a worker manages it again, so does its history.
+func TestCauseOfATerminatedWorkflowIsShown_I1(t *testing.T) {
+	t.Parallel()
+	const cause = "nightly clean-up"
+	w := shared.OwnServer(t, 0)
+	w.RunWeb()
+	w.StopWorker()
+	require.NoError(t, w.Client.TerminateWorkflow(t.Context(), w.ID("web"), "", cause))
+	name := w.App + "/web"
+	for _, arguments := range [][]string{{"explain", name}, {"wait", name}, {"release", name, "v2"}, {"admin", "doctor"}} {
+		awaitOutput(t, cause, func() string { return follow(w, arguments...) })
+	}
+	awaitOutput(t, cause, func() string { return terminal(w, "status", name) })
+
+	w.StartWorker()
+	awaitOutput(t, cause, func() string { return cli(w, "history", name, "--kind", "restart") })
+	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+}
+
+// A store whose file system is full is named as such by all commands. A release goes out once there is space.
+func TestCauseOfAFullStoreIsShown_I1(t *testing.T) {
+	t.Parallel()
+	const cause = "no space left on device"
+	w := shared.Unserved(t, embedded.Options{})
+	if err := syscall.Mount("tmpfs", w.Store, "tmpfs", 0, "size=4m,mode=700"); err != nil {
+		t.Skipf("a small file system cannot be mounted here: %v", err)
+	}
+	t.Cleanup(func() { require.NoError(t, syscall.Unmount(w.Store, syscall.MNT_DETACH)) })
+	w.StartWorker()
+	w.RunWeb()
+	filler := filepath.Join(w.Store, "filler")
+	fill(t, filler)
+
+	name := w.App + "/web"
+	waited := follow(w, "release", name, "v2", "--wait", "--timeout", "20s")
+	require.Contains(t, waited, cause)
+	w.Signal("web", protocol.Release, `{"version":"v2","by":"ci"}`)
+	awaitOutput(t, cause, func() string { return terminal(w, "status", name) })
+	awaitOutput(t, cause, func() string { return cli(w, "explain", name) })
+	awaitOutput(t, cause, func() string { return follow(w, "admin", "doctor") })
+
+	require.NoError(t, os.Remove(filler))
+	w.Await("web", "staging CONVERGED v2, production CONVERGED v2")
+	require.NotContains(t, cli(w, "status", name), cause)
+}
+
+// fill writes a file until the file system is full.
+func fill(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.Create(path)
+	require.NoError(t, err)
+	defer f.Close()
+	for block := make([]byte, 4096); err == nil; {
+		_, err = f.Write(block)
+	}
+	require.ErrorIs(t, err, syscall.ENOSPC)
+}
+
+// awaitOutput waits until a command prints a text.
+func awaitOutput(t *testing.T, text string, command func() string) {
+	t.Helper()
+	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {
+		found := command()
+		return strings.Contains(found, text), found
+	})
+}
+
+// A changed command of a runtime is in the history of a service on it, with who changed it and which field, though no new incarnation is
+// published.
+func TestChangedRuntimeIsInTheHistory_I1(t *testing.T) {
+	t.Parallel()
+	w := shared.OwnServer(t, 0)
+	programtest.Write(t, filepath.Join(w.Dir, "apply.sh"), appliesWell)
+	programtest.Write(t, filepath.Join(w.Dir, "fetch.sh"), readsWell)
+	w.Write(incidentRuntime + stage.Web)
+	first := w.Publish()
+	w.Release("web", "v1")
+	w.Write(strings.NewReplacer("[./apply.sh]", "[./apply.sh, --force]", "ollInterval: 1s", "ollInterval: 2s").Replace(incidentRuntime) + stage.Web)
+	out, err := tryCLI(w, "config", "publish", w.Dir, "--as", "ann")
+	require.NoError(t, err, out)
+	change := w.App + "-rt: custom.apply.command, custom.pollInterval, custom.steadyPollInterval"
+	require.Contains(t, out, "changed runtime "+change+"\n")
+	require.Contains(t, out, fmt.Sprintf("incarnation %d of %s stays newest", first.Incarnation, w.App))
+	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {
+		out := cli(w, "history", w.App+"/web", "--kind", "publish")
+		return slices.ContainsFunc(strings.Split(out, "\n"), func(line string) bool {
+			return strings.Contains(line, "ann?") && strings.Contains(line, "changed runtime "+change)
+		}), out
+	})
 }

@@ -10,6 +10,7 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 
+	"github.com/converge-engine/converge/activities"
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 )
@@ -37,7 +38,7 @@ func (n Namespace) examineEnded(ctx context.Context, r *Report) error {
 		switch times := lately[id]; {
 		case how != "":
 			if ended++; ended <= maxNamed {
-				r.AddFinding(EndedWorkflow, id, "its workflow was "+how+", and was not started again"+endsText(times),
+				r.AddFinding(EndedWorkflow, id, how+", and was not started again"+endsText(times),
 					"a worker restarts it within a minute; the worker's log has the reason")
 			}
 		case runs && times >= reportedEnds:
@@ -96,15 +97,8 @@ func (n Namespace) endedHow(ctx context.Context, id string) (how string, runs bo
 	case enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
 		return "", false, nil
 	}
-	last := n.Client.GetWorkflowHistory(ctx, id, info.GetExecution().GetRunId(), false, enumspb.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT)
-	if last.HasNext() {
-		e, err := last.Next()
-		if err != nil {
-			return "", false, err
-		}
-		if strings.Contains(e.GetWorkflowExecutionTerminatedEventAttributes().GetReason(), protocol.UnmanagedBy) {
-			return "", false, nil
-		}
+	if how = activities.HowEnded(ctx, n.Client, info); strings.Contains(how, protocol.UnmanagedBy) {
+		return "", false, nil
 	}
-	return strings.ToLower(info.GetStatus().String()), false, nil
+	return how, false, nil
 }
