@@ -37,8 +37,12 @@ func TestChangedFieldsOfARuntimeAreNamedAsInAConfiguration(t *testing.T) {
 		{"timing", func(d *entities.RuntimeDefinition) {
 			d.Timing = entities.RuntimeTiming{PollInterval: time.Minute, ApplyTimeout: time.Hour, MaxAttempts: 4}
 		}, []string{"custom.apply.timeout", "custom.pollInterval", "custom.retry.maxAttempts"}},
-		{"limits", func(d *entities.RuntimeDefinition) { d.MaxApplies, d.ApproveApplies, d.NoRollback, d.Remote = 2, true, true, true },
-			[]string{"approval", "autoRollback", "maxConcurrentApplies", "worker"}},
+		{
+			"limits", func(d *entities.RuntimeDefinition) {
+				d.MaxApplies, d.ApproveApplies, d.NoRollback, d.Remote = 2, true, true, true
+			},
+			[]string{"approval", "autoRollback", "maxConcurrentApplies", "worker"},
+		},
 	} {
 		require.ElementsMatch(t, tt.want, custom(tt.change).ChangedFields(before), tt.name)
 	}

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/converge-engine/converge/client/publish"
+	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/codec"
 	"github.com/converge-engine/converge/intent/compile"
 	"github.com/converge-engine/converge/intent/config"
@@ -72,7 +73,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 	server, err := embedded.Start(ctx, embedded.Options{
-		DBFile: o.db, Port: o.port, UIPort: o.uiPort, SearchAttributes: worker.SearchAttributes(), Log: log,
+		DBFile: o.db, Port: o.port, UIPort: o.uiPort, SearchAttributes: worker.SearchAttributes(), Log: log, UIView: &services,
 	})
 	if err != nil {
 		return err
@@ -80,6 +81,12 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	store := filepath.Join(stateDir, "store")
 	err = serve(ctx, o, server, store, log, out)
 	return errors.Join(err, server.Stop())
+}
+
+// services is what the Web UI opens: the services, with what Converge says of each.
+var services = embedded.View{
+	Name: "Services of Converge", Query: fmt.Sprintf("WorkflowType=%q", protocol.ServiceWorkflow),
+	Columns: []string{"Workflow ID", protocol.AttrStatus, protocol.AttrVersion, protocol.AttrWaitingFor, protocol.AttrApplication, "Start", "Status"},
 }
 
 // check returns the errors in the directory. For an empty directory it says how to begin.

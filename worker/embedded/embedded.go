@@ -40,6 +40,8 @@ type Options struct {
 	Port int
 	// UIPort is the HTTP port of the Web UI on the loopback address; 0 starts no UI, -1 takes a free port.
 	UIPort int
+	// UIView is what the root of the Web UI opens; nil opens the list of all workflows.
+	UIView *View
 	// SearchAttributes are created in Namespace, in a new file.
 	SearchAttributes map[string]enumspb.IndexedValueType
 	// ContinueAsNewAfter is the number of events in a history after which the server suggests continue-as-new; 0 is the server's default.
@@ -138,7 +140,7 @@ func start(ctx context.Context, o Options) (*Server, error) {
 	if err := s.launch(ctx, o, dynamic); err != nil {
 		return nil, err
 	}
-	err = s.awaitReady(ctx)
+	err = s.awaitReady(ctx, o.UIView)
 	if err == nil {
 		err = db.markOpen()
 	}
@@ -198,14 +200,14 @@ func (s *Server) startServices(o Options, dynamic *settings) error {
 	return server.Start()
 }
 
-func (s *Server) awaitReady(ctx context.Context) error {
+func (s *Server) awaitReady(ctx context.Context, view *View) error {
 	if err := awaitFrontend(ctx, s.Address()); err != nil {
 		return err
 	}
 	if s.ports.ui.number == 0 {
 		return nil
 	}
-	served, err := newUI(s.ports.ui, s.Address())
+	served, err := newUI(s.ports.ui, s.Address(), view)
 	if err != nil {
 		return fmt.Errorf("the Web UI: %w", err)
 	}

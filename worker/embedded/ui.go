@@ -18,8 +18,8 @@ import (
 	"github.com/temporalio/ui-server/v2/ui"
 )
 
-// newUI is the Web UI for this server only: no login, no other origins, no news from its vendor.
-func newUI(at port, frontend string) (*http.Server, error) {
+// newUI is the Web UI for this server only: no login, no other origins, no news from its vendor. Its root opens the view, if there is one.
+func newUI(at port, frontend string, view *View) (*http.Server, error) {
 	settings, err := uiconfig.NewConfigProviderWithRefresh(&uiconfig.Config{
 		Host:                loopback,
 		Port:                at.number,
@@ -44,6 +44,9 @@ func newUI(at port, frontend string) (*http.Server, error) {
 	e.Use(middleware.Recover(), middleware.Gzip(), middleware.Secure())
 	e.Use(csrf.EnsureTokenCookie(false), middleware.CSRFWithConfig(csrf.MiddlewareConfig(settings, false)))
 	route.SetHealthRoute(e)
+	if view != nil {
+		view.serve(e)
+	}
 	err = errors.Join(route.SetAPIRoutes(e, settings, nil), route.SetUIRoutes(e, "", assets))
 	route.SetRenderRoute(e, "")
 	return &http.Server{Addr: at.address(), Handler: loopbackOnly(e), ReadHeaderTimeout: time.Minute}, err

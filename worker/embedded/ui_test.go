@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -25,4 +26,14 @@ func TestUIAnswersToLoopbackOnly(t *testing.T) {
 			require.Equal(t, refused, response.StatusCode == http.StatusMisdirectedRequest, "%s of %q: %s", path, host, response.Status)
 		}
 	}
+}
+
+// The root opens the view, whose texts reach the page as data only.
+func TestRootOfTheUIOpensTheView(t *testing.T) {
+	s := startServer(t, Options{UIPort: -1, UIView: &View{Name: "Ours </script>", Query: `WorkflowType="Service"`, Columns: []string{"Workflow ID", "Start"}}})
+	page := get(t, s.UIAddress()+"/")
+	require.Contains(t, page, `[{"label":"Workflow ID"},{"label":"Start"}]`)
+	require.Contains(t, page, `/namespaces/default/workflows?query=WorkflowType%3D%22Service%22`)
+	require.Equal(t, 1, strings.Count(page, "</script>"), page)
+	require.Contains(t, get(t, s.UIAddress()+"/namespaces/default/workflows"), "<html", "other pages stay as they are")
 }
