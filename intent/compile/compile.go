@@ -199,8 +199,11 @@ func (c *compiler) noApplication() {
 	c.problems = append(c.problems, strict.Problem{File: file, Line: 1, Column: 1, Fault: fault})
 }
 
-// report adds a problem at a path of a document.
+// report adds a problem at a path of a document. It omits a missing field if another one there is that field, misspelt.
 func (c *compiler) report(d *strict.Decoder, path string, fault strict.Fault) {
+	if fault.Code == "missing-field" && d.Misspelt(path) {
+		return
+	}
 	c.problems = append(c.problems, d.Problem(path, fault))
 }
 

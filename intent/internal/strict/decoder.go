@@ -260,3 +260,16 @@ func (d *Decoder) Faulty(path string) bool {
 		return p.Path == path || strings.HasPrefix(p.Path, path+".") || strings.HasPrefix(p.Path, path+"[")
 	})
 }
+
+// Misspelt reports whether the document has an unknown field that probably means the field at a path, or a field of the mapping there.
+func (d *Decoder) Misspelt(path string) bool {
+	if from, path := d.origin(path); from != d {
+		return from.Misspelt(path)
+	}
+	return slices.ContainsFunc(d.Problems, func(p Problem) bool {
+		if p.Code != "unknown-field" || p.Suggestion == "" {
+			return false
+		}
+		return path == parent(p.Path) || path == Field(parent(p.Path), p.Suggestion)
+	})
+}
