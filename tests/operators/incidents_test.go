@@ -167,6 +167,7 @@ func TestDeadWebhookIsNamed_I1(t *testing.T) {
 
 // While a terminated service has no worker, all commands say who terminated it and why; once a worker manages it again, so does its history.
 func TestCauseOfATerminatedWorkflowIsShown_I1(t *testing.T) {
+	stage.Long(t, "a minute and a half: commands wait for a worker")
 	t.Parallel()
 	const cause = "nightly clean-up"
 	w := shared.OwnServer(t, 0)
@@ -180,7 +181,10 @@ func TestCauseOfATerminatedWorkflowIsShown_I1(t *testing.T) {
 	awaitOutput(t, cause, func() string { return terminal(w, "status", name) })
 
 	w.StartWorker()
-	awaitOutput(t, cause, func() string { return cli(w, "history", name, "--kind", "restart") })
+	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) { // it fails until a worker has started the service again
+		out, err := run(shared.Converge(t), w, "history", name, "--kind", "restart")
+		return err == nil && strings.Contains(out, cause), out
+	})
 	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
 }
 
