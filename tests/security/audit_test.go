@@ -194,15 +194,19 @@ func TestChainSurvivesWhatOperatorsDo_G7(t *testing.T) {
 	require.GreaterOrEqual(t, strings.Count(said, "carl?\tpause"), 30, "what the checkpoint did not know was done again: %s", said)
 }
 
-// firstTask is the event that ends the first workflow task of the present run.
-func firstTask(w *stage.World) int64 {
+// firstTask waits for the event that ends the first workflow task of the present run, which may have just begun.
+func firstTask(w *stage.World) (id int64) {
 	w.T.Helper()
-	for _, e := range w.History(w.ID("web")) {
-		if e.GetWorkflowTaskCompletedEventAttributes() != nil {
-			return e.GetEventId()
+	temporaltest.WaitFor(w.T, stage.Patience, func() (bool, string) {
+		for _, e := range w.History(w.ID("web")) {
+			if e.GetWorkflowTaskCompletedEventAttributes() != nil {
+				id = e.GetEventId()
+				return true, ""
+			}
 		}
-	}
-	return 0
+		return false, "no workflow task has completed"
+	})
+	return id
 }
 
 // An act that was answered outlives the workflow that answered it, whichever way it was asked for and whether the store answers or
