@@ -71,9 +71,9 @@ func settled(line string) string {
 	return strings.Join(strings.Fields(changing.ReplaceAllString(line, "#")), " ")
 }
 
-// missing returns the first line of a page that an output does not have, in the order of the page. "…" ends a line that the page cuts
+// Missing returns the first line of a page that an output does not have, in the order of the page. "…" ends a line that the page cuts
 // off, and alone stands for any lines.
-func (c Command) missing(out string) string {
+func (c Command) Missing(out string) string {
 	rest := strings.Split(out, "\n")
 	for _, line := range c.Shown {
 		want := settled(strings.TrimSuffix(strings.TrimSpace(line), "…"))
@@ -96,7 +96,7 @@ func (d *Dev) RunPage(b Block) {
 	for _, c := range b.Commands {
 		try := func() (bool, string) {
 			out := d.shell(c.Line)
-			missing := c.missing(out)
+			missing := c.Missing(out)
 			return missing == "", fmt.Sprintf("$ %s\n%s\nthe page has: %s", c.Line, out, missing)
 		}
 		if reads.MatchString(c.Line + " ") {
