@@ -30,7 +30,7 @@ func (d RuntimeDefinition) fields(of RuntimeDefinition) map[string]string {
 			if rest, ok := strings.CutPrefix(own, path); ok && (rest == "" || rest[0] == '.') {
 				value := flat[own]
 				delete(flat, own)
-				flat[name+rest] = value
+				flat[name+rest] += value // a command has its timeout at two paths
 			}
 		}
 	}

@@ -2,6 +2,8 @@ package tests
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -55,4 +57,44 @@ func TestRuntimeOfAnotherApplicationIsRefused_D11(t *testing.T) {
 	other.Write(strings.ReplaceAll(stage.TwoChannels+stage.Web, "APP-rt", w.App+"-rt"))
 	_, err := publish.Publish(t.Context(), publish.Options{Client: other.Client, Dir: other.Dir, StoreURL: other.Store, By: "test", Fake: true})
 	require.ErrorContains(t, err, w.App)
+}
+
+// An application may define runtimes for the services of others only. A change of one is published, though its own services and rules stay as
+// they are: other applications get the new definition with their next publication.
+func TestRuntimesForOtherApplicationsArePublished_D11(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	application := "apiVersion: converge/v1\nkind: Application\nname: NAME\nreleaseChannels: [{name: prod, runtimes: [{name: APP-RUNTIME}]}]\n"
+	runtime := "---\napiVersion: converge/v1\nkind: Runtime\nname: APP-RUNTIME\nfake: {steadyPollInterval: INTERVAL}\n"
+	publishAt := func(dir string, yaml ...string) publish.Result {
+		t.Helper()
+		text := strings.ReplaceAll(strings.Join(yaml, ""), "APP", w.App)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "converge.yaml"), []byte(text), 0o600))
+		result, err := publish.Publish(t.Context(), publish.Options{Client: w.Client, Dir: dir, StoreURL: w.Store, By: "test", Fake: true})
+		require.NoError(t, err)
+		return result
+	}
+	platform, shop := t.TempDir(), t.TempDir()
+	eu := strings.NewReplacer("NAME", "APP-platform", "RUNTIME", "eu").Replace(application)
+	define := func(name, interval string) string {
+		return strings.NewReplacer("RUNTIME", name, "INTERVAL", interval).Replace(runtime)
+	}
+	use := func(name string) publish.Result {
+		t.Helper()
+		return publishAt(shop, strings.NewReplacer("NAME", "APP", "RUNTIME", name).Replace(application)+stage.Web)
+	}
+	require.Empty(t, publishAt(platform, eu, define("eu", "1m")).Runtimes, "nothing was published before")
+	use("eu")
+	require.True(t, use("eu").Unchanged)
+
+	changed := publishAt(platform, eu, define("eu", "2m"), define("us", "1m"))
+	require.Equal(t, []string{"changed runtime " + w.App + "-eu: fake.steadyPollInterval", "new runtime " + w.App + "-us"}, changed.Runtimes)
+	require.False(t, changed.Unchanged)
+	require.EqualValues(t, 1, changed.Incarnation)
+	require.True(t, publishAt(platform, eu, define("eu", "2m"), define("us", "1m")).Unchanged)
+	again := use("eu")
+	require.False(t, again.Unchanged, "its service has the new definition")
+	require.Equal(t, []string{"web"}, again.Changed)
+	other := strings.NewReplacer("NAME", "APP-other", "RUNTIME", "us").Replace(application)
+	require.EqualValues(t, 1, publishAt(t.TempDir(), other+stage.Web).Incarnation)
 }

@@ -77,7 +77,7 @@ func (a *application) publish(ctx workflow.Context, r verb.Request, who entities
 	if err != nil {
 		return nil, err
 	}
-	answer := protocol.PublishAnswer{Incarnation: a.newest().Number, Hash: p.Hash, Unchanged: p.Manifest == a.state.Manifest}
+	answer := protocol.PublishAnswer{Incarnation: a.newest().Number, Hash: p.Hash, Unchanged: p.Manifest == a.state.Manifest && len(p.Runtimes) == 0}
 	if p.Hash != a.newest().Hash {
 		answer.Incarnation, answer.Unchanged = max(a.newest().Number, confirmed.HighestIncarnation)+1, false
 		a.state.Incarnations = entities.KeepLast(append(a.state.Incarnations, protocol.Incarnation{
@@ -122,7 +122,7 @@ func (a *application) placementNote(first, moves bool) string {
 // runtimesNote describes changes of runtimes, which are no part of an incarnation.
 func runtimesNote(changes []string) (text string) {
 	for _, change := range changes {
-		text += "; changed runtime " + change
+		text += "; " + change
 	}
 	return text
 }

@@ -109,6 +109,7 @@ type publication struct {
 	specs       map[string]entities.Spec
 	manifest    incarnation.Manifest
 	before      protocol.ApplicationStatus
+	runtimes    runtimeChanges
 	rules       protocol.Rules // of the installation
 	result      Result
 	// changed and started are service keys, as in workflows and the store: first names.
@@ -158,6 +159,7 @@ func (p *publication) compile(ctx context.Context) error {
 	if p.specs, err = p.compiled.Specs(); err != nil {
 		return err
 	}
+	p.runtimes = compareRuntimes(known, p.compiled.Runtimes)
 	clear := digest == nil && slices.ContainsFunc(p.compiled.Bundles, bundle.Bundle.Secret)
 	p.manifest = incarnation.ManifestOf(p.specs)
 	p.result = Result{
@@ -165,7 +167,6 @@ func (p *publication) compile(ctx context.Context) error {
 		Store: p.store.URL(), DryRun: p.options.DryRun, SecretsInClear: clear,
 		Warnings: p.compiled.Warnings,
 		Baseline: p.baselineGates(),
-		Runtimes: changedRuntimes(known, p.compiled.Runtimes),
 	}
 	return nil
 }
@@ -193,7 +194,10 @@ func (p *publication) compare(ctx context.Context) error {
 	before := p.before
 	p.result.Previous, p.result.Incarnation = before.Newest, before.Newest
 	newest := newestOf(before)
-	p.result.Unchanged = newest.Hash == p.result.Hash && before.Manifest == p.manifest.Digest()
+	if before.Newest > 0 {
+		p.result.Runtimes = p.runtimes.texts()
+	}
+	p.result.Unchanged = newest.Hash == p.result.Hash && before.Manifest == p.manifest.Digest() && p.runtimes.published
 	last, err := p.store.Manifest(ctx, before.Manifest)
 	if !p.options.DryRun {
 		stopped, queryErr := p.missingServices(ctx, last)

@@ -35,7 +35,8 @@ type Result struct {
 	Loosened []Loosened `json:"loosened,omitempty"`
 	// Baseline is what the installation requires in addition to the configuration.
 	Baseline []BaselineGates `json:"baseline,omitempty"`
-	// Runtimes are the changes of runtimes that the application defines: "eks-eu: kubernetes.context". They are no part of an incarnation.
+	// Runtimes describes changes of runtimes that the application defines: "changed runtime eks-eu: kubernetes.context". They are no part of
+	// an incarnation.
 	Runtimes []string `json:"runtimes,omitempty"`
 	// Difference is set for a dry run, relative to the newest incarnation.
 	Difference *incarnation.Difference `json:"difference,omitempty"`

@@ -145,7 +145,7 @@ func (f *Factory) noteWarnings(r publish.Result) {
 		f.note("the Secrets of %s are stored unencrypted: set a key in CONVERGE_STORE_KEY, for this command and all workers", r.Application)
 	}
 	for _, change := range r.Runtimes {
-		f.note("changed runtime %s", change)
+		f.note("%s", change)
 	}
 	for _, d := range r.Baseline {
 		f.note("%s", d)

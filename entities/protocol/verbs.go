@@ -120,7 +120,8 @@ type PublishRequest struct {
 	TakeOver bool  `json:"takeOver,omitempty"`
 	// Missing are services whose workflows are gone. They are started again, whether or not anything changed.
 	Missing []string `json:"missing,omitempty"`
-	// Runtimes are the changes of runtimes, for the audit trail: "eks-eu: kubernetes.context".
+	// Runtimes describes changes of runtimes, for the audit trail: "changed runtime eks-eu: kubernetes.context". With any, the publication is
+	// not unchanged.
 	Runtimes []string `json:"runtimes,omitempty"`
 }
 

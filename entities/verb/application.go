@@ -102,8 +102,8 @@ func checkRuntimeChanges(changes []string) error {
 		return fmt.Errorf(`"runtimes" has %d entries; expected at most %d`, n, protocol.MaxRuntimeChanges)
 	}
 	for _, change := range changes {
-		if n := len(change); n > protocol.MaxRuntimeChange {
-			return fmt.Errorf(`"runtimes" has an entry of %d bytes; expected at most %d`, n, protocol.MaxRuntimeChange)
+		if n := len(change); n == 0 || n > protocol.MaxRuntimeChange || strings.ContainsFunc(change, unprintable) {
+			return fmt.Errorf(`"runtimes" has the entry %q; expected 1 to %d bytes of printable text`, Clip(change, 60), protocol.MaxRuntimeChange)
 		}
 	}
 	return nil

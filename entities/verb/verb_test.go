@@ -140,6 +140,10 @@ func TestDecodeRejectsInvalidPayloads(t *testing.T) {
 		{"runtime request", `{"id":"a","holder":"b","limit":1}`, `"timeout" is 0s; expected the maximum duration of an apply`},
 		{"runtime request", `{"id":"a"}`, `"id" of the lease and "holder", the requesting workflow, are required`},
 		{"runtime release", `{}`, `"id" is missing; expected the id of a lease`},
+		{"application publish", `{"by":"ci","hash":"h","manifest":"m","runtimes":["eu\u001b[2J"]}`, `"runtimes" has the entry "eu\x1b[2J"; expected 1 to 300 bytes of printable text`},
+		{"application publish", `{"by":"ci","hash":"h","manifest":"m","runtimes":[""]}`, `"runtimes" has the entry ""; expected 1 to 300 bytes of printable text`},
+		{"application publish", `{"by":"ci","hash":"h","manifest":"m","runtimes":["` + long(301) + `"]}`, `"runtimes" has the entry "` + long(60) + `…"; expected 1 to 300 bytes of printable text`},
+		{"application publish", `{"by":"ci","hash":"h","manifest":"m","runtimes":["a"` + strings.Repeat(`,"a"`, 10) + `]}`, `"runtimes" has 11 entries; expected at most 10`},
 		{"runtime release", `{"id":"a","by":"bob "}`, `"by" is "bob "; expected a name without surrounding blanks and invisible characters`},
 	} {
 		entity, verb, ok := strings.Cut(tt.verb, " ")

@@ -249,13 +249,13 @@ func TestChangedRuntimeIsInTheHistory_I1(t *testing.T) {
 	w.Write(strings.NewReplacer("[./apply.sh]", "[./apply.sh, --force]", "ollInterval: 1s", "ollInterval: 2s").Replace(incidentRuntime) + stage.Web)
 	out, err := tryCLI(w, "config", "publish", w.Dir, "--as", "ann")
 	require.NoError(t, err, out)
-	change := w.App + "-rt: custom.apply.command, custom.pollInterval, custom.steadyPollInterval"
-	require.Contains(t, out, "changed runtime "+change+"\n")
+	change := "changed runtime " + w.App + "-rt: custom.apply.command, custom.pollInterval, custom.steadyPollInterval"
+	require.Contains(t, out, change+"\n")
 	require.Contains(t, out, fmt.Sprintf("incarnation %d of %s stays newest", first.Incarnation, w.App))
 	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {
 		out := cli(w, "history", w.App+"/web", "--kind", "publish")
 		return slices.ContainsFunc(strings.Split(out, "\n"), func(line string) bool {
-			return strings.Contains(line, "ann?") && strings.Contains(line, "changed runtime "+change)
+			return strings.Contains(line, "ann?") && strings.Contains(line, change)
 		}), out
 	})
 }
