@@ -20,27 +20,30 @@ const ReasonDeleted = "its workflow was deleted"
 // maxReason is the limit on the text of an operator, or of an error, in a reason, in bytes.
 const maxReason = 300
 
-// HowEnded describes how a run ended, and who ended it; it is empty while the run continues.
-func HowEnded(ctx context.Context, c client.Client, run *workflowpb.WorkflowExecutionInfo) string {
+// HowEnded describes how a run ended, and who ended it; it is empty while the run continues. With an error it does not say who.
+func HowEnded(ctx context.Context, c client.Client, run *workflowpb.WorkflowExecutionInfo) (how string, err error) {
 	switch run.GetStatus() {
 	case enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, enumspb.WORKFLOW_EXECUTION_STATUS_PAUSED,
 		enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW: // into a run that is listed soon
-		return ""
+		return "", nil
 	case enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED:
-		return "its workflow was terminated" + closeText(ctx, c, run)
+		how = "its workflow was terminated"
+	default:
+		how = "its workflow ended: " + strings.ToLower(run.GetStatus().String())
 	}
-	return "its workflow ended: " + strings.ToLower(run.GetStatus().String()) + closeText(ctx, c, run)
+	who, err := closeText(ctx, c, run)
+	return how + who, err
 }
 
-// closeText is who ended a run and why, or the failure with which it ended, if that can be read.
-func closeText(ctx context.Context, c client.Client, run *workflowpb.WorkflowExecutionInfo) string {
+// closeText is who ended a run and why, or the failure with which it ended.
+func closeText(ctx context.Context, c client.Client, run *workflowpb.WorkflowExecutionInfo) (string, error) {
 	events := c.GetWorkflowHistory(ctx, run.GetExecution().GetWorkflowId(), run.GetExecution().GetRunId(), false, enumspb.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT)
 	if !events.HasNext() {
-		return ""
+		return "", nil
 	}
 	e, err := events.Next()
 	if err != nil {
-		return ""
+		return "", err
 	}
 	by := e.GetWorkflowExecutionTerminatedEventAttributes()
 	text := ""
@@ -50,14 +53,15 @@ func closeText(ctx context.Context, c client.Client, run *workflowpb.WorkflowExe
 	if reason := by.GetReason() + e.GetWorkflowExecutionFailedEventAttributes().GetFailure().GetMessage(); reason != "" {
 		text += ": " + reason
 	}
-	return entities.Clip(entities.Visible(text), maxReason)
+	return entities.Clip(entities.Visible(text), maxReason), nil
 }
 
 // whyEnded returns how the run that wrote a checkpoint ended, or "" if that is unknown. Only a text for people depends on it.
 func (a *Activities) whyEnded(ctx context.Context, c protocol.Checkpoint) string {
 	d, err := a.Client.DescribeWorkflowExecution(ctx, c.ID, c.Run)
 	if err == nil {
-		return HowEnded(ctx, a.Client, d.GetWorkflowExecutionInfo())
+		how, _ := HowEnded(ctx, a.Client, d.GetWorkflowExecutionInfo())
+		return how
 	}
 	i, storeErr := a.Store.Installation(ctx)
 	if !errors.As(err, new(*serviceerror.NotFound)) || storeErr != nil || c.WrittenBefore(i) {

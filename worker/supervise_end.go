@@ -42,7 +42,7 @@ func (s *supervisor) lastEnd(ctx context.Context, id string) (e end, gone bool, 
 		return end{}, false, err
 	}
 	info := d.GetWorkflowExecutionInfo()
-	why := activities.HowEnded(ctx, s.client, info)
+	why, _ := activities.HowEnded(ctx, s.client, info) // without the name of an operator if the history cannot be read
 	switch {
 	case why == "":
 		return end{}, false, nil

@@ -327,7 +327,8 @@ func (a *temporalAPI) HowEnded(ctx context.Context, workflowID string) string {
 	if err != nil {
 		return ""
 	}
-	return activities.HowEnded(ctx, a.client, d.GetWorkflowExecutionInfo())
+	how, _ := activities.HowEnded(ctx, a.client, d.GetWorkflowExecutionInfo())
+	return how
 }
 
 func (a *temporalAPI) Applications(ctx context.Context) ([]string, error) {

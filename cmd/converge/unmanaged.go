@@ -34,21 +34,46 @@ func (f *Factory) unmanagedStatuses(ctx context.Context, t target) ([]protocol.S
 			return nil, err
 		}
 	}
-	reasons := map[serviceName]string{}
-	exported, explained := "", 0
-	if len(stopped) > 0 {
-		reason, err := api.TerminationReason(ctx, protocol.InstallationID())
+	reasons, err := f.endReasons(ctx, stopped, t)
+	if err != nil {
+		return nil, err
+	}
+	for _, application := range applications {
+		unmanaged, err := f.unmanagedServices(ctx, application)
+		if _, ended := reasons[t.serviceName]; ended && !t.all && errors.Is(err, errNoWorker) {
+			break // the server knows how it ended
+		}
 		if err != nil {
 			return nil, err
 		}
-		if strings.Contains(reason, protocol.ExportedBy) {
-			exported = reason + ", to continue elsewhere; nothing is managed here any more"
-		}
+		addReasons(reasons, application, unmanaged)
 	}
-	for _, n := range stopped {
-		if reasons[n] = exported; exported != "" {
-			continue
+	return statusesOf(reasons, t), nil
+}
+
+// endReasons returns why each of the services whose workflow has ended is not managed: how it ended for those that t names, of
+// maxExplainedEnds at most.
+func (f *Factory) endReasons(ctx context.Context, stopped []serviceName, t target) (map[serviceName]string, error) {
+	reasons := map[serviceName]string{}
+	if len(stopped) == 0 {
+		return reasons, nil
+	}
+	api, err := f.client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	reason, err := api.TerminationReason(ctx, protocol.InstallationID())
+	if err != nil {
+		return nil, err
+	}
+	if strings.Contains(reason, protocol.ExportedBy) {
+		for _, n := range stopped {
+			reasons[n] = reason + ", to continue elsewhere; nothing is managed here any more"
 		}
+		return reasons, nil
+	}
+	explained := 0
+	for _, n := range stopped {
 		how := ""
 		if explained < maxExplainedEnds && (t.all || n == t.serviceName) {
 			how = api.HowEnded(ctx, n.id())
@@ -56,14 +81,7 @@ func (f *Factory) unmanagedStatuses(ctx context.Context, t target) ([]protocol.S
 		}
 		reasons[n] = cmp.Or(how, "its workflow has ended") + restartedText
 	}
-	for _, application := range applications {
-		unmanaged, err := f.unmanagedServices(ctx, application)
-		if err != nil {
-			return nil, err
-		}
-		addReasons(reasons, application, unmanaged)
-	}
-	return statusesOf(reasons, t), nil
+	return reasons, nil
 }
 
 // stoppedServices returns the services whose workflow has ended.
@@ -86,10 +104,10 @@ func (f *Factory) stoppedServices(ctx context.Context, application string) ([]se
 	}), err
 }
 
-// unmanagedServices returns the unmanaged services of an application. Without a worker that answers, they are unknown.
+// unmanagedServices returns the unmanaged services of an application.
 func (f *Factory) unmanagedServices(ctx context.Context, application string) (protocol.UnmanagedServices, error) {
 	s, err := f.applicationStatus(ctx, application)
-	if errors.Is(err, errNotFound) || errors.Is(err, errPaused) || errors.Is(err, errNoWorker) {
+	if errors.Is(err, errNotFound) || errors.Is(err, errPaused) {
 		err = nil
 	}
 	unmanaged := protocol.UnmanagedServices{}

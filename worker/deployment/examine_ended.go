@@ -97,8 +97,9 @@ func (n Namespace) endedHow(ctx context.Context, id string) (how string, runs bo
 	case enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
 		return "", false, nil
 	}
-	if how = activities.HowEnded(ctx, n.Client, info); strings.Contains(how, protocol.UnmanagedBy) {
-		return "", false, nil
+	how, err = activities.HowEnded(ctx, n.Client, info)
+	if err != nil || strings.Contains(how, protocol.UnmanagedBy) {
+		return "", false, err
 	}
 	return how, false, nil
 }
