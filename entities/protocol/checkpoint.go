@@ -59,7 +59,7 @@ type AdoptRequest struct {
 	OwnUpTo int64  `json:"ownUpTo,omitempty"`
 	// After is where the last answer ended.
 	After Cursor `json:"after,omitzero"`
-	// Explain asks how the previous run ended: whoever started this one did not say.
+	// Explain asks how the previous run ended, since the start of this one gave no reason.
 	Explain bool `json:"explain,omitempty"`
 }
 

@@ -16,19 +16,25 @@ type View struct {
 	Columns []string // names of columns and of search attributes
 }
 
-// viewPage sets the columns on the first visit, and saves the view. The key and the form of the columns are those of the ui-server in go.mod.
+// viewPage sets the columns on the first visit, and saves the view, unless the browser stores nothing. The key and the form of the columns
+// are those of the ui-server in go.mod.
 var viewPage = template.Must(template.New("view").Parse(`<!doctype html>
 <title>{{.Name}}</title>
 <noscript>The Web UI of Temporal needs a browser with scripts.</noscript>
 <script>
 const key = "namespace-workflow-table-columns";
-const columns = JSON.parse(localStorage.getItem(key) ?? "{}");
-const first = !columns[{{.Namespace}}];
-if (first) {
-  columns[{{.Namespace}}] = {{.Columns}};
-  localStorage.setItem(key, JSON.stringify(columns));
+let to = {{.List}};
+try {
+  const columns = JSON.parse(localStorage.getItem(key) ?? "{}");
+  if (!columns[{{.Namespace}}]) {
+    columns[{{.Namespace}}] = {{.Columns}};
+    localStorage.setItem(key, JSON.stringify(columns));
+    to = {{.Save}};
+  }
+} catch (error) {
+  console.error(error);
 }
-location.replace(first ? {{.Save}} : {{.List}});
+location.replace(to);
 </script>
 `))
 
