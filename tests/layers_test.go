@@ -49,6 +49,7 @@ var layers = []layer{
 	{folder: "entities/order"},
 	{folder: "entities/plan", ours: []string{"entities/."}},
 	{folder: "entities/stats"},
+	{folder: "entities/spelling"},
 	{folder: "entities/trail", ours: []string{"entities/."}},
 	{folder: "entities/protocol", ours: []string{"entities/."}},
 	{folder: "entities/drain", ours: []string{"entities/.", "entities/protocol"}},
@@ -61,21 +62,22 @@ var layers = []layer{
 	{folder: "entities/verb", ours: []string{"entities/.", "entities/order", "entities/maestro", "entities/selection", "entities/state", "entities/decide", "entities/protocol", "entities/lease"}},
 	{folder: "entities/view", ours: []string{"entities/.", "entities/order", "entities/plan", "entities/maestro", "entities/selection", "entities/state", "entities/decide", "entities/protocol", "entities/lease"}},
 	{folder: "entities/explain", ours: []string{"entities/.", "entities/protocol"}},
+	{folder: "entities/outcome", ours: []string{"entities/.", "entities/order", "entities/maestro", "entities/selection", "entities/state", "entities/decide", "entities/protocol"}},
 	{folder: "entities/chart", ours: []string{"entities/."}},
 	{folder: "entities/timeline", ours: []string{"entities/.", "entities/chart", "entities/explain", "entities/protocol"}},
 	{folder: "entities/simulate", ours: []string{"entities/.", "entities/order", "entities/chart", "entities/plan", "entities/maestro", "entities/selection", "entities/state", "entities/decide", "entities/loop"}},
-	{folder: "intent", ours: []string{"entities/.", "entities/order", "entities/plan", "entities/stats", "entities/trail", "entities/protocol"}},
+	{folder: "intent", ours: []string{"entities/.", "entities/order", "entities/plan", "entities/stats", "entities/trail", "entities/protocol", "entities/spelling"}},
 	{folder: "runtimes", ours: []string{"entities/.", "intent/expression"}, check: noTemporal},
-	{folder: "activities", ours: []string{"entities/.", "entities/protocol", "entities/order", "entities/maestro", "entities/selection", "entities/drain", "entities/configured", "entities/loosen", "entities/explain", "entities/plan", "entities/stats", "entities/trail", "intent", "runtimes"}, check: noCompiling},
+	{folder: "activities", ours: []string{"entities/.", "entities/protocol", "entities/order", "entities/maestro", "entities/selection", "entities/drain", "entities/configured", "entities/loosen", "entities/explain", "entities/plan", "entities/stats", "entities/trail", "entities/spelling", "intent", "runtimes"}, check: noCompiling},
 	{folder: "workflows", ours: []string{"entities"}, check: onlyTemporalSDK},
 	{folder: "worker", ours: []string{"entities", "intent", "runtimes", "activities", "workflows"}, check: noCompiling},
 	// It previews with the code of the activity Prepare, and so reaches what that reaches, but no workflow and no worker.
-	{folder: "client", ours: []string{"entities", "intent", "runtimes", "activities"}},
+	{folder: "client", ours: []string{"entities", "intent", "runtimes", "activities", "worker/deployment"}},
 	// It acts by command lines alone, which its caller carries out.
 	{folder: "client/acceptance", ours: []string{"entities"}, check: noServer},
 	// It reads files and clusters and writes a configuration; people compile and publish that as any other, so it reaches neither
 	// compile nor the store, and no Temporal.
-	{folder: "client/importer", ours: []string{"entities/.", "entities/protocol", "intent/config", "intent/bundle", "intent/charts", "intent/sops", "intent/sources", "intent/internal", "runtimes"}, check: noServer},
+	{folder: "client/importer", ours: []string{"entities/.", "entities/protocol", "entities/spelling", "intent/config", "intent/bundle", "intent/charts", "intent/sops", "intent/sources", "intent/internal", "runtimes"}, check: noServer},
 	{folder: "cmd/converge", ours: []string{"entities", "intent", "runtimes", "activities", "workflows", "worker", "client", "cmd/internal"}, check: noRendering},
 	// A program that renders has it compiled in; whoever only orders it has not.
 	{folder: "intent/render", ours: []string{"entities", "intent/config", "intent/bundle", "intent/charts", "intent/sops", "intent/sources", "intent/internal"}},
@@ -83,7 +85,7 @@ var layers = []layer{
 	// nor the store knows what one was compiled from.
 	{folder: "intent/config", ours: []string{"entities", "intent/internal/strict"}},
 	{folder: "intent/bundle", ours: []string{"entities", "intent/config", "intent/internal"}},
-	{folder: "intent/sops", ours: []string{"intent/internal"}},
+	{folder: "intent/sops", ours: []string{"entities/spelling", "intent/internal"}},
 	{folder: "intent/charts"},
 	{folder: "intent/sources", ours: []string{"entities", "intent/config", "intent/bundle", "intent/charts", "intent/sops", "intent/internal"}},
 	{folder: "intent/incarnation", ours: []string{"entities", "intent/config", "intent/internal"}},
@@ -286,8 +288,8 @@ func TestLayerRulesCanFail(t *testing.T) {
 		{
 			"intent importing a runtime by a detour", "+/intent: +/intent/other\n+/intent/other: +/runtimes",
 			[]string{
-				"intent must not reach runtimes: intent may build on itself, entities alone, entities/order, entities/plan, entities/stats, entities/trail, entities/protocol only",
-				"intent/other must not reach runtimes: intent may build on itself, entities alone, entities/order, entities/plan, entities/stats, entities/trail, entities/protocol only",
+				"intent must not reach runtimes: intent may build on itself, entities alone, entities/order, entities/plan, entities/stats, entities/trail, entities/protocol, entities/spelling only",
+				"intent/other must not reach runtimes: intent may build on itself, entities alone, entities/order, entities/plan, entities/stats, entities/trail, entities/protocol, entities/spelling only",
 			},
 		},
 		{
@@ -304,11 +306,11 @@ func TestLayerRulesCanFail(t *testing.T) {
 		},
 		{
 			"an activity that knows a workflow", "+/activities: +/workflows",
-			[]string{"activities must not reach workflows: activities may build on itself, entities alone, entities/protocol, entities/order, entities/maestro, entities/selection, entities/drain, entities/configured, entities/loosen, entities/explain, entities/plan, entities/stats, entities/trail, intent, runtimes only"},
+			[]string{"activities must not reach workflows: activities may build on itself, entities alone, entities/protocol, entities/order, entities/maestro, entities/selection, entities/drain, entities/configured, entities/loosen, entities/explain, entities/plan, entities/stats, entities/trail, entities/spelling, intent, runtimes only"},
 		},
 		{
 			"an activity that knows the state of a service", "+/activities: +/entities/state",
-			[]string{"activities must not reach entities/state: activities may build on itself, entities alone, entities/protocol, entities/order, entities/maestro, entities/selection, entities/drain, entities/configured, entities/loosen, entities/explain, entities/plan, entities/stats, entities/trail, intent, runtimes only"},
+			[]string{"activities must not reach entities/state: activities may build on itself, entities alone, entities/protocol, entities/order, entities/maestro, entities/selection, entities/drain, entities/configured, entities/loosen, entities/explain, entities/plan, entities/stats, entities/trail, entities/spelling, intent, runtimes only"},
 		},
 		{
 			"a value that knows the state by a detour", "+/entities: +/entities/maestro\n+/entities/maestro: +/entities/state",
@@ -336,12 +338,12 @@ func TestLayerRulesCanFail(t *testing.T) {
 		},
 		{
 			"client code linking a workflow", "+/client/preview: +/workflows",
-			[]string{"client/preview must not reach workflows: client may build on itself, entities, intent, runtimes, activities only"},
+			[]string{"client/preview must not reach workflows: client may build on itself, entities, intent, runtimes, activities, worker/deployment only"},
 		},
 		{
 			"an importer that publishes", "+/client/importer: +/client/publish go.temporal.io/sdk/client",
 			[]string{
-				"client/importer must not reach client/publish: client/importer may build on itself, entities alone, entities/protocol, intent/config, intent/bundle, intent/charts, intent/sops, intent/sources, intent/internal, runtimes only",
+				"client/importer must not reach client/publish: client/importer may build on itself, entities alone, entities/protocol, entities/spelling, intent/config, intent/bundle, intent/charts, intent/sops, intent/sources, intent/internal, runtimes only",
 				"client/importer must not reach go.temporal.io/sdk/client: it needs no server",
 			},
 		},
@@ -355,8 +357,8 @@ func TestLayerRulesCanFail(t *testing.T) {
 		{
 			"client code using the command line", "+/client/importer: +/cmd/internal/show",
 			[]string{
-				"client/importer must not reach cmd/internal/show: client may build on itself, entities, intent, runtimes, activities only",
-				"client/importer must not reach cmd/internal/show: client/importer may build on itself, entities alone, entities/protocol, intent/config, intent/bundle, intent/charts, intent/sops, intent/sources, intent/internal, runtimes only",
+				"client/importer must not reach cmd/internal/show: client may build on itself, entities, intent, runtimes, activities, worker/deployment only",
+				"client/importer must not reach cmd/internal/show: client/importer may build on itself, entities alone, entities/protocol, entities/spelling, intent/config, intent/bundle, intent/charts, intent/sops, intent/sources, intent/internal, runtimes only",
 			},
 		},
 		{

@@ -18,6 +18,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/converge-engine/converge/client/connection"
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/bundle"
@@ -320,7 +321,7 @@ func Status(ctx context.Context, c client.Client, application string) (protocol.
 	var s protocol.ApplicationStatus
 	err := protocol.QueryWhole(func(q protocol.PartsQuery) (raw json.RawMessage, err error) {
 		var answer *client.QueryWorkflowWithOptionsResponse
-		err = Ask(ctx, func() (err error) {
+		err = connection.Ask(ctx, func() (err error) {
 			answer, err = c.QueryWorkflowWithOptions(ctx, &client.QueryWorkflowWithOptionsRequest{
 				WorkflowID: protocol.ApplicationID(application), QueryType: protocol.QueryStatus, Args: []any{q},
 				QueryRejectCondition: enumspb.QUERY_REJECT_CONDITION_NOT_OPEN, // a terminated workflow has no current state

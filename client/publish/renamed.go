@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/api/serviceerror"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/converge-engine/converge/client/connection"
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/entities/state"
@@ -83,7 +84,7 @@ func (p *publication) state(ctx context.Context, service string) (*state.State, 
 	defer cancel()
 	var s state.State
 	err := protocol.QueryWhole(func(q protocol.PartsQuery) (raw json.RawMessage, err error) {
-		err = Ask(ctx, func() error {
+		err = connection.Ask(ctx, func() error {
 			answer, err := p.options.Client.QueryWorkflow(ctx, protocol.ServiceID(p.application, service), "", protocol.QueryState, q)
 			if err == nil {
 				err = answer.Get(&raw)

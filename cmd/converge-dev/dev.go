@@ -16,6 +16,7 @@ import (
 	sdklog "go.temporal.io/sdk/log"
 	"google.golang.org/grpc"
 
+	"github.com/converge-engine/converge/client/connection"
 	"github.com/converge-engine/converge/client/publish"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/codec"
@@ -143,7 +144,7 @@ func serve(ctx context.Context, o options, server *embedded.Server, store string
 		DataConverter: data, FailureConverter: failures,
 		HostPort: server.Address(), Logger: sdklog.NewStructuredLogger(log), Identity: "converge dev",
 		ConnectionOptions: client.ConnectionOptions{
-			DialOptions: []grpc.DialOption{eager.DialOption(), worker.Bounded()}, GrpcCompression: worker.Compression(server.Address()),
+			DialOptions: []grpc.DialOption{eager.DialOption(), worker.Bounded()}, GrpcCompression: connection.Compression(server.Address()),
 		},
 	}
 	if mon != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/converge-engine/converge/client/acceptance"
+	"github.com/converge-engine/converge/entities/outcome"
 )
 
 // acceptanceOptions are the options of acceptance: a small test service, and the runtime on which it runs.
@@ -89,7 +90,7 @@ func (o *acceptanceOptions) run(ctx context.Context) error {
 		return err
 	}
 	if !passed {
-		return exit(exitFailed)
+		return exit(outcome.Failed)
 	}
 	return console.Lines("all steps passed")
 }
@@ -102,7 +103,7 @@ func (c acceptanceConsole) Converge(ctx context.Context, args ...string) (output
 	var out bytes.Buffer
 	f := *c.f
 	f.In, f.Out, f.Err, f.CanPrompt, f.api = strings.NewReader(""), &out, &out, false, nil
-	for flag, value := range map[string]string{"token": c.f.token, "address": c.f.conn.address, "namespace": c.f.conn.namespace, "profile": c.f.conn.profile} {
+	for flag, value := range map[string]string{"token": c.f.token, "address": c.f.conn.Address, "namespace": c.f.conn.Namespace, "profile": c.f.conn.Profile} {
 		if value != "" {
 			args = append(args, "--"+flag, value)
 		}

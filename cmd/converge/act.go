@@ -5,32 +5,30 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
+	"github.com/converge-engine/converge/client/connection"
+	"github.com/converge-engine/converge/client/read"
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
 const (
 	actTimeout  = 30 * time.Second // for one answer
 	actAttempts = 3                // with one request id: the act happens once
-	maxParallel = 16               // concurrent requests to services
 )
 
 // newAct returns the fields that every act of this caller carries.
 func (f *Factory) newAct(reason string) protocol.RequestMeta {
-	return protocol.RequestMeta{By: f.by(), RequestID: newRequestID(), Reason: reason, Token: f.authToken()}
+	return protocol.RequestMeta{By: f.by(), RequestID: connection.NewRequestID(), Reason: reason, Token: f.authToken()}
 }
 
 // actOn returns these fields for one act on several services: its token is valid for all of them, and for no other.
-func (f *Factory) actOn(reason string, names []serviceName) protocol.RequestMeta {
+func (f *Factory) actOn(reason string, names []connection.ServiceName) protocol.RequestMeta {
 	act := f.newAct(reason)
 	if act.Token != "" && len(names) > 1 {
 		for _, n := range names {
-			act.To = append(act.To, n.service)
+			act.To = append(act.To, n.Service)
 		}
 	}
 	return act
@@ -80,12 +78,12 @@ func withoutToken(payload any) (map[string]json.RawMessage, error) {
 }
 
 // act sends an act to a service and waits for the answer. After a lost connection it retries with the same request id.
-func (f *Factory) act(ctx context.Context, n serviceName, verb, requestID string, payload, into any) error {
-	err := f.send(ctx, n.id(), verb, requestID, payload, into)
+func (f *Factory) act(ctx context.Context, n connection.ServiceName, verb, requestID string, payload, into any) error {
+	err := f.send(ctx, n.ID(), verb, requestID, payload, into)
 	switch {
-	case errors.Is(err, errNotFound):
+	case errors.Is(err, connection.ErrNotFound):
 		return f.notFoundError(ctx, n)
-	case transient(err):
+	case connection.Transient(err):
 		return fmt.Errorf("%s %s: %w; it may have been accepted: see converge status %s, or converge admin doctor if that gets no answer", verb, n, err, n)
 	}
 	return err
@@ -111,7 +109,7 @@ func (f *Factory) send(ctx context.Context, workflowID, verb, requestID string, 
 			f.note("%s declares no token issuer: sent as %s, without your login", workflowID, f.by())
 			continue
 		}
-		if !errors.Is(err, errLost) || attempt == actAttempts {
+		if !errors.Is(err, connection.ErrLost) || attempt == actAttempts {
 			return err
 		}
 		f.note("%v; retrying", err)
@@ -121,93 +119,55 @@ func (f *Factory) send(ctx context.Context, workflowID, verb, requestID string, 
 	}
 }
 
-// query queries one service.
-func (f *Factory) query(ctx context.Context, n serviceName, what string, into any) error {
-	api, err := f.client(ctx)
-	if err != nil {
-		return err
-	}
-	if err = api.Query(ctx, n.id(), what, into); errors.Is(err, errNotFound) {
-		return f.notFoundError(ctx, n)
-	}
-	return err
-}
-
-func (f *Factory) status(ctx context.Context, n serviceName) (s protocol.Status, err error) {
-	err = f.query(ctx, n, protocol.QueryStatus, &s)
-	return s, err
-}
-
 // progress returns what workers currently do for a service. An error is ignored: the rest of the output does not depend on it.
-func (f *Factory) progress(ctx context.Context, n serviceName) []protocol.Progress {
+func (f *Factory) progress(ctx context.Context, n connection.ServiceName) []protocol.Progress {
 	api, err := f.client(ctx)
 	if err != nil {
 		return nil
 	}
-	all, _ := api.Progress(ctx, n.id())
+	all, _ := api.Progress(ctx, n.ID())
 	return all
 }
 
+// query queries one service.
+func (f *Factory) query(ctx context.Context, n connection.ServiceName, what string, into any) error {
+	api, err := f.client(ctx)
+	if err != nil {
+		return err
+	}
+	return read.Query(ctx, api, n, what, into)
+}
+
+func (f *Factory) status(ctx context.Context, n connection.ServiceName) (s protocol.Status, err error) {
+	err = f.query(ctx, n, protocol.QueryStatus, &s)
+	return s, err
+}
+
 // services returns the services of a target. An application without services is an error that lists the existing names.
-func (f *Factory) services(ctx context.Context, t target) ([]serviceName, error) {
+func (f *Factory) services(ctx context.Context, t target) ([]connection.ServiceName, error) {
 	if !t.all {
-		return []serviceName{t.serviceName}, nil
+		return []connection.ServiceName{t.ServiceName}, nil
 	}
 	api, err := f.client(ctx)
 	if err != nil {
 		return nil, err
 	}
-	names, err := api.Services(ctx, t.application)
-	if err != nil || len(names) > 0 || t.application == "" {
-		return names, err
-	}
-	all, err := api.Services(ctx, "")
+	return read.Services(ctx, api, t.of())
+}
+
+// unmanagedStatuses returns the services of a target that are not managed, with the reason.
+func (f *Factory) unmanagedStatuses(ctx context.Context, t target) ([]protocol.Status, error) {
+	api, err := f.client(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return nil, fmt.Errorf("no application %s with services%s", t.application, suggestion(t.application, applications(all)))
+	return read.Unmanaged(ctx, api, t.of())
 }
 
-func applications(names []serviceName) []string {
-	var out []string
-	for _, n := range names {
-		out = append(out, n.application)
+func (f *Factory) applicationStatus(ctx context.Context, application string) (protocol.ApplicationStatus, error) {
+	api, err := f.client(ctx)
+	if err != nil {
+		return protocol.ApplicationStatus{}, err
 	}
-	return slices.Compact(out) // sorted
-}
-
-// each calls do for every service, a few at a time. It returns the results in the order of the services, and all errors joined.
-func each[T any](ctx context.Context, names []serviceName, do func(context.Context, serviceName) (T, error)) ([]T, error) {
-	results := make([]T, len(names))
-	failed := make([]error, len(names))
-	var g errgroup.Group
-	g.SetLimit(maxParallel)
-	for i, n := range names {
-		g.Go(func() error {
-			results[i], failed[i] = do(ctx, n)
-			return nil
-		})
-	}
-	_ = g.Wait() // errors are collected in order
-	return results, joinErrors(failed)
-}
-
-// joinErrors joins errors. It counts them if there are many, because they usually have one cause.
-func joinErrors(all []error) error {
-	const limit = 3
-	var out []error
-	more := 0
-	for _, err := range all {
-		switch {
-		case err == nil:
-		case len(out) < limit:
-			out = append(out, err)
-		default:
-			more++
-		}
-	}
-	if more > 0 {
-		out = append(out, fmt.Errorf("and %d more", more))
-	}
-	return errors.Join(out...)
+	return read.Application(ctx, api, application)
 }

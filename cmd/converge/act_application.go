@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/converge-engine/converge/client/connection"
+	"github.com/converge-engine/converge/client/read"
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
@@ -31,9 +33,9 @@ func (f *Factory) actOnScope(ctx context.Context, w scope, verb string, act prot
 	var answer protocol.Answer
 	err := f.send(ctx, w.id, verb, act.RequestID, request, &answer)
 	switch {
-	case errors.Is(err, errNotFound):
+	case errors.Is(err, connection.ErrNotFound):
 		return fmt.Errorf("%s %s: %s", verb, w.name, w.missing)
-	case transient(err):
+	case connection.Transient(err):
 		return fmt.Errorf("%s %s: %w; it may have been accepted", verb, w.name, err)
 	case err != nil:
 		return err
@@ -46,7 +48,7 @@ func (f *Factory) actOnScope(ctx context.Context, w scope, verb string, act prot
 
 // runOnApplication pauses or resumes all services of an application at once, including future ones (A16).
 func (o *scopeOptions) runOnApplication(ctx context.Context) error {
-	names, err := o.f.servicesOf(ctx, o.target.application)
+	names, err := o.f.servicesOf(ctx, o.target.Application)
 	if err != nil {
 		return err
 	}
@@ -54,14 +56,14 @@ func (o *scopeOptions) runOnApplication(ctx context.Context) error {
 		return err
 	}
 	act := o.f.newAct(o.reason)
-	return o.f.actOnScope(ctx, applicationScope(o.target.application), o.verb, act, act)
+	return o.f.actOnScope(ctx, applicationScope(o.target.Application), o.verb, act, act)
 }
 
 // servicesOf returns the running services of an application. The list may be empty, for example while all services are unmanaged. A
 // pause of the application still applies to them when they are managed again.
-func (f *Factory) servicesOf(ctx context.Context, application string) ([]serviceName, error) {
-	names, err := f.services(ctx, target{serviceName: serviceName{application: application}, all: true})
-	if err == nil || transient(err) {
+func (f *Factory) servicesOf(ctx context.Context, application string) ([]connection.ServiceName, error) {
+	names, err := f.services(ctx, target{ServiceName: connection.ServiceName{Application: application}, all: true})
+	if err == nil || connection.Transient(err) {
 		return names, err
 	}
 	api, e := f.client(ctx)
@@ -125,7 +127,7 @@ func (o *scopeOptions) checkExcept(ctx context.Context) error {
 	}
 	for _, name := range o.except {
 		if !slices.Contains(known, name) {
-			return fmt.Errorf("--except %s: no such application%s", name, suggestion(name, known))
+			return fmt.Errorf("--except %s: no such application%s", name, read.Suggestion(name, known))
 		}
 	}
 	return nil

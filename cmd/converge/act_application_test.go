@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/outcome"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/entities/state"
 )
@@ -77,7 +78,7 @@ func TestDeleteAsksOnlyForWhatCanBeDeleted(t *testing.T) {
 	c := newConsole(t, &fakeAPI{statuses: map[string][]any{"service/shop/web": {declared}}})
 	c.CanPrompt = true
 	code, output := c.run(t, "channel delete shop/web")
-	require.Equal(t, exitError, code)
+	require.Equal(t, outcome.Error, code)
 	require.Equal(t, "! converge: refused: shop/web is still declared; remove it from the configuration, publish that, and delete it then\n", output)
 	require.Empty(t, c.api.updates)
 
@@ -85,7 +86,7 @@ func TestDeleteAsksOnlyForWhatCanBeDeleted(t *testing.T) {
 	c = newConsole(t, &fakeAPI{statuses: map[string][]any{"service/shop/web": {declared}}, answer: protocol.Answer{Message: "done"}})
 	c.CanPrompt, c.In = true, strings.NewReader("y\n")
 	code, output = c.run(t, "channel delete shop/web")
-	require.Equal(t, exitDone, code, output)
+	require.Equal(t, outcome.Done, code, output)
 	require.Equal(t, "done\n! delete everything that shop/web runs? [y/N] ", output)
 	require.Len(t, c.api.updates, 1)
 }

@@ -65,15 +65,15 @@ func (o *manageOptions) run(ctx context.Context) (err error) {
 	}
 	service := ""
 	if !o.target.all {
-		service = o.target.service
+		service = o.target.Service
 		if err := o.checkExists(ctx); err != nil {
 			return err
 		}
-	} else if err := o.f.confirm(ctx, o.yes, fmt.Sprintf("%s all services of %s", o.verb, o.target.application)); err != nil {
+	} else if err := o.f.confirm(ctx, o.yes, fmt.Sprintf("%s all services of %s", o.verb, o.target.Application)); err != nil {
 		return err
 	}
 	request := protocol.ManageRequest{RequestMeta: o.f.newAct(o.reason), Service: service}
-	return o.f.actOnScope(ctx, applicationScope(o.target.application), o.verb, request.RequestMeta, request)
+	return o.f.actOnScope(ctx, applicationScope(o.target.Application), o.verb, request.RequestMeta, request)
 }
 
 // checkExists refuses an unknown service. The application keeps no list of its services, so it would detect the mistake only later.
@@ -82,18 +82,18 @@ func (o *manageOptions) checkExists(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	running, err := api.Services(ctx, o.target.application)
+	running, err := api.Services(ctx, o.target.Application)
 	if err != nil {
 		return err
 	}
 	for _, n := range running {
-		if n == o.target.serviceName {
+		if n == o.target.ServiceName {
 			return nil
 		}
 	}
 	unmanaged, err := o.f.unmanagedStatuses(ctx, o.target)
 	if err == nil && len(unmanaged) == 0 {
-		return o.f.notFoundError(ctx, o.target.serviceName)
+		return o.f.notFoundError(ctx, o.target.ServiceName)
 	}
 	return err
 }

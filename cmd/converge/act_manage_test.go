@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/converge-engine/converge/client/connection"
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
@@ -42,7 +43,7 @@ func TestUnmanage(t *testing.T) {
 func apiWithUnmanaged() *fakeAPI {
 	down := protocol.UnmanagedServices{"api": {By: "bob", Reason: "drill", At: time.Unix(0, 0)}}
 	return &fakeAPI{
-		answer: protocol.Answer{Message: "done"}, endedServices: []serviceName{{"shop", "api"}, {"shop", "db"}, {"shop", "web"}},
+		answer: protocol.Answer{Message: "done"}, endedServices: []connection.ServiceName{{Application: "shop", Service: "api"}, {Application: "shop", Service: "db"}, {Application: "shop", Service: "web"}},
 		howEnded: "its workflow was terminated by ops: by mistake",
 		statuses: map[string][]any{
 			"application/shop": {protocol.ApplicationStatus{Unmanaged: down}},
@@ -55,7 +56,7 @@ func apiWithUnmanaged() *fakeAPI {
 func TestStatusOfUnmanaged(t *testing.T) {
 	const (
 		api   = "api\t-\tUNMANAGED\t\t\t\tunmanaged by bob: drill; since 1970-01-01 00:00 UTC; until: converge config manage shop/api\n"
-		db    = "db\t-\tUNMANAGED\t\t\t\tits workflow was terminated by ops: by mistake" + restartedText + "\n"
+		db    = "db\t-\tUNMANAGED\t\t\t\tits workflow was terminated by ops: by mistake; while it is declared, a worker restarts it within a minute\n"
 		web   = "web\t1 channel\tCONVERGED\tv9\t\t\t\n"
 		whole = "unmanaged by bob: drill; until: converge config manage shop\n"
 	)
@@ -86,14 +87,14 @@ func TestStatusOfUnmanaged(t *testing.T) {
 	down := &fakeAPI{statuses: map[string][]any{"application/shop": {protocol.ApplicationStatus{Unmanaged: all}}}}
 	_, output := newConsole(t, down).run(t, "status shop")
 	require.Equal(t, header+"*\t-\tUNMANAGED\t\t\t\t"+whole, output, "the server no longer has their runs")
-	down.endedServices = []serviceName{{"shop", "api"}}
+	down.endedServices = []connection.ServiceName{{Application: "shop", Service: "api"}}
 	_, output = newConsole(t, down).run(t, "status")
 	require.Equal(t, header+"api\t-\tUNMANAGED\t\t\t\t"+whole, output)
 }
 
 // After an export of the installation, the status does not claim that its services are restarted.
 func TestStatusOfAnExportedInstallation_F4(t *testing.T) {
-	api := &fakeAPI{endedServices: []serviceName{{"shop", "web"}}, terminationReason: "installation I" + protocol.ExportedBy + "alice"}
+	api := &fakeAPI{endedServices: []connection.ServiceName{{Application: "shop", Service: "web"}}, terminationReason: "installation I" + protocol.ExportedBy + "alice"}
 	code, output := newConsole(t, api).run(t, "status shop")
 	require.Zero(t, code)
 	require.Equal(t, header+"web\t-\tUNMANAGED\t\t\t\tinstallation I exported by alice, to continue elsewhere; nothing is managed here any more\n", output)

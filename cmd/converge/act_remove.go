@@ -8,9 +8,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/converge-engine/converge/client/connection"
 	"github.com/converge-engine/converge/client/preview"
 	"github.com/converge-engine/converge/client/publish"
+	"github.com/converge-engine/converge/client/read"
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/outcome"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/entities/state"
 )
@@ -18,7 +21,7 @@ import (
 // deleteOptions are those of delete (A24).
 type deleteOptions struct {
 	f       *Factory
-	service serviceName
+	service connection.ServiceName
 	channel string
 	reason  string
 	yes     bool
@@ -68,7 +71,7 @@ func (o *deleteOptions) run(ctx context.Context) error {
 	if err := o.f.confirm(ctx, o.yes, what); err != nil {
 		return err
 	}
-	return o.f.deleteServices(ctx, []serviceName{o.service}, o.channel, o.reason)
+	return o.f.deleteServices(ctx, []connection.ServiceName{o.service}, o.channel, o.reason)
 }
 
 // refusal returns why the service would refuse the deletion now, if it would.
@@ -84,7 +87,7 @@ func (o *deleteOptions) refusal(ctx context.Context) error {
 		_, err = s.TakeDown(o.channel, who, o.reason, o.f.Now())
 	}
 	if err != nil {
-		return &refusedError{err.Error()}
+		return &connection.RefusedError{Reason: err.Error()}
 	}
 	return nil
 }
@@ -104,7 +107,7 @@ func (o *deleteOptions) preview(ctx context.Context) error {
 	var refused *preview.Refused
 	switch {
 	case errors.As(err, &refused):
-		return &refusedError{refused.Reason}
+		return &connection.RefusedError{Reason: refused.Reason}
 	case err != nil:
 		return err
 	}
@@ -115,15 +118,15 @@ func (o *deleteOptions) preview(ctx context.Context) error {
 		err = text.screen.WriteText(text.String())
 	}
 	if err == nil && (plan.Failed > 0 || plan.Totals.Refused > 0 || plan.Services[0].Refused != "") {
-		return exit(exitError)
+		return exit(outcome.Error)
 	}
 	return err
 }
 
 // deleteServices tells services to remove their instances, and prints a line for each.
-func (f *Factory) deleteServices(ctx context.Context, names []serviceName, channel, reason string) error {
+func (f *Factory) deleteServices(ctx context.Context, names []connection.ServiceName, channel, reason string) error {
 	act := f.actOn(reason, names)
-	answers, err := each(ctx, names, func(ctx context.Context, n serviceName) (protocol.Answer, error) {
+	answers, err := read.Each(ctx, names, func(ctx context.Context, n connection.ServiceName) (protocol.Answer, error) {
 		var answer protocol.Answer
 		err := f.act(ctx, n, protocol.Delete, act.RequestID, protocol.DeleteRequest{RequestMeta: act, Channel: channel}, &answer)
 		return answer, err
@@ -136,7 +139,7 @@ type removal struct {
 	values []string
 	reason string
 	yes    bool
-	names  []serviceName
+	names  []connection.ServiceName
 }
 
 func (r *removal) flags(cmd *cobra.Command) {
@@ -156,7 +159,7 @@ func (r *removal) prepare(ctx context.Context, f *Factory, dir string) error {
 		if err != nil {
 			return err
 		}
-		if application != "" && n.application != application {
+		if application != "" && n.Application != application {
 			return fmt.Errorf("--remove %s: not a service of %s", n, application)
 		}
 		r.names = append(r.names, n)

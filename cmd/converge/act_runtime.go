@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/converge-engine/converge/client/connection"
+	"github.com/converge-engine/converge/client/read"
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
@@ -73,14 +75,14 @@ func (f *Factory) ensureRuntime(ctx context.Context, name, id string) error {
 		return err
 	}
 	var status protocol.RuntimeStatus
-	if err := api.Query(ctx, id, protocol.QueryStatus, &status); !errors.Is(err, errNotFound) {
+	if err := api.Query(ctx, id, protocol.QueryStatus, &status); !errors.Is(err, connection.ErrNotFound) {
 		return err
 	}
 	used, err := f.usedRuntimes(ctx)
 	if !slices.Contains(used, name) {
-		return errors.Join(fmt.Errorf("no service uses runtime %s%s", name, suggestion(name, used)), err)
+		return errors.Join(fmt.Errorf("no service uses runtime %s%s", name, read.Suggestion(name, used)), err)
 	}
-	return api.Start(ctx, id, protocol.RuntimeWorkflow, protocol.RuntimeInput{Runtime: name, StartMode: protocol.StartMode{Adopt: true}})
+	return connection.StartRuntime(ctx, api, name)
 }
 
 // usedRuntimes lists the runtimes that services use, sorted. With an error it lists those of the services that answered.
@@ -89,19 +91,5 @@ func (f *Factory) usedRuntimes(ctx context.Context) (used []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	services, err := api.Services(ctx, "")
-	if err != nil {
-		return nil, err
-	}
-	all, err := each(ctx, services, f.status)
-	for _, s := range all {
-		for _, c := range s.Channels {
-			used = append(used, c.Runtime)
-			for _, i := range c.Instances {
-				used = append(used, i.Runtime)
-			}
-		}
-	}
-	slices.Sort(used)
-	return slices.Compact(used), err
+	return read.UsedRuntimes(ctx, api)
 }

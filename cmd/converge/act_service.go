@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/converge-engine/converge/client/connection"
+	"github.com/converge-engine/converge/client/read"
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
@@ -18,7 +20,7 @@ import (
 type serviceOptions struct {
 	f       *Factory
 	verb    string
-	service serviceName
+	service connection.ServiceName
 	joint   *jointName // instead: all services of a joint release
 
 	version, channel, topic, condition string
@@ -57,7 +59,7 @@ func newServiceCmd[R any](f *Factory, verb string, runF func(context.Context, *s
 		if err := f.act(ctx, o.service, verb, act.RequestID, request(o, act), &answer); err != nil {
 			return err
 		}
-		return f.printAnswers([]serviceName{o.service}, []protocol.Answer{answer}, nil)
+		return f.printAnswers([]connection.ServiceName{o.service}, []protocol.Answer{answer}, nil)
 	}, func(args []string) error {
 		if err := o.parse(args, positional, takesRelease); err != nil {
 			return err
@@ -80,7 +82,7 @@ func (o *serviceOptions) actOnParts(ctx context.Context, request func(protocol.R
 		return err
 	}
 	act := o.f.actOn(o.reason, names)
-	answers, err := each(ctx, names, func(ctx context.Context, n serviceName) (protocol.Answer, error) {
+	answers, err := read.Each(ctx, names, func(ctx context.Context, n connection.ServiceName) (protocol.Answer, error) {
 		var answer protocol.Answer
 		err := o.f.act(ctx, n, o.verb, act.RequestID, request(act), &answer)
 		if err != nil {

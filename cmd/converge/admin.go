@@ -12,6 +12,7 @@ import (
 
 	"github.com/converge-engine/converge/client/installation"
 	"github.com/converge-engine/converge/client/publish"
+	"github.com/converge-engine/converge/entities/outcome"
 	"github.com/converge-engine/converge/intent/store"
 )
 
@@ -48,7 +49,7 @@ The archive contains all that the store contains: restrict access to it in the s
 			if len(args) > 0 {
 				o.file = args[0]
 			}
-			if o.from != "" && o.f.conn.profile != "" {
+			if o.from != "" && o.f.conn.Profile != "" {
 				return errors.New("admin export: expected only one of --from and --profile")
 			}
 			return nil
@@ -84,7 +85,7 @@ func (o *exportOptions) run(ctx context.Context) error {
 			return err
 		}
 	}
-	export := installation.Export{Client: c, Payloads: o.f.conn.payloads, Namespace: namespace, Store: s, By: o.f.by(), Move: o.from != "", Log: o.f.note}
+	export := installation.Export{Client: c, Payloads: o.f.conn.Payloads, Namespace: namespace, Store: s, By: o.f.by(), Move: o.from != "", Log: o.f.note}
 	out, err := o.write(ctx, export)
 	if err != nil {
 		return fmt.Errorf("admin export: %w", err)
@@ -97,7 +98,7 @@ func (o *exportOptions) run(ctx context.Context) error {
 		o.f.note("its workers can be stopped; if the archive is lost, resume with: converge worker --take-over --store %s", s.URL())
 	}
 	if len(out.Damaged) > 0 {
-		return exit(exitFailed)
+		return exit(outcome.Failed)
 	}
 	return nil
 }
@@ -108,10 +109,10 @@ func (o *exportOptions) storeLocation() (string, error) {
 	switch o.from {
 	case "":
 	case localServer:
-		o.f.conn.local = true
+		o.f.conn.Local = true
 		location = o.store
 	default:
-		o.f.conn.profile = o.from
+		o.f.conn.Profile = o.from
 	}
 	if location != "" {
 		return location, nil

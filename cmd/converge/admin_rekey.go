@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/converge-engine/converge/entities/outcome"
 	"github.com/converge-engine/converge/intent/store"
 )
 
@@ -50,7 +51,7 @@ func (o *rekeyOptions) run(ctx context.Context) error {
 		o.f.note("unchanged: %v", why)
 	}
 	if len(damaged) > 0 {
-		return exit(exitFailed)
+		return exit(outcome.Failed)
 	}
 	return nil
 }

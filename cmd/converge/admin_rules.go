@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/converge-engine/converge/client/connection"
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/compile"
@@ -91,7 +92,7 @@ func (o *rulesOptions) show(ctx context.Context) error {
 	var s protocol.InstallationStatus
 	err = api.Query(ctx, protocol.InstallationID(), protocol.QueryStatus, &s)
 	switch {
-	case errors.Is(err, errNotFound):
+	case errors.Is(err, connection.ErrNotFound):
 		return fmt.Errorf("admin rules: %s", installationScope().missing)
 	case err != nil:
 		return err

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities/outcome"
 )
 
 // An invalid command line of admin is refused before anything is queried, terminated or written.
@@ -19,7 +21,7 @@ func TestAdminRefuses(t *testing.T) {
 	} {
 		c := newConsole(t, &fakeAPI{})
 		code, output := c.run(t, tt.line)
-		require.Equal(t, exitError, code, tt.line)
+		require.Equal(t, outcome.Error, code, tt.line)
 		require.Equal(t, tt.want, output, tt.line)
 	}
 }
@@ -30,11 +32,11 @@ func TestAdminExportNeedsConfirmation(t *testing.T) {
 	store, file := t.TempDir(), filepath.Join(t.TempDir(), "a.tar.gz")
 	require.NoError(t, os.WriteFile(file, []byte("yesterday's"), 0o600))
 	code, output := c.run(t, "admin export --from dev --store "+store+" "+file)
-	require.Equal(t, exitError, code)
+	require.Equal(t, outcome.Error, code)
 	require.Contains(t, output, "to continue elsewhere requires --yes when not running interactively")
 	c = newConsole(t, &fakeAPI{})
 	code, output = c.run(t, "admin export --store "+store+" "+file)
-	require.Equal(t, exitError, code)
+	require.Equal(t, outcome.Error, code)
 	require.Contains(t, output, "belongs to no installation yet: no worker has used it")
 	data, err := os.ReadFile(file)
 	require.NoError(t, err)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/converge-engine/converge/client/read"
 	"github.com/converge-engine/converge/entities/explain"
 	"github.com/converge-engine/converge/entities/protocol"
 )
@@ -48,7 +49,7 @@ func (o *approvalsOptions) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	all, err := each(ctx, names, o.f.status)
+	all, err := read.Each(ctx, names, o.f.status)
 	var answered []protocol.Status
 	for _, s := range all {
 		if s.Service != "" { // it did not answer: err says so

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/converge-engine/converge/entities/outcome"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/worker/deployment"
 )
@@ -30,22 +31,22 @@ func TestApprovals(t *testing.T) {
 		{
 			"approvals",
 			map[string][]any{"service/shop/web": {waitingForApproval("web")}, "service/shop/api": {webStatus("prod CONVERGED v9 v9 succeeded")}},
-			exitDone,
+			outcome.Done,
 			"shop/web v9 go-live: 0 of 1, by any of bob, carol; since 10:50 UTC (20s ago)\n  prod v8 → v9\n  converge approve shop/web v9 go-live\n",
 		},
 		{
 			"status --needs-me",
 			map[string][]any{"service/shop/web": {waitingForApproval("web")}, "service/shop/api": {webStatus("prod CONVERGED v9 v9 succeeded")}},
-			exitDone,
+			outcome.Done,
 			"SERVICE\tCHANNEL\tSTATUS\tCURRENT\tTARGET\tSINCE\tWAITS FOR\nweb\tprod\tWAITING_MANUAL_APPROVAL\tv8\tv9\t20s\tgo-live 0/1\n\nRELEASE\tprod\tWAITS FOR\nweb v9\tpending\tgo-live 0/1\n",
 		},
-		{"status --needs-me", map[string][]any{"service/shop/api": {webStatus("prod CONVERGED v9 v9 succeeded")}}, exitDone, "! no approval can be given now\n"},
-		{"approvals shop", map[string][]any{"service/shop/web": {webStatus("prod CONVERGED v9 v9 succeeded")}}, exitDone, "! no approval can be given now\n"},
-		{"approvals shop -o json", map[string][]any{"service/shop/web": {webStatus("prod CONVERGED v9 v9 succeeded")}}, exitDone, "[]\n"},
+		{"status --needs-me", map[string][]any{"service/shop/api": {webStatus("prod CONVERGED v9 v9 succeeded")}}, outcome.Done, "! no approval can be given now\n"},
+		{"approvals shop", map[string][]any{"service/shop/web": {webStatus("prod CONVERGED v9 v9 succeeded")}}, outcome.Done, "! no approval can be given now\n"},
+		{"approvals shop -o json", map[string][]any{"service/shop/web": {webStatus("prod CONVERGED v9 v9 succeeded")}}, outcome.Done, "[]\n"},
 		{
 			"approvals",
 			map[string][]any{"service/shop/web": {waitingForApproval("web")}, "service/shop/api": {errors.New("no answer")}},
-			exitError,
+			outcome.Error,
 			"shop/web v9 go-live: 0 of 1, by any of bob, carol; since 10:50 UTC (20s ago)\n  prod v8 → v9\n  converge approve shop/web v9 go-live\n! converge: no answer\n",
 		},
 	} {
@@ -77,7 +78,7 @@ func TestCommandsByOtherNames(t *testing.T) {
 	}
 	code, out := newConsole(t, nil).run(t, "apply shop")
 	require.Equal(t, "! converge: unknown command \"apply\" for \"converge\"; did you mean: converge config publish?\n", out)
-	require.Equal(t, exitError, code)
+	require.Equal(t, outcome.Error, code)
 }
 
 func TestVersion(t *testing.T) {
@@ -99,5 +100,5 @@ func TestChecklist(t *testing.T) {
 func TestDoctorWatchesWithoutAnExitCode(t *testing.T) {
 	code, out := newConsole(t, nil).run(t, "admin doctor --watch --exit-code")
 	require.Equal(t, "! converge: --exit-code cannot be combined with --watch\n", out)
-	require.Equal(t, exitError, code)
+	require.Equal(t, outcome.Error, code)
 }

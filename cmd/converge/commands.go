@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/converge-engine/converge/entities/spelling"
 )
 
 // This file gives each command its place: what people use every day is at the top, the rest is under the noun that it acts on.
@@ -57,7 +59,7 @@ func unknownCommand(cmd *cobra.Command, word string) error {
 		for _, c := range cmd.Commands() {
 			names = append(names, c.Name())
 		}
-		for _, name := range closest(word, names) {
+		for _, name := range spelling.Closest(word, names) {
 			meant = append(meant, cmd.CommandPath()+" "+name)
 		}
 	}

@@ -165,8 +165,8 @@ func (f *Factory) completeServices(ctx context.Context) (words []string, err err
 	here := f.applicationHere()
 	for _, n := range all {
 		words = append(words, n.String())
-		if n.application == here {
-			words = append(words, n.service)
+		if n.Application == here {
+			words = append(words, n.Service)
 		}
 	}
 	return words, err

@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
+	"github.com/converge-engine/converge/client/connection"
+	"github.com/converge-engine/converge/entities/outcome"
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
@@ -47,7 +49,7 @@ func TestShellCompletion(t *testing.T) {
 	} {
 		c := newConsole(t, &fakeAPI{statuses: map[string][]any{"service/shop/web": {s}, "application/shop": {protocol.ApplicationStatus{}}}})
 		words := strings.Split(line, " ")
-		require.Equal(t, exitDone, run(t.Context(), c.Factory, append([]string{"__complete"}, words...)), line)
+		require.Equal(t, outcome.Done, run(t.Context(), c.Factory, append([]string{"__complete"}, words...)), line)
 		var got []string
 		for l := range strings.Lines(c.out.String()) {
 			if l = strings.TrimSpace(l); !strings.HasPrefix(l, ":") {
@@ -62,7 +64,7 @@ func TestShellCompletion(t *testing.T) {
 // Without a server that answers there is no completion, within its timeout.
 func TestCompletionHasATimeout(t *testing.T) {
 	c := newConsole(t, nil)
-	c.Dial = func(ctx context.Context, _ connection) (API, error) {
+	c.Dial = func(ctx context.Context, _ connection.Settings) (connection.API, error) {
 		limit, ok := ctx.Deadline()
 		require.True(t, ok)
 		require.LessOrEqual(t, time.Until(limit), completionTimeout)
@@ -70,7 +72,7 @@ func TestCompletionHasATimeout(t *testing.T) {
 		return nil, ctx.Err()
 	}
 	code, output := c.run(t, "__complete release shop/")
-	require.Equal(t, exitDone, code)
+	require.Equal(t, outcome.Done, code)
 	require.Equal(t, ":4\n", strings.SplitAfter(output, "! ")[0][:3], output)
 }
 

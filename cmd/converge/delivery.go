@@ -12,6 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/converge-engine/converge/client/connection"
+	"github.com/converge-engine/converge/client/read"
 	"github.com/converge-engine/converge/cmd/internal/show"
 	"github.com/converge-engine/converge/entities/explain"
 	"github.com/converge-engine/converge/entities/protocol"
@@ -119,16 +121,16 @@ type serviceReport struct {
 }
 
 func (o *reportOptions) run(ctx context.Context) error {
-	names, err := []serviceName{o.target.serviceName}, error(nil)
+	names, err := []connection.ServiceName{o.target.ServiceName}, error(nil)
 	if o.target.all {
-		names, err = o.f.servicesOf(ctx, o.target.application)
+		names, err = o.f.servicesOf(ctx, o.target.Application)
 	}
 	if err != nil {
 		return err
 	}
 	now, since := o.f.Now(), time.Duration(o.since)
 	from := now.Add(-since)
-	parts, readErr := each(ctx, names, func(ctx context.Context, n serviceName) (serviceReport, error) {
+	parts, readErr := read.Each(ctx, names, func(ctx context.Context, n connection.ServiceName) (serviceReport, error) {
 		return o.serviceReport(ctx, n, from, now)
 	})
 	if o.target.all {
@@ -140,7 +142,7 @@ func (o *reportOptions) run(ctx context.Context) error {
 	for n, p := range parts {
 		r.Channels, known = append(r.Channels, p.deliveries...), append(known, p.channels...)
 		if p.problem != "" {
-			r.Problems = append(r.Problems, problem{names[n].service, p.problem})
+			r.Problems = append(r.Problems, problem{names[n].Service, p.problem})
 		}
 	}
 	if err := o.checkChannels(known); err != nil {
@@ -178,7 +180,7 @@ func (o *reportOptions) print(r report, total timeline.Delivery) error {
 	return screen.Table(table)
 }
 
-func (o *reportOptions) serviceReport(ctx context.Context, n serviceName, from, now time.Time) (serviceReport, error) {
+func (o *reportOptions) serviceReport(ctx context.Context, n connection.ServiceName, from, now time.Time) (serviceReport, error) {
 	in, statusProblem, err := o.f.timelineInput(ctx, n, o.store, now)
 	if err != nil {
 		return serviceReport{}, err
@@ -188,7 +190,7 @@ func (o *reportOptions) serviceReport(ctx context.Context, n serviceName, from, 
 	}
 	deliveries, channels := timeline.Report(in, from, o.channels...)
 	for i := range deliveries {
-		deliveries[i].Service = n.service
+		deliveries[i].Service = n.Service
 	}
 	return serviceReport{deliveries, channels, statusProblem}, nil
 }
@@ -199,7 +201,7 @@ func (o *reportOptions) checkChannels(known []string) error {
 	known = slices.Compact(known)
 	for _, name := range o.channels {
 		if len(known) > 0 && !slices.Contains(known, name) {
-			return fmt.Errorf("--channel %s: %s has no such release channel%s", name, o.name(), suggestion(name, known))
+			return fmt.Errorf("--channel %s: %s has no such release channel%s", name, o.name(), read.Suggestion(name, known))
 		}
 	}
 	return nil
@@ -207,24 +209,24 @@ func (o *reportOptions) checkChannels(known []string) error {
 
 // removedServices are the services of an application that no longer run.
 type removedServices struct {
-	names []serviceName
+	names []connection.ServiceName
 	parts []serviceReport
 }
 
 // removed returns the services that have a history in the period and no longer run.
-func (o *reportOptions) removed(ctx context.Context, running []serviceName, from, now time.Time) (out removedServices, err error) {
-	application := o.target.application
+func (o *reportOptions) removed(ctx context.Context, running []connection.ServiceName, from, now time.Time) (out removedServices, err error) {
+	application := o.target.Application
 	status, known, err := o.auditedServices(ctx, application)
 	if err != nil {
 		return out, fmt.Errorf("services that were removed are not counted: %w", err)
 	}
-	var names []serviceName
+	var names []connection.ServiceName
 	for _, key := range known {
-		if n := (serviceName{application, status.Names.Title(key)}); !slices.Contains(running, n) {
+		if n := (connection.ServiceName{Application: application, Service: status.Names.Title(key)}); !slices.Contains(running, n) {
 			names = append(names, n)
 		}
 	}
-	parts, err := each(ctx, names, func(ctx context.Context, n serviceName) (serviceReport, error) {
+	parts, err := read.Each(ctx, names, func(ctx context.Context, n connection.ServiceName) (serviceReport, error) {
 		return o.serviceReport(ctx, n, from, now)
 	})
 	for n, p := range parts {
@@ -240,7 +242,7 @@ func (o *reportOptions) auditedServices(ctx context.Context, application string)
 	if status, err = o.f.applicationStatus(ctx, application); err != nil {
 		return status, nil, err
 	}
-	location, err := o.f.readableStore(o.store, status.Store)
+	location, err := o.f.stores(o.store).Readable(status.Store)
 	if err != nil {
 		return status, nil, err
 	}
@@ -257,7 +259,7 @@ func (o *reportOptions) auditedServices(ctx context.Context, application string)
 // name returns the subject of the report.
 func (o *reportOptions) name() string {
 	if o.target.all {
-		return o.target.application
+		return o.target.Application
 	}
 	return o.target.String()
 }

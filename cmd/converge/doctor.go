@@ -12,8 +12,10 @@ import (
 	"github.com/spf13/cobra"
 	"go.temporal.io/api/workflowservice/v1"
 
+	"github.com/converge-engine/converge/client/connection"
 	"github.com/converge-engine/converge/client/publish"
 	"github.com/converge-engine/converge/cmd/internal/show"
+	"github.com/converge-engine/converge/entities/outcome"
 	"github.com/converge-engine/converge/intent/store"
 	"github.com/converge-engine/converge/worker"
 	"github.com/converge-engine/converge/worker/deployment"
@@ -61,7 +63,7 @@ func (o *doctorOptions) run(ctx context.Context) error {
 	case o.watch:
 		return o.follow(ctx)
 	}
-	bounded, cancel := context.WithTimeout(ctx, 3*queryTimeout)
+	bounded, cancel := context.WithTimeout(ctx, 3*connection.QueryTimeout)
 	defer cancel()
 	report := o.examine(bounded)
 	if err := ctx.Err(); err != nil {
@@ -71,7 +73,7 @@ func (o *doctorOptions) run(ctx context.Context) error {
 		return err
 	}
 	if o.exitCode && len(report.Findings) > 0 {
-		return exit(exitFailed)
+		return exit(outcome.Failed)
 	}
 	return nil
 }
@@ -80,7 +82,7 @@ func (o *doctorOptions) run(ctx context.Context) error {
 func (o *doctorOptions) follow(ctx context.Context) error {
 	live := show.NewLive(o.f.screen())
 	for {
-		bounded, cancel := context.WithTimeout(ctx, 3*queryTimeout)
+		bounded, cancel := context.WithTimeout(ctx, 3*connection.QueryTimeout)
 		report := o.examine(bounded)
 		cancel()
 		if ctx.Err() != nil {
@@ -141,7 +143,7 @@ func (f *Factory) configuredStore(flag string) string { return first(flag, f.Env
 
 // storeInUse returns the configured store, otherwise the store of the first application that answers. It returns "" if no application
 // reports one.
-func (o *doctorOptions) storeInUse(ctx context.Context, api API) (string, error) {
+func (o *doctorOptions) storeInUse(ctx context.Context, api connection.API) (string, error) {
 	if configured := o.f.configuredStore(o.store); configured != "" {
 		return configured, nil
 	}
@@ -149,14 +151,14 @@ func (o *doctorOptions) storeInUse(ctx context.Context, api API) (string, error)
 	if err != nil || len(applications) == 0 {
 		return "", err
 	}
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, connection.QueryTimeout)
 	defer cancel()
 	c, _ := api.Temporal()
 	status, err := publish.Status(ctx, c, applications[0])
 	if err != nil {
 		return "", err
 	}
-	return o.f.readableStore("", status.Store)
+	return o.f.stores("").Readable(status.Store)
 }
 
 // storeTimeout is the timeout for the examination of the store.

@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/converge-engine/converge/client/connection"
+	"github.com/converge-engine/converge/client/read"
 	"github.com/converge-engine/converge/entities/drain"
 	"github.com/converge-engine/converge/entities/protocol"
 )
@@ -109,7 +111,7 @@ func (o *drainOptions) placements(ctx context.Context) ([]protocol.Placement, er
 	if err != nil {
 		return nil, err
 	}
-	all, err := each(ctx, names, func(ctx context.Context, n serviceName) (p protocol.Placement, err error) {
+	all, err := read.Each(ctx, names, func(ctx context.Context, n connection.ServiceName) (p protocol.Placement, err error) {
 		err = o.f.query(ctx, n, protocol.QueryPlaced, &p)
 		return p, err
 	})
@@ -124,7 +126,7 @@ func (o *drainOptions) placements(ctx context.Context) ([]protocol.Placement, er
 	}
 	slices.Sort(used)
 	if used = slices.Compact(used); !slices.Contains(used, o.runtime) {
-		return nil, fmt.Errorf("no service uses runtime %s%s", o.runtime, suggestion(o.runtime, used))
+		return nil, fmt.Errorf("no service uses runtime %s%s", o.runtime, read.Suggestion(o.runtime, used))
 	}
 	return all, nil
 }

@@ -5,17 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/converge-engine/converge/entities/outcome"
 )
 
-// Exit codes (docs/operating.md, Exit codes). Every help text states them.
-const (
-	exitDone        = 0
-	exitError       = 1
-	exitFailed      = 2
-	exitTimeout     = 3
-	exitPerson      = 8
-	exitInterrupted = 130
-)
+// exitInterrupted is the exit status after Ctrl-C; the others are the codes of package outcome (docs/operating.md, Exit codes).
+const exitInterrupted = 130
 
 const exitFooter = `Exit status: 0 converged or done (skipped included), 1 error, 2 failed or rolled
 back, 3 timed out, 8 waits for a person, 130 interrupted.`
@@ -37,7 +32,7 @@ func (e *exitErr) Unwrap() error { return e.err }
 
 // exit ends the program with a code after all output was written. Code 0 is no error.
 func exit(code int) error {
-	if code == exitDone {
+	if code == outcome.Done {
 		return nil
 	}
 	return &exitErr{code: code}
@@ -49,7 +44,7 @@ var errInterrupted = errors.New("interrupted")
 // finish translates the result of a verb into the exit code, and prints the remaining error on w. No other function does this.
 func finish(ctx context.Context, err error, w io.Writer) int {
 	if err == nil {
-		return exitDone
+		return outcome.Done
 	}
 	var coded *exitErr
 	switch {
@@ -69,5 +64,5 @@ func finish(ctx context.Context, err error, w io.Writer) int {
 	for _, e := range all {
 		fmt.Fprintf(w, "converge: %v\n", e)
 	}
-	return exitError
+	return outcome.Error
 }

@@ -7,13 +7,16 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/converge-engine/converge/client/connection"
+	"github.com/converge-engine/converge/client/read"
 	"github.com/converge-engine/converge/entities/explain"
+	"github.com/converge-engine/converge/entities/outcome"
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
 type explainOptions struct {
 	f       *Factory
-	service serviceName
+	service connection.ServiceName
 	joint   *jointName // instead: the services of a joint release
 	channel string
 }
@@ -54,7 +57,7 @@ func (o *explainOptions) run(ctx context.Context) error {
 	}
 	o.f.noteRename(o.service, s)
 	if o.channel != "" {
-		if err := checkChannel(s, o.channel); err != nil {
+		if err := s.CheckChannel(o.channel); err != nil {
 			return err
 		}
 	}
@@ -66,7 +69,7 @@ func (o *explainOptions) run(ctx context.Context) error {
 	}
 	altered := o.f.altered(ctx, o.service)
 	for _, a := range altered {
-		lines = slices.Insert(lines, 0, alteredText(a))
+		lines = slices.Insert(lines, 0, connection.AlteredText(a))
 	}
 	if o.f.structured() {
 		err = o.f.screen().Document(protocol.Explanation{Lines: lines, Status: s, Running: running})
@@ -74,7 +77,7 @@ func (o *explainOptions) run(ctx context.Context) error {
 		err = o.f.screen().Lines(lines...)
 	}
 	if err == nil && len(altered) > 0 {
-		return exit(exitError)
+		return exit(outcome.Error)
 	}
 	return err
 }
@@ -118,20 +121,11 @@ func (o *explainOptions) explainParts(ctx context.Context) error {
 	return errors.Join(o.f.screen().Lines(lines...), err)
 }
 
-// others queries the status of other services, at most once each.
+// others looks up the status of other services. Without a connection it finds none.
 func (f *Factory) others(ctx context.Context) explain.StatusLookup {
-	known := map[serviceName]*protocol.Status{}
-	return func(application, service string) (protocol.Status, bool) {
-		n := serviceName{application, service}
-		if _, queried := known[n]; !queried {
-			known[n] = nil
-			if s, err := f.status(ctx, n); err == nil {
-				known[n] = &s
-			}
-		}
-		if known[n] == nil {
-			return protocol.Status{}, false
-		}
-		return *known[n], true
+	api, err := f.client(ctx)
+	if err != nil {
+		return func(string, string) (protocol.Status, bool) { return protocol.Status{}, false }
 	}
+	return read.Others(ctx, api)
 }

@@ -15,6 +15,7 @@ import (
 
 	"go.temporal.io/sdk/client"
 
+	"github.com/converge-engine/converge/client/connection"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/worker/deployment"
 )
@@ -33,11 +34,11 @@ type fakeAPI struct {
 	answer            any              // of updates
 	progress          []protocol.Progress
 	alterations       []deployment.Alteration
-	refuse            []error             // of updates, in order
-	endedServices     []serviceName       // services that ended abnormally
-	howEnded          string              // how the run of every workflow ended
-	terminationReason string              // why the installation's workflow was terminated
-	computed          func(id string) any // the answers to queries, instead of statuses
+	refuse            []error                  // of updates, in order
+	endedServices     []connection.ServiceName // services that ended abnormally
+	howEnded          string                   // how the run of every workflow ended
+	terminationReason string                   // why the installation's workflow was terminated
+	computed          func(id string) any      // the answers to queries, instead of statuses
 }
 
 func (f *fakeAPI) Query(_ context.Context, id, _ string, into any) error {
@@ -48,7 +49,7 @@ func (f *fakeAPI) Query(_ context.Context, id, _ string, into any) error {
 	}
 	queue := f.statuses[id]
 	if len(queue) == 0 {
-		return fmt.Errorf("%s: %w", id, errNotFound)
+		return fmt.Errorf("%s: %w", id, connection.ErrNotFound)
 	}
 	if len(queue) > 1 {
 		f.statuses[id] = queue[1:]
@@ -92,7 +93,7 @@ func (f *fakeAPI) Update(_ context.Context, id, verb, requestID string, act, int
 		}
 	}
 	if _, ok := f.statuses[id]; !ok {
-		return fmt.Errorf("%s: %w", id, errNotFound)
+		return fmt.Errorf("%s: %w", id, connection.ErrNotFound)
 	}
 	return copyInto(f.answer, into)
 }
@@ -108,18 +109,24 @@ func (f *fakeAPI) Start(_ context.Context, id, _ string, input any) error {
 	return nil
 }
 
-func (f *fakeAPI) Services(_ context.Context, application string) ([]serviceName, error) {
-	var names []serviceName
+func (f *fakeAPI) Services(_ context.Context, application string) ([]connection.ServiceName, error) {
+	var names []connection.ServiceName
 	for id := range f.statuses {
 		if app, svc, ok := protocol.ParseServiceID(id); ok && (application == "" || app == application) {
-			names = append(names, serviceName{app, svc})
+			names = append(names, connection.ServiceName{Application: app, Service: svc})
 		}
 	}
-	return sortNames(names), nil
+	return connection.SortNames(names), nil
 }
 
-func (f *fakeAPI) EndedServices(_ context.Context, application string) ([]serviceName, error) {
-	return slices.DeleteFunc(slices.Clone(f.endedServices), func(n serviceName) bool { return application != "" && n.application != application }), nil
+func (f *fakeAPI) ListServices(context.Context, connection.ServiceFilter, int, []byte) (page []connection.ListedService, next []byte, _ error) {
+	return nil, nil, errors.New("no command lists services by pages")
+}
+
+func (f *fakeAPI) Healthy(context.Context) error { return nil }
+
+func (f *fakeAPI) EndedServices(_ context.Context, application string) ([]connection.ServiceName, error) {
+	return slices.DeleteFunc(slices.Clone(f.endedServices), func(n connection.ServiceName) bool { return application != "" && n.Application != application }), nil
 }
 
 func (f *fakeAPI) TerminationReason(context.Context, string) (string, error) {
@@ -186,7 +193,7 @@ func newConsole(t *testing.T, api *fakeAPI) *console {
 			return now.Add(c.slept)
 		},
 		Sleep: c.sleep,
-		Dial: func(context.Context, connection) (API, error) {
+		Dial: func(context.Context, connection.Settings) (connection.API, error) {
 			if api == nil {
 				return nil, errors.New("no Temporal server")
 			}

@@ -13,6 +13,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
+	"github.com/converge-engine/converge/client/connection"
+	"github.com/converge-engine/converge/entities/outcome"
 	"github.com/converge-engine/converge/entities/protocol"
 
 	workers "github.com/converge-engine/converge/worker"
@@ -34,7 +36,7 @@ func parseFlags[O any](t *testing.T, f *Factory, newCmd func(*Factory, func(cont
 	return got, err
 }
 
-var web = serviceName{"shop", "web"}
+var web = connection.ServiceName{Application: "shop", Service: "web"}
 
 func TestFlags(t *testing.T) {
 	f := newConsole(t, nil).Factory
@@ -50,17 +52,17 @@ func TestFlags(t *testing.T) {
 	status, err := parseFlags(t, f, newCmdStatus)
 	check("status of all", &statusOptions{f: f, target: target{all: true}}, status, err)
 	status, err = parseFlags(t, f, newCmdStatus, "shop", "--watch")
-	check("status of an application", &statusOptions{f: f, target: target{serviceName: serviceName{application: "shop"}, all: true}, watch: true}, status, err)
+	check("status of an application", &statusOptions{f: f, target: target{ServiceName: connection.ServiceName{Application: "shop"}, all: true}, watch: true}, status, err)
 	status, err = parseFlags(t, f, newCmdStatus, "shop/web")
-	check("status of a service", &statusOptions{f: f, target: target{serviceName: web}}, status, err)
+	check("status of a service", &statusOptions{f: f, target: target{ServiceName: web}}, status, err)
 	explain, err := parseFlags(t, f, newCmdExplain, "shop/web", "staging")
 	check("explain", &explainOptions{f: f, service: web, channel: "staging"}, explain, err)
 	logs, err := parseFlags(t, f, newCmdLogs, "shop/web", "staging", "--kind", "apply", "--last", "2", "--store", "/s")
 	check("logs", &logsOptions{f: f, service: web, channel: "staging", kind: "apply", last: 2, store: "/s"}, logs, err)
 	pause, err := parseFlags(t, f, newCmdPause, "shop", "--reason", "drill", "-y")
-	check("pause", &scopeOptions{f: f, verb: "pause", target: target{serviceName: serviceName{application: "shop"}, all: true}, reason: "drill", yes: true}, pause, err)
+	check("pause", &scopeOptions{f: f, verb: "pause", target: target{ServiceName: connection.ServiceName{Application: "shop"}, all: true}, reason: "drill", yes: true}, pause, err)
 	resume, err := parseFlags(t, f, newCmdResume, "shop/web", "-c", "prod")
-	check("resume", &scopeOptions{f: f, verb: "resume", target: target{serviceName: web}, channel: "prod"}, resume, err)
+	check("resume", &scopeOptions{f: f, verb: "resume", target: target{ServiceName: web}, channel: "prod"}, resume, err)
 	cancel, err := parseFlags(t, f, newCmdCancel, "shop/web", "v9", "--reason", "wrong")
 	check("cancel", &serviceOptions{f: f, verb: "cancel", service: web, version: "v9", reason: "wrong"}, cancel, err)
 	older, err := parseFlags(t, f, newCmdCancel, "shop/web", "--older-than", "v9", "-c", "prod")
@@ -112,9 +114,9 @@ func TestApplicationMayBeOmitted(t *testing.T) {
 
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "a.converge.yaml"), []byte("kind: Service\nname: web\n---\nkind: Application\nname: shop\nmistake: 1\n"), 0o600))
 	for arg, want := range map[string]target{
-		"web":       {serviceName: web, applicationOmitted: true},
-		"shop":      {serviceName: serviceName{application: "shop"}, all: true},
-		"blog/site": {serviceName: serviceName{"blog", "site"}},
+		"web":       {ServiceName: web, applicationOmitted: true},
+		"shop":      {ServiceName: connection.ServiceName{Application: "shop"}, all: true},
+		"blog/site": {ServiceName: connection.ServiceName{Application: "blog", Service: "site"}},
 	} {
 		got, err := c.parseTarget(arg)
 		require.NoError(t, err)
@@ -126,12 +128,12 @@ func TestApplicationMayBeOmitted(t *testing.T) {
 // the user named explicitly stays.
 func TestTargetMayBeAnotherApplication(t *testing.T) {
 	c := newConsole(t, &fakeAPI{statuses: map[string][]any{"service/shop/web": {webStatus("a CONVERGED v1 v1 succeeded")}, "service/blog/shop": {webStatus("a CONVERGED v1 v1 succeeded")}}})
-	here := target{serviceName: serviceName{"hello", "shop"}, applicationOmitted: true}
+	here := target{ServiceName: connection.ServiceName{Application: "hello", Service: "shop"}, applicationOmitted: true}
 	got, err := c.resolveTarget(t.Context(), here)
 	require.NoError(t, err)
-	require.Equal(t, target{serviceName: serviceName{application: "shop"}, all: true}, got)
+	require.Equal(t, target{ServiceName: connection.ServiceName{Application: "shop"}, all: true}, got)
 	for _, same := range []target{
-		{serviceName: serviceName{"blog", "shop"}, applicationOmitted: true}, {serviceName: serviceName{"hello", "shop"}}, {serviceName: serviceName{"hello", "blogg"}, applicationOmitted: true},
+		{ServiceName: connection.ServiceName{Application: "blog", Service: "shop"}, applicationOmitted: true}, {ServiceName: connection.ServiceName{Application: "hello", Service: "shop"}}, {ServiceName: connection.ServiceName{Application: "hello", Service: "blogg"}, applicationOmitted: true},
 	} {
 		got, err := c.resolveTarget(t.Context(), same)
 		require.NoError(t, err)
@@ -142,7 +144,7 @@ func TestTargetMayBeAnotherApplication(t *testing.T) {
 // The history of another application is found from inside a directory.
 func TestHistoryTargetMayBeAnotherApplication(t *testing.T) {
 	c := newConsole(t, &fakeAPI{statuses: map[string][]any{"application/blog": {protocol.ApplicationStatus{}}}})
-	o := &historyOptions{f: c.Factory, target: target{serviceName: serviceName{"hello", "blog"}, applicationOmitted: true}}
+	o := &historyOptions{f: c.Factory, target: target{ServiceName: connection.ServiceName{Application: "hello", Service: "blog"}, applicationOmitted: true}}
 	_ = o.run(t.Context()) // there is no trail here
 	require.Equal(t, "application/blog", o.scopeID)
 }
@@ -177,24 +179,6 @@ func TestParams(t *testing.T) {
 	}
 }
 
-func TestSimilarNames(t *testing.T) {
-	names := []string{"blog/site", "shop/api", "shop/web", "shop/web-admin", "shop/worker"}
-	for wrong, want := range map[string]string{
-		"shop/wbe":   "shop/web",
-		"shop/site":  "blog/site",
-		"ship/web":   "shop/web",
-		"shop/works": "shop/worker",
-		"blog/stie":  "blog/site",
-		"zzz/zzz":    "",
-	} {
-		require.Equal(t, want, strings.Join(closest(wrong, names), ","), wrong)
-	}
-	require.Equal(t, "; none is declared yet: converge config publish DIR", suggestion("a/b", nil))
-	require.Equal(t, "; did you mean shop?", suggestion("shpo", []string{"shop"}))
-	require.Equal(t, "; there is shop", suggestion("blog", []string{"shop"}))
-	require.Equal(t, "; there are blog/site, shop/api, shop/web, shop/web-admin, shop/worker", suggestion("zzz/zzz", names))
-}
-
 // Every help text lists the exit codes and shows an example.
 func TestHelp(t *testing.T) {
 	c := newConsole(t, nil)
@@ -208,7 +192,7 @@ func TestHelp(t *testing.T) {
 		c := newConsole(t, nil)
 		_, words, _ := strings.Cut(cmd.CommandPath(), " ")
 		code, output := c.run(t, words+" --help")
-		require.Equal(t, exitDone, code)
+		require.Equal(t, outcome.Done, code)
 		require.Contains(t, output, exitFooter, words)
 		require.Contains(t, output, "Examples:\n  converge "+words, words)
 		for _, line := range strings.Split(cmd.Long, "\n") {
@@ -229,7 +213,7 @@ func TestChannelByFlag(t *testing.T) {
 	} {
 		c := newConsole(t, &fakeAPI{statuses: map[string][]any{"service/shop/web": {webStatus("prod CONVERGED v9 v9 succeeded")}}, answer: protocol.Answer{Message: "done"}})
 		code, output := c.run(t, line)
-		require.Equal(t, exitDone, code, output)
+		require.Equal(t, outcome.Done, code, output)
 		require.Equal(t, []string{want}, c.api.updates, line)
 	}
 	for line, want := range map[string]string{
@@ -239,7 +223,7 @@ func TestChannelByFlag(t *testing.T) {
 	} {
 		c := newConsole(t, &fakeAPI{statuses: map[string][]any{"service/shop/web": {webStatus("prod CONVERGED v9 v9 succeeded")}}})
 		code, output := c.run(t, line)
-		require.Equal(t, exitError, code)
+		require.Equal(t, outcome.Error, code)
 		require.Contains(t, output, want, line)
 		require.Empty(t, c.api.updates)
 	}

@@ -11,7 +11,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/converge-engine/converge/client/connection"
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/outcome"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/entities/state"
 	"github.com/converge-engine/converge/entities/timeline"
@@ -33,10 +35,10 @@ func TestGateFlags(t *testing.T) {
 	bypass, err := parseFlags(t, f, newCmdBypass, "shop/web", "v9", "prod", "office-hours", "--reason", "incident 12")
 	check("bypass", &serviceOptions{f: f, verb: "bypass", service: web, version: "v9", channel: "prod", condition: "office-hours", reason: "incident 12"}, bypass, err)
 	drawn, err := parseFlags(t, f, newCmdTimeline, "shop", "--last", "3", "--svg", "a.svg", "--store", "/s")
-	check("timeline", &timelineOptions{f: f, target: target{serviceName: serviceName{application: "shop"}, all: true}, last: 3, svg: "a.svg", store: "/s"}, drawn, err)
+	check("timeline", &timelineOptions{f: f, target: target{ServiceName: connection.ServiceName{Application: "shop"}, all: true}, last: 3, svg: "a.svg", store: "/s"}, drawn, err)
 	report, err := parseFlags(t, f, newCmdDelivery, "shop", "--since", "7d", "-c", "prod", "--svg", "a.svg", "--store", "/s")
 	check("report", &reportOptions{
-		f: f, target: target{serviceName: serviceName{application: "shop"}, all: true}, since: period(7 * day), channels: []string{"prod"}, svg: "a.svg", store: "/s",
+		f: f, target: target{ServiceName: connection.ServiceName{Application: "shop"}, all: true}, since: period(7 * day), channels: []string{"prod"}, svg: "a.svg", store: "/s",
 	}, report, err)
 	_, err = parseFlags(t, f, newCmdDelivery, "shop", "--since", "soon")
 	require.ErrorContains(t, err, "expected days such as 30d, or a duration such as 12h")
@@ -49,7 +51,7 @@ func TestGateFlags(t *testing.T) {
 	unpin, err := parseFlags(t, f, newCmdUnpin, "shop/web", "prod")
 	check("unpin", &serviceOptions{f: f, verb: "unpin", service: web, channel: "prod"}, unpin, err)
 	history, err := parseFlags(t, f, newCmdHistory, "shop/web", "-c", "prod", "--kind", "bypass", "--kind", "pin", "--last", "3", "--store", "/s")
-	check("history", &historyOptions{f: f, target: target{serviceName: web}, channel: "prod", kinds: []string{"bypass", "pin"}, last: 3, store: "/s"}, history, err)
+	check("history", &historyOptions{f: f, target: target{ServiceName: web}, channel: "prod", kinds: []string{"bypass", "pin"}, last: 3, store: "/s"}, history, err)
 	simulate, err := parseFlags(t, f, newCmdSimulate, "shop/web", "v9", "--at", "2026-12-30", "--zone", "Europe/Paris", "--export", "a.svg", "--approved")
 	check("simulate", &simulateOptions{
 		f: f, service: web, version: "v9", at: "2026-12-30", zone: "Europe/Paris", export: "a.svg", approved: true,
@@ -78,13 +80,13 @@ func TestGateVerbs(t *testing.T) { // A14, A15, A17, A22
 			c := newConsole(t, &fakeAPI{statuses: services, answer: protocol.Answer{Message: "done"}})
 			code, output := c.run(t, line)
 			require.Equal(t, "done\n", output)
-			require.Equal(t, exitDone, code)
+			require.Equal(t, outcome.Done, code)
 			require.Equal(t, []string{"service/shop/web " + want}, c.api.updates)
 
-			c = newConsole(t, &fakeAPI{statuses: services, refuse: []error{&refusedError{"bob may not approve go-live; allowed: group:sre"}}})
+			c = newConsole(t, &fakeAPI{statuses: services, refuse: []error{&connection.RefusedError{Reason: "bob may not approve go-live; allowed: group:sre"}}})
 			code, output = c.run(t, line)
 			require.Equal(t, "! converge: refused: bob may not approve go-live; allowed: group:sre\n", output)
-			require.Equal(t, exitError, code)
+			require.Equal(t, outcome.Error, code)
 		})
 	}
 }
@@ -119,8 +121,8 @@ func TestGateVerbsRefuse(t *testing.T) {
 		c := newConsole(t, &fakeAPI{statuses: map[string][]any{"service/shop/web": {webStatus("prod CONVERGED v9 v9 succeeded")}}})
 		code, output := c.run(t, line)
 		require.Equal(t, "! converge: "+want+"\n", output, line)
-		require.Equal(t, exitError, code, line)
-		if code == exitError && line != "rollback shop/wob v9" {
+		require.Equal(t, outcome.Error, code, line)
+		if code == outcome.Error && line != "rollback shop/wob v9" {
 			require.Empty(t, c.api.updates, line)
 		}
 	}
@@ -140,7 +142,7 @@ func TestReleaseWaitsForApproval_A14(t *testing.T) {
 web v9 converged in prod.
 ! web v9 waits for an approval in prod. Next: converge approve shop/web v9 go-live. Ctrl-C stops watching; the release continues.
 `, output)
-	require.Equal(t, exitDone, code)
+	require.Equal(t, outcome.Done, code)
 	// While the release is in progress, an earlier release may wait for an approval there. That is not an approval of this release,
 	// and its command is not shown.
 	before := webStatus("staging CONVERGING v8 v9 in progress, prod WAITING_MANUAL_APPROVAL v7 v8 pending")
@@ -157,7 +159,7 @@ web v9 converged in prod.
 	require.Equal(t, `release 19: web v9 from incarnation 42
 web v9 waits for an approval in prod. Next: converge approve shop/web v9 go-live. See: converge explain shop/web
 `, output)
-	require.Equal(t, exitPerson, code)
+	require.Equal(t, outcome.Person, code)
 }
 
 // The history combines the lines of the store and the lines that only the workflow has, each line once.
@@ -183,7 +185,7 @@ func TestHistory(t *testing.T) {
 	require.Equal(t, stamp(first)+"\tconverge\ttarget\tprod\tv9\ttarget v8 → v9\n"+
 		stamp(second)+"\teve\tbypass\tprod\tv9\tbypassed hours (fire)\n"+
 		stamp(third)+"\tbob?\tpin\tprod\tv9\tpinned to v7 (printing)\n", output)
-	require.Equal(t, exitDone, code)
+	require.Equal(t, outcome.Done, code)
 	_, output = run("history shop/web --kind pin --kind bypass --last 1")
 	require.Equal(t, stamp(third)+"\tbob?\tpin\tprod\tv9\tpinned to v7 (printing)\n", output)
 	_, output = run("history shop/web --channel staging")
@@ -214,7 +216,7 @@ func TestTimeline_B6(t *testing.T) {
 v<9> prod  ░░▒▒▒▒▒▒▒▒▒▒▒▒▒▒████████████████████████  waited 1s; runs since Fri 20 Nov 10:50 UTC
            ░ waits  ▒ deploys  ▓ soaks  █ runs  × fails
 `, output)
-	require.Equal(t, exitDone, code)
+	require.Equal(t, outcome.Done, code)
 	svg, err := os.ReadFile(chart)
 	require.NoError(t, err)
 	require.Contains(t, string(svg), ">v&lt;9&gt; prod<")
@@ -259,12 +261,12 @@ func TestReport(t *testing.T) {
 			"application/shop": {protocol.ApplicationStatus{Store: dir}}, "service/shop/api": answers(), "service/shop/web": answers(),
 		}}
 		if lost {
-			api.statuses["service/shop/web"] = []any{s, protocol.HistoryAnswer{}, errLost}
+			api.statuses["service/shop/web"] = []any{s, protocol.HistoryAnswer{}, connection.ErrLost}
 		}
 		return newConsole(t, api).run(t, line)
 	}
 	code, output := run("report delivery shop --since 4d")
-	require.Equal(t, exitDone, code)
+	require.Equal(t, outcome.Done, code)
 	const header = "SERVICE\tCHANNEL\tRELEASES\tDEPLOYED\tPER WEEK\tLEAD TIME\tFAILED\tFAILURE RATE\tROLLED BACK\tRECOVERED IN\n"
 	require.Equal(t, header+`api	prod	1	1	1.8	6h	0	0%	0	-
 web	prod	1	0	0.0	-	1	100%	1	1h
@@ -283,7 +285,7 @@ all		3	2	3.5	4h	1	33%	1	1h
 			"numbers": {"succeeded": 0, "deploymentFrequencyPerWeek": 0, "failed": 0, "automaticRollbacks": 0, "rollbacksByPeople": 0, "notRestored": 0}}],
 		"total": {"succeeded": 0, "deploymentFrequencyPerWeek": 0, "failed": 0, "automaticRollbacks": 0, "rollbacksByPeople": 0, "notRestored": 0}}`, output)
 	code, output = run("report delivery shop -c prd -o json")
-	require.Equal(t, exitError, code)
+	require.Equal(t, outcome.Error, code)
 	require.Equal(t, "! converge: --channel prd: shop has no such release channel; did you mean prod?\n", output)
 	lost = true
 	_, output = run("report delivery shop/web")
@@ -366,7 +368,7 @@ func TestHistoryIncludesWiderScopes_G7(t *testing.T) {
 	}
 	end.N, end.Hash = 3, "another"
 	code, output := run("history shop/web --verify")
-	require.Equal(t, exitError, code)
+	require.Equal(t, outcome.Error, code)
 	require.Equal(t, []string{"shop/web: 2 lines; 1 problem", "line 3 was removed from the end"}, output)
 }
 
@@ -402,7 +404,7 @@ func TestHistoryMixesNoTrails_G7(t *testing.T) {
 			"service/shop/web": {s, protocol.HistoryAnswer{Stored: 2, Entries: web.Audit[2:]}},
 			"application/shop": {protocol.ApplicationStatus{Store: dir}, protocol.HistoryAnswer{}},
 		}}).run(t, line)
-		require.Equal(t, exitDone, code)
+		require.Equal(t, outcome.Done, code)
 		var texts []string
 		for row := range strings.Lines(output) {
 			fields := strings.Split(strings.TrimSpace(row), "\t")

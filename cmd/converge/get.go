@@ -138,19 +138,19 @@ func (o *assetsOptions) filter() (func(incarnation.Asset) bool, error) {
 
 // read reads the selected incarnation. It returns nil if none is newer than the last one.
 func (o *assetsOptions) read(ctx context.Context, last int64, filter func(incarnation.Asset) bool) (*assetsDocument, error) {
-	h, err := o.f.history(ctx, o.application, o.store)
+	h, err := o.f.incarnations(ctx, o.application, o.store)
 	if err != nil {
 		return nil, err
 	}
-	defer h.store.Close() // only read
+	defer h.Store.Close() // only read
 	number := o.incarnation
 	if number == 0 {
-		number = h.status.Newest
+		number = h.Status.Newest
 	}
 	if number == last {
 		return nil, nil //nolint:nilnil // there is nothing new
 	}
-	inc, err := h.incarnation(ctx, number)
+	inc, err := h.Read(ctx, number)
 	if err != nil {
 		return nil, err
 	}

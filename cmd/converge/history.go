@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/converge-engine/converge/client/connection"
+	"github.com/converge-engine/converge/client/read"
 	"github.com/converge-engine/converge/cmd/internal/show"
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
@@ -17,17 +19,16 @@ import (
 
 // historyOptions are those of history.
 type historyOptions struct {
-	f          *Factory
-	target     target      // as the user named it: a service or an application
-	service    serviceName // the service that it resolves to
-	workflowID string      // the workflow id of the service
-	scopeID    string      // workflow id of an application, a runtime or the installation, instead of a service
-	all        bool        // the installation
-	verify     bool
-	channel    string
-	store      string
-	kinds      []string
-	last       int
+	f       *Factory
+	target  target // as the user named it: a service or an application
+	trail   read.Trail
+	scopeID string // workflow id of an application, a runtime or the installation, instead of a service
+	all     bool   // the installation
+	verify  bool
+	channel string
+	store   string
+	kinds   []string
+	last    int
 }
 
 func newCmdHistory(f *Factory, runF func(context.Context, *historyOptions) error) *cobra.Command {
@@ -95,25 +96,28 @@ func (o *historyOptions) run(ctx context.Context) (err error) {
 	if o.target, err = o.f.resolveTarget(ctx, o.target); err != nil {
 		return err
 	}
-	if o.service = o.target.serviceName; o.target.all {
-		o.service, o.scopeID = serviceName{}, protocol.ApplicationID(o.target.application)
+	if o.target.all {
+		o.scopeID = protocol.ApplicationID(o.target.Application)
+	}
+	if o.trail, err = o.f.trail(ctx, o.target.ServiceName, o.scopeID); err != nil {
+		return err
 	}
 	if o.verify {
 		return o.runVerify(ctx)
 	}
-	entries, err := o.entries(ctx)
+	entries, err := o.trail.Entries(ctx, o.f.stores(o.store), o.channel == "")
 	if err != nil {
 		return err
 	}
 	entries = o.filter(entries)
 	if o.f.structured() {
-		application, service := protocol.TrailOf(o.id())
+		application, service := protocol.TrailOf(o.trail.ID)
 		return o.f.screen().Document(map[string]any{
 			"schema": protocol.HistorySchema, "application": application, "service": service, "lines": entries,
 		})
 	}
 	if len(entries) == 0 {
-		o.f.note("no matching entries for %s", o.name())
+		o.f.note("no matching entries for %s", o.trail.Name)
 		return nil
 	}
 	table := show.Table{Header: []string{"TIME", "WHO", "WHAT", "CHANNEL", "VERSION", "TEXT"}}
@@ -125,6 +129,20 @@ func (o *historyOptions) run(ctx context.Context) (err error) {
 		table.Rows = append(table.Rows, []string{l.At.Local().Format(dateTime), displayWho(l.Who), l.Kind, l.Channel, l.Version, text})
 	}
 	return o.f.screen().Table(table)
+}
+
+// trail returns the audit trail of a service, or of a wider scope by the id of its workflow.
+func (f *Factory) trail(ctx context.Context, n connection.ServiceName, scopeID string) (read.Trail, error) {
+	api, err := f.client(ctx)
+	if err != nil {
+		return read.Trail{}, err
+	}
+	t := read.ScopeTrail(api, scopeID)
+	if scopeID == "" {
+		t = read.ServiceTrail(ctx, api, n)
+	}
+	t.Note = f.note
+	return t, nil
 }
 
 // dateTime is the format of times that may be on any day.
@@ -141,8 +159,8 @@ func displayWho(w *entities.Who) string {
 	return w.Name + "?"
 }
 
-func (o *historyOptions) filter(entries []historyEntry) []historyEntry {
-	out := []historyEntry{}
+func (o *historyOptions) filter(entries []read.HistoryEntry) []read.HistoryEntry {
+	out := []read.HistoryEntry{}
 	for _, l := range entries {
 		if (o.channel == "" || l.Channel == o.channel) && (len(o.kinds) == 0 || slices.Contains(o.kinds, l.Kind)) {
 			out = append(out, l)

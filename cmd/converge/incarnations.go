@@ -3,29 +3,22 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/converge-engine/converge/client/publish"
+	"github.com/converge-engine/converge/client/read"
 	"github.com/converge-engine/converge/cmd/internal/show"
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/explain"
+	"github.com/converge-engine/converge/entities/outcome"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/incarnation"
-	"github.com/converge-engine/converge/intent/store"
 )
 
-// incarnationHistory is the list of incarnations of an application: the newest from its workflow, older ones from the store.
-type incarnationHistory struct {
-	status protocol.ApplicationStatus
-	store  *store.Store
-}
-
-// history queries the application, and opens the store that it names unless the caller gives another.
-func (f *Factory) history(ctx context.Context, application, location string) (*incarnationHistory, error) {
+// incarnations returns the incarnations of an application, from the store that it names unless the caller gives another.
+func (f *Factory) incarnations(ctx context.Context, application, location string) (*read.Incarnations, error) {
 	if err := checkName("an application", application); err != nil {
 		return nil, err
 	}
@@ -33,61 +26,7 @@ func (f *Factory) history(ctx context.Context, application, location string) (*i
 	if err != nil {
 		return nil, err
 	}
-	c, _ := api.Temporal()
-	status, err := publish.Status(ctx, c, application)
-	if err != nil {
-		return nil, err
-	}
-	if status.Application == "" {
-		known, _ := api.Applications(ctx) // only for a suggestion
-		return nil, &missingApplicationError{application, known}
-	}
-	at, err := f.readableStore(location, status.Store)
-	if err != nil {
-		return nil, err
-	}
-	store, err := store.Open(ctx, at)
-	return &incarnationHistory{status, store}, err
-}
-
-// number finds one incarnation.
-func (h *incarnationHistory) number(ctx context.Context, n int64) (protocol.Incarnation, error) {
-	for _, i := range h.status.Incarnations {
-		if i.Number == n {
-			return i, nil
-		}
-	}
-	i, err := h.store.Number(ctx, h.status.Application, n)
-	if store.IsNotFound(err) {
-		return i, fmt.Errorf("%s has no incarnation %d; the newest is %d", h.status.Application, n, h.status.Newest)
-	}
-	return i, err
-}
-
-// all lists the last n incarnations, newest first; 0 is all.
-func (h *incarnationHistory) all(ctx context.Context, n int) ([]protocol.Incarnation, error) {
-	numbers, err := h.store.ListNumbers(ctx, h.status.Application)
-	if err != nil {
-		return nil, err
-	}
-	for _, i := range h.status.Incarnations {
-		numbers = append(numbers, i.Number) // the newest one reaches the store a moment later
-	}
-	slices.Sort(numbers)
-	numbers = slices.Compact(numbers)
-	slices.Reverse(numbers)
-	if n > 0 {
-		numbers = numbers[:min(n, len(numbers))]
-	}
-	out := []protocol.Incarnation{}
-	for _, number := range numbers {
-		i, err := h.number(ctx, number)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, i)
-	}
-	return out, nil
+	return read.OpenIncarnations(ctx, api, application, f.stores(location))
 }
 
 type incarnationsOptions struct {
@@ -133,8 +72,8 @@ func (f *Factory) application(args []string) (string, error) {
 }
 
 // exportJSON exports one incarnation (D7).
-func (o *incarnationsOptions) exportJSON(ctx context.Context, h *incarnationHistory) error {
-	incarnation, err := h.incarnation(ctx, o.export)
+func (o *incarnationsOptions) exportJSON(ctx context.Context, h *read.Incarnations) error {
+	incarnation, err := h.Read(ctx, o.export)
 	if err != nil {
 		return err
 	}
@@ -143,15 +82,15 @@ func (o *incarnationsOptions) exportJSON(ctx context.Context, h *incarnationHist
 }
 
 func (o *incarnationsOptions) run(ctx context.Context) error {
-	h, err := o.f.history(ctx, o.application, o.store)
+	h, err := o.f.incarnations(ctx, o.application, o.store)
 	if err != nil {
 		return err
 	}
-	defer h.store.Close() // only read
+	defer h.Store.Close() // only read
 	if o.export != 0 {
 		return o.exportJSON(ctx, h)
 	}
-	all, err := h.all(ctx, o.last)
+	all, err := h.All(ctx, o.last)
 	if err != nil {
 		return err
 	}
@@ -237,19 +176,19 @@ func (o *diffOptions) parse(args []string) (err error) {
 }
 
 func (o *diffOptions) run(ctx context.Context) error {
-	h, err := o.f.history(ctx, o.application, o.store)
+	h, err := o.f.incarnations(ctx, o.application, o.store)
 	if err != nil {
 		return err
 	}
-	defer h.store.Close() // only read
+	defer h.Store.Close() // only read
 	if o.to == 0 {
-		o.to = h.status.Newest
+		o.to = h.Status.Newest
 	}
-	from, err := h.incarnation(ctx, o.from)
+	from, err := h.Read(ctx, o.from)
 	if err != nil {
 		return err
 	}
-	to, err := h.incarnation(ctx, o.to)
+	to, err := h.Read(ctx, o.to)
 	if err != nil {
 		return err
 	}
@@ -263,16 +202,16 @@ func (o *diffOptions) run(ctx context.Context) error {
 		_, err = fmt.Fprint(o.f.Out, d.String())
 	}
 	if err == nil && o.exitCode && !d.Empty() {
-		return exit(exitFailed)
+		return exit(outcome.Failed)
 	}
 	return err
 }
 
 // printCauses lists the incarnations between the first and the second, newest first, with the cause of each.
-func (o *diffOptions) printCauses(ctx context.Context, h *incarnationHistory) error {
+func (o *diffOptions) printCauses(ctx context.Context, h *read.Incarnations) error {
 	const limit = 10
 	for number := o.to; number > max(o.from, o.to-limit); number-- {
-		i, err := h.number(ctx, number)
+		i, err := h.Number(ctx, number)
 		if err != nil {
 			return err
 		}
@@ -290,13 +229,4 @@ func (o *diffOptions) printCauses(ctx context.Context, h *incarnationHistory) er
 		}
 	}
 	return nil
-}
-
-// incarnation reads one incarnation by its number.
-func (h *incarnationHistory) incarnation(ctx context.Context, number int64) (*incarnation.Incarnation, error) {
-	record, err := h.number(ctx, number)
-	if err != nil {
-		return nil, err
-	}
-	return h.store.Incarnation(ctx, record.Hash)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/converge-engine/converge/client/connection"
 	"github.com/converge-engine/converge/client/importer"
 )
 
@@ -101,7 +102,7 @@ func (o *initOptions) applicationName() (string, error) {
 		return "", err
 	}
 	name := importer.NameOf(filepath.Base(dir))
-	if !isName(name) {
+	if !connection.IsName(name) {
 		name = "app"
 	}
 	return name, nil

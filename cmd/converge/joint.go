@@ -9,7 +9,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/converge-engine/converge/client/connection"
+	"github.com/converge-engine/converge/client/read"
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/outcome"
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
@@ -82,10 +85,10 @@ func (o *releaseOptions) parseJointArgs(args []string) error {
 		return errors.New("--strategy applies to a release of one service; in a joint release each service uses its own (maestro.strategy)")
 	}
 	if !strings.Contains(args[0], "=") {
-		o.service.application, o.parts = args[0], args[1:]
+		o.service.Application, o.parts = args[0], args[1:]
 		return checkName("an application", args[0])
 	}
-	if o.service.application = o.f.applicationHere(); o.service.application == "" {
+	if o.service.Application = o.f.applicationHere(); o.service.Application == "" {
 		return errors.New("no application given; it may be omitted only inside a directory that defines it")
 	}
 	o.parts = args
@@ -99,11 +102,11 @@ func (o *releaseOptions) runJoint(ctx context.Context) error {
 		return err
 	}
 	var answer protocol.JointAnswer
-	w := applicationScope(o.service.application)
+	w := applicationScope(o.service.Application)
 	switch err = o.f.send(ctx, w.id, protocol.Release, request.RequestID, request, &answer); {
-	case errors.Is(err, errNotFound):
+	case errors.Is(err, connection.ErrNotFound):
 		return fmt.Errorf("release %s: %s", w.name, w.missing)
-	case transient(err):
+	case connection.Transient(err):
 		return fmt.Errorf("release %s: %w; it may have been accepted: see converge status %s", w.name, err, w.name)
 	case err != nil:
 		return err
@@ -111,13 +114,13 @@ func (o *releaseOptions) runJoint(ctx context.Context) error {
 	if err := o.printJoint(answer); err != nil || !o.wait {
 		return err
 	}
-	g := goal{release: answer.ID, approval: approvalAwaited}
+	g := outcome.Goal{Release: answer.ID, Approval: outcome.AwaitsApproval}
 	if o.stopAtApproval {
-		g.approval = approvalEndsWaitNow
+		g.Approval = outcome.EndsAtApprovalNow
 	}
-	var names []serviceName
+	var names []connection.ServiceName
 	for _, service := range entities.SortedKeys(answer.Services) {
-		names = append(names, serviceName{o.service.application, service})
+		names = append(names, connection.ServiceName{Application: o.service.Application, Service: service})
 	}
 	return o.f.waitAll(ctx, names, g, o.timeout)
 }
@@ -156,12 +159,12 @@ func (o *releaseOptions) printJoint(a protocol.JointAnswer) error {
 
 // partsOf returns the services of a joint release. They come from the application, or, if it no longer knows the release, from the
 // services that still do.
-func (f *Factory) partsOf(ctx context.Context, j jointName) ([]serviceName, error) {
+func (f *Factory) partsOf(ctx context.Context, j jointName) ([]connection.ServiceName, error) {
 	application, err := f.applicationStatus(ctx, j.application)
-	if err != nil && !errors.Is(err, errNotFound) {
+	if err != nil && !errors.Is(err, connection.ErrNotFound) {
 		return nil, err
 	}
-	var names []serviceName
+	var names []connection.ServiceName
 	for _, r := range application.Releases {
 		if r.ID != j.id {
 			continue
@@ -170,18 +173,18 @@ func (f *Factory) partsOf(ctx context.Context, j jointName) ([]serviceName, erro
 			return nil, fmt.Errorf("joint release %s was refused: %s", j, r.Why)
 		}
 		for _, service := range entities.SortedKeys(r.Services) {
-			names = append(names, serviceName{j.application, service})
+			names = append(names, connection.ServiceName{Application: j.application, Service: service})
 		}
 		return names, nil
 	}
-	services, err := f.services(ctx, target{serviceName: serviceName{application: j.application}, all: true})
+	services, err := f.services(ctx, target{ServiceName: connection.ServiceName{Application: j.application}, all: true})
 	if err != nil {
 		return nil, err
 	}
-	all, err := each(ctx, services, f.status)
+	all, err := read.Each(ctx, services, f.status)
 	for _, s := range all {
-		if _, ok := releaseByID(s, j.id); ok {
-			names = append(names, nameOf(s))
+		if _, ok := outcome.ReleaseByID(s, j.id); ok {
+			names = append(names, read.NameOf(s))
 		}
 	}
 	if err == nil && len(names) == 0 {
@@ -196,7 +199,7 @@ func (f *Factory) statusOfParts(ctx context.Context, j jointName) ([]protocol.St
 	if err != nil {
 		return nil, err
 	}
-	all, err := each(ctx, names, f.status)
+	all, err := read.Each(ctx, names, f.status)
 	all = slices.DeleteFunc(all, func(s protocol.Status) bool { return s.Service == "" })
 	for n := range all {
 		all[n].Releases = slices.DeleteFunc(all[n].Releases, func(r protocol.ReleaseStatus) bool { return r.ID != j.id })
@@ -224,20 +227,20 @@ func partsText(j jointName, all []protocol.Status) (lines []string) {
 }
 
 // exitSeverity orders exit codes from gravest to mildest. The exit code of several services is the gravest one.
-var exitSeverity = [...]int{exitInterrupted, exitError, exitFailed, exitPerson, exitTimeout}
+var exitSeverity = [...]int{exitInterrupted, outcome.Error, outcome.Failed, outcome.Person, outcome.TimedOut}
 
 // waitAll waits for several services, all at once, reports how each ended, and returns the gravest exit code. Only the number of concurrent
 // queries is limited: a service that waited for its turn would be noticed late, and its timeout would begin late.
-func (f *Factory) waitAll(ctx context.Context, names []serviceName, g goal, timeout time.Duration) error {
+func (f *Factory) waitAll(ctx context.Context, names []connection.ServiceName, g outcome.Goal, timeout time.Duration) error {
 	type ended struct {
-		out outcome
+		out outcome.Outcome
 		err error
 	}
 	if _, err := f.client(ctx); err != nil {
 		return err
 	}
 	all := make([]ended, len(names))
-	limit := make(chan struct{}, maxParallel)
+	limit := make(chan struct{}, read.MaxParallel)
 	var waits sync.WaitGroup
 	for n, name := range names {
 		waits.Go(func() {
@@ -248,16 +251,16 @@ func (f *Factory) waitAll(ctx context.Context, names []serviceName, g goal, time
 	waits.Wait()
 	codes := map[int]bool{}
 	for n, e := range all {
-		code, why := e.out.code, e.out.why
+		code, why := e.out.Code, e.out.Why
 		var coded *exitErr
 		switch {
 		case errors.As(e.err, &coded):
 			code, why = coded.code, coded.Error()
 		case e.err != nil:
-			code, why = exitError, e.err.Error()
+			code, why = outcome.Error, e.err.Error()
 		}
 		codes[code] = true
-		if err := f.printOutcome(names[n], code, why, e.out.next); err != nil {
+		if err := f.printOutcome(names[n], code, why, e.out.Next); err != nil {
 			return err
 		}
 	}
@@ -271,7 +274,7 @@ func (f *Factory) waitAll(ctx context.Context, names []serviceName, g goal, time
 
 // limitedAPI limits the queries that run concurrently.
 type limitedAPI struct {
-	API
+	connection.API
 	limit chan struct{}
 }
 
@@ -285,7 +288,7 @@ func (l limitedAPI) Query(ctx context.Context, id, query string, into any) error
 	return l.API.Query(ctx, id, query, into)
 }
 
-func (f *Factory) printOutcome(n serviceName, code int, why, next string) error {
+func (f *Factory) printOutcome(n connection.ServiceName, code int, why, next string) error {
 	if f.structured() {
 		return f.screen().StreamDocument(map[string]any{"service": n.String(), "exit": code, "why": why})
 	}
@@ -293,18 +296,18 @@ func (f *Factory) printOutcome(n serviceName, code int, why, next string) error 
 	if next != "" {
 		text += " " + next
 	}
-	if code != exitDone {
+	if code != outcome.Done {
 		text += " See: converge explain " + n.String()
 	}
 	return f.screen().Lines(text)
 }
 
 // followOnceOpen follows a release as soon as the service has it, which is a moment after it was committed.
-func (w *follower) followOnceOpen(ctx context.Context) (protocol.Status, outcome, error) {
+func (w *follower) followOnceOpen(ctx context.Context) (protocol.Status, outcome.Outcome, error) {
 	for range maxOpenPolls {
 		var s protocol.Status
-		err := w.api.Query(ctx, w.name.id(), protocol.QueryStatus, &s)
-		if _, ok := releaseByID(s, w.goal.release); ok || w.goal.release == "" || err != nil && !transient(err) {
+		err := w.api.Query(ctx, w.name.ID(), protocol.QueryStatus, &s)
+		if _, ok := outcome.ReleaseByID(s, w.goal.Release); ok || w.goal.Release == "" || err != nil && !connection.Transient(err) {
 			break
 		}
 		if w.f.Sleep(ctx, minPollInterval) != nil {

@@ -5,6 +5,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/converge-engine/converge/client/connection"
+	"github.com/converge-engine/converge/entities/outcome"
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
@@ -36,17 +38,17 @@ func TestReleaseOfSeveralServices_B8(t *testing.T) {
 		code     int
 		want     string
 	}{
-		{"release shop web=v9 api=w2 --id autumn", "staging CONVERGED v8 v8 pending", "staging CONVERGED w1 w1 pending", exitDone, output},
+		{"release shop web=v9 api=w2 --id autumn", "staging CONVERGED v8 v8 pending", "staging CONVERGED w1 w1 pending", outcome.Done, output},
 		{
-			"release shop web=v9 api=w2 --id autumn --wait", "staging CONVERGED v9 v9 succeeded", "staging CONVERGED w2 w2 succeeded", exitDone,
+			"release shop web=v9 api=w2 --id autumn --wait", "staging CONVERGED v9 v9 succeeded", "staging CONVERGED w2 w2 succeeded", outcome.Done,
 			output + "api w2 converged in staging.\nweb v9 converged in staging.\n",
 		},
 		{
-			"release shop web=v9 api=w2 --id autumn --wait", "staging CONVERGED v9 v9 succeeded", "staging FAILED w1 w2 failed", exitFailed,
+			"release shop web=v9 api=w2 --id autumn --wait", "staging CONVERGED v9 v9 succeeded", "staging FAILED w1 w2 failed", outcome.Failed,
 			output + "api w2 failed in staging. Next: retry, cancel, or release a fix. See: converge explain shop/api\nweb v9 converged in staging.\n",
 		},
 		{
-			"release shop web=v9 api=w2 --id autumn --wait --stop-at-approval", "staging WAITING_MANUAL_APPROVAL v8 v9 pending", "staging CONVERGED w2 w2 succeeded", exitPerson,
+			"release shop web=v9 api=w2 --id autumn --wait --stop-at-approval", "staging WAITING_MANUAL_APPROVAL v8 v9 pending", "staging CONVERGED w2 w2 succeeded", outcome.Person,
 			output + "api w2 converged in staging.\nweb v9 waits for an approval in staging. See: converge explain shop/web\n",
 		},
 	} {
@@ -60,7 +62,7 @@ func TestReleaseOfSeveralServices_B8(t *testing.T) {
 	}
 	c := newConsole(t, &fakeAPI{statuses: jointStatuses("staging CONVERGED v8 v8 pending", "staging CONVERGED w1 w1 pending"), answer: answer})
 	code, _ := c.run(t, "release shop web=v9 api=w2 -p web/replicas=3 -p api/canary:replicas=1")
-	require.Equal(t, exitDone, code)
+	require.Equal(t, outcome.Done, code)
 	require.Equal(t, []string{`application/shop release {"by":"alice","requestId":"ID","services":{` +
 		`"api":{"version":"w2","channelParameters":{"canary":{"replicas":1}}},"web":{"version":"v9","parameters":{"replicas":3}}}}`}, c.api.updates)
 }
@@ -97,8 +99,8 @@ RELEASE autumn web v9: staging succeeded, prod pending
 			require.NotContains(t, output, "cellar")
 		})
 	}
-	c := newConsole(t, &fakeAPI{statuses: jointStatuses(web, api), answer: protocol.Answer{Message: "done"}, refuse: []error{nil, &refusedError{"w2 is over"}}})
+	c := newConsole(t, &fakeAPI{statuses: jointStatuses(web, api), answer: protocol.Answer{Message: "done"}, refuse: []error{nil, &connection.RefusedError{Reason: "w2 is over"}}})
 	code, output := c.run(t, "cancel shop@autumn")
-	require.Equal(t, exitError, code)
+	require.Equal(t, outcome.Error, code)
 	require.Regexp(t, `^shop/(api|web): done\n! converge: shop/(api|web): refused: w2 is over\n$`, output, "the service that refused is named")
 }

@@ -8,12 +8,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/converge-engine/converge/client/read"
+	"github.com/converge-engine/converge/entities/outcome"
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
 // A wait for many services follows all of them at once. None waits for another to end, which may take long.
 func TestWaitFollowsAllServicesAtOnce_B8(t *testing.T) {
-	const services = 3 * maxParallel
+	const services = 3 * read.MaxParallel
 	answer := protocol.JointAnswer{ID: "autumn", Services: map[string]string{}}
 	for n := range services {
 		answer.Services[fmt.Sprintf("web-%02d", n)] = "v9"
@@ -33,7 +35,7 @@ func TestWaitFollowsAllServicesAtOnce_B8(t *testing.T) {
 		words = append(words, service+"="+version)
 	}
 	code, text := newConsole(t, api).run(t, "release shop "+strings.Join(words, " ")+" --id autumn --wait --timeout 60s")
-	require.Equal(t, exitDone, code, text)
+	require.Equal(t, outcome.Done, code, text)
 	require.Equal(t, services, strings.Count(text, " v9 converged in staging."))
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/converge-engine/converge/client/read"
 	"github.com/converge-engine/converge/cmd/internal/show"
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/explain"
@@ -140,7 +141,7 @@ func (o *libraryOptions) open(ctx context.Context) (*store.Store, error) {
 		return nil, err
 	}
 	if first(o.store, o.f.Env("CONVERGE_STORE")) == "" {
-		if at, err = o.f.readableStore("", at); err != nil {
+		if at, err = o.f.stores("").Readable(at); err != nil {
 			return nil, errors.New("no application reports its store; name it with --store or CONVERGE_STORE")
 		}
 	}
@@ -158,7 +159,7 @@ func (o *libraryOptions) list(ctx context.Context) error {
 		return err
 	}
 	if o.name != "" && known[o.name] == nil {
-		return fmt.Errorf("no library %s%s", o.name, suggestion(o.name, entities.SortedKeys(known)))
+		return fmt.Errorf("no library %s%s", o.name, read.Suggestion(o.name, entities.SortedKeys(known)))
 	}
 	all := []protocol.Library{}
 	for _, name := range entities.SortedKeys(known) {

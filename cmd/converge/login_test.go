@@ -15,6 +15,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/converge-engine/converge/client/connection"
+	"github.com/converge-engine/converge/entities/outcome"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/tests/idptest"
 )
@@ -77,7 +79,7 @@ func TestLogin(t *testing.T) {
 			c.token = ""
 
 			issuer.Revoke()
-			require.Equal(t, exitError, run(t.Context(), c.Factory, []string{"pause", "shop/web"}))
+			require.Equal(t, outcome.Error, run(t.Context(), c.Factory, []string{"pause", "shop/web"}))
 			require.Contains(t, c.err.String(), "your login has ended (invalid_grant); log in again: converge login "+issuer.URL)
 
 			require.Equal(t, 0, run(t.Context(), c.Factory, []string{"logout"}))
@@ -95,9 +97,9 @@ func TestLogin(t *testing.T) {
 // the user gave explicitly is required, so its refusal is an error.
 func TestLoginWithoutDeclaredIdentity(t *testing.T) {
 	c := newLoggedInConsole(t, idptest.New(t), "--device")
-	refusal := &refusedError{"this application declares " + protocol.NoIdentity}
+	refusal := &connection.RefusedError{Reason: "this application declares " + protocol.NoIdentity}
 	c.api = &fakeAPI{statuses: map[string][]any{"service/shop/web": {protocol.Status{}}}, refuse: []error{refusal}, answer: protocol.Answer{Message: "paused"}}
-	c.Dial = func(context.Context, connection) (API, error) { return c.api, nil }
+	c.Dial = func(context.Context, connection.Settings) (connection.API, error) { return c.api, nil }
 	require.Equal(t, 0, run(t.Context(), c.Factory, []string{"pause", "shop/web", "--reason", "drill"}), "%s", &c.err)
 	sent := c.api.updates
 	require.Len(t, sent, 2)
@@ -107,7 +109,7 @@ func TestLoginWithoutDeclaredIdentity(t *testing.T) {
 	require.Contains(t, c.err.String(), "service/shop/web declares no token issuer: sent as ")
 
 	c.api, c.Factory.api = &fakeAPI{refuse: []error{refusal}}, nil
-	require.Equal(t, exitError, run(t.Context(), c.Factory, []string{"pause", "shop/web", "--token", "a.b.c"}))
+	require.Equal(t, outcome.Error, run(t.Context(), c.Factory, []string{"pause", "shop/web", "--token", "a.b.c"}))
 	require.Len(t, c.api.updates, 1)
 }
 
@@ -172,7 +174,7 @@ func TestRefusedLogin(t *testing.T) {
 	issuer := idptest.New(t)
 	issuer.Refuses = "access_denied"
 	c := newBrowserConsole(t)
-	require.Equal(t, exitError, run(t.Context(), c.Factory, []string{"login", issuer.URL, "--timeout", "20s"}))
+	require.Equal(t, outcome.Error, run(t.Context(), c.Factory, []string{"login", issuer.URL, "--timeout", "20s"}))
 	require.Contains(t, c.err.String(), "login at "+issuer.URL+": it was refused: access_denied")
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -10,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/converge-engine/converge/client/connection"
+	"github.com/converge-engine/converge/client/read"
 	"github.com/converge-engine/converge/entities/explain"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/store"
@@ -17,7 +18,7 @@ import (
 
 type logsOptions struct {
 	f        *Factory
-	service  serviceName
+	service  connection.ServiceName
 	channel  string // "": all
 	store    string
 	kind     string
@@ -64,23 +65,17 @@ each object, with links to logs elsewhere.`,
 	return cmd
 }
 
-// channelLog is an entry of one channel.
-type channelLog struct {
-	Channel string `json:"channel"`
-	store.LogEntry
-}
-
 func (o *logsOptions) run(ctx context.Context) error {
 	s, err := o.f.status(ctx, o.service)
 	if err != nil {
 		return err
 	}
 	if o.channel != "" {
-		if err := checkChannel(s, o.channel); err != nil {
+		if err := s.CheckChannel(o.channel); err != nil {
 			return err
 		}
 	}
-	at, err := o.f.readableStore(o.store, s.Store)
+	at, err := o.f.stores(o.store).Readable(s.Store)
 	if err != nil {
 		return err
 	}
@@ -90,13 +85,13 @@ func (o *logsOptions) run(ctx context.Context) error {
 	}
 	defer store.Close() // only read
 	known := map[string]bool{}
-	entries, err := o.read(ctx, store, s, known)
+	entries, err := read.Logs(ctx, store, s, o.channel, known)
 	if err != nil {
 		return err
 	}
 	shown := o.selected(entries)
 	if o.follow {
-		return o.followLogs(ctx, shown, func() ([]channelLog, error) { return o.read(ctx, store, s, known) })
+		return o.followLogs(ctx, shown, func() ([]read.Log, error) { return read.Logs(ctx, store, s, o.channel, known) })
 	}
 	if o.f.structured() {
 		return o.f.screen().Document(shown)
@@ -115,26 +110,8 @@ func inChannel(channel string) string {
 	return " in " + channel
 }
 
-// read returns the entries whose keys are not known, oldest first, and adds their keys. With an error it returns those of the channels before.
-func (o *logsOptions) read(ctx context.Context, store *store.Store, s protocol.Status, known map[string]bool) (all []channelLog, err error) {
-	for _, c := range s.Channels {
-		if o.channel != "" && c.Name != o.channel {
-			continue
-		}
-		entries, err := store.NewLogs(ctx, s.Application, cmp.Or(s.Key, s.Service), cmp.Or(c.Key, c.Name), known) // under the names that runtimes know
-		if err != nil {
-			return all, err
-		}
-		for _, e := range entries {
-			all = append(all, channelLog{c.Name, e})
-		}
-	}
-	slices.SortStableFunc(all, func(a, b channelLog) int { return a.At.Compare(b.At) })
-	return all, nil
-}
-
 // followLogs prints entries and what running commands print, and then what is added, until it is interrupted. An error of the store is noted once.
-func (o *logsOptions) followLogs(ctx context.Context, shown []channelLog, more func() ([]channelLog, error)) error {
+func (o *logsOptions) followLogs(ctx context.Context, shown []read.Log, more func() ([]read.Log, error)) error {
 	noted, output := "", runningOutput{}
 	for {
 		if o.f.structured() {
@@ -161,7 +138,7 @@ func (o *logsOptions) followLogs(ctx context.Context, shown []channelLog, more f
 	}
 }
 
-func (o *logsOptions) print(entries []channelLog, after ...string) error {
+func (o *logsOptions) print(entries []read.Log, after ...string) error {
 	for _, e := range entries {
 		if err := o.f.screen().Lines(logLines(e, o.channel == "", o.f.Now())...); err != nil {
 			return err
@@ -189,9 +166,9 @@ func (o *logsOptions) runtimeReport(s protocol.Status) (lines []string) {
 }
 
 // selected are the entries that the flags ask for.
-func (o *logsOptions) selected(entries []channelLog) []channelLog {
+func (o *logsOptions) selected(entries []read.Log) []read.Log {
 	if o.previous {
-		entries = ofPreviousVersions(entries)
+		entries = read.OfPreviousVersions(entries)
 	}
 	out := o.ofKind(entries)
 	if o.last > 0 {
@@ -200,8 +177,8 @@ func (o *logsOptions) selected(entries []channelLog) []channelLog {
 	return out
 }
 
-func (o *logsOptions) ofKind(entries []channelLog) []channelLog {
-	out := []channelLog{}
+func (o *logsOptions) ofKind(entries []read.Log) []read.Log {
+	out := []read.Log{}
 	for _, e := range entries {
 		if o.kind == "" || o.kind == string(e.Kind) {
 			out = append(out, e)
@@ -210,22 +187,9 @@ func (o *logsOptions) ofKind(entries []channelLog) []channelLog {
 	return out
 }
 
-// ofPreviousVersions are the entries of the version that each channel had before its last one.
-func ofPreviousVersions(entries []channelLog) []channelLog {
-	last, previous := map[string]string{}, map[string]string{}
-	for _, e := range entries { // oldest first
-		if e.FullVersion != "" && e.FullVersion != last[e.Channel] {
-			previous[e.Channel], last[e.Channel] = last[e.Channel], e.FullVersion
-		}
-	}
-	return slices.DeleteFunc(slices.Clone(entries), func(e channelLog) bool {
-		return e.FullVersion == "" || e.FullVersion != previous[e.Channel]
-	})
-}
-
 // logLines formats a log entry. Its first line names the command, its result and its duration. The output follows, indented, with
 // stderr marked.
-func logLines(e channelLog, withChannel bool, now time.Time) []string {
+func logLines(e read.Log, withChannel bool, now time.Time) []string {
 	head := e.At.In(now.Location()).Format(dateTime)
 	if withChannel {
 		head += " " + e.Channel

@@ -1,5 +1,5 @@
 // Command converge releases services and explains why they are not moving. Each verb, or a few related ones, is one file. The verbs use
-// Temporal through the small interface in api.go. The Temporal server is never linked into this program, nor are Helm and Kustomize:
+// Temporal through the small interface in client/connection. The Temporal server is never linked into this program, nor are Helm and Kustomize:
 // `converge dev` becomes another program, and a third one renders (cmd/internal/program).
 package main
 

@@ -3,8 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
+	"github.com/converge-engine/converge/client/connection"
 	"github.com/converge-engine/converge/cmd/internal/show"
 	"github.com/converge-engine/converge/intent/codec"
 	"github.com/converge-engine/converge/worker/tracing"
@@ -35,9 +34,9 @@ type Factory struct {
 	// CanPrompt reports whether In is a terminal, so that a person can answer a prompt.
 	CanPrompt bool
 	// Dial connects. It is called when a verb first needs Temporal.
-	Dial func(ctx context.Context, c connection) (API, error)
+	Dial func(ctx context.Context, c connection.Settings) (connection.API, error)
 
-	conn    connection
+	conn    connection.Settings
 	as      string // the caller's name
 	format  string
 	token   string // proves the caller's identity; empty: CONVERGE_TOKEN, or the login
@@ -45,7 +44,7 @@ type Factory struct {
 	// tokenErr is the reason why there is no token although there is a login.
 	tokenErr error
 	tracing  *tracing.Tracing // nil: nothing is traced
-	api      API
+	api      connection.API
 }
 
 func newFactory() *Factory {
@@ -53,7 +52,13 @@ func newFactory() *Factory {
 		In: os.Stdin, Out: show.Safe(os.Stdout), Err: show.Safe(os.Stderr), Raw: os.Stdout,
 		Env: os.Getenv, WorkDir: os.Getwd, Now: time.Now, Sleep: sleep,
 		CanPrompt: term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stderr.Fd())),
-		Dial:      dial,
+		Dial: func(ctx context.Context, s connection.Settings) (connection.API, error) {
+			c, err := connection.Dial(ctx, s)
+			if err != nil {
+				return nil, err
+			}
+			return c, nil
+		},
 	}
 }
 
@@ -71,12 +76,12 @@ func sleep(ctx context.Context, d time.Duration) error {
 // addFlags adds the flags that every verb has.
 func (f *Factory) addFlags(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.format, "output", "o", "text", "output format: text, json or yaml")
-	flags.StringVar(&f.conn.address, "address", "", "Temporal server, host:port (TEMPORAL_ADDRESS)")
+	flags.StringVar(&f.conn.Address, "address", "", "Temporal server, host:port (TEMPORAL_ADDRESS)")
 	flags.StringVar(&f.as, "as", "", "name of the caller, where no identity has to be proven; default user@host (CONVERGE_BY)")
-	flags.StringVarP(&f.conn.namespace, "namespace", "n", "", "Temporal namespace (TEMPORAL_NAMESPACE)")
+	flags.StringVarP(&f.conn.Namespace, "namespace", "n", "", "Temporal namespace (TEMPORAL_NAMESPACE)")
 	flags.StringVar(&f.token, "token", "", "OIDC ID token that proves the caller's identity, or none to ignore a login (CONVERGE_TOKEN)")
 	flags.BoolVar(&f.encrypt, "encrypt-payloads", false, "encrypt the payloads that Temporal stores, with the first key of CONVERGE_STORE_KEY (CONVERGE_ENCRYPT_PAYLOADS)")
-	flags.StringVar(&f.conn.profile, "profile", "", "profile in Temporal's configuration file (TEMPORAL_PROFILE)")
+	flags.StringVar(&f.conn.Profile, "profile", "", "profile in Temporal's configuration file (TEMPORAL_PROFILE)")
 }
 
 // outputFormats are the values of --output.
@@ -103,7 +108,7 @@ func (f *Factory) screen() show.Screen {
 func (f *Factory) note(format string, args ...any) { fmt.Fprintf(f.Err, format+"\n", args...) }
 
 // client connects at the first call, and returns the same connection afterwards.
-func (f *Factory) client(ctx context.Context) (API, error) {
+func (f *Factory) client(ctx context.Context) (connection.API, error) {
 	if f.api != nil {
 		return f.api, nil
 	}
@@ -111,7 +116,7 @@ func (f *Factory) client(ctx context.Context) (API, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.conn.payloads = payloads
+	f.conn.Payloads = payloads
 	if err := f.trace(ctx); err != nil {
 		return nil, err
 	}
@@ -141,7 +146,7 @@ func (f *Factory) trace(ctx context.Context) (err error) {
 		return err
 	}
 	interceptor, err := f.tracing.Client()
-	f.conn.interceptors = append(f.conn.interceptors, interceptor)
+	f.conn.Interceptors = append(f.conn.Interceptors, interceptor)
 	return err
 }
 
@@ -194,18 +199,11 @@ func (f *Factory) confirm(ctx context.Context, yes bool, question string) error 
 }
 
 // confirmAll asks for confirmation before an act affects more than one service of an application.
-func (f *Factory) confirmAll(ctx context.Context, yes bool, verb string, names []serviceName) error {
+func (f *Factory) confirmAll(ctx context.Context, yes bool, verb string, names []connection.ServiceName) error {
 	if len(names) < 2 {
 		return nil
 	}
-	return f.confirm(ctx, yes, fmt.Sprintf("%s %d services of %s", verb, len(names), names[0].application))
-}
-
-// newRequestID returns an id that makes a retried call the same call.
-func newRequestID() string {
-	var b [8]byte
-	_, _ = rand.Read(b[:]) // never fails (crypto/rand)
-	return hex.EncodeToString(b[:])
+	return f.confirm(ctx, yes, fmt.Sprintf("%s %d services of %s", verb, len(names), names[0].Application))
 }
 
 // newRunE returns the RunE of a verb: read parses the arguments into the options o, then run executes. A test passes runF to inspect
@@ -223,7 +221,7 @@ func newRunE[O any](o *O, runF func(context.Context, *O) error, run func(context
 }
 
 // parseServiceArgs reads SVC, and the arguments after it into rest.
-func (f *Factory) parseServiceArgs(args []string, service *serviceName, rest ...*string) (err error) {
+func (f *Factory) parseServiceArgs(args []string, service *connection.ServiceName, rest ...*string) (err error) {
 	for i, word := range args[1:] {
 		*rest[i] = word
 	}

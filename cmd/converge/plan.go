@@ -8,9 +8,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/converge-engine/converge/client/connection"
 	"github.com/converge-engine/converge/client/origin"
 	"github.com/converge-engine/converge/client/preview"
 	"github.com/converge-engine/converge/client/publish"
+	"github.com/converge-engine/converge/entities/outcome"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/entities/state"
 	"github.com/converge-engine/converge/intent/config"
@@ -20,7 +22,7 @@ import (
 type planOptions struct {
 	f             *Factory
 	dir           string // of a configuration; empty: a version of a service
-	service       serviceName
+	service       connection.ServiceName
 	version       string
 	params        []string
 	store         string
@@ -80,7 +82,7 @@ func (o *planOptions) run(ctx context.Context) error {
 	case errors.As(err, new(config.Problems)):
 		return o.f.problems(err, "; nothing planned")
 	case errors.As(err, &refused):
-		return &refusedError{refused.Reason}
+		return &connection.RefusedError{Reason: refused.Reason}
 	case err != nil:
 		return err
 	}
@@ -95,7 +97,7 @@ func (o *planOptions) plan(ctx context.Context) (*preview.Plan, error) {
 }
 
 // planner opens the store and connects.
-func (o *planOptions) planner(ctx context.Context, api API, application, location string) (*preview.Planner, error) {
+func (o *planOptions) planner(ctx context.Context, api connection.API, application, location string) (*preview.Planner, error) {
 	opened, err := store.Open(ctx, location)
 	if err != nil {
 		return nil, err
@@ -106,7 +108,7 @@ func (o *planOptions) planner(ctx context.Context, api API, application, locatio
 		Status: func(ctx context.Context, service string) (protocol.Status, error) {
 			var s protocol.Status
 			err := api.Query(ctx, protocol.ServiceID(application, service), protocol.QueryStatus, &s)
-			if errors.Is(err, errNotFound) {
+			if errors.Is(err, connection.ErrNotFound) {
 				return protocol.Status{}, nil
 			}
 			return s, err
@@ -114,7 +116,7 @@ func (o *planOptions) planner(ctx context.Context, api API, application, locatio
 		State: func(ctx context.Context, service string) (*state.State, error) {
 			s := &state.State{}
 			err := api.Query(ctx, protocol.ServiceID(application, service), protocol.QueryState, s)
-			if errors.Is(err, errNotFound) {
+			if errors.Is(err, connection.ErrNotFound) {
 				return nil, nil
 			}
 			return s, err
@@ -135,21 +137,21 @@ func (o *planOptions) planRelease(ctx context.Context) (*preview.Plan, error) {
 		return nil, err
 	}
 	c, _ := api.Temporal()
-	application, err := publish.Status(ctx, c, o.service.application)
+	application, err := publish.Status(ctx, c, o.service.Application)
 	if err != nil {
 		return nil, err
 	}
-	at, err := o.f.readableStore(o.store, application.Store)
+	at, err := o.f.stores(o.store).Readable(application.Store)
 	if err != nil {
 		return nil, err
 	}
-	planner, err := o.planner(ctx, api, o.service.application, at)
+	planner, err := o.planner(ctx, api, o.service.Application, at)
 	if err != nil {
 		return nil, err
 	}
 	defer planner.Store.Close() // the written objects are content-addressed and independent
 	return planner.Release(ctx, preview.Release{
-		Application: application, Service: o.service.service, Version: o.version, Parameters: all, ChannelParameters: channels,
+		Application: application, Service: o.service.Service, Version: o.version, Parameters: all, ChannelParameters: channels,
 	})
 }
 
@@ -190,9 +192,9 @@ func (o *planOptions) print(plan *preview.Plan) error {
 	case err != nil:
 		return err
 	case plan.Failed > 0:
-		return exit(exitError)
+		return exit(outcome.Error)
 	case o.exitCode && !plan.Empty():
-		return exit(exitFailed)
+		return exit(outcome.Failed)
 	}
 	return nil
 }

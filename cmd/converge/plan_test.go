@@ -12,6 +12,7 @@ import (
 
 	"github.com/converge-engine/converge/client/preview"
 	"github.com/converge-engine/converge/cmd/internal/show"
+	"github.com/converge-engine/converge/entities/outcome"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/incarnation"
 )
@@ -57,14 +58,14 @@ func TestPlanMistakes(t *testing.T) {
 	} {
 		code, output := newConsole(t, api).run(t, line)
 		require.Equal(t, want, output)
-		require.Equal(t, exitError, code)
+		require.Equal(t, outcome.Error, code)
 	}
 	broken := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(broken, "converge.yaml"), []byte("kind: Application\nname: shop\n"), 0o600))
 	code, output := newConsole(t, nil).run(t, "plan "+broken)
 	require.Contains(t, output, "! converge.yaml:1:1: ")
 	require.Contains(t, output, "; nothing planned\n")
-	require.Equal(t, exitError, code)
+	require.Equal(t, outcome.Error, code)
 }
 
 func item(channel string, changes ...protocol.PreviewChange) protocol.ItemPreview {
@@ -243,10 +244,10 @@ func TestPlanExit(t *testing.T) {
 		exitCode bool
 		code     int
 	}{
-		{"nothing", &preview.Plan{}, true, exitDone},
-		{"changes", &preview.Plan{Removed: []string{"old"}}, false, exitDone},
-		{"changes with --exit-code", &preview.Plan{Removed: []string{"old"}}, true, exitFailed},
-		{"a channel that could not be planned", planOfV9(), true, exitError},
+		{"nothing", &preview.Plan{}, true, outcome.Done},
+		{"changes", &preview.Plan{Removed: []string{"old"}}, false, outcome.Done},
+		{"changes with --exit-code", &preview.Plan{Removed: []string{"old"}}, true, outcome.Failed},
+		{"a channel that could not be planned", planOfV9(), true, outcome.Error},
 	} {
 		c := newConsole(t, nil)
 		err := (&planOptions{f: c.Factory, exitCode: row.exitCode}).print(row.plan)

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/converge-engine/converge/client/publish"
+	"github.com/converge-engine/converge/entities/outcome"
 	"github.com/converge-engine/converge/intent/config"
 )
 
@@ -115,7 +116,7 @@ func (f *Factory) printPublished(result publish.Result, err error) error {
 		return f.problems(err, "")
 	case errors.As(err, &rejected):
 		f.note("%s", rejected)
-		return exit(exitError)
+		return exit(outcome.Error)
 	case err != nil:
 		return err
 	case f.structured():

@@ -12,15 +12,17 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/converge-engine/converge/client/connection"
 	"github.com/converge-engine/converge/cmd/internal/show"
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/explain"
+	"github.com/converge-engine/converge/entities/outcome"
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
 type releaseOptions struct {
 	f              *Factory
-	service        serviceName
+	service        connection.ServiceName
 	version        string
 	params         []string
 	aspect         string
@@ -157,7 +159,7 @@ func (o *releaseOptions) printAccepted(a protocol.ReleaseAnswer) error {
 		}
 		return screen.Document(a)
 	}
-	line := fmt.Sprintf("release %s: %s %s from incarnation %d", a.ID, o.service.service, a.Version, a.Incarnation)
+	line := fmt.Sprintf("release %s: %s %s from incarnation %d", a.ID, o.service.Service, a.Version, a.Incarnation)
 	if a.Repeated {
 		line += " (accepted before under this request id)"
 	}
@@ -169,9 +171,9 @@ func (o *releaseOptions) printAccepted(a protocol.ReleaseAnswer) error {
 
 // follow prints the events of the release until it is decided.
 func (o *releaseOptions) follow(ctx context.Context, a protocol.ReleaseAnswer) error {
-	g := goal{release: a.ID, approval: approvalAwaited}
+	g := outcome.Goal{Release: a.ID, Approval: outcome.AwaitsApproval}
 	if o.stopAtApproval {
-		g.approval = approvalEndsWaitNow
+		g.Approval = outcome.EndsAtApprovalNow
 	}
 	log := &journalPrinter{f: o.f, screen: o.f.screen(), release: a.ID, quiet: o.stopAtApproval}
 	w := follower{f: o.f, api: o.f.api, name: o.service, goal: g, timeout: o.timeout, onStatus: log.print}
@@ -185,26 +187,26 @@ func (w *follower) run(ctx context.Context) error {
 		return err
 	}
 	f := w.f
-	if out.code == exitError {
-		return fmt.Errorf("%s", out.why)
+	if out.Code == outcome.Error {
+		return fmt.Errorf("%s", out.Why)
 	}
 	if f.structured() {
-		if err := f.screen().StreamDocument(map[string]any{"exit": out.code, "why": out.why, "status": s}); err != nil {
+		if err := f.screen().StreamDocument(map[string]any{"exit": out.Code, "why": out.Why, "status": s}); err != nil {
 			return err
 		}
-		return exit(out.code)
+		return exit(out.Code)
 	}
-	text := out.why + "."
-	if out.next != "" {
-		text += " " + out.next
+	text := out.Why + "."
+	if out.Next != "" {
+		text += " " + out.Next
 	}
-	if out.next != "" || out.code == exitPerson {
+	if out.Next != "" || out.Code == outcome.Person {
 		text += " See: converge explain " + s.Application + "/" + s.Service
 	}
 	if err := f.screen().Lines(text); err != nil {
 		return err
 	}
-	return exit(out.code)
+	return exit(out.Code)
 }
 
 // journalPrinter prints each line of a service's journal once, beginning with the release's own lines.
@@ -218,7 +220,7 @@ type journalPrinter struct {
 }
 
 func (l *journalPrinter) print(s protocol.Status) error {
-	r, ok := releaseByID(s, l.release)
+	r, ok := outcome.ReleaseByID(s, l.release)
 	var entries []entities.JournalEntry
 	for _, j := range s.Journal {
 		if j.N <= l.last || ok && j.At.Before(r.At) {
@@ -253,10 +255,9 @@ func (l *journalPrinter) noteApproval(s protocol.Status, r protocol.ReleaseStatu
 	if l.quiet {
 		return
 	}
-	in := releaseGroups(s, r, goal{})
-	if out := in.approvalOutcome(s.Service + " " + r.Version); in.approvableNow() && out.why+out.next != l.lastApprovalNote {
-		l.lastApprovalNote = out.why + out.next
-		l.f.note("%s", joinNonEmpty(" ", out.why+".", out.next, "Ctrl-C stops watching; the release continues."))
+	if out, now := outcome.ApprovableNow(s, r); now && out.Why+out.Next != l.lastApprovalNote {
+		l.lastApprovalNote = out.Why + out.Next
+		l.f.note("%s", outcome.Join(" ", out.Why+".", out.Next, "Ctrl-C stops watching; the release continues."))
 	}
 }
 

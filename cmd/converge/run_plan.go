@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/converge-engine/converge/client/origin"
+	"github.com/converge-engine/converge/client/read"
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/plan"
 	"github.com/converge-engine/converge/intent/incarnation"
@@ -45,16 +46,16 @@ func (g *planGraph) incarnation(ctx context.Context, f *Factory) (*incarnation.I
 		}
 		return compiled.Incarnation, nil
 	}
-	h, err := f.history(ctx, g.application, g.store)
+	h, err := f.incarnations(ctx, g.application, g.store)
 	if err != nil {
 		return nil, err
 	}
-	defer h.store.Close() // only read
-	newest, err := h.number(ctx, h.status.Newest)
+	defer h.Store.Close() // only read
+	newest, err := h.Number(ctx, h.Status.Newest)
 	if err != nil {
 		return nil, err
 	}
-	return h.store.Incarnation(ctx, newest.Hash)
+	return h.Store.Incarnation(ctx, newest.Hash)
 }
 
 // graphFormats lists the formats of run plan and run show.
@@ -155,7 +156,7 @@ func notInPlanError(work *plan.Work, service string) error {
 	for _, s := range work.Services {
 		names = append(names, s.Name)
 	}
-	return fmt.Errorf("the plan deploys no service %q%s", service, suggestion(service, names))
+	return fmt.Errorf("the plan deploys no service %q%s", service, read.Suggestion(service, names))
 }
 
 // plan returns the work of the selected channel, and the plan of the changes.
@@ -184,7 +185,7 @@ func (g *planGraph) work(inc *incarnation.Incarnation) (*plan.Work, error) {
 	case g.channel == "":
 		return nil, fmt.Errorf("%s has plans in several release channels: --channel %s", inc.Application(), strings.Join(planned, " or "))
 	case !slices.Contains(planned, g.channel):
-		return nil, fmt.Errorf("%s has no plan in a release channel %q%s", inc.Application(), g.channel, suggestion(g.channel, planned))
+		return nil, fmt.Errorf("%s has no plan in a release channel %q%s", inc.Application(), g.channel, read.Suggestion(g.channel, planned))
 	}
 	return inc.Work(g.channel), nil
 }

@@ -3,15 +3,17 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/converge-engine/converge/client/connection"
+	"github.com/converge-engine/converge/client/read"
 	"github.com/converge-engine/converge/cmd/internal/show"
 	"github.com/converge-engine/converge/entities/explain"
+	"github.com/converge-engine/converge/entities/outcome"
 	"github.com/converge-engine/converge/entities/plan"
 	"github.com/converge-engine/converge/entities/protocol"
 )
@@ -55,7 +57,7 @@ func (o *runShowOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ref := protocol.PlanOfIncarnation(o.application, o.channel, currentIncarnation(application))
+	ref := protocol.PlanOfIncarnation(o.application, o.channel, application.Current())
 	if o.name != "" {
 		ref.Name = o.name
 	}
@@ -69,16 +71,12 @@ func (o *runShowOptions) run(ctx context.Context) error {
 	return o.print(status)
 }
 
-func (f *Factory) planStatus(ctx context.Context, ref protocol.PlanRef) (s protocol.PlanStatus, err error) {
+func (f *Factory) planStatus(ctx context.Context, ref protocol.PlanRef) (protocol.PlanStatus, error) {
 	api, err := f.client(ctx)
 	if err != nil {
-		return s, err
+		return protocol.PlanStatus{}, err
 	}
-	err = api.Query(ctx, ref.ID(), protocol.QueryStatus, &s)
-	if errors.Is(err, errNotFound) {
-		err = fmt.Errorf("no plan %s of %s in %s", ref.Name, ref.Application, ref.Channel)
-	}
-	return s, err
+	return read.Plan(ctx, api, ref)
 }
 
 // planPollInterval is the interval at which a plan is polled.
@@ -97,14 +95,14 @@ func (o *runShowOptions) follow(ctx context.Context, ref protocol.PlanRef) error
 		}
 		timedOut := !deadline.IsZero() && time.Now().After(deadline)
 		switch {
-		case err != nil && !transient(err):
+		case err != nil && !connection.Transient(err):
 			return err
 		case err == nil && s.Over:
 			return errors.Join(o.printLast(s), exit(exitCodeOf(s)))
 		case timedOut && err == nil:
-			return errors.Join(o.printLast(s), exit(exitTimeout))
+			return errors.Join(o.printLast(s), exit(outcome.TimedOut))
 		case timedOut:
-			return errors.Join(err, exit(exitTimeout))
+			return errors.Join(err, exit(outcome.TimedOut))
 		}
 		if err := o.f.Sleep(ctx, planPollInterval); err != nil {
 			return err
@@ -122,14 +120,14 @@ func (o *runShowOptions) printLast(s protocol.PlanStatus) error {
 
 func exitCodeOf(s protocol.PlanStatus) int {
 	if s.StepError != "" || s.Ended != "" {
-		return exitFailed
+		return outcome.Failed
 	}
 	for _, n := range s.Nodes {
 		if n.State != "done" {
-			return exitFailed
+			return outcome.Failed
 		}
 	}
-	return exitDone
+	return outcome.Done
 }
 
 // print shows the current state of a plan.

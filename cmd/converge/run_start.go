@@ -89,7 +89,7 @@ func (o *runStartOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	incarnation := currentIncarnation(application)
+	incarnation := application.Current()
 	ref := protocol.PlanOfIncarnation(o.application, o.channel, incarnation)
 	err = api.Start(ctx, ref.ID(), protocol.PlanWorkflow, protocol.PlanInput{PlanRef: ref, PlanTask: protocol.PlanTask{
 		Incarnation: incarnation, Whole: len(o.changed) == 0, Changed: o.changed, Limit: o.parallelism, Eager: o.eager, Recapture: o.recapture, By: o.f.by(),
@@ -106,14 +106,4 @@ func (o *runStartOptions) run(ctx context.Context) error {
 		return o.f.screen().Lines("plan " + ref.Name + " of " + o.application + " in " + o.channel + " started")
 	}
 	return shown.print(status)
-}
-
-// currentIncarnation returns the incarnation that services use: the newest one, or a pinned one.
-func currentIncarnation(s protocol.ApplicationStatus) int64 {
-	for _, i := range s.Incarnations {
-		if i.Manifest == s.Manifest && s.Manifest != "" {
-			return i.Number
-		}
-	}
-	return s.Newest
 }

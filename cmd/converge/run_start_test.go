@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/converge-engine/converge/entities/outcome"
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
@@ -22,15 +23,15 @@ func TestDeployCommands_E7_E8_E12_E16(t *testing.T) {
 		code       int
 	}{
 		{line: "run show home live", want: shown},
-		{line: "run start home live --wait", want: shown, code: exitFailed, sent: start(`"whole":true`)},
+		{line: "run start home live --wait", want: shown, code: outcome.Failed, sent: start(`"whole":true`)},
 		{line: "run start home live --changed web,api --max-parallelism 2 --eager-reconcile", want: shown, sent: start(`"changed":["web","api"],"limit":2,"eager":true`)},
 		{line: "run start home live --recapture web", want: shown, sent: start(`"whole":true,"recapture":["web"]`)},
-		{line: "run show home live --plan web-v3", code: exitError, want: "! converge: no plan web-v3 of home in live\n"},
-		{line: "run show home live --watch", want: shown, code: exitFailed},
+		{line: "run show home live --plan web-v3", code: outcome.Error, want: "! converge: no plan web-v3 of home in live\n"},
+		{line: "run show home live --watch", want: shown, code: outcome.Failed},
 		{line: "run show home live --format mermaid", want: mermaid},
-		{line: "run show hume live", code: exitError, want: "! converge: no application hume; did you mean home?\n"},
-		{line: "run show home live --format png", code: exitError, want: "! converge: --format \"png\": expected one of text, json, yaml, dot, mermaid, svg\n"},
-		{line: "run start home live --max-parallelism -1", code: exitError, want: "! converge: --max-parallelism -1: expected at least 1\n"},
+		{line: "run show hume live", code: outcome.Error, want: "! converge: no application hume; did you mean home?\n"},
+		{line: "run show home live --format png", code: outcome.Error, want: "! converge: --format \"png\": expected one of text, json, yaml, dot, mermaid, svg\n"},
+		{line: "run start home live --max-parallelism -1", code: outcome.Error, want: "! converge: --max-parallelism -1: expected at least 1\n"},
 	} {
 		t.Run(tt.line, func(t *testing.T) {
 			fake := &fakeAPI{statuses: map[string][]any{

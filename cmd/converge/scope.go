@@ -6,6 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/converge-engine/converge/client/connection"
+	"github.com/converge-engine/converge/client/read"
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
@@ -104,7 +106,7 @@ func (o *scopeOptions) run(ctx context.Context) (err error) {
 		return err
 	}
 	request := protocol.ScopeRequest{RequestMeta: o.f.actOn(o.reason, names), Channel: o.channel}
-	answers, err := each(ctx, names, func(ctx context.Context, n serviceName) (protocol.Answer, error) {
+	answers, err := read.Each(ctx, names, func(ctx context.Context, n connection.ServiceName) (protocol.Answer, error) {
 		var answer protocol.Answer
 		err := o.f.act(ctx, n, o.verb, request.RequestID, request, &answer)
 		return answer, err
@@ -113,7 +115,7 @@ func (o *scopeOptions) run(ctx context.Context) (err error) {
 }
 
 // printAnswers prints what each service answered, and what happens next in its channels.
-func (f *Factory) printAnswers(names []serviceName, answers []protocol.Answer, err error) error {
+func (f *Factory) printAnswers(names []connection.ServiceName, answers []protocol.Answer, err error) error {
 	type answered struct {
 		Service string `json:"service"`
 		protocol.Answer

@@ -8,9 +8,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/converge-engine/converge/client/connection"
 	"github.com/converge-engine/converge/client/origin"
 	"github.com/converge-engine/converge/client/publish"
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/outcome"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/incarnation"
 	"github.com/converge-engine/converge/intent/store"
@@ -224,7 +226,7 @@ func (s *stepRun) awaitPublished(ctx context.Context, commit string, after int64
 	for noted := false; ; noted = true {
 		now, err := s.status(ctx)
 		switch {
-		case err != nil && !transient(err):
+		case err != nil && !connection.Transient(err):
 			return now, err
 		case err == nil && now.Pin != nil:
 			return now, fmt.Errorf("%s is pinned to incarnation %d, so that nothing newer takes effect", s.application, now.Pin.Incarnation.Number)
@@ -257,14 +259,14 @@ func (s *stepRun) includesCommit(ctx context.Context, now protocol.ApplicationSt
 // timeoutError returns the error of a context that ended.
 func (s *stepRun) timeoutError(ctx context.Context, what string) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return &exitErr{exitTimeout, fmt.Errorf("%s within %s", what, s.timeout)}
+		return &exitErr{outcome.TimedOut, fmt.Errorf("%s within %s", what, s.timeout)}
 	}
 	return exit(exitInterrupted)
 }
 
 // changedServices returns the services that a step changes. If the value was already set, it returns the service that the path names, or
 // all.
-func (s *stepRun) changedServices(ctx context.Context, one setStep, before, now protocol.ApplicationStatus) (names []serviceName, err error) {
+func (s *stepRun) changedServices(ctx context.Context, one setStep, before, now protocol.ApplicationStatus) (names []connection.ServiceName, err error) {
 	to, err := s.store.Manifest(ctx, now.Manifest)
 	if err != nil {
 		return nil, err
@@ -281,17 +283,17 @@ func (s *stepRun) changedServices(ctx context.Context, one setStep, before, now 
 		services = slices.DeleteFunc(services, func(key string) bool { return now.Names.Title(key) != name })
 	}
 	for _, service := range services {
-		names = append(names, serviceName{s.application, service})
+		names = append(names, connection.ServiceName{Application: s.application, Service: service})
 	}
 	return names, nil
 }
 
 // converge waits until services use an incarnation and have settled.
-func (s *stepRun) converge(ctx context.Context, names []serviceName, number int64) error {
+func (s *stepRun) converge(ctx context.Context, names []connection.ServiceName, number int64) error {
 	for _, n := range names {
 		for {
 			status, err := s.f.status(ctx, n)
-			if err != nil && !transient(err) {
+			if err != nil && !connection.Transient(err) {
 				return err
 			}
 			if err == nil && status.Incarnation >= number {
@@ -306,7 +308,7 @@ func (s *stepRun) converge(ctx context.Context, names []serviceName, number int6
 	if at, bounded := ctx.Deadline(); bounded {
 		remaining = time.Until(at)
 	}
-	return s.f.waitAll(ctx, names, goal{}, remaining)
+	return s.f.waitAll(ctx, names, outcome.Goal{}, remaining)
 }
 
 // revertCommits reverts the commits, the last one first, each with a new commit.

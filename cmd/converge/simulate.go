@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/converge-engine/converge/activities/checks"
+	"github.com/converge-engine/converge/client/connection"
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/entities/selection"
@@ -21,7 +22,7 @@ import (
 // simulateOptions are those of simulate.
 type simulateOptions struct {
 	f        *Factory
-	service  serviceName
+	service  connection.ServiceName
 	version  string
 	aspect   string
 	at       string
@@ -172,7 +173,7 @@ func (o *simulateOptions) evaluator(ctx context.Context, s *state.State) (*offli
 	if s.Spec == nil {
 		return v, nil
 	}
-	at, err := o.f.readableStore(o.store, s.Store)
+	at, err := o.f.stores(o.store).Readable(s.Store)
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/converge-engine/converge/client/connection"
+	"github.com/converge-engine/converge/client/read"
 	"github.com/converge-engine/converge/cmd/internal/show"
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/explain"
@@ -122,10 +124,10 @@ func (o *statusOptions) run(ctx context.Context) error {
 
 // withAltered adds to the error of a query what operators did to the services in Temporal.
 func (o *statusOptions) withAltered(ctx context.Context, err error) error {
-	if o.joint != nil || errors.Is(err, errPaused) {
+	if o.joint != nil || errors.Is(err, connection.ErrPaused) {
 		return err
 	}
-	if altered := joinAltered(o.f.alteredIn(ctx, o.target)); altered != nil {
+	if altered := connection.JoinAltered(o.f.alteredIn(ctx, o.target)); altered != nil {
 		return errors.Join(err, altered)
 	}
 	return err
@@ -151,25 +153,25 @@ func (o *statusOptions) queryTarget(ctx context.Context) (_ []protocol.Status, e
 		return o.queryOne(ctx)
 	}
 	names, err := o.f.services(ctx, o.target)
-	if err != nil && (transient(err) || o.target.application == "") {
+	if err != nil && (connection.Transient(err) || o.target.Application == "") {
 		return nil, err
 	}
 	statuses, e := o.f.unmanagedStatuses(ctx, o.target)
 	if e != nil || err != nil && len(statuses) == 0 {
 		return nil, cmp.Or(err, e)
 	}
-	names = slices.DeleteFunc(names, func(n serviceName) bool { // it is ending
-		return slices.ContainsFunc(statuses, func(s protocol.Status) bool { return nameOf(s) == n })
+	names = slices.DeleteFunc(names, func(n connection.ServiceName) bool { // it is ending
+		return slices.ContainsFunc(statuses, func(s protocol.Status) bool { return read.NameOf(s) == n })
 	})
-	all, err := each(ctx, names, o.f.status)
+	all, err := read.Each(ctx, names, o.f.status)
 	for _, s := range all {
 		if s.Service != "" {
 			statuses = append(statuses, s)
 		}
 	}
-	sortStatuses(statuses)
+	read.SortStatuses(statuses)
 	if !o.f.structured() {
-		o.plans = append(o.f.problemOf(ctx, o.target.application), o.f.plansOf(ctx, o.target.application)...)
+		o.plans = append(o.f.problemOf(ctx, o.target.Application), o.f.plansOf(ctx, o.target.Application)...)
 	}
 	return statuses, err
 }
@@ -181,17 +183,17 @@ func (o *statusOptions) queryOne(ctx context.Context) ([]protocol.Status, error)
 		return nil, err
 	}
 	var s protocol.Status
-	if err = api.Query(ctx, o.target.id(), protocol.QueryStatus, &s); err == nil {
-		o.f.noteRename(o.target.serviceName, s)
-		o.running = o.f.progress(ctx, o.target.serviceName)
+	if err = api.Query(ctx, o.target.ID(), protocol.QueryStatus, &s); err == nil {
+		o.f.noteRename(o.target.ServiceName, s)
+		o.running = o.f.progress(ctx, o.target.ServiceName)
 		return []protocol.Status{s}, nil
 	}
-	if !errors.Is(err, errNotFound) {
+	if !errors.Is(err, connection.ErrNotFound) {
 		return nil, err
 	}
 	unmanaged, e := o.f.unmanagedStatuses(ctx, o.target)
 	if e == nil && len(unmanaged) == 0 {
-		e = o.f.notFoundError(ctx, o.target.serviceName)
+		e = o.f.notFoundError(ctx, o.target.ServiceName)
 	}
 	return unmanaged, e
 }
@@ -224,7 +226,7 @@ func (o *statusOptions) follow(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return exit(exitInterrupted)
 		}
-		if err != nil && !transient(err) {
+		if err != nil && !connection.Transient(err) {
 			return err
 		}
 		if err != nil && !lost {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/converge-engine/converge/entities/maestro"
+	"github.com/converge-engine/converge/entities/outcome"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/store"
 )
@@ -22,7 +23,7 @@ type statusWithCommits struct {
 func (o *statusOptions) commitsOf(ctx context.Context, all []protocol.Status) ([]statusWithCommits, error) {
 	out := make([]statusWithCommits, 0, len(all))
 	for _, s := range all {
-		at, err := o.f.readableStore(o.store, s.Store)
+		at, err := o.f.stores(o.store).Readable(s.Store)
 		if err != nil {
 			return nil, err
 		}
@@ -60,8 +61,8 @@ func channelCommits(ctx context.Context, location string, s protocol.Status) (st
 // enteringRelease returns the newest release of a channel, and the incarnation of the version that it replaces; 0: it replaces nothing.
 func enteringRelease(s protocol.Status, c protocol.ChannelStatus) (r protocol.ReleaseStatus, since int64, ok bool) {
 	version := first(c.Desired, c.Target)
-	r, ok = releaseWhere(s, func(r protocol.ReleaseStatus) bool { return r.Version == version })
-	before, known := releaseWhere(s, func(b protocol.ReleaseStatus) bool {
+	r, ok = outcome.ReleaseWhere(s, func(r protocol.ReleaseStatus) bool { return r.Version == version })
+	before, known := outcome.ReleaseWhere(s, func(b protocol.ReleaseStatus) bool {
 		if c.Target != version {
 			return b.Version == c.Target
 		}

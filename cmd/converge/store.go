@@ -2,42 +2,16 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/converge-engine/converge/client/publish"
+	"github.com/converge-engine/converge/client/read"
 )
 
-// This file decides which store a command opens. A workflow states its store, but everyone with write access to the namespace can make
-// it state another one. So the command opens a stated store only if no data leaves this machine (G6).
-
-// trustedStore returns the store of a flag or of CONVERGE_STORE, otherwise the one that a workflow states, if that is a directory on this
-// machine.
-func (f *Factory) trustedStore(flag, reported string) (string, error) {
-	if configured := first(flag, f.Env("CONVERGE_STORE")); configured != "" {
-		return configured, nil
-	}
-	path, isURL := strings.CutPrefix(reported, "file://")
-	if !isURL && strings.Contains(reported, "://") || strings.ContainsAny(path, "?#\n") {
-		return "", fmt.Errorf("the workflow reports the store %q; confirm it with --store URL, or CONVERGE_STORE [stated-store]", reported)
-	}
-	return reported, nil
-}
-
-// readableStore is trustedStore for reading only. If a stated directory does not exist here, it belongs to another machine: opening it
-// would create an empty store.
-func (f *Factory) readableStore(flag, reported string) (string, error) {
-	at, err := f.trustedStore(flag, reported)
-	if err != nil || first(flag, f.Env("CONVERGE_STORE")) != "" || at == "" {
-		return at, err
-	}
-	if info, err := os.Stat(filepath.FromSlash(strings.TrimPrefix(at, "file://"))); err != nil || !info.IsDir() {
-		return "", fmt.Errorf("the workflow reports the store directory %q, which is not on this machine; name it with --store URL, or CONVERGE_STORE [store-elsewhere]", at)
-	}
-	return at, nil
+// stores says which store a command opens: that of a flag or of CONVERGE_STORE, or one that a workflow reports.
+func (f *Factory) stores(flag string) read.Store {
+	return read.Store{Configured: first(flag, f.Env("CONVERGE_STORE"))}
 }
 
 // storeOf returns the store of an application's incarnations. It comes from a flag or CONVERGE_STORE, otherwise from the application.
@@ -56,7 +30,7 @@ func (f *Factory) storeOf(ctx context.Context, application, dir, flag string) (s
 	if err != nil {
 		return "", err
 	}
-	for _, name := range slices.Concat([]string{application}, applications(others)[:min(1, len(others))]) {
+	for _, name := range slices.Concat([]string{application}, read.Applications(others)[:min(1, len(others))]) {
 		if name == "" {
 			continue
 		}
@@ -65,7 +39,7 @@ func (f *Factory) storeOf(ctx context.Context, application, dir, flag string) (s
 			return "", err
 		}
 		if status.Store != "" {
-			return f.trustedStore("", status.Store)
+			return f.stores("").Trusted(status.Store)
 		}
 	}
 	return storeIn(dir), nil

@@ -81,7 +81,7 @@ func (o *collectOptions) run(ctx context.Context) error {
 	}
 	c, namespace := api.Temporal()
 	kinds, err := collect.Collector{
-		Client: c, Namespace: namespace, Store: s, Payloads: o.f.conn.payloads,
+		Client: c, Namespace: namespace, Store: s, Payloads: o.f.conn.Payloads,
 		Collection: store.Collection{By: o.f.by(), Now: o.f.Now(), Grace: o.grace, Keep: o.keep, DryRun: o.dryRun},
 	}.Run(ctx)
 	if err != nil {

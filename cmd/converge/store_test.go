@@ -19,7 +19,7 @@ func TestReportedStoreIsNotOpened(t *testing.T) {
 		{"s3://mine", "s3://evil", "s3://mine", ""},
 	} {
 		c := newConsole(t, &fakeAPI{})
-		got, err := c.trustedStore(tt.flag, tt.stated)
+		got, err := c.stores(tt.flag).Trusted(tt.stated)
 		if tt.refused != "" {
 			require.ErrorContains(t, err, tt.refused)
 			continue

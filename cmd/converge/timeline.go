@@ -3,16 +3,13 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/client/connection"
+	"github.com/converge-engine/converge/client/read"
 	"github.com/converge-engine/converge/entities/chart"
-	"github.com/converge-engine/converge/entities/protocol"
-	"github.com/converge-engine/converge/entities/state"
 	"github.com/converge-engine/converge/entities/timeline"
 )
 
@@ -61,7 +58,9 @@ func (o *timelineOptions) run(ctx context.Context) error {
 		return err
 	}
 	now := o.f.Now()
-	all, readErr := each(ctx, names, func(ctx context.Context, n serviceName) (serviceTimeline, error) { return o.entries(ctx, n, now) })
+	all, readErr := read.Each(ctx, names, func(ctx context.Context, n connection.ServiceName) (serviceTimeline, error) {
+		return o.entries(ctx, n, now)
+	})
 	if o.svg != "" {
 		if err := o.write(all, now); err != nil {
 			return errors.Join(err, readErr)
@@ -90,7 +89,7 @@ func (o *timelineOptions) run(ctx context.Context) error {
 
 // write writes the chart, with all services one below the other.
 func (o *timelineOptions) write(all []serviceTimeline, now time.Time) error {
-	title, zone := o.target.application, now.Location()
+	title, zone := o.target.Application, now.Location()
 	if !o.target.all {
 		title = o.target.String()
 	}
@@ -110,91 +109,20 @@ func (o *timelineOptions) write(all []serviceTimeline, now time.Time) error {
 	return writeChart(o.svg, c.SVG(zone))
 }
 
-func (o *timelineOptions) entries(ctx context.Context, n serviceName, now time.Time) (serviceTimeline, error) {
+func (o *timelineOptions) entries(ctx context.Context, n connection.ServiceName, now time.Time) (serviceTimeline, error) {
 	in, statusProblem, err := o.f.timelineInput(ctx, n, o.store, now)
 	if err != nil {
 		return serviceTimeline{}, err
 	}
 	in.Last = o.last
-	return serviceTimeline{Service: n.service, Entries: timeline.Of(in), Problem: statusProblem}, nil
+	return serviceTimeline{Service: n.Service, Entries: timeline.Of(in), Problem: statusProblem}, nil
 }
 
-// timelineInput returns the input of a service's timeline: its history and its workflow's status, or, for a removed service, its last
-// configuration. statusProblem is the reason why neither is known, or "" if one is.
-func (f *Factory) timelineInput(ctx context.Context, n serviceName, location string, now time.Time) (in timeline.Input, statusProblem string, err error) {
-	in = timeline.Input{Now: now}
-	history := historyOptions{f: f, service: n, store: location}
-	lines, err := history.entries(ctx)
+// timelineInput returns the input of a service's timeline, or the reason why its current state is unknown.
+func (f *Factory) timelineInput(ctx context.Context, n connection.ServiceName, location string, now time.Time) (in timeline.Input, statusProblem string, err error) {
+	t, err := f.trail(ctx, n, "")
 	if err != nil {
 		return in, "", err
 	}
-	for _, l := range lines {
-		in.Lines = append(in.Lines, l.AuditEntry)
-	}
-	api, err := f.client(ctx)
-	if err != nil {
-		return in, "", err
-	}
-	s := state.State{}
-	if err = api.Query(ctx, n.id(), protocol.QueryState, &s); err == nil {
-		in.Needs = channelDependencies(s.Spec)
-		in.Status, err = f.status(ctx, n)
-	} else if errors.Is(err, errNotFound) {
-		var last *entities.Spec
-		if last, err = history.lastSpec(ctx); err == nil {
-			in.Needs = channelDependencies(last)
-			for _, name := range last.ChannelNames() {
-				in.Status.Channels = append(in.Status.Channels, protocol.ChannelStatus{Name: name})
-			}
-		}
-	}
-	if err != nil {
-		statusProblem = fmt.Sprintf("the current state is unknown: %s", err)
-	}
-	return in, statusProblem, nil
-}
-
-// channelDependencies returns, by channel, the channels in which a release must have succeeded first.
-func channelDependencies(spec *entities.Spec) map[string][]string {
-	all := map[string][]string{}
-	if spec == nil {
-		return all
-	}
-	for _, c := range spec.Channels {
-		for _, condition := range c.Conditions {
-			if condition.Kind.OnChannels() {
-				all[c.Name] = append(all[c.Name], condition.Channels...)
-			}
-		}
-	}
-	return all
-}
-
-// lastSpec returns the spec of the service in the newest incarnation that contained it.
-func (o *historyOptions) lastSpec(ctx context.Context) (*entities.Spec, error) {
-	at, _, _, err := o.open(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer at.Close() // only read
-	application, service := protocol.TrailOf(o.id())
-	numbers, err := at.ListNumbers(ctx, application)
-	if err != nil {
-		return nil, err
-	}
-	for _, number := range slices.Backward(numbers) {
-		inc, err := at.Number(ctx, application, number)
-		if err != nil {
-			return nil, err
-		}
-		manifest, err := at.Manifest(ctx, inc.Manifest)
-		if err != nil {
-			return nil, err
-		}
-		if digest, declared := manifest[service]; declared {
-			spec, err := at.Spec(ctx, digest)
-			return &spec, err
-		}
-	}
-	return nil, fmt.Errorf("no incarnation of %s contains it", application)
+	return t.Timeline(ctx, f.stores(location), now)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/converge-engine/converge/client/origin"
 	"github.com/converge-engine/converge/client/publish"
+	"github.com/converge-engine/converge/entities/outcome"
 	"github.com/converge-engine/converge/intent/compile"
 	"github.com/converge-engine/converge/intent/config"
 	"github.com/converge-engine/converge/intent/store"
@@ -173,10 +174,10 @@ func (f *Factory) problems(err error, consequence string) error {
 		if err := f.screen().Document(found); err != nil {
 			return err
 		}
-		return exit(exitError)
+		return exit(outcome.Error)
 	}
 	f.note("%s\n%s%s", found.Error(), count(len(found), "error"), consequence)
-	return exit(exitError)
+	return exit(outcome.Error)
 }
 
 func count(n int, noun string) string {

@@ -8,7 +8,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/converge-engine/converge/client/connection"
+	"github.com/converge-engine/converge/client/read"
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/outcome"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/store"
 )
@@ -62,8 +65,8 @@ var lines = []string{
 func failingStatuses() []any {
 	return []any{
 		webStatus("staging CONVERGING v8 v9 in progress, canary CONVERGED v8 v8 pending, prod WAITING_PRECONDITIONS v8 v9 pending", lines[:3]...),
-		fmt.Errorf("%w: it went away", errLost),
-		fmt.Errorf("%w: it went away", errLost),
+		fmt.Errorf("%w: it went away", connection.ErrLost),
+		fmt.Errorf("%w: it went away", connection.ErrLost),
 		webStatus("staging CONVERGED v9 v9 succeeded, canary CONVERGING v8 v9 in progress, prod WAITING_PRECONDITIONS v8 v9 pending", lines[:5]...),
 		webStatus("staging CONVERGED v9 v9 succeeded, canary ROLLING_BACK v9 v8 failed, prod BLOCKED v8 v9 pending", lines[:6]...),
 		webStatus("staging CONVERGED v9 v9 succeeded, canary ROLLED_BACK v8 v8 rolled back, prod BLOCKED v8 v9 pending", lines...),
@@ -80,7 +83,7 @@ func TestReleaseWait(t *testing.T) {
 		code       int
 		want       string
 	}{
-		{"failed, rolled back, through a lost connection", "release shop/web v9 --wait", failingStatuses(), 0, exitFailed, `release 19: web v9 from incarnation 42
+		{"failed, rolled back, through a lost connection", "release shop/web v9 --wait", failingStatuses(), 0, outcome.Failed, `release 19: web v9 from incarnation 42
 10:50:02 UTC staging  target v8 → v9
 10:50:41 UTC staging  CONVERGED at v9 (39s)
 10:50:41 UTC canary   target v8 → v9
@@ -94,18 +97,18 @@ web v9 was rolled back in canary; prod blocked by that. Next: retry, cancel, or 
 10:50:02 UTC staging  target v8 → v9
 ! stopped watching; web continues. See: converge status shop/web
 `},
-		{"timed out", "release shop/web v9 --wait --timeout 5ms", failingStatuses()[:1], 0, exitTimeout, `release 19: web v9 from incarnation 42
+		{"timed out", "release shop/web v9 --wait --timeout 5ms", failingStatuses()[:1], 0, outcome.TimedOut, `release 19: web v9 from incarnation 42
 10:50:02 UTC staging  target v8 → v9
 ! converge: timed out after 5ms: web v9 is in progress in staging
 `},
-		{"stop at approval", "release shop/web v9 --wait --stop-at-approval", []any{webStatus("staging WAITING_MANUAL_APPROVAL v8 v9 pending")}, 0, exitPerson, `release 19: web v9 from incarnation 42
+		{"stop at approval", "release shop/web v9 --wait --stop-at-approval", []any{webStatus("staging WAITING_MANUAL_APPROVAL v8 v9 pending")}, 0, outcome.Person, `release 19: web v9 from incarnation 42
 web v9 waits for an approval in staging. See: converge explain shop/web
 `},
-		{"converged", "release shop/web v9 --wait", []any{webStatus("staging CONVERGED v9 v9 succeeded")}, 0, exitDone, `release 19: web v9 from incarnation 42
+		{"converged", "release shop/web v9 --wait", []any{webStatus("staging CONVERGED v9 v9 succeeded")}, 0, outcome.Done, `release 19: web v9 from incarnation 42
 web v9 converged in staging.
 `},
-		{"without waiting", "release shop/web v9", []any{webStatus("staging CONVERGED v8 v8 pending")}, 0, exitDone, "release 19: web v9 from incarnation 42\n"},
-		{"json", "release shop/web v9 -o json", []any{webStatus("staging CONVERGED v8 v8 pending")}, 0, exitDone, `{
+		{"without waiting", "release shop/web v9", []any{webStatus("staging CONVERGED v8 v8 pending")}, 0, outcome.Done, "release 19: web v9 from incarnation 42\n"},
+		{"json", "release shop/web v9 -o json", []any{webStatus("staging CONVERGED v8 v8 pending")}, 0, outcome.Done, `{
   "id": "19",
   "version": "v9",
   "incarnation": 42
@@ -127,11 +130,11 @@ web v9 converged in staging.
 func TestReleaseIsRetriedUnderOneRequestID(t *testing.T) {
 	c := newConsole(t, &fakeAPI{
 		statuses: map[string][]any{"service/shop/web": {webStatus("staging CONVERGED v8 v8 pending")}}, answer: accepted,
-		refuse: []error{fmt.Errorf("%w: reset", errLost), fmt.Errorf("%w: reset", errLost)},
+		refuse: []error{fmt.Errorf("%w: reset", connection.ErrLost), fmt.Errorf("%w: reset", connection.ErrLost)},
 	})
 	code, output := c.run(t, "release shop/web v9 --request-id ci-811 -p replicas=3 -p canary:replicas=1")
 	require.Equal(t, "release 19: web v9 from incarnation 42\n! connection lost: reset; retrying\n! connection lost: reset; retrying\n", output)
-	require.Equal(t, exitDone, code)
+	require.Equal(t, outcome.Done, code)
 	want := `service/shop/web release {"by":"alice","requestId":"ID","version":"v9","parameters":{"replicas":3},"channelParameters":{"canary":{"replicas":1}}}`
 	require.Equal(t, []string{want, want, want}, c.api.updates)
 }
@@ -139,7 +142,7 @@ func TestReleaseIsRetriedUnderOneRequestID(t *testing.T) {
 func TestVerbMessages(t *testing.T) {
 	web := []any{webStatus("staging CONVERGED v9 v9 succeeded, prod PAUSED v8 v9 pending")}
 	two := map[string][]any{"application/shop": web, "service/shop/web": web, "service/shop/api": web, "service/blog/site": web}
-	lost := fmt.Errorf("%w: reset", errLost)
+	lost := fmt.Errorf("%w: reset", connection.ErrLost)
 	for _, tt := range []struct {
 		line   string
 		refuse []error
@@ -149,7 +152,7 @@ func TestVerbMessages(t *testing.T) {
 		want   string
 	}{
 		{line: "pause shop/web -c prod --reason drill", answer: protocol.Answer{Message: "paused"}, want: "paused\n"},
-		{line: "pause shop/web", refuse: []error{&refusedError{"already paused"}}, code: 1, want: "! converge: refused: already paused\n"},
+		{line: "pause shop/web", refuse: []error{&connection.RefusedError{Reason: "already paused"}}, code: 1, want: "! converge: refused: already paused\n"},
 		{line: "pause shop", code: 1, want: "! converge: pause 2 services of shop requires --yes when not running interactively\n"},
 		{line: "pause shop --yes", answer: protocol.Answer{Message: "paused"}, want: "paused\n"},
 		{line: "pause shop", input: "y\n", answer: protocol.Answer{Message: "paused"}, want: "paused\n! pause 2 services of shop? [y/N] "},
@@ -192,11 +195,11 @@ const header = "SERVICE\tCHANNEL\tSTATUS\tCURRENT\tTARGET\tSINCE\tWAITS FOR\n"
 func TestStatusShowsTheServicesThatAnswered(t *testing.T) {
 	web := webStatus("staging CONVERGED v9 v9 succeeded, prod CONVERGED v9 v9 succeeded")
 	c := newConsole(t, &fakeAPI{statuses: map[string][]any{
-		"service/shop/api": {fmt.Errorf("%w for service/shop/api", errNoWorker)}, "service/shop/web": {web},
+		"service/shop/api": {fmt.Errorf("%w for service/shop/api", connection.ErrNoWorker)}, "service/shop/web": {web},
 	}})
 	code, output := c.run(t, "status shop")
 	require.Equal(t, header+"web\tstaging\tCONVERGED\tv9\tv9\t20s\t\nweb\tprod\tCONVERGED\tv9\tv9\t20s\t\n! converge: no worker answers for service/shop/api\n", output)
-	require.Equal(t, exitError, code)
+	require.Equal(t, outcome.Error, code)
 }
 
 // Every running object, healthy or not, is listed with a useful reference for the user, and its text contains no control characters
@@ -223,7 +226,7 @@ func TestStatusListsObjects_C9_G6(t *testing.T) {
 func TestErrorsOfManyAreCounted(t *testing.T) {
 	statuses := map[string][]any{}
 	for i := range 6 {
-		statuses[fmt.Sprintf("service/shop/s%d", i)] = []any{fmt.Errorf("%w for s%d", errNoWorker, i)}
+		statuses[fmt.Sprintf("service/shop/s%d", i)] = []any{fmt.Errorf("%w for s%d", connection.ErrNoWorker, i)}
 	}
 	code, output := newConsole(t, &fakeAPI{statuses: statuses}).run(t, "status shop")
 	require.Equal(t, `! converge: no worker answers for s0
@@ -231,7 +234,7 @@ func TestErrorsOfManyAreCounted(t *testing.T) {
 ! converge: no worker answers for s2
 ! converge: and 3 more
 `, output)
-	require.Equal(t, exitError, code)
+	require.Equal(t, outcome.Error, code)
 }
 
 // When piped, watching appends only the changes.
@@ -239,7 +242,7 @@ func TestStatusWatchPiped(t *testing.T) {
 	moving := webStatus("staging CONVERGING v8 v9 in progress")
 	moving.Channels[0].Reasons = []protocol.Reason{{Text: "1 of 2 replicas"}}
 	done := webStatus("staging CONVERGED v9 v9 succeeded")
-	c := newConsole(t, &fakeAPI{statuses: map[string][]any{"service/shop/web": {moving, moving, fmt.Errorf("%w: reset", errLost), done}}})
+	c := newConsole(t, &fakeAPI{statuses: map[string][]any{"service/shop/web": {moving, moving, fmt.Errorf("%w: reset", connection.ErrLost), done}}})
 	c.stopAt = 10 * time.Second
 	code, output := c.run(t, "status shop/web --watch")
 	require.Equal(t, header+`web	staging	CONVERGING	v8	v9		1 of 2 replicas
@@ -273,7 +276,7 @@ func TestLogsOfATimedOutCommand_C6(t *testing.T) {
 	at := time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)
 	head := func(e store.LogEntry) string {
 		e.Kind, e.At, e.Duration = store.LogApply, at, 2*time.Second
-		return logLines(channelLog{LogEntry: e}, false, at.Add(time.Minute))[0]
+		return logLines(read.Log{LogEntry: e}, false, at.Add(time.Minute))[0]
 	}
 	require.Equal(t, "2026-11-23 09:00:00 UTC apply: timed out after 2s (1m ago)", head(store.LogEntry{ExitCode: -1, TimedOut: true}))
 	require.Equal(t, "2026-11-23 09:00:00 UTC apply: no exit code after 2s (1m ago)", head(store.LogEntry{ExitCode: -1}))

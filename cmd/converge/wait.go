@@ -10,14 +10,16 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/converge-engine/converge/client/connection"
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/explain"
+	"github.com/converge-engine/converge/entities/outcome"
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
 type waitOptions struct {
 	f       *Factory
-	service serviceName
+	service connection.ServiceName
 	joint   *jointName // instead: the services of a joint release
 	version string
 	channel string
@@ -56,19 +58,19 @@ func (o *waitOptions) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return o.f.waitAll(ctx, names, goal{release: o.joint.id, channel: o.channel}, o.timeout)
+		return o.f.waitAll(ctx, names, outcome.Goal{Release: o.joint.id, Channel: o.channel}, o.timeout)
 	}
 	s, err := o.f.status(ctx, o.service)
-	if err != nil && (o.version != "" || !errors.Is(err, errNoWorker)) {
+	if err != nil && (o.version != "" || !errors.Is(err, connection.ErrNoWorker)) {
 		return err // without a status the release is unknown
 	}
-	g := goal{channel: o.channel}
+	g := outcome.Goal{Channel: o.channel}
 	if o.version != "" {
-		r, ok := releaseWhere(s, func(r protocol.ReleaseStatus) bool { return r.Version == o.version })
+		r, ok := outcome.ReleaseWhere(s, func(r protocol.ReleaseStatus) bool { return r.Version == o.version })
 		if !ok {
 			return fmt.Errorf("%s has no release %s; known releases: %s", o.service, o.version, versions(s))
 		}
-		g.release = r.ID
+		g.Release = r.ID
 	}
 	w := follower{f: o.f, api: o.f.api, name: o.service, goal: g, timeout: o.timeout, onStatus: func(protocol.Status) error { return nil }}
 	return w.run(ctx)
@@ -103,9 +105,9 @@ const (
 // follower queries a service until the goal of the wait is decided.
 type follower struct {
 	f       *Factory
-	api     API
-	name    serviceName
-	goal    goal
+	api     connection.API
+	name    connection.ServiceName
+	goal    outcome.Goal
 	timeout time.Duration // 0: none
 	// onStatus receives every status, newest last.
 	onStatus func(protocol.Status) error
@@ -114,22 +116,22 @@ type follower struct {
 
 // follow polls until outcomeFor says that the wait is over. It survives lost connections and unavailable workers. The timeout and Ctrl-C
 // end only the wait, never the release.
-func (w *follower) follow(ctx context.Context) (protocol.Status, outcome, error) {
+func (w *follower) follow(ctx context.Context) (protocol.Status, outcome.Outcome, error) {
 	parent := ctx
 	if w.timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, w.timeout)
 		defer cancel()
 	}
-	var last outcome
+	var last outcome.Outcome
 	p := pollPace{}
 	for lost := false; ; {
 		var s protocol.Status
-		err := w.api.Query(ctx, w.name.id(), protocol.QueryStatus, &s)
+		err := w.api.Query(ctx, w.name.ID(), protocol.QueryStatus, &s)
 		switch {
 		case ctx.Err() != nil:
 			return s, last, w.endedError(parent, last)
-		case err != nil && !transient(err):
+		case err != nil && !connection.Transient(err):
 			return s, last, err
 		case err != nil:
 			if !lost {
@@ -147,7 +149,7 @@ func (w *follower) follow(ctx context.Context) (protocol.Status, outcome, error)
 			for _, line := range explain.Journal(w.failures.New(s, w.f.Now()), s, w.f.Now()) {
 				w.f.note("%s", line)
 			}
-			if last = outcomeFor(s, w.goal); last.final {
+			if last = outcome.Of(s, w.goal); last.Final {
 				return s, last, nil
 			}
 		}
@@ -158,16 +160,16 @@ func (w *follower) follow(ctx context.Context) (protocol.Status, outcome, error)
 }
 
 // endedError distinguishes a timeout from Ctrl-C.
-func (w *follower) endedError(parent context.Context, last outcome) error {
+func (w *follower) endedError(parent context.Context, last outcome.Outcome) error {
 	if errors.Is(context.Cause(parent), errInterrupted) {
-		w.f.note("stopped watching; %s continues. See: converge status %s", w.name.service, w.name)
+		w.f.note("stopped watching; %s continues. See: converge status %s", w.name.Service, w.name)
 		return exit(exitInterrupted)
 	}
 	if parent.Err() != nil {
 		return parent.Err()
 	}
-	text := joinNonEmpty(": ", fmt.Sprintf("timed out after %s", w.timeout), joinNonEmpty("; ", last.why, w.failures.Last()))
-	return &exitErr{exitTimeout, errors.New(text)}
+	text := outcome.Join(": ", fmt.Sprintf("timed out after %s", w.timeout), outcome.Join("; ", last.Why, w.failures.Last()))
+	return &exitErr{outcome.TimedOut, errors.New(text)}
 }
 
 // pollPace polls often while something changes, and less often otherwise: the interval is a fifth of the time since the last change, at

@@ -16,6 +16,7 @@ import (
 	"go.temporal.io/sdk/interceptor"
 	"google.golang.org/grpc"
 
+	"github.com/converge-engine/converge/client/connection"
 	"github.com/converge-engine/converge/client/publish"
 	"github.com/converge-engine/converge/intent/sops"
 	"github.com/converge-engine/converge/runtimes/secret"
@@ -170,12 +171,12 @@ func (o *workerOptions) run(ctx context.Context) error {
 		return fmt.Errorf("worker: %w", err)
 	}
 	slog.SetDefault(log)
-	o.f.conn.ownKeys, o.f.conn.log, o.f.conn.identity = true, log, deployment.Identity(first(o.version.Build, programVersion()))
+	o.f.conn.OwnKeys, o.f.conn.Log, o.f.conn.Identity = true, log, deployment.Identity(first(o.version.Build, programVersion()))
 	polls := &monitor.Polls{}
 	if mon != nil {
 		polls = mon.Polls()
 	}
-	o.f.conn.dial = []grpc.DialOption{eager.DialOption(), worker.Bounded(), polls.DialOption()}
+	o.f.conn.Dial = []grpc.DialOption{eager.DialOption(), worker.Bounded(), polls.DialOption()}
 	api, err := o.connect(ctx)
 	if err != nil || api == nil {
 		return err
@@ -183,7 +184,7 @@ func (o *workerOptions) run(ctx context.Context) error {
 	o.f.note("serving; store %s. Ctrl-C stops the worker, not the services.", store)
 	c, namespace := api.Temporal()
 	context.AfterFunc(ctx, func() { o.f.note("stopping; applies have %s to finish. Ctrl-C again stops at once.", o.stopTimeout) })
-	return worker.Run(ctx, c, worker.Options{Store: store, Runtime: o.runtime, Namespace: namespace, StopTimeout: o.stopTimeout, TakeOver: o.takeOver, Deployment: o.version, Eager: eager, Roots: roots, AllowEnv: allowed, AllowSecret: allowedSecrets, Sops: keys, Payloads: o.f.conn.payloads, Monitor: mon, Polls: polls, Interceptors: traced})
+	return worker.Run(ctx, c, worker.Options{Store: store, Runtime: o.runtime, Namespace: namespace, StopTimeout: o.stopTimeout, TakeOver: o.takeOver, Deployment: o.version, Eager: eager, Roots: roots, AllowEnv: allowed, AllowSecret: allowedSecrets, Sops: keys, Payloads: o.f.conn.Payloads, Monitor: mon, Polls: polls, Interceptors: traced})
 }
 
 // connectDelay is how often a worker tries to connect to a server that does not answer.
@@ -191,10 +192,10 @@ const connectDelay = 2 * time.Second
 
 // connect waits until the server answers, or ctx ends: then it returns nil. A worker that ended instead would be restarted after ever
 // longer delays, and come back minutes after the server.
-func (o *workerOptions) connect(ctx context.Context) (API, error) {
+func (o *workerOptions) connect(ctx context.Context) (connection.API, error) {
 	for noted := false; ; noted = true {
 		api, err := o.f.client(ctx)
-		if !errors.Is(err, errNoServer) {
+		if !errors.Is(err, connection.ErrNoServer) {
 			return api, err
 		}
 		if ctx.Err() == nil && !noted {
@@ -231,6 +232,6 @@ func (f *Factory) monitor(ctx context.Context, address string) (m *monitor.Monit
 		return nil, nil, err
 	}
 	f.note("metrics at http://%s/metrics, readiness at /readyz", addr)
-	f.conn.metrics = m.Handler()
+	f.conn.Metrics = m.Handler()
 	return m, stop, nil
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// Approval is an approval that people are asked for now: of a release for a topic, in all channels that it is for.
-type Approval struct {
+// OpenApproval is an approval that people are asked for now: of a release for a topic, in all channels that it is for.
+type OpenApproval struct {
 	Application string            `json:"application"`
 	Service     string            `json:"service"`
 	Version     string            `json:"version"` // full version
@@ -31,8 +31,8 @@ type ApprovalChannel struct {
 }
 
 // OpenApprovals lists the approvals that people are asked for now, those that wait longest first.
-func OpenApprovals(services []protocol.Status) []Approval {
-	all := []Approval{}
+func OpenApprovals(services []protocol.Status) []OpenApproval {
+	all := []OpenApproval{}
 	for _, s := range services {
 		for _, c := range s.Channels {
 			for _, k := range c.Conditions {
@@ -40,12 +40,12 @@ func OpenApprovals(services []protocol.Status) []Approval {
 					continue
 				}
 				version := cmp.Or(c.Desired, c.Target)
-				at := slices.IndexFunc(all, func(a Approval) bool {
+				at := slices.IndexFunc(all, func(a OpenApproval) bool {
 					return a.Application == s.Application && a.Service == s.Service && a.Version == version && a.Topic == k.Subject
 				})
 				if at < 0 {
 					at = len(all)
-					all = append(all, Approval{
+					all = append(all, OpenApproval{
 						Application: s.Application, Service: s.Service, Version: version, Topic: k.Subject, ApprovedBy: k.ApprovedBy, Need: k.Need,
 						Reason: k.Reason, Since: k.Since, Command: k.Unblock,
 					})
@@ -54,7 +54,7 @@ func OpenApprovals(services []protocol.Status) []Approval {
 			}
 		}
 	}
-	slices.SortStableFunc(all, func(a, b Approval) int {
+	slices.SortStableFunc(all, func(a, b OpenApproval) int {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Application, b.Application), cmp.Compare(a.Service, b.Service))
 	})
 	return all
@@ -70,7 +70,7 @@ func otherWaits(c protocol.ChannelStatus, approval protocol.ConditionStatus) (id
 }
 
 // Lines are the approval for people: what it is, what changes where, and the command.
-func (a Approval) Lines(now time.Time) []string {
+func (a OpenApproval) Lines(now time.Time) []string {
 	lines := []string{joined("; ", a.Application+"/"+a.Service+" "+a.Version+" "+a.Topic+": "+oneLine(a.Reason, textLimit), since(a.Since, now))}
 	for _, c := range a.Channels {
 		line := "  " + c.Name + " " + cmp.Or(c.Current, "(nothing)") + " → " + a.Version

@@ -1,6 +1,9 @@
 package protocol
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/converge-engine/converge/entities"
@@ -37,6 +40,18 @@ type Status struct {
 	Restarts     *entities.Restarts      `json:"restarts,omitempty"` // of its workflow, from a checkpoint
 	Undelivered  []entities.Undelivered  `json:"undelivered,omitempty"`
 	Journal      []entities.JournalEntry `json:"journal,omitempty"` // limited to the newest entries, oldest first
+}
+
+// CheckChannel refuses a channel that a service does not have.
+func (s Status) CheckChannel(name string) error {
+	var names []string
+	for _, c := range s.Channels {
+		names = append(names, c.Name)
+	}
+	if slices.Contains(names, name) {
+		return nil
+	}
+	return fmt.Errorf("%s/%s has no release channel %q; expected one of %s", s.Application, s.Service, name, strings.Join(names, ", "))
 }
 
 // ChannelStatus is one channel of a service.

@@ -234,6 +234,16 @@ type ApplicationStatus struct {
 	Problem      string             `json:"problem,omitempty"`
 }
 
+// Current returns the number of the incarnation in force: the pinned one, or the newest.
+func (s ApplicationStatus) Current() int64 {
+	for _, i := range s.Incarnations {
+		if i.Manifest == s.Manifest && s.Manifest != "" {
+			return i.Number
+		}
+	}
+	return s.Newest
+}
+
 // Incarnation is one published snapshot in an application's sequence.
 type Incarnation struct {
 	Number   int64     `json:"number"`

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/converge-engine/converge/activities"
+	"github.com/converge-engine/converge/client/connection"
 	"github.com/converge-engine/converge/client/publish"
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/runtimes"
@@ -50,7 +51,7 @@ func newWorldWith(ctx context.Context, dir string, more map[entities.RuntimeKind
 		HostPort: w.server.address, Logger: log.NewStructuredLogger(quiet), Interceptors: []interceptor.ClientInterceptor{w.trace},
 		ConnectionOptions: client.ConnectionOptions{
 			DialOptions:     []grpc.DialOption{eager.DialOption(), worker.Bounded(), grpc.WithChainUnaryInterceptor(w.trace.call)},
-			GrpcCompression: worker.Compression(w.server.address),
+			GrpcCompression: connection.Compression(w.server.address),
 		},
 	})
 	if err != nil {

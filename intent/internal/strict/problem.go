@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/converge-engine/converge/entities/spelling"
 )
 
 // Fault is a problem without a position: a code to match on, a message, the expected value, and the name that was probably intended.
@@ -94,7 +96,7 @@ func compare(a, b Problem) int {
 // Nearest returns the name that was probably intended, or "". At most a third of the letters may differ. Of equally near names it
 // returns the first. Otherwise it returns a name with a common prefix ("integer" for "int").
 func Nearest(given string, names []string) string {
-	const tooLong = 100 // the time of distance is quadratic in the length, and no name is that long
+	const tooLong = 100 // the time of Distance is quadratic in the length, and no name is that long
 	if len(given) > tooLong {
 		return ""
 	}
@@ -103,7 +105,7 @@ func Nearest(given string, names []string) string {
 		if len(name) > tooLong {
 			continue
 		}
-		if d := distance(strings.ToLower(given), strings.ToLower(name)); d < bestDistance && d < len(name) {
+		if d := spelling.Distance(strings.ToLower(given), strings.ToLower(name)); d < bestDistance && d < len(name) {
 			best, bestDistance = name, d
 		}
 	}
@@ -125,31 +127,6 @@ func OneOf(names []string) string {
 		return names[0]
 	}
 	return "one of " + strings.Join(names, ", ")
-}
-
-// distance counts the insertions, deletions, replacements and swaps of neighbors between a and b.
-func distance(a, b string) int {
-	x, y := []rune(a), []rune(b)
-	before, last := make([]int, len(y)+1), make([]int, len(y)+1)
-	for j := range last {
-		last[j] = j
-	}
-	for i := 1; i <= len(x); i++ {
-		row := make([]int, len(y)+1)
-		row[0] = i
-		for j := 1; j <= len(y); j++ {
-			replace := last[j-1]
-			if x[i-1] != y[j-1] {
-				replace++
-			}
-			row[j] = min(last[j]+1, row[j-1]+1, replace)
-			if i > 1 && j > 1 && x[i-1] == y[j-2] && x[i-2] == y[j-1] {
-				row[j] = min(row[j], before[j-2]+1)
-			}
-		}
-		before, last = last, row
-	}
-	return last[len(y)]
 }
 
 // Clip shortens a message without splitting a character.

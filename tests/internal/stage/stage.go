@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/converge-engine/converge/activities"
+	"github.com/converge-engine/converge/client/connection"
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/intent/codec"
 	"github.com/converge-engine/converge/intent/render"
@@ -188,7 +189,7 @@ func (s *Stage) work(address string, runtime *fakeruntime.Runtime, o worker.Opti
 	data, failures := o.Payloads.Converters()
 	options := client.Options{HostPort: address, Logger: Quiet{}, DataConverter: data, FailureConverter: failures, ConnectionOptions: client.ConnectionOptions{
 		DialOptions:     []grpc.DialOption{o.Eager.DialOption(), worker.Bounded(), grpc.WithChainUnaryInterceptor(between...)},
-		GrpcCompression: worker.Compression(address),
+		GrpcCompression: connection.Compression(address),
 	}}
 	if o.Monitor != nil {
 		options.MetricsHandler = o.Monitor.Handler()

@@ -1,4 +1,5 @@
-package main
+// Package outcome decides from the status of a service whether a wait for it is over: what became of a release, or of the service.
+package outcome
 
 import (
 	"fmt"
@@ -11,53 +12,64 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// goal is the target of a wait.
-type goal struct {
-	release  string   // id; empty: the service as it is
-	channel  string   // empty: all of them
-	approval approval // effect of a channel that waits for an approval
-}
-
-// approval says how a wait treats a release that needs an approval.
-type approval int
-
+// The codes of outcomes; the exit statuses of the command line (docs/operating.md, Exit codes).
 const (
-	approvalEndsWait    approval = iota // ends the wait when nothing else moves (`wait`)
-	approvalEndsWaitNow                 // ends the wait at once (`--stop-at-approval`)
-	approvalAwaited                     // a person may still approve: continue (`release --wait`)
+	Done     = 0
+	Error    = 1
+	Failed   = 2
+	TimedOut = 3
+	Person   = 8 // it waits for a person
 )
 
-// outcome says whether the wait is over, with the exit code and a reason in one line.
-type outcome struct {
-	final bool
-	code  int
-	why   string
-	next  string // what a person can do, if anything
+// Goal is the target of a wait.
+type Goal struct {
+	Release  string   // id; empty: the service as it is
+	Channel  string   // empty: all of them
+	Approval Approval // effect of a channel that waits for an approval
 }
 
-func finalOutcome(code int, why string) outcome { return outcome{final: true, code: code, why: why} }
+// Approval says how a wait treats a release that needs an approval.
+type Approval int
+
+// The effects of a channel that waits for an approval.
+const (
+	EndsAtApproval    Approval = iota // ends the wait when nothing else moves (`wait`)
+	EndsAtApprovalNow                 // ends the wait at once (`--stop-at-approval`)
+	AwaitsApproval                    // a person may still approve: continue (`release --wait`)
+)
+
+// Outcome says whether the wait is over, with the exit code and a reason in one line.
+type Outcome struct {
+	Final bool
+	Code  int
+	Why   string
+	Next  string // what a person can do, if anything
+}
+
+// Final is the outcome with which a wait is over.
+func Final(code int, why string) Outcome { return Outcome{Final: true, Code: code, Why: why} }
 
 const nextAfterFailure = "Next: retry, cancel, or release a fix."
 
 // failedOutcome returns the outcome for a failure that can be fixed.
-func failedOutcome(why string) outcome {
-	return outcome{final: true, code: exitFailed, why: why, next: nextAfterFailure}
+func failedOutcome(why string) Outcome {
+	return Outcome{Final: true, Code: Failed, Why: why, Next: nextAfterFailure}
 }
 
-// outcomeFor decides whether the wait is over. It is not over while a relevant channel can still move without a person. After that, a
+// Of decides whether the wait is over. It is not over while a relevant channel can still move without a person. After that, a
 // failure counts more than a wait for a person.
-func outcomeFor(s protocol.Status, g goal) outcome {
-	if g.channel != "" {
-		if err := checkChannel(s, g.channel); err != nil {
-			return finalOutcome(exitError, err.Error())
+func Of(s protocol.Status, g Goal) Outcome {
+	if g.Channel != "" {
+		if err := s.CheckChannel(g.Channel); err != nil {
+			return Final(Error, err.Error())
 		}
 	}
-	if g.release == "" {
+	if g.Release == "" {
 		return outcomeOf(serviceGroups(s, g), g, s.Service)
 	}
-	r, ok := releaseByID(s, g.release)
+	r, ok := ReleaseByID(s, g.Release)
 	if !ok {
-		return finalOutcome(exitError, fmt.Sprintf("release %s has ended and is no longer listed", g.release))
+		return Final(Error, fmt.Sprintf("release %s has ended and is no longer listed", g.Release))
 	}
 	return outcomeOf(releaseGroups(s, r, g), g, s.Service+" "+r.Version)
 }
@@ -92,90 +104,96 @@ type groups struct {
 	missingConfig []string // configuration that is missing where it converged
 }
 
-func outcomeOf(in groups, g goal, what string) outcome {
+func outcomeOf(in groups, g Goal, what string) Outcome {
 	switch {
-	case g.approval == approvalEndsWaitNow && in.approvableNow():
+	case g.Approval == EndsAtApprovalNow && in.approvableNow():
 		return in.approvalOutcome(what)
-	case g.approval == approvalEndsWaitNow && len(in.suspended) > 0:
+	case g.Approval == EndsAtApprovalNow && len(in.suspended) > 0:
 		return in.stepOutcome(what)
 	}
 	return in.outcome(g, what)
 }
 
 // outcome returns the outcome if no channel needs a person at once.
-func (in groups) outcome(g goal, what string) outcome {
+func (in groups) outcome(g Goal, what string) Outcome {
 	list := func(names []string) string { return strings.Join(names, ", ") }
 	switch {
 	case len(in.progressing) > 0:
-		return outcome{why: what + " is in progress in " + list(in.progressing)}
+		return Outcome{Why: what + " is in progress in " + list(in.progressing)}
 	case len(in.waiting) > 0:
-		return outcome{why: what + " waits in " + list(in.waiting) + listAfter(" for ", in.gates)}
+		return Outcome{Why: what + " waits in " + list(in.waiting) + listAfter(" for ", in.gates)}
 	case len(in.unobserved) > 0 && len(in.approval) == 0:
-		return outcome{why: what + " waits in " + list(in.unobserved) + ", which cannot be read: " + in.readError}
+		return Outcome{Why: what + " waits in " + list(in.unobserved) + ", which cannot be read: " + in.readError}
 	case len(in.failed)+len(in.rolledBack) > 0:
 		return in.failureOutcome(what)
 	case len(in.blocked) > 0:
 		return in.blockedOutcome(what)
 	case len(in.paused) > 0:
-		return finalOutcome(exitPerson, what+" is paused in "+list(in.paused))
+		return Final(Person, what+" is paused in "+list(in.paused))
 	case len(in.pinned) > 0:
-		return finalOutcome(exitPerson, what+" is held by a pin in "+list(in.pinned))
+		return Final(Person, what+" is held by a pin in "+list(in.pinned))
 	case len(in.approval) > 0:
 		out := in.approvalOutcome(what)
-		out.final = g.approval == approvalEndsWait
+		out.Final = g.Approval == EndsAtApproval
 		return out
 	case len(in.suspended) > 0:
 		out := in.stepOutcome(what)
-		out.final = g.approval == approvalEndsWait
+		out.Final = g.Approval == EndsAtApproval
 		return out
 	case in.onlyReportOnly():
-		return finalOutcome(exitDone, joinNonEmpty("; ", what+" would be applied in "+list(in.reported)+", where Converge only reports",
+		return Final(Done, Join("; ", what+" would be applied in "+list(in.reported)+", where Converge only reports",
 			listAfter("it converged in ", in.converged), listAfter("it waits for that in ", in.queued)))
 	case len(in.queued) > 0:
-		return outcome{why: what + " waits in " + list(in.queued)}
+		return Outcome{Why: what + " waits in " + list(in.queued)}
 	}
 	return in.settledOutcome(what)
 }
 
 // failureOutcome is the outcome if the release failed, or was rolled back.
-func (in groups) failureOutcome(what string) outcome {
-	why := joinNonEmpty("; ", listAfter(what+" failed in ", in.failed), listAfter(what+" was rolled back in ", in.rolledBack))
+func (in groups) failureOutcome(what string) Outcome {
+	why := Join("; ", listAfter(what+" failed in ", in.failed), listAfter(what+" was rolled back in ", in.rolledBack))
 	if waiting := append(in.blocked, in.queued...); len(waiting) > 0 {
 		why += "; " + strings.Join(waiting, ", ") + " blocked by that"
 	}
 	out := failedOutcome(why)
 	if len(in.rolledBack) == 0 && in.degradedCount == len(in.failed) {
-		out.next = "Next: " + in.remedy + "."
+		out.Next = "Next: " + in.remedy + "."
 	}
 	return out
 }
 
 // settledOutcome is the outcome if nothing is left that could move.
-func (g *groups) settledOutcome(what string) outcome {
+func (g *groups) settledOutcome(what string) Outcome {
 	list := func(names []string) string { return strings.Join(names, ", ") }
 	switch {
 	case len(g.cancelled) > 0:
-		return finalOutcome(exitFailed, what+" was cancelled in "+list(g.cancelled))
+		return Final(Failed, what+" was cancelled in "+list(g.cancelled))
 	case len(g.converged) == 0 && len(g.skipped) > 0:
-		return finalOutcome(exitDone, what+" was skipped: a newer release entered "+list(g.skipped))
+		return Final(Done, what+" was skipped: a newer release entered "+list(g.skipped))
 	}
 	nothing := listAfter("nothing was released yet to ", g.unreleased)
 	if len(g.converged)+len(g.missingConfig) == 0 && nothing != "" {
-		return finalOutcome(exitDone, "no version of "+what+" was released yet")
+		return Final(Done, "no version of "+what+" was released yet")
 	}
-	return finalOutcome(exitDone, joinNonEmpty("; ", what+" converged"+listAfter(" in ", g.converged), nothing, strings.Join(g.missingConfig, ", ")))
+	return Final(Done, Join("; ", what+" converged"+listAfter(" in ", g.converged), nothing, strings.Join(g.missingConfig, ", ")))
 }
 
 // blockedOutcome is the outcome if a failure must be fixed or bypassed.
-func (g *groups) blockedOutcome(what string) outcome {
+func (g *groups) blockedOutcome(what string) Outcome {
 	out := failedOutcome(what + " is blocked in " + strings.Join(g.blocked, ", "))
 	if g.failure != "" {
-		out.why += ": " + g.failure
+		out.Why += ": " + g.failure
 	}
 	if g.unblock != "" {
-		out.next = "Next: " + g.unblock + "."
+		out.Next = "Next: " + g.unblock + "."
 	}
 	return out
+}
+
+// ApprovableNow returns what a release waits for, if an approval that can be given now would advance it.
+func ApprovableNow(s protocol.Status, r protocol.ReleaseStatus) (Outcome, bool) {
+	in := releaseGroups(s, r, Goal{})
+	return in.approvalOutcome(s.Service + " " + r.Version), in.approvableNow()
 }
 
 // approvableNow reports whether an approval would advance the release itself. An approval of an earlier release does so only when this
@@ -188,19 +206,19 @@ func (g *groups) approvableNow() bool {
 func (g *groups) onlyReportOnly() bool { return len(g.reported) > 0 && len(g.cancelled) == 0 }
 
 // approvalOutcome is the outcome if only an approver can advance it.
-func (g *groups) approvalOutcome(what string) outcome {
-	out := finalOutcome(exitPerson, what+" waits for an approval in "+strings.Join(g.approval, ", "))
+func (g *groups) approvalOutcome(what string) Outcome {
+	out := Final(Person, what+" waits for an approval in "+strings.Join(g.approval, ", "))
 	if len(g.approve) > 0 {
-		out.next = "Next: " + strings.Join(g.approve, ", or ") + "."
+		out.Next = "Next: " + strings.Join(g.approve, ", or ") + "."
 	}
 	return out
 }
 
 // stepOutcome is the outcome if only a person who promotes the rollout can advance it.
-func (g *groups) stepOutcome(what string) outcome {
-	out := finalOutcome(exitPerson, what+" waits for a person at a rollout step in "+strings.Join(g.suspended, ", "))
+func (g *groups) stepOutcome(what string) Outcome {
+	out := Final(Person, what+" waits for a person at a rollout step in "+strings.Join(g.suspended, ", "))
 	if len(g.promote) > 0 {
-		out.next = "Next: " + strings.Join(g.promote, ", or ") + "."
+		out.Next = "Next: " + strings.Join(g.promote, ", or ") + "."
 	}
 	return out
 }
@@ -223,17 +241,17 @@ func listAfter(lead string, names []string) string {
 	return lead + strings.Join(names, ", ")
 }
 
-// joinNonEmpty joins the parts that are not empty.
-func joinNonEmpty(sep string, parts ...string) string {
+// Join joins the parts that are not empty.
+func Join(sep string, parts ...string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), sep)
 }
 
 // releaseGroups groups channels by the phase of the release there, and, before it has ended, by the current activity of the channel.
-func releaseGroups(s protocol.Status, r protocol.ReleaseStatus, g goal) groups {
+func releaseGroups(s protocol.Status, r protocol.ReleaseStatus, g Goal) groups {
 	var out groups
 	for _, c := range s.Channels {
 		phase := r.Phases[c.Name]
-		if phase == "" || g.channel != "" && c.Name != g.channel {
+		if phase == "" || g.Channel != "" && c.Name != g.Channel {
 			continue
 		}
 		to := &out.converged
@@ -323,7 +341,7 @@ func (g *groups) conditionGroup(c protocol.ChannelStatus) *[]string {
 		return g.approvalGroup(c)
 	case c.Unread != nil:
 		return g.unobservedGroup(c)
-	case slices.ContainsFunc(c.Conditions, unmet):
+	case slices.ContainsFunc(c.Conditions, Unmet):
 		return g.preconditionGroup(c)
 	}
 	return &g.progressing
@@ -361,7 +379,7 @@ func (g *groups) preconditionGroup(c protocol.ChannelStatus) *[]string {
 		return &g.queued
 	}
 	for _, k := range c.Conditions {
-		if unmet(k) && !slices.Contains(g.gates, k.ID) {
+		if Unmet(k) && !slices.Contains(g.gates, k.ID) {
 			g.gates = append(g.gates, k.ID)
 		}
 	}
@@ -393,18 +411,18 @@ func (g *groups) noteFailedGate(c protocol.ChannelStatus) {
 			continue
 		}
 		if g.failure, g.unblock = k.Reason, k.Unblock; !k.Plain {
-			g.failure = joinNonEmpty(": ", k.ID, k.Reason)
+			g.failure = Join(": ", k.ID, k.Reason)
 		}
 	}
 }
 
 // onlyDryRunPending reports whether only dry-run changes are pending for a channel. Its desired version then equals its target.
 func onlyDryRunPending(c protocol.ChannelStatus) bool {
-	return c.ReportOnly && (c.Desired == "" || c.Desired == c.Target) && !slices.ContainsFunc(c.Conditions, unmet)
+	return c.ReportOnly && (c.Desired == "" || c.Desired == c.Target) && !slices.ContainsFunc(c.Conditions, Unmet)
 }
 
-// unmet reports whether a condition was evaluated and does not pass.
-func unmet(k protocol.ConditionStatus) bool {
+// Unmet reports whether a condition was evaluated and does not pass.
+func Unmet(k protocol.ConditionStatus) bool {
 	return k.Verdict != string(entities.Pass) && k.Code != string(decide.CodeNotEvaluated)
 }
 
@@ -427,18 +445,18 @@ func pinned(c protocol.ChannelStatus) bool {
 // condition that only needs time does not count.
 func waitsForChannel(c protocol.ChannelStatus) bool {
 	return slices.ContainsFunc(c.Conditions, func(k protocol.ConditionStatus) bool {
-		return unmet(k) && strings.HasPrefix(k.ID, string(entities.ChannelStable)+"/") && k.NextCheck.IsZero()
+		return Unmet(k) && strings.HasPrefix(k.ID, string(entities.ChannelStable)+"/") && k.NextCheck.IsZero()
 	})
 }
 
 // serviceGroups groups channels by status alone, in the order of the table of statuses for `wait`.
-func serviceGroups(s protocol.Status, g goal) groups {
+func serviceGroups(s protocol.Status, g Goal) groups {
 	var out groups
 	if len(s.Channels) == 0 {
 		out.progressing = append(out.progressing, "no channel yet")
 	}
 	for _, c := range s.Channels {
-		if g.channel != "" && c.Name != g.channel {
+		if g.Channel != "" && c.Name != g.Channel {
 			continue
 		}
 		if c.Status == string(entities.StatusOrphaned) {
@@ -503,26 +521,15 @@ func hasOpenRelease(s protocol.Status, channel string) bool {
 	})
 }
 
-// checkChannel refuses a channel that a service does not have.
-func checkChannel(s protocol.Status, name string) error {
-	var names []string
-	for _, c := range s.Channels {
-		names = append(names, c.Name)
-	}
-	if slices.Contains(names, name) {
-		return nil
-	}
-	return fmt.Errorf("%s/%s has no release channel %q; expected one of %s", s.Application, s.Service, name, strings.Join(names, ", "))
-}
-
-// releaseWhere finds the newest release that matches.
-func releaseWhere(s protocol.Status, match func(protocol.ReleaseStatus) bool) (protocol.ReleaseStatus, bool) {
+// ReleaseWhere finds the newest release that matches.
+func ReleaseWhere(s protocol.Status, match func(protocol.ReleaseStatus) bool) (protocol.ReleaseStatus, bool) {
 	if i := slices.IndexFunc(s.Releases, match); i >= 0 { // newest first
 		return s.Releases[i], true
 	}
 	return protocol.ReleaseStatus{}, false
 }
 
-func releaseByID(s protocol.Status, id string) (protocol.ReleaseStatus, bool) {
-	return releaseWhere(s, func(r protocol.ReleaseStatus) bool { return r.ID == id })
+// ReleaseByID finds a release.
+func ReleaseByID(s protocol.Status, id string) (protocol.ReleaseStatus, bool) {
+	return ReleaseWhere(s, func(r protocol.ReleaseStatus) bool { return r.ID == id })
 }

@@ -1,4 +1,4 @@
-package main
+package connection
 
 import (
 	"context"
@@ -52,7 +52,7 @@ func TestAPIKeyGoesOverTLS(t *testing.T) {
 	t.Setenv("TEMPORAL_API_KEY", "a-key")
 	t.Setenv("TEMPORAL_NAMESPACE", "releases.a1b2c")
 	t.Setenv("TEMPORAL_ADDRESS", plainAt)
-	o, err := connection{}.options()
+	o, err := Settings{}.options()
 	require.NoError(t, err)
 	require.Equal(t, "releases.a1b2c", o.Namespace)
 	_, err = client.Dial(o)
@@ -61,7 +61,7 @@ func TestAPIKeyGoesOverTLS(t *testing.T) {
 
 	t.Setenv("TEMPORAL_ADDRESS", at)
 	t.Setenv("TEMPORAL_TLS_SERVER_CA_CERT_PATH", certificate)
-	o, err = connection{}.options()
+	o, err = Settings{}.options()
 	require.NoError(t, err)
 	c, err := client.Dial(o)
 	require.NoError(t, err)
