@@ -7,9 +7,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/interceptor"
@@ -18,6 +21,9 @@ import (
 
 	"github.com/converge-engine/converge/client/connection"
 	"github.com/converge-engine/converge/client/publish"
+	"github.com/converge-engine/converge/client/read"
+	"github.com/converge-engine/converge/client/serve"
+	"github.com/converge-engine/converge/client/serve/apiv1"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/codec"
 	"github.com/converge-engine/converge/intent/compile"
@@ -33,6 +39,7 @@ import (
 type options struct {
 	dir           string
 	port, uiPort  int
+	apiPort       int
 	db            string
 	allowEnv      []string
 	allowSecret   []string
@@ -80,7 +87,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 		return err
 	}
 	store := filepath.Join(stateDir, "store")
-	err = serve(ctx, o, server, store, log, out)
+	err = work(ctx, o, server, store, log, out)
 	return errors.Join(err, server.Stop())
 }
 
@@ -116,8 +123,8 @@ func check(ctx context.Context, dir string, allowCommands bool) error {
 	return fmt.Errorf("%s is invalid; nothing was started:\n%w", dir, err)
 }
 
-// serve runs the worker and the follower on a server that is up.
-func serve(ctx context.Context, o options, server *embedded.Server, store string, log *slog.Logger, out io.Writer) error {
+// work runs the worker, the HTTP API and the follower on a server that is up.
+func work(ctx context.Context, o options, server *embedded.Server, store string, log *slog.Logger, out io.Writer) error {
 	mon, stopMonitor, err := o.monitor(ctx, out)
 	if err != nil {
 		return err
@@ -161,12 +168,40 @@ func serve(ctx context.Context, o options, server *embedded.Server, store string
 		return err
 	}
 	defer stop()
+	stopAPI, err := serveAPI(ctx, o, connection.Of(c, server.Address(), embedded.Namespace, data), store, log, out)
+	if err != nil {
+		return err
+	}
+	defer stopAPI()
 	fmt.Fprintf(out, "Temporal   %s (state in %s)\nWeb UI     %s\nfollowing  %s; Ctrl-C stops\n\n", server.Address(), o.db, server.UIAddress(), o.dir)
 	go (&collector{client: c, payloads: payloads, store: store, out: out}).run(ctx)
 	f := &follower{client: c, dir: o.dir, store: store, out: out, allowCommands: o.allowCommands, report: newReport(c, o, out)}
 	err = f.follow(ctx)
 	fmt.Fprintln(out, "\nstopping; deployed services keep running, and are managed again after the next start")
 	return err
+}
+
+// serveAPI serves the HTTP API until it is stopped.
+func serveAPI(ctx context.Context, o options, c *connection.Client, store string, log *slog.Logger, out io.Writer) (stop func(), err error) {
+	server, err := serve.Listen(ctx, serve.Options{
+		Listen: fmt.Sprintf("127.0.0.1:%d", o.apiPort), Log: log, Ready: c.Healthy,
+		Mount: func(mux *http.ServeMux, _ *url.URL, stopping <-chan struct{}) {
+			apiv1.Mount(mux, apiv1.Options{Calls: c, Stores: read.Store{Configured: store}, Now: time.Now, Stopping: stopping})
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%w; choose another port with --api-port", err)
+	}
+	fmt.Fprintf(out, "API        %s/api/v1\n", server.URL())
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := server.Serve(ctx); err != nil {
+			log.Error("the HTTP API ended: " + err.Error())
+		}
+	}()
+	return func() { cancel(); <-ended }, nil
 }
 
 // monitor serves the metrics and health of the worker, if requested.

@@ -38,7 +38,7 @@ func command() *cobra.Command {
 kept in DIR/.converge between runs. Ctrl-C stops the server and the worker; deployed
 services keep running, and the next start resumes from the saved state.`,
 		Example: `  converge dev examples/hello
-  converge dev --port 7300 --ui-port 8300`,
+  converge dev --port 7300 --ui-port 8300 --api-port 8301`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return fmt.Errorf("usage: converge dev [DIR]; got %d directories, expected at most one", len(args))
@@ -64,6 +64,7 @@ services keep running, and the next start resumes from the saved state.`,
 	// The launcher passes all arguments after the program's name, including the verb.
 	cmd.Flags().IntVar(&o.port, "port", 7233, "port of Temporal on the loopback address")
 	cmd.Flags().IntVar(&o.uiPort, "ui-port", 8233, "port of the Web UI on the loopback address")
+	cmd.Flags().IntVar(&o.apiPort, "api-port", 8234, "port of the HTTP API on the loopback address; 0 takes a free one")
 	cmd.Flags().StringSliceVar(&o.allowEnv, "allow-env", nil, "environment variables that a configuration may reference with workerEnv, as NAME or PREFIX* (CONVERGE_ALLOW_ENV)")
 	cmd.Flags().StringSliceVar(&o.allowSecret, "allow-secret", nil, "secrets that a configuration may reference: kubernetes:[CONTEXT/]NAMESPACE/NAME, aws:[REGION:]NAME or aws:ARN; a trailing * matches any suffix (CONVERGE_ALLOW_SECRET)")
 	cmd.Flags().StringArrayVar(&o.ageKeys, "sops-age-key-file", nil, "file of age identities that decrypt SOPS files: FILE for all applications, or APPLICATION=FILE; repeatable (default: SOPS_AGE_KEY_FILE and SOPS_AGE_KEY)")

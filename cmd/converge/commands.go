@@ -28,7 +28,7 @@ func addCommands(f *Factory, root *cobra.Command) {
 		newCmdRollback(f, nil), newCmdRestart(f, nil), newCmdPromote(f, nil), newCmdAbort(f, nil))
 	add("see", newCmdStatus(f, nil), newCmdExplain(f, nil), newCmdHistory(f, nil), newCmdLogs(f, nil))
 	add("noun", newCmdConfig(f), newCmdChannel(f), newCmdRun(f), newCmdRuntime(f), newCmdReport(f), newCmdAdmin(f))
-	add("run", newCmdDev(f, nil), newCmdWorker(f, nil), newCmdLogin(f, nil), newCmdLogout(f, nil), newCmdVersion(f, nil))
+	add("run", newCmdDev(f, nil), newCmdWorker(f, nil), newCmdServe(f, nil), newCmdLogin(f, nil), newCmdLogout(f, nil), newCmdVersion(f, nil))
 	refuseUnknown(root)
 	nameChannelByFlag(root)
 	addCompletion(f, root)

@@ -22,14 +22,16 @@ func newCmdDev(f *Factory, runF func(context.Context, *devOptions) error) *cobra
 	return &cobra.Command{
 		Use:   "dev [DIR] [flags]",
 		Short: "Run a server and a worker locally, and publish a directory when it changes",
-		Long: `Run a Temporal server, its Web UI and a worker in one process, publish the
-configuration in DIR, and publish it again whenever a file is saved. All state is kept
-in DIR/.converge; the next start resumes from it.
+		Long: `Run a Temporal server, its Web UI, a worker and the HTTP API in one process, publish
+the configuration in DIR, and publish it again whenever a file is saved. All
+state is kept in DIR/.converge; the next start resumes from it.
 
 The server is a separate program, converge-dev, which is built if it is not installed.
 Its flags:
       --port int       port of Temporal on the loopback address (default 7233)
       --ui-port int    port of the Web UI on the loopback address (default 8233)
+      --api-port int   port of the HTTP API on the loopback address; 0 takes a free one
+                       (default 8234)
       --db string      SQLite file (default: in DIR/.converge)
       --metrics address
                        serve /metrics, /healthz and /readyz at PORT or HOST:PORT
@@ -42,7 +44,7 @@ Its flags:
       --sops-age-key-file file
                        age identities for SOPS (SOPS_AGE_KEY_FILE, SOPS_AGE_KEY)`,
 		Example: `  converge dev examples/hello
-  converge dev --port 7300 --ui-port 8300`,
+  converge dev --port 7300 --ui-port 8300 --api-port 8301`,
 		DisableFlagParsing: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.args = args

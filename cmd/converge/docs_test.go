@@ -164,6 +164,7 @@ func parsed(t *testing.T, s shown) (verb *cobra.Command, flags []string) {
 
 // pagesThatRun are the pages whose console blocks a test runs line by line, and compares with the output that they show.
 var pagesThatRun = map[string]string{
+	"docs/api.md":                   "TestAPIFromThePage",
 	"docs/howto.md":                 "TestHowtoFromThePage",
 	"docs/quickstart-kubernetes.md": "TestKubernetesPages",
 	"docs/from-argocd-flux.md":      "TestKubernetesPages",
@@ -265,8 +266,9 @@ func passed(lines []string, flag *pflag.Flag) bool {
 
 // others are the commands of other programs, by how they begin: the test that runs what they do, or why none does.
 var others = map[string]string{
-	"argocd app delete":                                              "needs Argo CD; TestKubernetesPages takes over from its field manager",
-	"curl -H Host:":                                                  "TestThirtyServicesFromNothing_E1_E2_E3_E4_E5_E7",
+	"argocd app delete": "needs Argo CD; TestKubernetesPages takes over from its field manager",
+	"curl -H Host:":     "TestThirtyServicesFromNothing_E1_E2_E3_E4_E5_E7",
+	"curl http://127.0.0.1:8234/api/v1/applications":                 "TestServeReadOnly",
 	"curl http://127.0.0.1:9464/readyz":                              "TestReadiness_F10",
 	"flux suspend kustomization":                                     "needs Flux",
 	"kubectl --context production -n shop-production":                "TestKubernetesDriftIsRepaired_A12",

@@ -15,7 +15,7 @@ import (
 
 var application = [...]Row{
 	{
-		Name: protocol.Publish, Description: "publishes a compiled incarnation as the newest", Store: true,
+		Name: protocol.Publish, Description: "publishes a compiled incarnation as the newest", Store: true, answer: protocol.PublishAnswer{},
 		payload: payloadOf(func(r *Request, p *protocol.PublishRequest) { r.RequestMeta, r.Publish = p.RequestMeta, *p }),
 		validate: func(r Request) error {
 			if r.Publish.Hash == "" || r.Publish.Manifest == "" {
@@ -28,7 +28,7 @@ var application = [...]Row{
 		},
 	},
 	{
-		Name: protocol.Release, Description: "releases versions of several services under one id: all of them, or none", Store: true, PerService: true,
+		Name: protocol.Release, Description: "releases versions of several services under one id: all of them, or none", Store: true, PerService: true, answer: protocol.JointAnswer{},
 		payload: payloadOf(func(r *Request, p *protocol.JointRequest) { r.RequestMeta, r.ID, r.Joint = p.RequestMeta, p.ID, *p }), validate: checkJoint, Repeat: repeatJoint,
 	},
 	{Name: protocol.Pause, Description: "pauses all services of the application", payload: actPayload},

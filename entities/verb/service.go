@@ -21,6 +21,7 @@ import (
 var service = [...]Row{
 	{
 		Name: protocol.Release, Description: "releases a version", Store: true, Do: checkRelease, Repeat: repeatRelease, addNext: addNextOfRelease,
+		answer: protocol.ReleaseAnswer{},
 		payload: payloadOf(func(r *Request, p *protocol.ReleaseRequest) {
 			r.RequestMeta, r.Version, r.ID, r.Release = p.RequestMeta, p.Version, p.ID, *p
 		}),

@@ -41,6 +41,7 @@ type Row struct {
 
 	addNext  func(answer json.RawMessage, lines []string) json.RawMessage // nil: the same as for an Answer
 	payload  payload
+	answer   any                 // an empty one; nil: a protocol.Answer
 	unsigned bool                // services send it too, without a caller
 	validate func(Request) error // rejects requests that have all Required fields but are incomplete
 }
@@ -107,6 +108,14 @@ func payloadOf[P any](fill func(r *Request, p *P)) payload {
 
 // Payload returns an empty payload of the verb: a pointer to its type in package protocol.
 func (row *Row) Payload() any { return row.payload.blank() }
+
+// Answer returns an empty answer to the verb: a value of its type in package protocol.
+func (row *Row) Answer() any {
+	if row.answer == nil {
+		return protocol.Answer{}
+	}
+	return row.answer
+}
 
 // Decode decodes a payload strictly, so that a misspelt field does not count as a missing one. The result is complete and within limits.
 func (row *Row) Decode(raw json.RawMessage) (Request, error) { return row.read(raw, DecodeStrict) }
@@ -204,6 +213,17 @@ func Find(rows []Row, name string) *Row {
 		}
 	}
 	return nil
+}
+
+// OfPeople returns the rows of a table that people use, not only other workflows.
+func OfPeople(rows []Row) []*Row {
+	var out []*Row
+	for n := range rows {
+		if rows[n].Access != Open {
+			out = append(out, &rows[n])
+		}
+	}
+	return out
 }
 
 // Names returns the verbs of a table, in its order.

@@ -66,7 +66,7 @@ func restOfDev(ctx context.Context, b *bench, program string, a application) (re
 	if err != nil {
 		return rested, err
 	}
-	process := exec.CommandContext(ctx, program, dir, "--port", ports[0], "--ui-port", ports[1])
+	process := exec.CommandContext(ctx, program, dir, "--port", ports[0], "--ui-port", ports[1], "--api-port", "0")
 	process.Cancel = func() error { return process.Process.Signal(os.Interrupt) }
 	process.WaitDelay = stopWithin
 	process.Stderr = os.Stderr

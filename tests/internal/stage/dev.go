@@ -75,7 +75,7 @@ func (d *Dev) Start() {
 	d.T.Helper()
 	d.out = &lockedBuffer{}
 	d.process = exec.Command(filepath.Join(d.bin, "converge"), "dev", d.Dir,
-		"--port", fmt.Sprint(d.Port), "--ui-port", fmt.Sprint(d.uiPort))
+		"--port", fmt.Sprint(d.Port), "--ui-port", fmt.Sprint(d.uiPort), "--api-port", "0")
 	d.process.Stdout, d.process.Stderr = d.out, d.out
 	d.process.Env = append(os.Environ(), d.Env...)
 	require.NoError(d.T, d.process.Start())

@@ -87,7 +87,7 @@ func (c Command) Missing(out string) string {
 }
 
 // reads are the verbs that change nothing, and are asked until they answer as the page has it.
-var reads = regexp.MustCompile(`^(converge (status|explain|history|plan|wait|logs|approvals|admin doctor|config (diff|list|validate)) |kubectl [-a-z ]*get )`)
+var reads = regexp.MustCompile(`^(converge (status|explain|history|plan|wait|logs|approvals|admin doctor|config (diff|list|validate)) |kubectl [-a-z ]*get |curl -s '?http)`)
 
 // RunPage runs the command lines of a page's block in the directory against the server, and fails where the output is not as the page shows
 // it.
