@@ -30,7 +30,9 @@ func TestWebUIOpensTheServices_I1(t *testing.T) {
 	d.Dir = dir
 	d.Start()
 	d.Await("shop/hello", "staging CONVERGED v1, production CONVERGED v1")
-	address := regexp.MustCompile(`http://\S+`).FindString(d.Output())
+	printed := regexp.MustCompile(`Web UI +(http://\S+)`).FindStringSubmatch(d.Output())
+	require.NotNil(t, printed, d.Output())
+	address := printed[1]
 	profile := t.TempDir()
 	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {
 		page, err := exec.CommandContext(t.Context(), chromium, "--headless", "--no-sandbox", "--disable-gpu", "--user-data-dir="+profile,
