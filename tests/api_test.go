@@ -218,6 +218,10 @@ func TestWalkOverHTTP(t *testing.T) {
 	act("/runtimes/files", "pause", "", map[string]any{"by": "bob"})
 	act("/runtimes/files", "resume", "", map[string]any{"by": "bob"})
 	refused("/runtimes/fils", "pause", map[string]any{"by": "bob"}, api.NotFound, "no service uses runtime fils; did you mean files?")
+	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) { // services are notified of the ends of wider pauses
+		status, err := c.Status(t.Context(), "shop", "hello")
+		return err == nil && len(status.Pauses) == 0 && status.Status == "CONVERGED", status.Headline
+	})
 	act(hello, "rollback", "", map[string]any{"channel": "production", "by": "bob", "reason": "prints nothing"})
 	act(hello, "pin", "", map[string]any{"channel": "staging", "version": "v2", "by": "bob"})
 	act(hello, "unpin", "", map[string]any{"channel": "staging", "by": "bob"})
