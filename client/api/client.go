@@ -34,9 +34,8 @@ func (c Client) Get(ctx context.Context, path string, query url.Values, into any
 	return c.do(ctx, http.MethodGet, path, nil, "", into)
 }
 
-// Act sends a verb to a service, an application, a runtime or the installation, by its path, and reads the answer into a value, or nowhere if it
-// is nil. Two calls with the same
-// request id are the same act.
+// Act sends a verb to a service, an application, a runtime or the installation, by its path, and reads the answer into a value, or nowhere if
+// it is nil. Two calls with the same request id are the same act.
 func (c Client) Act(ctx context.Context, path, verb, requestID string, payload, into any) error {
 	body, err := json.Marshal(payload)
 	if err != nil {

@@ -1,5 +1,5 @@
 // Package serve is the front door of an installation: an HTTP server with the API (package apiv1). It holds no state of its own, so several
-// may run beside each other.
+// may run at the same time.
 package serve
 
 import (
@@ -21,7 +21,7 @@ type Options struct {
 	TLSCert string // PEM file; empty: plain HTTP
 	TLSKey  string
 	BaseURL string // how browsers and programs reach the server; empty: the address that it listens on
-	// AllowAnonymous lets the server listen beyond loopback although nobody proves who they are.
+	// AllowAnonymous lets the server listen beyond loopback although callers do not prove who they are.
 	AllowAnonymous bool
 	// Mount adds the routes. It is called once the base URL is known. stopping is closed when the server begins to stop: handlers that wait end.
 	Mount func(mux *http.ServeMux, base *url.URL, stopping <-chan struct{})
@@ -38,7 +38,7 @@ const (
 	bodyTimeout    = 30 * time.Second
 	answerTimeout  = 2 * time.Minute // a handler that takes longer extends it (http.ResponseController)
 	idleTimeout    = 2 * time.Minute
-	stopTimeout    = 10 * time.Second
+	stopTimeout    = 40 * time.Second // longer than an act takes (apiv1)
 	readyTimeout   = 5 * time.Second
 )
 

@@ -147,7 +147,7 @@ func TestServerBoundsRequests(t *testing.T) {
 	require.Equal(t, 500, status)
 	require.NotContains(t, answer, "a fault", "what happened is in the log")
 	status, _, _ = ask(t, "GET", u+"/", "")
-	require.Equal(t, 200, status, "it goes on")
+	require.Equal(t, 200, status, "it still answers")
 }
 
 // A client that sends its request byte by byte is cut off.

@@ -22,7 +22,7 @@ import (
 	"github.com/converge-engine/converge/entities/verb"
 )
 
-// ActHeaders is what an act has besides the names in its path.
+// ActHeaders are the headers and the body of an act.
 type ActHeaders struct {
 	IdempotencyKey string `header:"Idempotency-Key" maxLength:"256" pattern:"^[ -~]+$" patternDescription:"printable ASCII" doc:"The request id: an act with the same key is carried out once, and answered again. Without it, one is made up."`
 	Authorization  string `header:"Authorization" hidden:"true" doc:"Bearer and an OIDC ID token that proves who acts"`

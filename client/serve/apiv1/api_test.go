@@ -90,7 +90,7 @@ func TestEveryVerbHasAnOperation(t *testing.T) {
 	require.NotContains(t, document.Paths, prefix+"/runtimes/{runtime}/"+protocol.SignalKeep)
 }
 
-// A bad request is refused before any workflow sees it, and the problem names what, where and what was expected.
+// A bad request is refused before any workflow sees it, and the problem names the fault, its place and the expectation.
 func TestBadRequests(t *testing.T) {
 	const web = prefix + "/applications/shop/services/web"
 	mux := mounted(t, Options{})
@@ -178,7 +178,7 @@ func (f *fakeCalls) EndedServices(context.Context, string) ([]connection.Service
 
 func (f *fakeCalls) Applications(context.Context) ([]string, error) { return nil, nil }
 
-// A release that was accepted is answered, whatever happens to the wait.
+// A release that was accepted is answered, also if the wait for it fails.
 func TestAcceptedReleaseIsAnswered(t *testing.T) {
 	calls := &fakeCalls{
 		query: func(string, string, any) error { return fmt.Errorf("service/shop/web is %w", connection.ErrPaused) },
@@ -203,7 +203,7 @@ func TestActWithoutAWorkflow(t *testing.T) {
 	}
 }
 
-// A page goes on where the one before ended, also while another trail is not read.
+// A page begins where the one before ended, also while another trail is not read.
 func TestHistoryCursorKeepsItsPlace(t *testing.T) {
 	at := time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
 	entry := func(minute int, of string, n int64) read.HistoryEntry {
@@ -214,7 +214,7 @@ func TestHistoryCursorKeepsItsPlace(t *testing.T) {
 	cursor := historyCursor{At: all[3].At, Of: all[3].Of, N: all[3].N}
 	require.Equal(t, 3, cursor.before(all))
 	require.Equal(t, 2, cursor.before(own), "own 1 and own 2 come before it")
-	require.Equal(t, 3, cursor.before(append(all, entry(6, "", 4))), "what is new changes no place")
+	require.Equal(t, 3, cursor.before(append(all, entry(6, "", 4))), "a new entry changes no place")
 	require.Zero(t, historyCursor{At: at}.before(all))
 	var decoded historyCursor
 	require.NoError(t, decodeCursor(encodeCursor(cursor), &decoded))

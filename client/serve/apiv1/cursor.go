@@ -13,7 +13,7 @@ import (
 	"github.com/converge-engine/converge/client/read"
 )
 
-// servicesCursor is where a list of services goes on: the filter and the token of Temporal for the next page.
+// servicesCursor is the place of the next page of a list of services: the filter, and the token of Temporal.
 type servicesCursor struct {
 	Filter connection.ServiceFilter `json:"filter"`
 	Token  []byte                   `json:"token"`
