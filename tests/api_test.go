@@ -57,16 +57,10 @@ func TestAPIFromThePage(t *testing.T) {
 // shopWithApproval runs converge dev with the application of `config init`, whose production waits for an approval, until v1 is everywhere.
 func shopWithApproval(t *testing.T) *stage.Dev {
 	t.Helper()
-	root := t.TempDir()
-	shop := filepath.Join(root, "shop")
-	d := shared.Dev(t, shop)
-	d.Dir = root
-	out, code := d.Run("converge", "config", "init", "shop")
-	require.Zero(t, code, out)
-	d.Dir = shop
+	d := shared.DevOfInit(t)
 	d.Start()
 	d.Await("shop/hello", "staging CONVERGED v1, production CONVERGED v1")
-	file := filepath.Join(shop, "converge.yaml")
+	file := filepath.Join(d.Dir, "converge.yaml")
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
 	const gate = "  - releaseChannelStable: {releaseChannel: staging}\n"
@@ -250,7 +244,7 @@ func TestWalkOverHTTP(t *testing.T) {
 	require.Greater(t, valid.answers, 35)
 }
 
-// converge serve serves the same beside an installation; a read-only one carries out no act.
+// converge serve answers as converge dev does; a read-only server carries out no act.
 func TestServeReadOnly(t *testing.T) {
 	stage.Long(t, "builds the programs")
 	t.Parallel()

@@ -24,12 +24,8 @@ mkdir -p "$dir"`
 func TestOperatingFromThePage(t *testing.T) {
 	stage.Long(t, "builds the programs")
 	t.Parallel()
-	root := t.TempDir()
-	shop := filepath.Join(root, "shop")
-	d := shared.Dev(t, shop)
-	d.Dir = root
-	out, code := d.Run("converge", "config", "init", "shop")
-	require.Zero(t, code, out)
+	d := shared.DevOfInit(t)
+	shop, root := d.Dir, filepath.Dir(d.Dir)
 	edit := func(file, old, replacement string) {
 		t.Helper()
 		data, err := os.ReadFile(file)
@@ -40,7 +36,6 @@ func TestOperatingFromThePage(t *testing.T) {
 	edit(filepath.Join(shop, "runtime.sh"), `mkdir -p "$dir"`, failing)
 	require.NoError(t, os.Chmod(filepath.Join(shop, "runtime.sh"), 0o700))
 	edit(filepath.Join(shop, "converge.yaml"), "name: files\ncustom:\n", "name: files\nautoRollback: false\ncustom:\n  retry: {maxAttempts: 1}\n")
-	d.Dir = shop
 	d.Start()
 	d.Dir = root
 	d.Await("shop/hello", "staging CONVERGED v1, production CONVERGED v1")

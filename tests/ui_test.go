@@ -2,7 +2,6 @@ package tests
 
 import (
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -22,12 +21,7 @@ func TestWebUIOpensTheServices_I1(t *testing.T) {
 	if err != nil {
 		t.Skip("there is no browser here: make chromium")
 	}
-	dir := filepath.Join(t.TempDir(), "shop")
-	d := shared.Dev(t, dir)
-	d.Dir = filepath.Dir(dir)
-	out, code := d.Run("converge", "config", "init", "shop")
-	require.Zero(t, code, out)
-	d.Dir = dir
+	d := shared.DevOfInit(t)
 	d.Start()
 	d.Await("shop/hello", "staging CONVERGED v1, production CONVERGED v1")
 	printed := regexp.MustCompile(`Web UI +(http://\S+)`).FindStringSubmatch(d.Output())

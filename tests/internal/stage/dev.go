@@ -69,6 +69,16 @@ func (s *Stage) Dev(t *testing.T, dir string) *Dev {
 	return &Dev{T: t, bin: s.Programs(t), Dir: dir, Port: s.FreePort(t), uiPort: s.FreePort(t)}
 }
 
+// DevOfInit prepares one for the application shop as `converge config init` writes it.
+func (s *Stage) DevOfInit(t *testing.T) *Dev {
+	t.Helper()
+	d := s.Dev(t, t.TempDir())
+	out, code := d.Run("converge", "config", "init", "shop")
+	require.Zero(t, code, out)
+	d.Dir = filepath.Join(d.Dir, "shop")
+	return d
+}
+
 // Start runs the program and returns at once; Stop or Kill ends it, the end of the test at the
 // latest.
 func (d *Dev) Start() {
