@@ -34,25 +34,27 @@ const (
 // Bound returns the objects that a reading keeps, and how many it omits. The input is not changed.
 //
 // The omitted objects never change the verdict on the kept ones (C5). Objects that are not stable come first (failed, pending,
-// drifted, several active versions), those that are not as declared before the others (H8). Then comes one object for every
-// different active version, then the objects that are no longer declared, then the rest, each group in the given order. So if the
-// kept objects are stable at a version, or as declared, all of them were.
+// drifted, several active versions), then those that show that the versions differ, then those that are not ready but as declared (H8).
+// Then comes one object for every different active version, then the objects that are no longer declared, then the rest, each group in
+// the given order. So if the kept objects are stable at a version, or as declared, all of them were.
+//
+// As many objects as possible are kept, and the first of them with all their parts.
 func Bound(objects []entities.Object) (kept []entities.Object, omitted int) {
 	size := len("[]")
+	var whole []entities.Object
 	for _, o := range ByUrgency(objects) {
-		if len(kept) == MaxObjects {
-			break
-		}
-		o = trim(o)
+		full := trim(o)
+		o = lean(full)
 		n := jsonSize(o)
-		if size+n > MaxReading {
-			o = lean(o)
-			n = jsonSize(o)
-		}
-		if size+n > MaxReading {
+		if size+n > MaxReading || len(kept) == MaxObjects {
 			break // not "continue": a smaller one further down is less urgent
 		}
-		kept, size = append(kept, o), size+n
+		kept, whole, size = append(kept, o), append(whole, full), size+n
+	}
+	for i, full := range whole {
+		if more := jsonSize(full) - jsonSize(kept[i]); size+more <= MaxReading {
+			kept[i], size = full, size+more
+		}
 	}
 	return kept, len(objects) - len(kept)
 }
@@ -69,22 +71,58 @@ func jsonSize(o entities.Object) int {
 // have to omit some objects.
 func ByUrgency(objects []entities.Object) []entities.Object {
 	var groups [healthy + 1][]entities.Object
-	seen := map[string]bool{}
 	for _, o := range objects {
 		rank := urgency(o)
-		if active := activeVersions(o); rank == healthy && !seen[active[0]] {
-			seen[active[0]] = true
-			rank = representative
-		}
 		groups[rank] = append(groups[rank], o)
 	}
+	v := versions{seen: map[string]bool{}}
+	for _, rank := range []int{failing, underway, healthy} {
+		group := groups[rank]
+		groups[rank] = nil
+		for _, o := range group {
+			r := v.rank(o, rank)
+			groups[r] = append(groups[r], o)
+		}
+	}
 	return slices.Concat(groups[:]...)
+}
+
+// versions finds the objects that show which versions there are.
+type versions struct {
+	common []string // those that every object so far has
+	begun  bool
+	seen   map[string]bool // the active ones of healthy objects
+}
+
+// rank returns the rank of an object that is healthy or as declared, from the given one.
+func (v *versions) rank(o entities.Object, rank int) int {
+	has := activeVersions(o)
+	if rank != healthy {
+		has = nil
+		for _, version := range o.Versions {
+			has = append(has, version.Version)
+		}
+	}
+	lacks := func(version string) bool { return !slices.Contains(has, version) }
+	switch {
+	case !v.begun:
+		v.begun, v.common = true, has
+		return witness
+	case slices.ContainsFunc(v.common, lacks):
+		v.common = slices.DeleteFunc(slices.Clone(v.common), lacks)
+		return witness
+	case rank == healthy && !v.seen[has[0]]:
+		v.seen[has[0]] = true
+		return representative
+	}
+	return rank
 }
 
 const (
 	failed = iota
 	pending
 	ambiguous // succeeded, but not at one version
+	witness   // lacks a version that all before it have
 	failing   // failing, but as declared
 	underway  // not ready yet, but as declared
 	representative

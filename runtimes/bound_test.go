@@ -85,6 +85,24 @@ func TestBoundOrder(t *testing.T) {
 	require.Equal(t, []string{"failed", "pending", "drifted", "ok00", "other", "ok01"}, names[:6])
 }
 
+// Twenty objects that are not ready, but as declared, do not hide that another one is at another version.
+func TestBoundShowsThatVersionsDiffer_C5_H8(t *testing.T) {
+	var objects []entities.Object
+	for i := range 30 {
+		o := running(fmt.Sprintf("pending%02d", i), "v1")
+		o.Status, o.AsDeclared = entities.ObjectPending, true
+		objects = append(objects, o)
+	}
+	require.True(t, asDeclared(objects, "v1"))
+	for _, status := range []entities.ObjectStatus{entities.ObjectSucceeded, entities.ObjectPending, entities.ObjectFailed} {
+		other := running("other", "v2")
+		other.Status, other.AsDeclared = status, status != entities.ObjectSucceeded
+		kept, omitted := runtimes.Bound(append(objects[:len(objects):len(objects)], other))
+		require.Equal(t, 11, omitted)
+		require.False(t, asDeclared(kept, "v1"), status)
+	}
+}
+
 // Over the bound: what is kept is small and valid, and is stable only when everything is.
 func TestBoundNeverHidesFailures_C5_H8(t *testing.T) {
 	version := rapid.Custom(func(t *rapid.T) entities.ObjectVersion {
@@ -102,7 +120,7 @@ func TestBoundNeverHidesFailures_C5_H8(t *testing.T) {
 		}
 		o.Orphaned = rapid.IntRange(0, 9).Draw(t, "orphaned") == 0
 		if rapid.IntRange(0, 4).Draw(t, "plain") > 0 {
-			o.Versions = []entities.ObjectVersion{{Version: "v1", Active: true}}
+			o.Versions = []entities.ObjectVersion{{Version: rapid.SampledFrom([]string{"v1", "v1", "v1", "v1", "v1", "v2"}).Draw(t, "plain version"), Active: true}}
 			o.AsDeclared = rapid.IntRange(0, 2).Draw(t, "as declared") > 0 && o.Status != entities.ObjectSucceeded
 		} else {
 			o.Versions = rapid.SliceOfN(version, 0, 14).Draw(t, "versions")
