@@ -88,7 +88,7 @@ func TestIDsFitTheServer(t *testing.T) {
 func TestSearchAttributesAreFew(t *testing.T) {
 	t.Parallel()
 	attributes := worker.SearchAttributes()
-	require.Len(t, attributes, 5)
+	require.Len(t, attributes, 6)
 	data, err := os.ReadFile(filepath.Join(repository, "docs", "temporal.md"))
 	require.NoError(t, err)
 	for name, kind := range attributes {

@@ -100,6 +100,7 @@ func SearchAttributes() map[string]enumspb.IndexedValueType {
 		protocol.AttrStatus:      enumspb.INDEXED_VALUE_TYPE_KEYWORD,
 		protocol.AttrVersion:     enumspb.INDEXED_VALUE_TYPE_KEYWORD,
 		protocol.AttrWaitingFor:  enumspb.INDEXED_VALUE_TYPE_KEYWORD_LIST,
+		protocol.AttrChanged:     enumspb.INDEXED_VALUE_TYPE_DATETIME,
 	}
 }
 

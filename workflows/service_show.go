@@ -27,6 +27,7 @@ var (
 	attrStatus     = temporal.NewSearchAttributeKeyKeyword(protocol.AttrStatus)
 	attrVersion    = temporal.NewSearchAttributeKeyKeyword(protocol.AttrVersion)
 	attrWaitingFor = temporal.NewSearchAttributeKeyKeywordList(protocol.AttrWaitingFor)
+	attrChanged    = temporal.NewSearchAttributeKeyTime(protocol.AttrChanged)
 )
 
 // uiState is the displayed state.
@@ -131,6 +132,7 @@ func (s *service) show(applyStarting bool) {
 	}
 	s.shownUI.attributes = attributes
 	if len(updates) > 0 {
+		updates = append(updates, attrChanged.ValueSet(s.now())) // so that clients can list what has changed
 		if err := workflow.UpsertTypedSearchAttributes(s.ctx, updates...); err != nil {
 			workflow.GetLogger(s.ctx).Error("search attributes not updated", "error", err)
 		}

@@ -1,12 +1,14 @@
 package connection
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	workflowpb "go.temporal.io/api/workflow/v1"
 
@@ -24,12 +26,17 @@ type ServiceName struct{ Application, Service string }
 
 func (n ServiceName) String() string { return n.Application + "/" + n.Service }
 
+// Compare orders names by application and service.
+func (n ServiceName) Compare(other ServiceName) int {
+	return cmp.Or(strings.Compare(n.Application, other.Application), strings.Compare(n.Service, other.Service))
+}
+
 // ID is its workflow id.
 func (n ServiceName) ID() string { return protocol.ServiceID(n.Application, n.Service) }
 
 // SortNames sorts names, and returns them.
 func SortNames(names []ServiceName) []ServiceName {
-	slices.SortFunc(names, func(a, b ServiceName) int { return strings.Compare(a.String(), b.String()) })
+	slices.SortFunc(names, func(a, b ServiceName) int { return a.Compare(b) })
 	return names
 }
 
@@ -69,14 +76,19 @@ func (a *Client) withCurrentID(ctx context.Context, workflowID string, call func
 	return call(id)
 }
 
-// ServiceFilter selects services by what Temporal lists of them. Empty fields select all.
-type ServiceFilter struct{ Application, Status string }
+// ServiceFilter selects services by what Temporal lists of them. Zero fields select all.
+type ServiceFilter struct {
+	Application, Status string
+	ChangedSince        time.Time // those of which Temporal lists something else since then
+}
 
 // ListedService is a service as Temporal lists it: what its workflow said when it last changed, some seconds ago at most.
 type ListedService struct {
 	ServiceName
-	Status, Version string
-	WaitingFor      []string
+	WorkflowID, RunID string
+	Status, Version   string
+	WaitingFor        []string
+	Changed           time.Time // when one of the three last changed
 }
 
 // ListServices returns a page of the running services, and the token of the next page; an empty one: it is the last.
@@ -86,6 +98,9 @@ func (a *Client) ListServices(ctx context.Context, filter ServiceFilter, size in
 	query := ofApplication("ExecutionStatus='Running'", filter.Application)
 	if filter.Status != "" {
 		query += fmt.Sprintf(" AND %s='%s'", protocol.AttrStatus, filter.Status)
+	}
+	if !filter.ChangedSince.IsZero() {
+		query += fmt.Sprintf(" AND %s >= '%s'", protocol.AttrChanged, filter.ChangedSince.UTC().Format(time.RFC3339Nano))
 	}
 	listed, err := a.temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
 		Namespace: a.namespace, Query: query, PageSize: int32(size), NextPageToken: token, //nolint:gosec // the caller bounds the size
@@ -98,8 +113,8 @@ func (a *Client) ListServices(ctx context.Context, filter ServiceFilter, size in
 		if !ok {
 			continue
 		}
-		l, fields := ListedService{ServiceName: n}, e.GetSearchAttributes().GetIndexedFields()
-		for attribute, into := range map[string]any{protocol.AttrStatus: &l.Status, protocol.AttrVersion: &l.Version, protocol.AttrWaitingFor: &l.WaitingFor} {
+		l, fields := ListedService{ServiceName: n, WorkflowID: e.GetExecution().GetWorkflowId(), RunID: e.GetExecution().GetRunId()}, e.GetSearchAttributes().GetIndexedFields()
+		for attribute, into := range map[string]any{protocol.AttrStatus: &l.Status, protocol.AttrVersion: &l.Version, protocol.AttrWaitingFor: &l.WaitingFor, protocol.AttrChanged: &l.Changed} {
 			if p := fields[attribute]; p != nil {
 				_ = converter.GetDefaultDataConverter().FromPayload(p, into) // an attribute of another type is none of ours
 			}

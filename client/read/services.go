@@ -13,6 +13,7 @@ import (
 
 	"github.com/converge-engine/converge/client/connection"
 	"github.com/converge-engine/converge/entities/explain"
+	"github.com/converge-engine/converge/entities/plan"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/entities/spelling"
 )
@@ -180,6 +181,15 @@ func UsedRuntimes(ctx context.Context, c Calls) (used []string, err error) {
 	return slices.DeleteFunc(slices.Compact(used), func(name string) bool { return name == "" }), err
 }
 
+// NoRuntime explains that a runtime has no workflow: no service uses it, or it was never limited, paused or drained. It is a *MissingError.
+func NoRuntime(ctx context.Context, c Calls, name string) error {
+	used, err := UsedRuntimes(ctx, c)
+	if slices.Contains(used, name) {
+		return &MissingError{fmt.Sprintf("runtime %s was never limited, paused or drained", name)}
+	}
+	return errors.Join(&MissingError{fmt.Sprintf("no service uses runtime %s%s", name, Suggestion(name, used))}, err)
+}
+
 // Plan returns the status of a plan.
 func Plan(ctx context.Context, c Calls, ref protocol.PlanRef) (s protocol.PlanStatus, err error) {
 	err = c.Query(ctx, ref.ID(), protocol.QueryStatus, &s)
@@ -187,6 +197,18 @@ func Plan(ctx context.Context, c Calls, ref protocol.PlanRef) (s protocol.PlanSt
 		err = &MissingError{fmt.Sprintf("no plan %s of %s in %s", ref.Name, ref.Application, ref.Channel)}
 	}
 	return s, err
+}
+
+// Graph returns the graph of a plan, and the progress of its nodes.
+func Graph(s protocol.PlanStatus) (*plan.Plan, []plan.Progress) {
+	p, states := &plan.Plan{}, make([]byte, 0, len(s.Nodes))
+	for _, n := range s.Nodes {
+		node := plan.ParseNode(n.Node)
+		node.Needs, node.After = n.Needs, n.After
+		p.Nodes = append(p.Nodes, node)
+		states = append(states, plan.State(n.State).Letter())
+	}
+	return p, p.ReadLetters(string(states))
 }
 
 // UnmanagedError is a service that is not managed now, so that no workflow of it answers.

@@ -20,10 +20,12 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/converge-engine/converge/client/connection"
+	"github.com/converge-engine/converge/client/overview"
 	"github.com/converge-engine/converge/client/publish"
 	"github.com/converge-engine/converge/client/read"
 	"github.com/converge-engine/converge/client/serve"
 	"github.com/converge-engine/converge/client/serve/apiv1"
+	"github.com/converge-engine/converge/client/serve/board"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/codec"
 	"github.com/converge-engine/converge/intent/compile"
@@ -168,31 +170,36 @@ func work(ctx context.Context, o options, server *embedded.Server, store string,
 		return err
 	}
 	defer stop()
-	stopAPI, err := serveAPI(ctx, o, connection.Of(c, server.Address(), embedded.Namespace, data), store, log, out)
+	api := connection.Of(c, server.Address(), embedded.Namespace, data)
+	known := overview.New(api, time.Now)
+	go known.Run(ctx)
+	defer known.Open()()
+	stopAPI, err := serveAPI(ctx, o, api, known, store, log, out)
 	if err != nil {
 		return err
 	}
 	defer stopAPI()
 	fmt.Fprintf(out, "Temporal   %s (state in %s)\nWeb UI     %s\nfollowing  %s; Ctrl-C stops\n\n", server.Address(), o.db, server.UIAddress(), o.dir)
 	go (&collector{client: c, payloads: payloads, store: store, out: out}).run(ctx)
-	f := &follower{client: c, dir: o.dir, store: store, out: out, allowCommands: o.allowCommands, report: newReport(c, o, out)}
+	f := &follower{client: c, dir: o.dir, store: store, out: out, allowCommands: o.allowCommands, report: newReport(known, o, out)}
 	err = f.follow(ctx)
 	fmt.Fprintln(out, "\nstopping; deployed services keep running, and are managed again after the next start")
 	return err
 }
 
 // serveAPI serves the HTTP API until it is stopped.
-func serveAPI(ctx context.Context, o options, c *connection.Client, store string, log *slog.Logger, out io.Writer) (stop func(), err error) {
+func serveAPI(ctx context.Context, o options, c *connection.Client, known *overview.Overview, store string, log *slog.Logger, out io.Writer) (stop func(), err error) {
 	server, err := serve.Listen(ctx, serve.Options{
 		Listen: fmt.Sprintf("127.0.0.1:%d", o.apiPort), Log: log, Ready: c.Healthy,
 		Mount: func(mux *http.ServeMux, _ *url.URL, stopping <-chan struct{}) {
-			apiv1.Mount(mux, apiv1.Options{Calls: c, Stores: read.Store{Configured: store}, Now: time.Now, Stopping: stopping})
+			board.Mount(mux, board.Options{Calls: c, Stores: read.Store{Configured: store}, Overview: known, Now: time.Now})
+			apiv1.Mount(mux, apiv1.Options{Calls: c, Stores: read.Store{Configured: store}, Now: time.Now, Stopping: stopping, Overview: known})
 		},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%w; choose another port with --api-port", err)
 	}
-	fmt.Fprintf(out, "API        %s/api/v1\n", server.URL())
+	fmt.Fprintf(out, "Board      %s (the API is under /api/v1)\n", server.URL())
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() {

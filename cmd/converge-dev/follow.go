@@ -10,10 +10,11 @@ import (
 
 	"go.temporal.io/sdk/client"
 
+	"github.com/converge-engine/converge/client/connection"
 	"github.com/converge-engine/converge/client/origin"
+	"github.com/converge-engine/converge/client/overview"
 	"github.com/converge-engine/converge/client/publish"
 	"github.com/converge-engine/converge/client/watch"
-	"github.com/converge-engine/converge/cmd/internal/follow"
 	"github.com/converge-engine/converge/cmd/internal/show"
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/explain"
@@ -69,8 +70,9 @@ func (f *follower) apply(ctx context.Context, tree origin.Tree) error {
 
 // report prints on the terminal the events of the services of a followed directory.
 type report struct {
-	poller           *follow.Poller
-	due              time.Time // time of the next poll
+	known            *overview.Overview
+	revision         overview.Revision // up to which its changes are printed
+	ids              []string          // workflow ids of the services, in display order
 	options          options
 	out              io.Writer
 	screen           show.Screen
@@ -82,40 +84,49 @@ type report struct {
 	nextStepsPrinted bool
 }
 
-func newReport(c client.Client, o options, out io.Writer) *report {
-	return &report{poller: follow.New(c), options: o, out: out, screen: show.NewScreen(out, os.Getenv), printed: map[string]int64{}, failures: map[string]*explain.Failures{}}
+func newReport(known *overview.Overview, o options, out io.Writer) *report {
+	return &report{known: known, options: o, out: out, screen: show.NewScreen(out, os.Getenv), printed: map[string]int64{}, failures: map[string]*explain.Failures{}}
 }
 
 // published records the services that are declared now.
 func (r *report) published(p publish.Result) {
-	r.app, r.services, r.due = p.Application, p.Services, time.Time{}
-	keys := make([]string, len(p.Services))
-	for n, name := range p.Services {
-		keys[n] = p.Names.Key(name)
+	r.app, r.services, r.ids = p.Application, p.Services, nil
+	for _, name := range p.Services {
+		r.ids = append(r.ids, protocol.ServiceID(p.Application, p.Names.Key(name)))
 	}
-	r.poller.SetServices(p.Application, keys)
 	if !p.Unchanged {
 		fmt.Fprintln(r.out, p)
 	}
 }
 
-// tick prints the new journal lines, and the table when all services have settled. It is called at each poll of the directory, but
-// queries the services only when they are due.
-func (r *report) tick(ctx context.Context) {
-	if time.Now().Before(r.due) {
-		return
+// tick prints the new journal lines, and the table when all services have settled. It is called at each poll of the directory.
+func (r *report) tick(context.Context) {
+	r.known.Want(func(l connection.ListedService) bool { return slices.Contains(r.ids, l.WorkflowID) })
+	changed, revision := r.known.Since(r.revision)
+	r.revision = revision
+	for _, s := range changed {
+		if s.Status != nil && slices.Contains(r.ids, s.WorkflowID) {
+			r.journal(*s.Status)
+		}
 	}
-	polled, err := r.poller.Poll(ctx)
-	for _, s := range polled {
-		r.journal(s)
-	}
-	r.due = time.Now().Add(r.poller.Interval())
-	if err != nil {
-		return // not started yet, or stopping: the next tick shows it
-	}
-	if all, known := r.poller.Statuses(); known && !slices.ContainsFunc(all, follow.Unsettled) {
+	if all := r.settled(); len(changed) > 0 && len(all) > 0 {
 		r.table(all)
 	}
+}
+
+// settled returns the statuses of all services in display order, or nothing while one is not known or moves.
+func (r *report) settled() []protocol.Status {
+	found, _ := r.known.Select(func(s *overview.Service) bool {
+		return slices.Contains(r.ids, s.WorkflowID) && s.Current() && !overview.IsMoving(*s.Status)
+	}, connection.ServiceName{}, len(r.ids))
+	if len(found) < len(r.ids) {
+		return nil
+	}
+	all := make([]protocol.Status, len(found))
+	for _, s := range found {
+		all[slices.Index(r.ids, s.WorkflowID)] = *s.Status
+	}
+	return all
 }
 
 // journal prints the new lines, and what fails and is tried again. The first reading after a start skips events of the past.

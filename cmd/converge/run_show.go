@@ -14,7 +14,6 @@ import (
 	"github.com/converge-engine/converge/cmd/internal/show"
 	"github.com/converge-engine/converge/entities/explain"
 	"github.com/converge-engine/converge/entities/outcome"
-	"github.com/converge-engine/converge/entities/plan"
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
@@ -132,25 +131,13 @@ func exitCodeOf(s protocol.PlanStatus) int {
 
 // print shows the current state of a plan.
 func (o *runShowOptions) print(s protocol.PlanStatus) error {
-	p, progress := graphOfRun(s)
+	p, progress := read.Graph(s)
 	return o.f.drawGraph(o.format, graph{plan: p, progress: progress, document: s, text: func() string { return runText(o.f.screen(), s) }})
-}
-
-// graphOfRun returns the plan of a status, and the progress of its nodes.
-func graphOfRun(s protocol.PlanStatus) (*plan.Plan, []plan.Progress) {
-	p, states := &plan.Plan{}, make([]byte, 0, len(s.Nodes))
-	for _, n := range s.Nodes {
-		node := plan.ParseNode(n.Node)
-		node.Needs, node.After = n.Needs, n.After
-		p.Nodes = append(p.Nodes, node)
-		states = append(states, plan.State(n.State).Letter())
-	}
-	return p, p.ReadLetters(string(states))
 }
 
 // runText lists the nodes, beginning with those that may start first. On a terminal it marks the nodes of the longest path.
 func runText(screen show.Screen, s protocol.PlanStatus) string {
-	p, _ := graphOfRun(s)
+	p, _ := read.Graph(s)
 	longest := p.LongestPath()
 	t := show.Table{Header: []string{"NODE", "STATE", ""}, Phases: true}
 	for _, n := range p.InOrder() {

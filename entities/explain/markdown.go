@@ -92,7 +92,7 @@ func markdownReasons(channels []protocol.ChannelStatus, ref time.Time, limit int
 // reasonText is the reason for the status of a channel, without times that need a running clock.
 func reasonText(c protocol.ChannelStatus, ref time.Time) string {
 	c.NextChange, c.ApplyEnds = time.Time{}, time.Time{}
-	return waitsFor(c, ref)
+	return WaitsFor(c, ref)
 }
 
 // cellLimit is how many characters of a text a table shows.

@@ -66,7 +66,7 @@ func (t *tableBuilder) name(s protocol.Status) string {
 func (t *tableBuilder) rows(s protocol.Status) {
 	if version, ok := convergedVersion(s); ok && t.fold {
 		row := Row{t.name(s), plural(len(s.Channels), "channel"), converged, cmp.Or(version, "-")}
-		row[len(row)-1] = waitsFor(s.Channels[0], t.now)
+		row[len(row)-1] = WaitsFor(s.Channels[0], t.now)
 		t.out.Rows = append(t.out.Rows, row)
 		return
 	}
@@ -83,7 +83,7 @@ func (t *tableBuilder) rows(s protocol.Status) {
 		if !c.Since.IsZero() && !t.now.IsZero() {
 			age = Duration(t.now.Sub(c.Since))
 		}
-		t.out.Rows = append(t.out.Rows, Row{first, c.Name, c.Status, cmp.Or(c.Current, "-"), cmp.Or(c.Target, "-"), age, waitsFor(c, t.now)})
+		t.out.Rows = append(t.out.Rows, Row{first, c.Name, c.Status, cmp.Or(c.Current, "-"), cmp.Or(c.Target, "-"), age, WaitsFor(c, t.now)})
 		first = ""
 	}
 }
@@ -99,9 +99,9 @@ func convergedVersion(s protocol.Status) (version string, ok bool) {
 	return version, len(s.Channels) > 0
 }
 
-// waitsFor describes what a channel waits for, in one line: the first condition that has not passed, or else the first reason, and how many
+// WaitsFor describes what a channel waits for, in one line: the first condition that has not passed, or else the first reason, and how many
 // more there are. It is not cut, because the end of a message often has the cause.
-func waitsFor(c protocol.ChannelStatus, now time.Time) string {
+func WaitsFor(c protocol.ChannelStatus, now time.Time) string {
 	switch {
 	case c.Status == converged && c.Target == "" && c.Current == "":
 		return firstRelease

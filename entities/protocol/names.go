@@ -63,6 +63,9 @@ func ParseServiceID(id string) (application, service string, ok bool) {
 	return strings.Cut(rest, "/")
 }
 
+// ParseRuntimeID is the reverse of RuntimeID.
+func ParseRuntimeID(id string) (runtime string, ok bool) { return strings.CutPrefix(id, "runtime/") }
+
 // Verbs: each is an Update and a Signal of the same name with the same JSON (docs/protocol.md).
 const (
 	Publish = "publish" // Application; internally also Application → Service (signal only)
@@ -203,6 +206,7 @@ const (
 	AttrStatus      = "ConvergeStatus"
 	AttrVersion     = "ConvergeVersion"
 	AttrWaitingFor  = "ConvergeWaitingFor"
+	AttrChanged     = "ConvergeChanged" // when one of the others last changed
 )
 
 // Error types of refused updates and failed activities, for callers that need to distinguish them.

@@ -24,6 +24,7 @@ import (
 	"github.com/converge-engine/converge/tests/buckettest"
 	"github.com/converge-engine/converge/tests/internal/stage"
 	"github.com/converge-engine/converge/tests/temporaltest"
+	"github.com/converge-engine/converge/worker"
 	"github.com/converge-engine/converge/worker/deployment"
 	"github.com/converge-engine/converge/worker/embedded"
 )
@@ -107,7 +108,7 @@ func TestDoctorOfNamespaces_F10(t *testing.T) {
 	})
 	require.NoError(t, err)
 	found = eventually(t, []string{deployment.NoSearchAttribute, deployment.NoWorkers}, "--address", w.Address, "--namespace", "bare")
-	require.Len(t, found[deployment.NoSearchAttribute], 5)
+	require.Len(t, found[deployment.NoSearchAttribute], len(worker.SearchAttributes()))
 	require.Equal(t, "ConvergeApplication", found[deployment.NoSearchAttribute][0].What)
 	require.Contains(t, found[deployment.NoSearchAttribute][0].Next, "temporal operator search-attribute create --namespace bare --name ConvergeApplication --type Keyword")
 
@@ -133,7 +134,7 @@ func TestDoctorOfServices_F10(t *testing.T) {
 	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
 	found, looked := doctor(t, "--address", w.Address)
 	require.Empty(t, found)
-	require.Contains(t, looked, "namespace default; search attributes: 5; versions of workers at the task queue: 1")
+	require.Contains(t, looked, "namespace default; search attributes: 6; versions of workers at the task queue: 1")
 	require.Contains(t, looked, "the store "+w.Store)
 
 	w.Fake.At(w.App, "web", "production").FailReadings(1<<30, "unreachable")
