@@ -29,13 +29,13 @@ const openAPI = "../docs/openapi.json"
 // apiURL is the address of the HTTP API that converge dev has printed.
 func apiURL(t *testing.T, d *stage.Dev) string {
 	t.Helper()
-	printed := regexp.MustCompile(`API +(http://127\.0\.0\.1:\d+)/api/v1`)
+	printed := regexp.MustCompile(`Board +(http://127\.0\.0\.1:\d+) `)
 	url := ""
 	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {
 		if m := printed.FindStringSubmatch(d.Output()); m != nil {
 			url = m[1]
 		}
-		return url != "", "no address of the API in: " + d.Output()
+		return url != "", "no address of the board in: " + d.Output()
 	})
 	return url
 }
@@ -57,7 +57,14 @@ func TestAPIFromThePage(t *testing.T) {
 // shopWithApproval runs converge dev with the application of `config init`, whose production waits for an approval, until v1 is everywhere.
 func shopWithApproval(t *testing.T) *stage.Dev {
 	t.Helper()
+	return shopWithGate(t, "{}", "0")
+}
+
+// shopWithGate is shopWithApproval with the declaration of the approval, and with the port of the API and the board.
+func shopWithGate(t *testing.T, approval, port string) *stage.Dev {
+	t.Helper()
 	d := shared.DevOfInit(t)
+	d.APIPort = port
 	d.Start()
 	d.Await("shop/hello", "staging CONVERGED v1, production CONVERGED v1")
 	file := filepath.Join(d.Dir, "converge.yaml")
@@ -65,7 +72,7 @@ func shopWithApproval(t *testing.T) *stage.Dev {
 	require.NoError(t, err)
 	const gate = "  - releaseChannelStable: {releaseChannel: staging}\n"
 	require.Contains(t, string(text), gate)
-	require.NoError(t, os.WriteFile(file, []byte(strings.Replace(string(text), gate, gate+"  - manualApproval: {}\n", 1)), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte(strings.Replace(string(text), gate, gate+"  - manualApproval: "+approval+"\n", 1)), 0o600))
 	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {
 		out, code := d.Converge("status", "shop/hello", "--output", "json")
 		return code == 0 && strings.Contains(out, `"incarnation": 2`), out
@@ -252,8 +259,8 @@ func TestServeReadOnly(t *testing.T) {
 	printed := d.Background("serve", "--listen", "127.0.0.1:0", "--read-only")
 	url := ""
 	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {
-		_, rest, found := strings.Cut(printed(), "API        ")
-		url, _, _ = strings.Cut(rest, "/api/v1\n")
+		_, rest, found := strings.Cut(printed(), "Board      ")
+		url, _, _ = strings.Cut(rest, " ")
 		return found && strings.Contains(rest, "\n"), printed()
 	})
 	c := api.Client{URL: url, HTTP: &http.Client{Transport: newChecked(t)}}

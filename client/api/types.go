@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/json"
 	"net/http"
+	"time"
 
 	"github.com/converge-engine/converge/client/read"
 	"github.com/converge-engine/converge/entities/protocol"
@@ -69,6 +70,25 @@ type ServiceItem struct {
 	WaitingFor  []string `json:"waitingFor,omitempty" doc:"What it waits for, such as approval:go-live"`
 }
 
+// Reset is the event after which a client reads everything again: its first one, or after it has missed too much.
+type Reset struct {
+	Services int  `json:"services" doc:"Number of services that are known"`
+	Complete bool `json:"complete" doc:"Whether all are known"`
+}
+
+// Changed is the event that services have changed.
+type Changed struct {
+	Services []ServiceItem `json:"services"`
+}
+
+// ServicesPage is a page of services.
+type ServicesPage struct {
+	Page[ServiceItem]
+	Total    int       `json:"total" doc:"Number of services that match, on all pages"`
+	Complete bool      `json:"complete" doc:"Whether all services are known yet"`
+	At       time.Time `json:"at,omitzero" doc:"When all services were last listed; changes since then are included"`
+}
+
 // Timeline is the timeline of a service.
 type Timeline struct {
 	Entries []timeline.Entry `json:"entries"`
@@ -98,7 +118,7 @@ type ReleaseAnswer struct {
 // Page is a part of a list.
 type Page[T any] struct {
 	Items []T    `json:"items"`
-	Next  string `json:"next,omitempty" doc:"The value of after for the next page, which may be empty; absent: this is the last one"`
+	Next  string `json:"next,omitempty" doc:"The value of after for the next page; absent: this is the last one"`
 	// Problems are texts for people.
 	Problems []string `json:"problems,omitempty" doc:"What could not be read now, and is left out"`
 }

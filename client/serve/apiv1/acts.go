@@ -15,9 +15,8 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/converge-engine/converge/client/act"
 	"github.com/converge-engine/converge/client/api"
-	"github.com/converge-engine/converge/client/connection"
-	"github.com/converge-engine/converge/client/read"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/entities/verb"
 )
@@ -57,26 +56,22 @@ func (a *operations) addActs() {
 			a.addRelease(row)
 			continue
 		}
-		act(a, row, "service", servicePath, func(in *serviceActInput) (string, ActHeaders) {
+		addAct(a, row, "service", servicePath, func(in *serviceActInput) (string, ActHeaders) {
 			return protocol.ServiceID(in.Application, in.Service), in.ActHeaders
 		})
 	}
 	for _, row := range verb.OfPeople(verb.Application()) {
-		act(a, row, "application", applicationPath, func(in *applicationActInput) (string, ActHeaders) {
+		addAct(a, row, "application", applicationPath, func(in *applicationActInput) (string, ActHeaders) {
 			return protocol.ApplicationID(in.Application), in.ActHeaders
 		})
 	}
 	for _, row := range verb.OfPeople(verb.Runtime()) {
-		registerAct(a, a.actOperation(row, "runtime", "/runtimes/{runtime}", row.Answer()), func(ctx context.Context, in *runtimeActInput) (*answer[json.RawMessage], error) {
-			out, err := a.performOnRuntime(ctx, row, in)
-			if err != nil {
-				return nil, problemOf(err)
-			}
-			return &answer[json.RawMessage]{out}, nil
+		addAct(a, row, "runtime", "/runtimes/{runtime}", func(in *runtimeActInput) (string, ActHeaders) {
+			return protocol.RuntimeID(in.Runtime), in.ActHeaders
 		})
 	}
 	for _, row := range verb.OfPeople(verb.Installation()) {
-		act(a, row, "installation", "/installation", func(in *ActHeaders) (string, ActHeaders) {
+		addAct(a, row, "installation", "/installation", func(in *ActHeaders) (string, ActHeaders) {
 			return protocol.InstallationID(), *in
 		})
 	}
@@ -120,8 +115,8 @@ func (a *operations) actOperation(row *verb.Row, of, path string, answer any) hu
 	}
 }
 
-// act adds the operation of one verb. receiver returns the workflow that a request goes to.
-func act[I any](a *operations, row *verb.Row, of, path string, receiver func(*I) (workflowID string, in ActHeaders)) {
+// addAct adds the operation of one verb. receiver returns the workflow that a request goes to.
+func addAct[I any](a *operations, row *verb.Row, of, path string, receiver func(*I) (workflowID string, in ActHeaders)) {
 	registerAct(a, a.actOperation(row, of, path, row.Answer()), func(ctx context.Context, in *I) (*answer[json.RawMessage], error) {
 		workflowID, given := receiver(in)
 		out, err := a.perform(ctx, row, workflowID, given)
@@ -153,68 +148,21 @@ func bodySchema(schemas huma.Registry, row *verb.Row) *huma.Schema {
 // inHeaders are the fields of a payload that the headers of a request have: Authorization and Idempotency-Key.
 var inHeaders = []string{"token", "requestId"}
 
-// perform carries out one act. Its payload is checked here as the workflow checks it, so that an invalid one costs no event.
+// perform carries out one act.
 func (a *operations) perform(ctx context.Context, row *verb.Row, workflowID string, in ActHeaders) (json.RawMessage, error) {
 	if a.ReadOnly {
 		return nil, newProblem(api.ReadOnly, fmt.Errorf("%s was not carried out: this server only reads; expected another one, or converge", row.Name))
 	}
-	payload, requestID, err := withCaller(row.Name, in)
-	if err == nil {
-		_, err = row.Decode(payload)
-	}
+	r, err := requestOf(row, workflowID, in)
 	if err != nil {
 		return nil, newProblem(api.Invalid, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, actTimeout)
-	defer cancel()
-	var out json.RawMessage
-	for attempt := 1; ; attempt++ {
-		err := a.Calls.Update(ctx, workflowID, row.Name, requestID, payload, &out)
-		if errors.Is(err, connection.ErrNotFound) {
-			return nil, a.missing(ctx, workflowID)
-		}
-		if !errors.Is(err, connection.ErrLost) || attempt == actAttempts || ctx.Err() != nil {
-			return out, err
-		}
+	out, err := act.Perform(ctx, a.Calls, r)
+	var invalid *act.InvalidError
+	if errors.As(err, &invalid) {
+		err = newProblem(api.Invalid, invalid.Err)
 	}
-}
-
-const (
-	actTimeout  = 30 * time.Second // for all attempts
-	actAttempts = 3                // with one request id: the act is carried out once
-)
-
-// performOnRuntime carries out a verb of a runtime. A runtime that was never limited, paused or drained has no workflow yet: a pause starts it.
-func (a *operations) performOnRuntime(ctx context.Context, row *verb.Row, in *runtimeActInput) (json.RawMessage, error) {
-	out, err := a.perform(ctx, row, protocol.RuntimeID(in.Runtime), in.ActHeaders)
-	if !errors.Is(err, connection.ErrNotFound) {
-		return out, err
-	}
-	used, usedErr := read.UsedRuntimes(ctx, a.Calls)
-	switch {
-	case !slices.Contains(used, in.Runtime):
-		return nil, errors.Join(newProblem(api.NotFound, fmt.Errorf("no service uses runtime %s%s", in.Runtime, read.Suggestion(in.Runtime, used))), usedErr)
-	case row.Name != protocol.Pause:
-		return nil, newProblem(api.NotFound, fmt.Errorf("runtime %s was never limited, paused or drained", in.Runtime))
-	}
-	if err := connection.StartRuntime(ctx, a.Calls, in.Runtime); err != nil {
-		return nil, err
-	}
-	return a.perform(ctx, row, protocol.RuntimeID(in.Runtime), in.ActHeaders)
-}
-
-// missing says which service or application there is instead of the receiver of an act.
-func (a *operations) missing(ctx context.Context, workflowID string) error {
-	if application, service, ok := protocol.ParseServiceID(workflowID); ok {
-		return read.NotFound(ctx, a.Calls, connection.ServiceName{Application: application, Service: service})
-	}
-	application, _ := protocol.TrailOf(workflowID)
-	if workflowID == protocol.ApplicationID(application) {
-		if _, err := read.Application(ctx, a.Calls, application); err != nil {
-			return err
-		}
-	}
-	return fmt.Errorf("%s: %w", workflowID, connection.ErrNotFound)
+	return out, err
 }
 
 // cutBearer returns the token of an Authorization header. The name of the scheme has no case (RFC 9110, 11.1).
@@ -223,37 +171,28 @@ func cutBearer(header string) (token string, ok bool) {
 	return token, found && strings.EqualFold(scheme, "Bearer")
 }
 
-// withCaller returns the payload of a request with its id and the token of its caller, which its headers have.
-func withCaller(name string, in ActHeaders) (payload json.RawMessage, requestID string, err error) {
-	fields := map[string]json.RawMessage{}
+// requestOf returns the act of a request: the fields of its body, with what its headers have.
+func requestOf(row *verb.Row, workflowID string, in ActHeaders) (r act.Request, err error) {
+	r = act.Request{Row: row, WorkflowID: workflowID, Fields: map[string]json.RawMessage{}, RequestID: in.IdempotencyKey}
 	if len(bytes.TrimSpace(in.RawBody)) > 0 {
-		if err := errors.Join(verb.CheckRaw(name, in.RawBody), verb.CheckForm(name, in.RawBody)); err != nil {
-			return nil, "", err
+		if err := errors.Join(verb.CheckRaw(row.Name, in.RawBody), verb.CheckForm(row.Name, in.RawBody)); err != nil {
+			return r, err
 		}
-		if err := json.Unmarshal(in.RawBody, &fields); err != nil {
-			return nil, "", errors.New("the body is no JSON object; expected the payload of the verb as in docs/protocol.md")
+		if err := json.Unmarshal(in.RawBody, &r.Fields); err != nil {
+			return r, errors.New("the body is no JSON object; expected the payload of the verb as in docs/protocol.md")
 		}
 	}
-	for name := range fields {
+	for name := range r.Fields {
 		if slices.ContainsFunc(inHeaders, func(field string) bool { return strings.EqualFold(field, name) }) {
-			return nil, "", fmt.Errorf("the body has the field %q; expected the token in the header Authorization, and the request id in Idempotency-Key", name)
+			return r, fmt.Errorf("the body has the field %q; expected the token in the header Authorization, and the request id in Idempotency-Key", name)
 		}
 	}
-	requestID = in.IdempotencyKey
-	if requestID == "" {
-		requestID = connection.NewRequestID()
+	if in.Authorization == "" {
+		return r, nil
 	}
-	set := func(field, value string) {
-		fields[field], _ = json.Marshal(value) // a text is always valid
+	token, ok := cutBearer(in.Authorization)
+	if r.Token = strings.TrimSpace(token); !ok || r.Token == "" {
+		return r, errors.New("the header Authorization is invalid; expected: Bearer TOKEN")
 	}
-	set("requestId", requestID)
-	if in.Authorization != "" {
-		token, ok := cutBearer(in.Authorization)
-		if !ok || strings.TrimSpace(token) == "" {
-			return nil, "", errors.New("the header Authorization is invalid; expected: Bearer TOKEN")
-		}
-		set("token", strings.TrimSpace(token))
-	}
-	payload, err = json.Marshal(fields)
-	return payload, requestID, err
+	return r, nil
 }

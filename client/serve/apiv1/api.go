@@ -17,6 +17,7 @@ import (
 
 	"github.com/converge-engine/converge/client/api"
 	"github.com/converge-engine/converge/client/connection"
+	"github.com/converge-engine/converge/client/overview"
 	"github.com/converge-engine/converge/client/read"
 )
 
@@ -27,6 +28,7 @@ type Options struct {
 	Now      func() time.Time
 	ReadOnly bool            // refuse every act
 	Stopping <-chan struct{} // closed when the server stops: waits end
+	Overview *overview.Overview
 }
 
 // idToken names the scheme of tokens in the OpenAPI document.
@@ -38,7 +40,8 @@ const prefix = "/api/v1"
 // operations holds what the operations need.
 type operations struct {
 	Options
-	huma huma.API
+	huma    huma.API
+	streams chan struct{} // a token for each open stream
 }
 
 // Mount adds the operations to a mux, and returns their OpenAPI document.
@@ -60,10 +63,11 @@ func Mount(mux *http.ServeMux, o Options) *huma.OpenAPI {
 		DefaultFormat:                "application/json",
 		RejectUnknownQueryParameters: true,
 	}
-	a := &operations{Options: o, huma: humago.New(routes, config)}
+	a := &operations{Options: o, huma: humago.New(routes, config), streams: make(chan struct{}, maxStreams)}
 	a.addReads()
 	a.addActs()
 	document := a.huma.OpenAPI()
+	a.describeEvents(document)
 	for _, s := range document.Components.Schemas.Map() {
 		if s.AdditionalProperties == false {
 			s.AdditionalProperties = nil // fields are added within a version; readers ignore those that they do not know
@@ -81,6 +85,7 @@ func Mount(mux *http.ServeMux, o Options) *huma.OpenAPI {
 	routes.HandleFunc(prefix+"/", func(w http.ResponseWriter, r *http.Request) {
 		newProblem(api.NotFound, fmt.Errorf("no operation %s %s; %s/openapi.json lists them", r.Method, r.URL.Path, prefix)).Write(w)
 	})
+	mux.HandleFunc("GET "+prefix+"/events", a.events)
 	mux.Handle(prefix+"/", jsonOnly(WithETags(routes)))
 	return document
 }

@@ -59,7 +59,11 @@ func TestOpenAPIIsCommitted(t *testing.T) {
 	}
 	want, err := os.ReadFile(committed)
 	require.NoError(t, err)
-	require.Equal(t, string(want), indented.String(), "write it with: go test ./client/serve/apiv1 -update")
+	have := strings.Split(indented.String(), "\n")
+	for n, line := range strings.Split(string(want), "\n") { // the whole document would hide what differs
+		require.Less(t, n, len(have), "the server's document is shorter; write it with: go test ./client/serve/apiv1 -update")
+		require.Equal(t, line, have[n], "line %d; write it with: go test ./client/serve/apiv1 -update", n+1)
+	}
 }
 
 // A verb that people use has an operation as soon as the table has it; verbs of workflows have none.

@@ -9,15 +9,8 @@ import (
 	"time"
 
 	"github.com/converge-engine/converge/client/api"
-	"github.com/converge-engine/converge/client/connection"
 	"github.com/converge-engine/converge/client/read"
 )
-
-// servicesCursor is the place of the next page of a list of services: the filter, and the token of Temporal.
-type servicesCursor struct {
-	Filter connection.ServiceFilter `json:"filter"`
-	Token  []byte                   `json:"token"`
-}
 
 // historyCursor names the last entry of a page. New entries come before it, so that it keeps its place.
 type historyCursor struct {

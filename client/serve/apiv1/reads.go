@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/converge-engine/converge/client/api"
 	"github.com/converge-engine/converge/client/connection"
+	"github.com/converge-engine/converge/client/overview"
 	"github.com/converge-engine/converge/client/read"
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/explain"
@@ -63,36 +66,48 @@ type servicesInput struct {
 	PageQuery
 	Application string `query:"application" maxLength:"63" pattern:"^[a-z]([a-z0-9-]*[a-z0-9])?$" patternDescription:"the name of an application" doc:"Only services of this application"`
 	Status      string `query:"status" maxLength:"63" doc:"Only services with this status, such as CONVERGED"`
+	Waiting     bool   `query:"waiting" doc:"Only services that wait for a person"`
+	Name        string `query:"name" maxLength:"127" doc:"Only services whose APPLICATION/SERVICE contains this"`
 }
 
-func (a *operations) services(ctx context.Context, in *servicesInput) (api.Page[api.ServiceItem], error) {
-	var page api.Page[api.ServiceItem]
+// coldStart is how long a list waits for the first answer of Temporal.
+const coldStart = 5 * time.Second
+
+func (a *operations) services(ctx context.Context, in *servicesInput) (api.ServicesPage, error) {
+	page := api.ServicesPage{Page: api.Page[api.ServiceItem]{Items: []api.ServiceItem{}}}
 	if in.Status != "" && !slices.ContainsFunc(entities.StatusTable(), func(row entities.StatusRow) bool { return string(row.Status) == in.Status }) {
 		return page, newProblem(api.Invalid, fmt.Errorf("status %q: expected a status such as CONVERGED", in.Status))
 	}
-	cursor := servicesCursor{Filter: connection.ServiceFilter{Application: in.Application, Status: in.Status}}
+	var after connection.ServiceName
 	if in.After != "" {
-		var after servicesCursor
-		if err := decodeCursor(in.After, &after); err != nil {
-			return page, err
+		application, service, ok := strings.Cut(in.After, "/")
+		if !ok {
+			return page, newProblem(api.Invalid, fmt.Errorf("query.after: %q; expected the value of next in the page before", in.After))
 		}
-		if after.Filter != cursor.Filter {
-			return page, newProblem(api.Invalid, errors.New("query.after is of a list with another filter; expected the same application and status"))
-		}
-		cursor.Token = after.Token
+		after = connection.ServiceName{Application: application, Service: service}
 	}
-	listed, next, err := a.Calls.ListServices(ctx, cursor.Filter, in.Limit, cursor.Token)
+	defer a.Overview.Open()()
+	state, err := a.Overview.Await(ctx, coldStart)
 	if err != nil {
 		return page, err
 	}
-	page.Items = []api.ServiceItem{}
-	for _, l := range listed {
-		page.Items = append(page.Items, api.ServiceItem{Application: l.Application, Service: l.Service, Status: l.Status, Version: l.Version, WaitingFor: l.WaitingFor})
+	found, total := a.Overview.Select(func(s *overview.Service) bool {
+		return (in.Application == "" || s.Application == in.Application) && (in.Status == "" || s.ListedService.Status == in.Status) &&
+			(!in.Waiting || s.WaitsForPerson()) && strings.Contains(s.ServiceName.String(), in.Name)
+	}, after, in.Limit+1)
+	for _, s := range found[:min(in.Limit, len(found))] {
+		page.Items = append(page.Items, item(s))
 	}
-	if cursor.Token = next; len(next) > 0 {
-		page.Next = encodeCursor(cursor)
+	if len(found) > in.Limit {
+		page.Next = found[in.Limit-1].ServiceName.String()
 	}
+	page.Total, page.Complete, page.At = total, state.Complete, state.At.UTC()
 	return page, nil
+}
+
+// item is a service in a list.
+func item(s overview.Service) api.ServiceItem {
+	return api.ServiceItem{Application: s.Application, Service: s.Service, Status: s.ListedService.Status, Version: s.Version, WaitingFor: s.WaitingFor}
 }
 
 func (p ServicePath) name() connection.ServiceName {
@@ -277,19 +292,34 @@ type approvalsInput struct {
 	Application string `query:"application" maxLength:"63" pattern:"^[a-z]([a-z0-9-]*[a-z0-9])?$" patternDescription:"the name of an application" doc:"Only of this application"`
 }
 
+// approvalsPatience is how long a list of approvals waits for the services concerned.
+const approvalsPatience = 5 * time.Second
+
 func (a *operations) approvals(ctx context.Context, in *approvalsInput) ([]explain.OpenApproval, error) {
-	names, err := read.Services(ctx, a.Calls, read.Target{Application: in.Application})
-	if err != nil {
+	defer a.Overview.Open()()
+	if _, err := a.Overview.Await(ctx, coldStart); err != nil {
 		return nil, err
 	}
-	all, err := read.Each(ctx, names, func(ctx context.Context, n connection.ServiceName) (protocol.Status, error) {
-		return read.Status(ctx, a.Calls, n)
-	})
-	if err != nil {
-		return nil, err
+	if in.Application != "" {
+		if _, err := read.Application(ctx, a.Calls, in.Application); err != nil {
+			return nil, err
+		}
+	}
+	waiting := func(s *overview.Service) bool {
+		return s.WaitsForPerson() && (in.Application == "" || s.Application == in.Application)
+	}
+	found, _ := a.Overview.SelectCurrent(ctx, waiting, connection.ServiceName{}, maxApprovals, approvalsPatience)
+	var all []protocol.Status
+	for _, s := range found {
+		if s.Status != nil {
+			all = append(all, *s.Status)
+		}
 	}
 	return explain.OpenApprovals(all), nil
 }
+
+// maxApprovals limits the services of a list of approvals.
+const maxApprovals = 200
 
 func (a *operations) openIncarnations(ctx context.Context, application string) (*read.Incarnations, error) {
 	return read.OpenIncarnations(ctx, a.Calls, application, a.Stores)

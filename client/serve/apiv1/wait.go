@@ -58,6 +58,7 @@ func (a *operations) await(ctx context.Context, n connection.ServiceName, g outc
 				return api.Outcome{}, err
 			}
 			if last = outcome.Of(s, g); last.Final {
+				a.Overview.Learn(s) // who waited sees it in lists, too
 				return api.Outcome{Over: true, Exit: last.Code, Why: last.Why, Next: last.Next}, nil
 			}
 		case limited.Err() == nil && !connection.Transient(err):

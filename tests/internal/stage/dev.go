@@ -2,6 +2,7 @@ package stage
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -61,6 +62,7 @@ type Dev struct {
 	uiPort  int
 	process *exec.Cmd
 	out     *lockedBuffer
+	APIPort string // of the API and the board; "": any free one
 }
 
 // Dev prepares one; Start starts it.
@@ -85,7 +87,7 @@ func (d *Dev) Start() {
 	d.T.Helper()
 	d.out = &lockedBuffer{}
 	d.process = exec.Command(filepath.Join(d.bin, "converge"), "dev", d.Dir,
-		"--port", fmt.Sprint(d.Port), "--ui-port", fmt.Sprint(d.uiPort), "--api-port", "0")
+		"--port", fmt.Sprint(d.Port), "--ui-port", fmt.Sprint(d.uiPort), "--api-port", cmp.Or(d.APIPort, "0"))
 	d.process.Stdout, d.process.Stderr = d.out, d.out
 	d.process.Env = append(os.Environ(), d.Env...)
 	require.NoError(d.T, d.process.Start())

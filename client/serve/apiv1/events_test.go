@@ -1,0 +1,152 @@
+package apiv1
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/client/api"
+	"github.com/converge-engine/converge/client/connection"
+	"github.com/converge-engine/converge/client/overview"
+)
+
+// listed is an installation of which only the list is known.
+type listed struct {
+	mu       sync.Mutex
+	services []connection.ListedService
+	lists    int
+}
+
+func (l *listed) set(service, status string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := connection.ServiceName{Application: "shop", Service: service}
+	row := connection.ListedService{ServiceName: n, WorkflowID: n.ID(), Status: status, Changed: time.Now()}
+	for k := range l.services {
+		if l.services[k].ServiceName == n {
+			l.services[k] = row
+			return
+		}
+	}
+	l.services = append(l.services, row)
+}
+
+func (l *listed) ListServices(context.Context, connection.ServiceFilter, int, []byte) ([]connection.ListedService, []byte, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lists++
+	return append([]connection.ListedService{}, l.services...), nil, nil
+}
+
+func (l *listed) Query(_ context.Context, id, _ string, _ any) error {
+	return fmt.Errorf("%s: %w", id, connection.ErrNotFound)
+}
+
+// event is one event of a stream.
+type event struct{ name, id, data string }
+
+// client reads the events of a stream.
+type client struct {
+	response *http.Response
+	lines    *bufio.Scanner
+}
+
+func connect(t *testing.T, url, lastID string) *client {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	require.NoError(t, err)
+	if lastID != "" {
+		r.Header.Set("Last-Event-ID", lastID)
+	}
+	response, err := http.DefaultClient.Do(r)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = response.Body.Close() })
+	require.Equal(t, http.StatusOK, response.StatusCode)
+	require.Equal(t, "text/event-stream", response.Header.Get("Content-Type"))
+	return &client{response, bufio.NewScanner(response.Body)}
+}
+
+func (c *client) next(t *testing.T) (e event) {
+	t.Helper()
+	for c.lines.Scan() {
+		field, value, _ := strings.Cut(c.lines.Text(), ": ")
+		switch field {
+		case "event":
+			e.name = value
+		case "id":
+			e.id = value
+		case "data":
+			e.data = value
+		case "":
+			if e.name != "" {
+				return e
+			}
+		}
+	}
+	require.NoError(t, c.lines.Err())
+	require.Fail(t, "the stream ended")
+	return e
+}
+
+// A stream says what changes; a client that was away gets what it missed, and one of another process is told to read everything again.
+func TestEvents(t *testing.T) {
+	installation := &listed{}
+	installation.set("web", "CONVERGED")
+	known := overview.New(installation, time.Now)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go known.Run(ctx)
+	stopping := make(chan struct{})
+	server := httptest.NewServer(mounted(t, Options{Overview: known, Stopping: stopping}))
+	defer server.Close()
+	url := server.URL + prefix + "/events?service=shop/web"
+
+	c := connect(t, url, "")
+	require.Equal(t, "reset", c.next(t).name)
+	first := c.next(t)
+	require.Equal(t, "changed", first.name, "the list has come")
+	installation.set("web", "FAILED")
+	var changed api.Changed
+	for changed.Services == nil || changed.Services[0].Status != "FAILED" {
+		e := c.next(t)
+		require.NoError(t, json.Unmarshal([]byte(e.data), &changed))
+		first.id = e.id
+	}
+	require.Equal(t, "shop", changed.Services[0].Application)
+	require.NoError(t, c.response.Body.Close())
+
+	installation.set("web", "CONVERGED")
+	installation.set("api", "CONVERGED")
+	back := connect(t, url, first.id)
+	seen := map[string]string{}
+	for len(seen) < 2 {
+		e := back.next(t)
+		require.Equal(t, "changed", e.name, "it goes on where it was")
+		require.NoError(t, json.Unmarshal([]byte(e.data), &changed))
+		for _, s := range changed.Services {
+			seen[s.Service] = s.Status
+		}
+	}
+	require.Equal(t, map[string]string{"web": "CONVERGED", "api": "CONVERGED"}, seen)
+	require.Equal(t, "reset", connect(t, url, "0123456789abcdef-7").next(t).name)
+	require.Equal(t, "reset", connect(t, url, "nonsense").next(t).name)
+
+	close(stopping)
+	for back.lines.Scan() { // until the server ends it
+	}
+	require.NoError(t, back.lines.Err(), "a stop ends streams")
+
+	for _, bad := range []string{"?service=web", "?service=shop/Web", "?service=" + strings.Repeat("x", 200), "?" + strings.Repeat("service=shop/web&", maxWatched+1)} {
+		w := send(t, mounted(t, Options{Overview: known}), http.MethodGet, prefix+"/events"+bad, "")
+		require.Equal(t, http.StatusUnprocessableEntity, w.Code, bad)
+	}
+}
