@@ -22,7 +22,7 @@ N ?= 10
 LONG_ALONE := $(addprefix github.com/converge-engine/converge/tests/,chaos operators)
 
 .DEFAULT_GOAL := help
-.PHONY: help build install test test-long stress nightly race lint fmt vet workflowcheck tidy generated check upgrade-demo bench chaos outage fuzz histories freeze-histories freeze-contracts freeze-configurations temporal-cli chromium monitoring moto sbom vulncheck kube kube-build kube-test rollouts flux sops-test manifests applications
+.PHONY: help build install test test-long stress nightly race lint fmt vet workflowcheck tidy generated check upgrade-demo bench chaos outage fuzz histories freeze-histories freeze-contracts freeze-configurations temporal-cli chromium axe screenshots monitoring moto sbom vulncheck kube kube-build kube-test rollouts flux sops-test manifests applications
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -144,9 +144,18 @@ vulncheck: ## Look for known vulnerabilities in what is called (needs https://vu
 		echo 'the vulnerability database, https://vuln.go.dev, cannot be reached from here: nothing was checked' >&2; exit 1; }
 	go run golang.org/x/vuln/cmd/govulncheck@latest ./...
 
-chromium: ## Install a browser to look at the UI with (Debian, as root)
-	apt-get update -qq
-	apt-get install -y --no-install-recommends chromium
+chromium: ## Install a browser for the tests of the pages, unless there is one (Debian, as root)
+	command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y --no-install-recommends chromium; }
+
+axe: .cache/axe/package/axe.min.js ## Fetch axe-core, which finds pages that not everybody can use (npm, once)
+
+.cache/axe/package/axe.min.js:
+	mkdir -p .cache/axe
+	cd .cache/axe && npm pack --silent axe-core@4.10.3 && tar xzf axe-core-4.10.3.tgz && touch package/axe.min.js
+
+screenshots: chromium axe ## Write a picture of every page of the board into .cache/screenshots
+	mkdir -p .cache/screenshots
+	go test ./tests -run TestBoardPages -count=1 -args -screenshots $(CURDIR)/.cache/screenshots
 
 # Unpacked, not installed, so that no service is started. Debian's Alertmanager reads its template from one fixed place.
 monitoring: .cache/monitoring/usr/bin/prometheus ## Fetch Prometheus and Alertmanager for the tests that ask them (Debian, as root, 30 MB, once)

@@ -159,3 +159,11 @@ func SortedIDs[V any](m map[InstanceID]V) []InstanceID {
 	slices.SortFunc(ids, InstanceID.Compare)
 	return ids
 }
+
+// Count returns a number with a noun, in the plural unless it is one.
+func Count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

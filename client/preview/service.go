@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/converge-engine/converge/activities"
+	"github.com/converge-engine/converge/client/connection"
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/entities/state"
@@ -30,6 +31,32 @@ type Planner struct {
 	Fake bool
 	// Run runs a command of a configuration, as in config.Options.
 	Run func(config.Command) (config.RunResult, error)
+}
+
+// New returns a Planner for the services of an application. It runs no commands of a configuration.
+func New(calls connection.API, application string, at *store.Store, by string) *Planner {
+	c, _ := calls.Temporal()
+	query := func(ctx context.Context, service, what string, into any) (found bool, _ error) {
+		err := calls.Query(ctx, protocol.ServiceID(application, service), what, into)
+		if errors.Is(err, connection.ErrNotFound) {
+			return false, nil
+		}
+		return err == nil, err
+	}
+	return &Planner{
+		Client: c, Store: at, By: by,
+		Status: func(ctx context.Context, service string) (s protocol.Status, _ error) {
+			_, err := query(ctx, service, protocol.QueryStatus, &s)
+			return s, err
+		},
+		State: func(ctx context.Context, service string) (*state.State, error) {
+			s := &state.State{}
+			if found, err := query(ctx, service, protocol.QueryState, s); !found {
+				return nil, err
+			}
+			return s, nil
+		},
+	}
 }
 
 // Refused is the reason for which a release would be refused, in the same words.

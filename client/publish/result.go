@@ -76,7 +76,7 @@ func (r Result) outcome() string {
 	case r.Unchanged:
 		return "nothing changed: " + name + " stays newest"
 	case r.Incarnation == r.Previous: // runtimes are published separately
-		return fmt.Sprintf("runtimes changed: %s notified; %s stays newest", count(len(r.Changed), "service"), name)
+		return fmt.Sprintf("runtimes changed: %s notified; %s stays newest", entities.Count(len(r.Changed), "service"), name)
 	}
 	text := fmt.Sprintf("%s published: %s", name, r.changes())
 	if r.Pinned != 0 {
@@ -86,7 +86,7 @@ func (r Result) outcome() string {
 }
 
 func (r Result) changes() string {
-	text := fmt.Sprintf("%s, %d changed", count(len(r.Services), "service"), len(r.Changed))
+	text := fmt.Sprintf("%s, %d changed", entities.Count(len(r.Services), "service"), len(r.Changed))
 	if len(r.Removed) > 0 {
 		text += fmt.Sprintf(", %d no longer declared", len(r.Removed))
 	}
@@ -101,7 +101,7 @@ type Rejected struct {
 
 // Error lists the problems and ends with the incarnation that stays newest.
 func (r *Rejected) Error() string {
-	text := fmt.Sprintf("%s\n%s; nothing published", r.Problems.Error(), count(len(r.Problems), "error"))
+	text := fmt.Sprintf("%s\n%s; nothing published", r.Problems.Error(), entities.Count(len(r.Problems), "error"))
 	if r.Newest > 0 {
 		text += fmt.Sprintf(", incarnation %d stays newest", r.Newest)
 	}
@@ -116,11 +116,4 @@ func since(previous int64) string {
 		return ", as the first incarnation"
 	}
 	return fmt.Sprintf(" since incarnation %d", previous)
-}
-
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }

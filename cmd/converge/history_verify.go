@@ -32,24 +32,7 @@ func (o *historyOptions) printReport(r trail.Report) error {
 	if o.f.structured() {
 		return o.f.screen().Document(map[string]any{"schema": "converge.history-verified/v1", "of": o.trail.ID, "report": r})
 	}
-	text := fmt.Sprintf("%s: %s", o.trail.Name, count(r.Lines, "line"))
-	if r.Forked > 0 {
-		text += fmt.Sprintf(", %d of a terminated run, outside the chain", r.Forked)
-	}
-	if r.Earlier > 0 {
-		text += fmt.Sprintf(", %d from before line 1, which cannot be verified", r.Earlier)
-	}
-	switch {
-	case len(r.Problems) > 0:
-		text += fmt.Sprintf("; %s", count(len(r.Problems), "problem"))
-	case r.End > 0:
-		text += fmt.Sprintf("; verified up to line %d", r.End)
-	default:
-		text += "; consistent, but their end cannot be verified"
-	}
-	lines := []string{text}
-	for _, p := range r.Problems {
-		lines = append(lines, p.Text)
-	}
+	lines := r.Text()
+	lines[0] = o.trail.Name + ": " + lines[0]
 	return o.f.screen().Lines(lines...)
 }

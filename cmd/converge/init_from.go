@@ -10,6 +10,7 @@ import (
 	"github.com/converge-engine/converge/client/importer"
 	"github.com/converge-engine/converge/client/origin"
 	"github.com/converge-engine/converge/cmd/internal/show"
+	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/intent/compile"
 	"github.com/converge-engine/converge/intent/config"
 )
@@ -47,7 +48,7 @@ func (o *initOptions) fromMeta() error {
 		return err
 	}
 	return o.printImported(written,
-		fmt.Sprintf("application %s in %s, with %s", to.Application, o.dir, count(written.Services, "service")),
+		fmt.Sprintf("application %s in %s, with %s", to.Application, o.dir, entities.Count(written.Services, "service")),
 		"next: define the commands in "+filepath.Join(o.dir, "work")+", then converge config validate "+o.dir+" and converge run plan "+o.dir)
 }
 
@@ -72,7 +73,7 @@ func (o *initOptions) fromFiles(ctx context.Context) error {
 		return err
 	}
 	return o.printImported(written,
-		fmt.Sprintf("application %s in %s, with %s in %s", to.Application, o.dir, count(written.Services, "service"), count(written.Channels, "release channel")),
+		fmt.Sprintf("application %s in %s, with %s in %s", to.Application, o.dir, entities.Count(written.Services, "service"), entities.Count(written.Channels, "release channel")),
 		"next: converge config validate "+o.dir+", then converge plan "+o.dir+": it shows whose fields are taken over, and what is removed")
 }
 

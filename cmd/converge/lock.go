@@ -125,9 +125,9 @@ func (o *lockOptions) print(locked compile.Locked) error {
 			Written  bool     `json:"written"`
 		}{locked.Charts, locked.Runtimes, append([]string{}, locked.Changes...), locked.Written})
 	}
-	summary := count(locked.Charts, "chart")
+	summary := entities.Count(locked.Charts, "chart")
 	if locked.Runtimes > 0 {
-		summary += " and the capabilities of " + count(locked.Runtimes, "runtime")
+		summary += " and the capabilities of " + entities.Count(locked.Runtimes, "runtime")
 	}
 	last := fmt.Sprintf("converge.lock has %s, as before", summary)
 	switch {

@@ -14,7 +14,6 @@ import (
 	"github.com/converge-engine/converge/client/publish"
 	"github.com/converge-engine/converge/entities/outcome"
 	"github.com/converge-engine/converge/entities/protocol"
-	"github.com/converge-engine/converge/entities/state"
 	"github.com/converge-engine/converge/intent/config"
 	"github.com/converge-engine/converge/intent/store"
 )
@@ -102,26 +101,9 @@ func (o *planOptions) planner(ctx context.Context, api connection.API, applicati
 	if err != nil {
 		return nil, err
 	}
-	c, _ := api.Temporal()
-	return &preview.Planner{
-		Client: c, Store: opened, By: o.f.by(), Run: publish.Commands(ctx, o.allowCommands),
-		Status: func(ctx context.Context, service string) (protocol.Status, error) {
-			var s protocol.Status
-			err := api.Query(ctx, protocol.ServiceID(application, service), protocol.QueryStatus, &s)
-			if errors.Is(err, connection.ErrNotFound) {
-				return protocol.Status{}, nil
-			}
-			return s, err
-		},
-		State: func(ctx context.Context, service string) (*state.State, error) {
-			s := &state.State{}
-			err := api.Query(ctx, protocol.ServiceID(application, service), protocol.QueryState, s)
-			if errors.Is(err, connection.ErrNotFound) {
-				return nil, nil
-			}
-			return s, err
-		},
-	}, nil
+	planner := preview.New(api, application, opened, o.f.by())
+	planner.Run = publish.Commands(ctx, o.allowCommands)
+	return planner, nil
 }
 
 func (o *planOptions) planRelease(ctx context.Context) (*preview.Plan, error) {

@@ -278,7 +278,7 @@ func TestShortPaths(t *testing.T) {
 	}
 	require.Equal(t, []string{
 		"containers[name=a].image", "containers[name=b].image", "replicas", "host", "annotations[a.b/c.d]", "data", "x.data", "ports[port=80].port",
-	}, shortPaths(fields))
+	}, preview.ShortPaths(fields))
 }
 
 // Other changes explain why pods are replaced, or a message if there are no other changes.

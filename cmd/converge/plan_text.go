@@ -8,6 +8,7 @@ import (
 
 	"github.com/converge-engine/converge/client/preview"
 	"github.com/converge-engine/converge/cmd/internal/show"
+	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/incarnation"
 )
@@ -64,7 +65,7 @@ func (t *planText) service(s preview.Service) {
 	}
 	t.line("", "%s", title)
 	if s.Refused != "" {
-		t.line(" ", "%s", t.screen.Sign("!", "currently refused: "+oneLine(s.Refused)))
+		t.line(" ", "%s", t.screen.Sign("!", "currently refused: "+preview.OneLine(s.Refused)))
 	}
 	for _, note := range s.Notes {
 		t.line(" ", "%s", note)
@@ -94,21 +95,21 @@ func channelTitle(s preview.Service, c preview.Channel) string {
 func (t *planText) channel(c preview.Channel, title string) {
 	switch {
 	case c.Failed():
-		t.line(" ", "%s  %s", title, t.screen.Sign("!", fmt.Sprintf("cannot be planned: %s [%s]", oneLine(c.Message), c.Code)))
+		t.line(" ", "%s  %s", title, t.screen.Sign("!", fmt.Sprintf("cannot be planned: %s [%s]", preview.OneLine(c.Message), c.Code)))
 	case c.Removal:
 		t.removal(c, title)
 	case c.Unchanged():
 		t.line(" ", "%s  no change", title)
 	case c.Unseen():
-		t.line(" ", "%s  would be applied; %s", title, oneLine(c.Message))
+		t.line(" ", "%s  would be applied; %s", title, preview.OneLine(c.Message))
 		for _, f := range c.Sent {
 			t.line("  ", "%s %s", t.screen.Sign("~", "~"), t.field(f, f.Path))
 		}
 	default:
-		t.line(" ", "%s  %s", title, count(len(c.Changes)+c.Omitted, "change"))
+		t.line(" ", "%s  %s", title, entities.Count(len(c.Changes)+c.Omitted, "change"))
 		t.objects(c.Changes)
 		if c.Omitted > 0 {
-			t.line("  ", "and %s more, too many to list", count(c.Omitted, "object"))
+			t.line("  ", "and %s more, too many to list", entities.Count(c.Omitted, "object"))
 		}
 	}
 }
@@ -118,14 +119,14 @@ func (t *planText) removal(c preview.Channel, title string) {
 	removed, kept := c.Totals.Removed, c.Totals.Orphaned
 	switch {
 	case c.Unseen():
-		t.line(" ", "%s  deleted; %s", title, oneLine(c.Message))
+		t.line(" ", "%s  deleted; %s", title, preview.OneLine(c.Message))
 	case len(c.Changes)+c.Omitted == 0:
 		t.line(" ", "%s  no objects", title)
 	default:
-		t.line(" ", "%s  %s removed, %d left in place", title, count(removed, "object"), kept)
+		t.line(" ", "%s  %s removed, %d left in place", title, entities.Count(removed, "object"), kept)
 		t.objects(c.Changes)
 		if c.Omitted > 0 {
-			t.line("  ", "and %s more, too many to list", count(c.Omitted, "object"))
+			t.line("  ", "and %s more, too many to list", entities.Count(c.Omitted, "object"))
 		}
 	}
 }
@@ -150,7 +151,7 @@ func (t *planText) objects(all []protocol.PreviewChange) {
 		}
 	}
 	if versionOnly > 0 {
-		t.line("  ", "%s %s with no change except the version", t.screen.Sign("~", "~"), count(versionOnly, "object"))
+		t.line("  ", "%s %s with no change except the version", t.screen.Sign("~", "~"), entities.Count(versionOnly, "object"))
 	}
 }
 
@@ -170,7 +171,7 @@ func foldVersionOnly(all []protocol.PreviewChange) (distinct []protocol.PreviewC
 }
 
 func onlyVersion(c protocol.PreviewChange) bool {
-	other := func(f protocol.PreviewField) bool { return !strings.HasSuffix(f.Path, versionField) }
+	other := func(f protocol.PreviewField) bool { return !strings.HasSuffix(f.Path, preview.VersionField) }
 	return c.Action == "update" && len(c.Fields) > 0 && c.More == 0 && len(c.Conflicts) == 0 && c.Message == "" && c.Replaces == nil && !slices.ContainsFunc(c.Fields, other)
 }
 
@@ -201,7 +202,7 @@ func (t *planText) change(c protocol.PreviewChange) (inline string, below []stri
 	fields, more := t.fields(c)
 	short := len(reasons) == 0 && more == 0 && len(fields) > 0 && len(fields) <= fieldsInLine
 	if r := c.Replaces; r != nil && !short {
-		reasons = append(reasons, "its "+r.What+" are replaced: "+oneLine(r.Why))
+		reasons = append(reasons, "its "+r.What+" are replaced: "+preview.OneLine(r.Why))
 	}
 	switch {
 	case len(fields)+more == 0 && len(reasons) == 1:
@@ -213,10 +214,10 @@ func (t *planText) change(c protocol.PreviewChange) (inline string, below []stri
 	}
 	below = append(reasons, fields...)
 	if more > 0 {
-		below = append(below, "and "+count(more, "more field"))
+		below = append(below, "and "+entities.Count(more, "more field"))
 	}
 	if len(fields)+more > 0 {
-		inline = count(len(fields)+more, "field")
+		inline = entities.Count(len(fields)+more, "field")
 	}
 	return inline, below
 }
@@ -224,10 +225,10 @@ func (t *planText) change(c protocol.PreviewChange) (inline string, below []stri
 // reasons are the texts about an object besides its fields.
 func (t *planText) reasons(c protocol.PreviewChange) (all []string) {
 	for _, conflict := range c.Conflicts {
-		all = append(all, oneLine(conflict)+": "+t.screen.Sign("!", "CONFLICT"))
+		all = append(all, preview.OneLine(conflict)+": "+t.screen.Sign("!", "CONFLICT"))
 	}
 	if c.Message != "" {
-		all = append(all, oneLine(c.Message))
+		all = append(all, preview.OneLine(c.Message))
 	}
 	if c.Action == "orphan" && len(all) == 0 {
 		all = append(all, "no longer declared, left in place")
@@ -237,11 +238,11 @@ func (t *planText) reasons(c protocol.PreviewChange) (all []string) {
 
 // fields lists the changes of an object's fields. It lists only the first few unless --full is set.
 func (t *planText) fields(c protocol.PreviewChange) (lines []string, more int) {
-	shown := foldVersion(c.Fields)
+	shown := preview.FoldVersion(c.Fields)
 	if (c.Message != "" || c.Replaces != nil) && len(shown) == 1 && shown[0].Path == "version" {
 		shown = nil // the message contains more
 	}
-	paths := shortPaths(shown)
+	paths := preview.ShortPaths(shown)
 	for n, f := range shown {
 		path := paths[n]
 		if t.full {
@@ -264,7 +265,7 @@ func (t *planText) field(f protocol.PreviewField, path string) string {
 // value shortens a JSON value for display. Text without special characters has no quotes.
 func (t *planText) value(json string) string {
 	const widest = 60
-	text := displayValue(json)
+	text := preview.DisplayValue(json)
 	if !t.full && utf8.RuneCountInString(text) > widest {
 		text = string([]rune(text)[:widest-1]) + "…"
 	}
@@ -297,10 +298,10 @@ func (t *planText) summary() string {
 		text string
 	}{
 		{p.Totals.Orphaned, "%d left in place"},
-		{p.Totals.Conflicts, count(p.Totals.Conflicts, "conflict")},
+		{p.Totals.Conflicts, entities.Count(p.Totals.Conflicts, "conflict")},
 		{p.Totals.Refused, "%d refused"},
-		{p.Unseen, count(p.Unseen, "channel") + " applied without a preview"},
-		{p.Failed, count(p.Failed, "channel") + " could not be planned"},
+		{p.Unseen, entities.Count(p.Unseen, "channel") + " applied without a preview"},
+		{p.Failed, entities.Count(p.Failed, "channel") + " could not be planned"},
 	} {
 		if part.n > 0 {
 			parts = append(parts, strings.Replace(part.text, "%d", fmt.Sprint(part.n), 1))
@@ -319,15 +320,15 @@ func (t *planText) onlyRemoves() bool {
 // removalSummary returns the last line if the plan contains only removals.
 func (t *planText) removalSummary() string {
 	p := t.plan
-	parts := []string{fmt.Sprintf("%s removed, %d left in place", count(p.Totals.Removed, "object"), p.Totals.Orphaned)}
+	parts := []string{fmt.Sprintf("%s removed, %d left in place", entities.Count(p.Totals.Removed, "object"), p.Totals.Orphaned)}
 	if p.Totals.Refused > 0 {
 		parts = append(parts, fmt.Sprintf("%d refused", p.Totals.Refused))
 	}
 	if p.Unseen > 0 {
-		parts = append(parts, count(p.Unseen, "channel")+" deleted without a preview")
+		parts = append(parts, entities.Count(p.Unseen, "channel")+" deleted without a preview")
 	}
 	if p.Failed > 0 {
-		parts = append(parts, count(p.Failed, "channel")+" could not be planned")
+		parts = append(parts, entities.Count(p.Failed, "channel")+" could not be planned")
 	}
 	return strings.Join(parts, ", ")
 }
@@ -336,5 +337,5 @@ func countChanges(n int) string {
 	if n == 1 {
 		return "1 object changes"
 	}
-	return count(n, "object") + " change"
+	return entities.Count(n, "object") + " change"
 }

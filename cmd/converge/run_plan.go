@@ -220,7 +220,7 @@ func stepNames(steps []entities.Extension) []string {
 
 func graphText(work *plan.Work, p *plan.Plan, progress []plan.Progress) string {
 	longest := p.LongestPath()
-	lines := fmt.Sprintf("%s in %s: %s, the longest path has %d\n", work.Application, work.Channel, count(len(p.Nodes), "piece")+" of work", len(longest))
+	lines := fmt.Sprintf("%s in %s: %s, the longest path has %d\n", work.Application, work.Channel, entities.Count(len(p.Nodes), "piece")+" of work", len(longest))
 	if len(work.Before) > 0 {
 		lines += "before: " + strings.Join(stepNames(work.Before), ", ") + "\n"
 	}

@@ -10,8 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/converge-engine/converge/client/overview"
 	"github.com/converge-engine/converge/client/serve"
 	"github.com/converge-engine/converge/client/serve/apiv1"
+	"github.com/converge-engine/converge/client/serve/board"
 )
 
 type serveOptions struct {
@@ -25,12 +27,12 @@ func newCmdServe(f *Factory, runF func(context.Context, *serveOptions) error) *c
 	o := &serveOptions{f: f}
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Serve the HTTP API of the installation",
-		Long: `Serve the HTTP API of the installation under /api/v1: what people and programs read, and
-every verb. Its OpenAPI document is at /api/v1/openapi.json; docs/api.md describes it. The
-server holds no state, so several may run; it stops on Ctrl-C or SIGTERM, after it has
-answered what it has begun. /healthz says that it runs, and /readyz that the Temporal
-server answers it.
+		Short: "Serve the board and the HTTP API of the installation",
+		Long: `Serve the board, the pages for people who look and approve (docs/board.md), and under
+/api/v1 the HTTP API: what people and programs read, and every verb (docs/api.md). Its
+OpenAPI document is at /api/v1/openapi.json. The server holds no state, so several may
+run; it stops on Ctrl-C or SIGTERM, after it has answered what it has begun. /healthz
+says that it runs, and /readyz that the Temporal server answers it.
 
 Everybody who reaches the server can read the whole installation, and can act where no
 proof of identity is required; so it listens on a loopback address only, unless
@@ -59,14 +61,17 @@ func (o *serveOptions) run(ctx context.Context) error {
 	}
 	o.server.Log = slog.New(slog.NewTextHandler(o.f.Err, nil))
 	o.server.Ready = api.Healthy
+	known := overview.New(api, o.f.Now)
+	go known.Run(ctx)
 	o.server.Mount = func(mux *http.ServeMux, _ *url.URL, stopping <-chan struct{}) {
-		apiv1.Mount(mux, apiv1.Options{Calls: api, Stores: o.f.stores(o.store), Now: o.f.Now, ReadOnly: o.readOnly, Stopping: stopping})
+		board.Mount(mux, board.Options{Calls: api, Stores: o.f.stores(o.store), Overview: known, Now: o.f.Now, ReadOnly: o.readOnly})
+		apiv1.Mount(mux, apiv1.Options{Calls: api, Stores: o.f.stores(o.store), Now: o.f.Now, ReadOnly: o.readOnly, Stopping: stopping, Overview: known})
 	}
 	server, err := serve.Listen(ctx, o.server)
 	if err != nil {
 		return err
 	}
-	if err := o.f.screen().Lines(fmt.Sprintf("API        %s/api/v1", server.URL())); err != nil {
+	if err := o.f.screen().Lines(fmt.Sprintf("Board      %s (the API is under /api/v1)", server.URL())); err != nil {
 		return err
 	}
 	err = server.Serve(ctx)

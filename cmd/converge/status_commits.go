@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/maestro"
 	"github.com/converge-engine/converge/entities/outcome"
 	"github.com/converge-engine/converge/entities/protocol"
@@ -77,7 +78,7 @@ func enteringRelease(s protocol.Status, c protocol.ChannelStatus) (r protocol.Re
 // lines formats the commits as text.
 func (w statusWithCommits) lines() (lines []string) {
 	for _, b := range w.Commits {
-		lines = append(lines, "", fmt.Sprintf("%s/%s %s: %s of %s%s", w.Application, w.Service, b.Channel, count(b.Count(), "commit"), b.Version, sinceIncarnation(b.Since)))
+		lines = append(lines, "", fmt.Sprintf("%s/%s %s: %s of %s%s", w.Application, w.Service, b.Channel, entities.Count(b.Count(), "commit"), b.Version, sinceIncarnation(b.Since)))
 		shown := b.Bounded(shownCommits)
 		for _, i := range shown.Commits {
 			for _, c := range i.Commits {

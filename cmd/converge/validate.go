@@ -10,6 +10,7 @@ import (
 
 	"github.com/converge-engine/converge/client/origin"
 	"github.com/converge-engine/converge/client/publish"
+	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/outcome"
 	"github.com/converge-engine/converge/intent/compile"
 	"github.com/converge-engine/converge/intent/config"
@@ -69,7 +70,7 @@ func (o *sourceOptions) validate(ctx context.Context) error {
 		return o.f.screen().Document([]config.Problem{})
 	}
 	inc := compiled.Incarnation
-	text := fmt.Sprintf("%s is valid: %s, %s", inc.Application(), count(len(inc.Services()), "service"), count(len(inc.Channels()), "release channel"))
+	text := fmt.Sprintf("%s is valid: %s, %s", inc.Application(), entities.Count(len(inc.Services()), "service"), entities.Count(len(inc.Channels()), "release channel"))
 	for _, library := range inc.Imports() {
 		text += fmt.Sprintf(", library %s %d", library.Name, library.Version)
 	}
@@ -176,13 +177,6 @@ func (f *Factory) problems(err error, consequence string) error {
 		}
 		return exit(outcome.Error)
 	}
-	f.note("%s\n%s%s", found.Error(), count(len(found), "error"), consequence)
+	f.note("%s\n%s%s", found.Error(), entities.Count(len(found), "error"), consequence)
 	return exit(outcome.Error)
-}
-
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }

@@ -75,7 +75,14 @@ const style = `<style>
 `
 
 // SVG draws the chart in a time zone. The reasons of a span are its tooltip. All texts are escaped.
-func (c *Chart) SVG(zone *time.Location) string {
+func (c *Chart) SVG(zone *time.Location) string { return c.draw(zone, "", style) }
+
+// Figure is SVG without a style of its own, for a page that has one. name says to those who do not see it what it shows.
+func (c *Chart) Figure(name string, zone *time.Location) string {
+	return c.draw(zone, ` class="chart" role="img" aria-label="`+escape(name)+`"`, "")
+}
+
+func (c *Chart) draw(zone *time.Location, attributes, style string) string {
 	d := drawing{Chart: c, zone: zone, left: 40}
 	for _, r := range c.Rows {
 		d.left = max(d.left, min(len([]rune(r.Name))*letterWidth+28, maxNameWidth))
@@ -86,7 +93,7 @@ func (c *Chart) SVG(zone *time.Location) string {
 	}
 	height := bottom + 44
 	width := d.left + chartWidth + rightSpace
-	fmt.Fprintf(&d.b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d">`+"\n", width, height, width, height)
+	fmt.Fprintf(&d.b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d"%s>`+"\n", width, height, width, height, attributes)
 	d.b.WriteString(style)
 	d.b.WriteString(`<rect class="paper" width="100%" height="100%"/>` + "\n")
 	d.text(12, 22, "start", "", c.Title)

@@ -37,6 +37,30 @@ type Problem struct {
 	Text string      `json:"text"`
 }
 
+// Text is the report for people: a summary, and a line for each problem.
+func (r Report) Text() []string {
+	text := entities.Count(r.Lines, "line")
+	if r.Forked > 0 {
+		text += fmt.Sprintf(", %d of a terminated run, outside the chain", r.Forked)
+	}
+	if r.Earlier > 0 {
+		text += fmt.Sprintf(", %d from before line 1, which cannot be verified", r.Earlier)
+	}
+	switch {
+	case len(r.Problems) > 0:
+		text += "; " + entities.Count(len(r.Problems), "problem")
+	case r.End > 0:
+		text += fmt.Sprintf("; verified up to line %d", r.End)
+	default:
+		text += "; consistent, but their end cannot be verified"
+	}
+	lines := []string{text}
+	for _, p := range r.Problems {
+		lines = append(lines, p.Text)
+	}
+	return lines
+}
+
 // ProblemKind names the kind of a problem.
 type ProblemKind string
 

@@ -1,4 +1,4 @@
-package main
+package preview
 
 import (
 	"encoding/json"
@@ -9,20 +9,20 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// versionField ends the path of the annotation that every object of a version carries.
-const versionField = "[converge/version]"
+// VersionField ends the path of the annotation that every object of a version carries.
+const VersionField = "[converge/version]"
 
 // templateField ends the path of the annotation that replaces pods. The output explains the replacement elsewhere: next to the object,
 // or in a message.
 const templateField = "[converge/template]"
 
-// foldVersion removes the annotations that merely carry the version, unless nothing else changes: then one line says so. It also
+// FoldVersion removes the annotations that merely carry the version, unless nothing else changes: then one line says so. It also
 // removes the annotations that replace pods.
-func foldVersion(all []protocol.PreviewField) []protocol.PreviewField {
+func FoldVersion(all []protocol.PreviewField) []protocol.PreviewField {
 	var version, rest []protocol.PreviewField
 	for _, f := range all {
 		switch {
-		case strings.HasSuffix(f.Path, versionField):
+		case strings.HasSuffix(f.Path, VersionField):
 			version = append(version, f)
 		case !strings.HasSuffix(f.Path, templateField):
 			rest = append(rest, f)
@@ -37,9 +37,9 @@ func foldVersion(all []protocol.PreviewField) []protocol.PreviewField {
 // ambiguousFields lists field names that mean little without their parent.
 var ambiguousFields = [...]string{"value", "name", "key", "number", "port", "order", "type"}
 
-// shortPaths shortens the paths of one object's fields to their ends, as far as they stay distinct:
+// ShortPaths shortens the paths of one object's fields to their ends, as far as they stay distinct:
 // spec.template.spec.containers[name=web].image is image.
-func shortPaths(all []protocol.PreviewField) []string {
+func ShortPaths(all []protocol.PreviewField) []string {
 	parts := make([][]string, len(all))
 	keep := make([]int, len(all))
 	out := make([]string, len(all))
@@ -87,26 +87,26 @@ func segments(path string) []string {
 	return append(out, path[from:])
 }
 
-// displayValue removes the quotes of JSON text if it is one visible word. Control characters stay escaped, so that no value can control a
+// DisplayValue removes the quotes of JSON text if it is one visible word. Control characters stay escaped, so that no value can control a
 // terminal.
-func displayValue(value string) string {
+func DisplayValue(value string) string {
 	if value == "" {
 		return "(none)"
 	}
 	var text string
 	if json.Unmarshal([]byte(value), &text) != nil {
-		return oneLine(value)
+		return OneLine(value)
 	}
 	simple := text != "" && !strings.ContainsFunc(text, func(r rune) bool {
 		return unicode.IsSpace(r) || !unicode.IsPrint(r) || r == '"' || r == ';' || r == '→'
 	})
 	if !simple {
-		return oneLine(value)
+		return OneLine(value)
 	}
 	return text
 }
 
-// oneLine turns external text into one line without terminal control characters.
-func oneLine(text string) string {
+// OneLine turns external text into one line without terminal control characters.
+func OneLine(text string) string {
 	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }), " ")
 }

@@ -1,0 +1,339 @@
+package tests
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	cdppage "github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/tests/internal/stage"
+	"github.com/converge-engine/converge/tests/temporaltest"
+)
+
+var screenshots = flag.String("screenshots", "", "write a picture of every page of the board into this directory")
+
+// tab is a tab of a real browser.
+type tab struct {
+	t   *testing.T
+	ctx context.Context
+}
+
+// browse starts a browser with a tab of a width in pixels.
+func browse(t *testing.T, width int) tab {
+	t.Helper()
+	chromium, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Skip("there is no browser here: make chromium")
+	}
+	allocator, stop := chromedp.NewExecAllocator(context.Background(), append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(chromium), chromedp.NoSandbox)...)
+	t.Cleanup(stop)
+	return newTab(allocator, t, width)
+}
+
+// open opens another tab of the same browser.
+func (b tab) open(width int) tab {
+	b.t.Helper()
+	return newTab(b.ctx, b.t, width)
+}
+
+func newTab(of context.Context, t *testing.T, width int) tab {
+	t.Helper()
+	ctx, closeTab := chromedp.NewContext(of)
+	t.Cleanup(closeTab)
+	b := tab{t, ctx}
+	// The context of the first steps is that of the tab.
+	require.NoError(t, chromedp.Do(ctx, chromedp.Navigate("about:blank"), chromedp.EmulateViewport(int64(width), 800)))
+	return b
+}
+
+// strict lets the test fail if the page logs an error, other than that an act was refused.
+func (b tab) strict() tab {
+	go func() {
+		for message, err := range chromedp.Console(b.ctx) {
+			refused := strings.Contains(fmt.Sprint(message), "status of 409")
+			if err == nil && !refused && (message.Type == "error" || message.Type == chromedp.ConsoleException) {
+				b.t.Errorf("the page says: %+v", message)
+			}
+		}
+	}()
+	return b
+}
+
+// do carries out steps.
+func (b tab) do(steps ...chromedp.Action[chromedp.Void]) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, stage.Patience)
+	defer cancel()
+	require.NoError(b.t, chromedp.Do(ctx, steps...))
+}
+
+// value is what an expression of JavaScript returns on the page.
+func value[T any](b tab, expression string) T {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, stage.Patience)
+	defer cancel()
+	v, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
+	require.NoError(b.t, err)
+	return v
+}
+
+// sees waits until a person reads texts on the page, in any case of letters.
+func (b tab) sees(texts ...string) {
+	b.t.Helper()
+	temporaltest.WaitFor(b.t, stage.Patience, func() (bool, string) {
+		ctx, cancel := context.WithTimeout(b.ctx, stage.Patience)
+		defer cancel()
+		page, err := chromedp.Run(ctx, chromedp.Evaluate[string](`document.body ? document.title + "\n" + document.body.innerText : ""`))
+		if err != nil {
+			return false, err.Error()
+		}
+		for _, text := range texts {
+			if !strings.Contains(page, text) {
+				return false, "no " + text + " in:\n" + page
+			}
+		}
+		return true, ""
+	})
+}
+
+// act fills in the name of a person on the sheet of an act, and sends it.
+func (b tab) act(by string) {
+	b.t.Helper()
+	b.do(chromedp.SetValue(chromedp.CSS("#f-by"), by), chromedp.Click(chromedp.CSS("main form.act button")))
+}
+
+// On phones, two people see what waits without loading the page again, look at what changes, and approve; the release converges.
+func TestApproveOnAPhone(t *testing.T) {
+	stage.Long(t, "builds the programs and runs a browser")
+	t.Parallel()
+	d := shopWithGate(t, "{minApprovers: 2, notReleaser: true, approvers: [bob, carol]}", "0")
+	bob, carol := browse(t, 320).strict(), browse(t, 320).strict()
+	for _, b := range []tab{bob, carol} {
+		b.do(chromedp.Navigate(apiURL(t, d) + "/"))
+		b.sees("No approval can be given now.", "live")
+	}
+	out, code := d.Converge("release", "shop/hello", "v2", "--as", "alice")
+	require.Zero(t, code, out)
+	begun := time.Now()
+	bob.sees("shop/hello v2", "0 of 2")
+	t.Logf("the approval was on the page %s after the release", time.Since(begun).Round(time.Millisecond))
+	require.LessOrEqual(t, value[int](bob, `document.documentElement.scrollWidth`), 320, "nothing is wider than the screen")
+	bob.do(chromedp.Click(chromedp.CSS("main a.button")))
+	bob.sees("Approve shop/hello v2", "Runs v1", "What changes", "version: v1 → v2")
+	bob.act("alice")
+	bob.sees("may not approve production")
+	bob.act("bob")
+	bob.sees("v2 approved for production by bob: 1 of 2", "Dismiss")
+	carol.sees("1 of 2")
+	carol.do(chromedp.Click(chromedp.CSS("main a.button")))
+	carol.sees("Approved by bob.")
+	carol.act("carol")
+	d.Await("shop/hello", "staging CONVERGED v2, production CONVERGED v2")
+	bob.sees("v2 converged in every channel")
+	carol.sees("v2 approved for production by carol")
+	carol.do(chromedp.Click(chromedp.CSS("main .said button")), chromedp.WaitNotPresent(chromedp.CSS("main .said")))
+	carol.do(chromedp.Navigate(apiURL(t, d) + "/services/shop/hello/history?kind=approval"))
+	carol.sees("bob?", "carol?", "approved production")
+}
+
+// Without script the same forms and pages work.
+func TestBoardWithoutScript(t *testing.T) {
+	stage.Long(t, "builds the programs and runs a browser")
+	t.Parallel()
+	d := shopWithApproval(t)
+	out, code := d.Converge("release", "shop/hello", "v2", "--as", "alice")
+	require.Zero(t, code, out)
+	d.Await("shop/hello", "staging CONVERGED v2, production WAITING_MANUAL_APPROVAL v1")
+	b := browse(t, 1000).strict()
+	b.do(chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		_, err := chromedp.Call(ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
+		return err
+	}))
+	b.do(chromedp.Navigate(apiURL(t, d)+"/"), chromedp.Click(chromedp.CSS("main a.button")))
+	b.sees("Approve shop/hello v2", "Runs v1")
+	b.do(chromedp.SendKeys(chromedp.CSS("#f-by"), "bob"), chromedp.Click(chromedp.CSS("main form.act button")))
+	b.sees("v2 approved for production by bob")
+	d.Await("shop/hello", "staging CONVERGED v2, production CONVERGED v2")
+}
+
+// Ten tabs of a browser follow one stream: with one each, the connections that browsers allow to a host would be used up.
+func TestTenTabs(t *testing.T) {
+	stage.Long(t, "builds the programs and runs a browser")
+	t.Parallel()
+	d := shopWithApproval(t)
+	url := apiURL(t, d)
+	first := browse(t, 1000).strict()
+	tabs := []tab{first}
+	for range 9 {
+		tabs = append(tabs, first.open(1000).strict())
+	}
+	for n, b := range tabs {
+		b.do(chromedp.Navigate(url + []string{"/", "/services", "/services/shop/hello"}[n%3]))
+		b.sees("live")
+	}
+	out, code := d.Converge("release", "shop/hello", "v2", "--as", "alice")
+	require.Zero(t, code, out)
+	for n, b := range tabs { // a tab that is not seen reads nothing until it is
+		b.front()
+		b.sees([]string{"hello v2", "v2", "v2"}[n%3])
+	}
+	out, code = d.Converge("approve", "shop/hello", "v2", "production", "--as", "bob")
+	require.Zero(t, code, out)
+	tabs[9].sees("No approval can be given now.")
+	first.front()
+	first.sees("No approval can be given now.")
+}
+
+// front brings a tab to the front, as a person does who looks at it.
+func (b tab) front() {
+	b.t.Helper()
+	b.do(chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		_, err := chromedp.Call(ctx, cdppage.BringToFront, cdp.Empty{})
+		return err
+	}))
+}
+
+// The page stays, says that there is no connection, and goes on by itself when the server is back.
+func TestServerRestartsUnderAnOpenPage(t *testing.T) {
+	stage.Long(t, "builds the programs and runs a browser")
+	t.Parallel()
+	d := shopWithGate(t, "{}", fmt.Sprint(shared.FreePort(t)))
+	b := browse(t, 1000)
+	b.do(chromedp.Navigate(apiURL(t, d) + "/services/shop/hello"))
+	b.sees("Runs v1", "live")
+	d.Stop()
+	b.sees("Runs v1", "no connection")
+	d.Start()
+	b.sees("Runs v1", "live")
+	out, code := d.Converge("release", "shop/hello", "v2", "--as", "alice")
+	require.Zero(t, code, out)
+	b.sees("Runs v2", "waits for approval")
+}
+
+// A person releases and approves with keys alone, and watches it converge.
+func TestBoardByKeyboard(t *testing.T) {
+	stage.Long(t, "builds the programs and runs a browser")
+	t.Parallel()
+	d := shopWithApproval(t)
+	b := browse(t, 1000).strict()
+	b.do(chromedp.Navigate(apiURL(t, d) + "/"))
+	b.sees("No approval can be given now.", "live")
+	press := func(keys ...string) {
+		t.Helper()
+		for _, key := range keys {
+			b.do(chromedp.KeyEvent(key))
+		}
+	}
+	press("?")
+	b.sees("Keys", "what waits")
+	press(kb.Escape)
+	// focus goes on, link by link, to the one with the text, and follows it.
+	focus := func(key, text string) {
+		t.Helper()
+		temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {
+			at := value[string](b, `document.activeElement.innerText || document.activeElement.id`)
+			if at == text {
+				return true, ""
+			}
+			press(key)
+			return false, "at " + at
+		})
+	}
+	press("s")
+	b.sees("1 service")
+	focus("j", "hello")
+	press(kb.Enter)
+	b.sees("Release a version")
+	focus("j", "Release a version")
+	press(kb.Enter)
+	b.sees("Release shop/hello")
+	focus(kb.Tab, "f-version")
+	press("v", "2")
+	focus(kb.Tab, "f-by")
+	press("e", "v", "e")
+	focus(kb.Tab, "Release shop/hello")
+	press(kb.Enter)
+	b.sees("v2 is release", "waits for approval")
+	press("w")
+	b.sees("Look and approve")
+	focus("j", "Look and approve")
+	press(kb.Enter)
+	b.sees("Approve shop/hello v2")
+	focus(kb.Tab, "Approve shop/hello v2")
+	press(kb.Enter)
+	d.Await("shop/hello", "staging CONVERGED v2, production CONVERGED v2")
+	b.sees("v2 converged in every channel")
+}
+
+// Every page can be used by everybody: axe-core finds no violation, in light and dark; nothing is wider than a phone.
+func TestBoardPages(t *testing.T) {
+	stage.Long(t, "builds the programs and runs a browser")
+	t.Parallel()
+	axe, err := os.ReadFile("../.cache/axe/package/axe.min.js")
+	if err != nil {
+		t.Skip("there is no axe-core here: make axe")
+	}
+	d := shopWithApproval(t)
+	out, code := d.Converge("release", "shop/hello", "v2", "--as", "alice")
+	require.Zero(t, code, out)
+	d.Await("shop/hello", "staging CONVERGED v2, production WAITING_MANUAL_APPROVAL v1")
+	b := browse(t, 1000)
+	for _, each := range []struct{ name, path, has string }{
+		{"waiting", "/", "Look and approve"},
+		{"services", "/services", "1 service"},
+		{"service", "/services/shop/hello", "Explanation"},
+		{"approve", "/services/shop/hello/act/approve?version=v2&topic=production", "What changes"},
+		{"release", "/services/shop/hello/act/release", "Release shop/hello"},
+		{"changes", "/services/shop/hello/changes?version=v2", "What is sent to the runtime"},
+		{"history", "/services/shop/hello/history?verify=true", "verified up to line"},
+		{"timeline", "/services/shop/hello/timeline", "As text"},
+		{"logs", "/services/shop/hello/logs", "apply"},
+		{"application", "/applications/shop", "is in force"},
+		{"diff", "/applications/shop/diff?from=1&to=2", "production"},
+		{"plan", "/applications/shop/plans/staging", "Incarnation 2 has no plan in staging"},
+		{"missing", "/services/shop/helo", "did you mean shop/hello?"},
+	} {
+		for _, theme := range []string{"light", "dark"} {
+			b.do(chromedp.EmulateViewport(1000, 800), chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+				_, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+					Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}},
+				})
+				return err
+			}), chromedp.Navigate(apiURL(t, d)+each.path))
+			b.sees(each.has)
+			found := value[[]string](b, string(axe)+`;
+				axe.run(document).then((r) => r.violations.map((v) => v.id + ": " + v.help + ": " + v.nodes.map((n) => n.html).join("; ")))`)
+			require.Empty(t, found, "%s, %s", each.name, theme)
+			shoot(t, b, each.name+"-"+theme)
+			b.do(chromedp.EmulateViewport(320, 800))
+			require.LessOrEqual(t, value[int](b, `document.documentElement.scrollWidth`), 320, each.name)
+			shoot(t, b, each.name+"-"+theme+"-phone")
+		}
+	}
+}
+
+// shoot writes a picture of a page, if they are asked for.
+func shoot(t *testing.T, b tab, name string) {
+	t.Helper()
+	if *screenshots == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(b.ctx, stage.Patience)
+	defer cancel()
+	picture, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(*screenshots, name+".png"), picture, 0o600))
+}
