@@ -59,6 +59,7 @@ type Service struct {
 	bytes    int
 	wantedAt time.Time // when a reader last asked for it
 	failedAt time.Time // when it last did not answer
+	gone     bool      // it does not run, though the list has it
 }
 
 // Overview is the state. Its zero value is not usable; New makes one.
@@ -215,7 +216,7 @@ func (o *Overview) Select(match func(*Service) bool, after connection.ServiceNam
 	fresh := true
 	for _, id := range o.names {
 		s := o.services[id]
-		if !match(s) {
+		if s.gone || !match(s) {
 			continue
 		}
 		if total++; len(page) < limit && s.ServiceName.Compare(after) > 0 {
@@ -367,7 +368,7 @@ func (o *Overview) put(page []connection.ListedService) {
 			s = o.add(l)
 		}
 		if row(s.ListedService) != row(l) {
-			s.ListedService = l
+			s.ListedService, s.gone = l, false
 			o.noteChange(s)
 		}
 		if l.Changed.After(o.newest) {
@@ -406,7 +407,7 @@ func (o *Overview) due() []string {
 	for _, id := range o.names {
 		s := o.services[id]
 		switch {
-		case now.Sub(s.wantedAt) > interestFor, now.Sub(s.failedAt) < askAgain:
+		case s.gone, now.Sub(s.wantedAt) > interestFor, now.Sub(s.failedAt) < askAgain:
 		case !s.Current() || IsMoving(*s.Status):
 			changing = append(changing, id)
 		case now.Sub(s.AskedAt) > unchangedFor:
@@ -485,15 +486,14 @@ func (o *Overview) noteFailure(id string) {
 	}
 }
 
-// forget removes a service that does not run. If it is only replaced by another run, the list shows it again.
+// forget leaves out a service that does not run, until the list shows something new of it, such as another run. The list may have it for a
+// while.
 func (o *Overview) forget(id string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if s := o.services[id]; s != nil {
-		o.bytes -= s.bytes
-		delete(o.services, id)
-		o.names = slices.DeleteFunc(o.names, func(name string) bool { return name == id })
-		o.noteChange(nil)
+	if s := o.services[id]; s != nil && !s.gone {
+		s.gone = true
+		o.noteChange(s)
 	}
 }
 
@@ -510,7 +510,7 @@ func (o *Overview) Learn(status protocol.Status) {
 			WorkflowID:  id, Status: status.Status, Version: status.Version,
 		})
 	}
-	s.wantedAt = now
+	s.wantedAt, s.gone = now, false
 	o.mu.Unlock()
 	o.record(id, status, now)
 }

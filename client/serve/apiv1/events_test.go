@@ -106,8 +106,10 @@ func TestEvents(t *testing.T) {
 	defer cancel()
 	go known.Run(ctx)
 	stopping := make(chan struct{})
+	stop := sync.OnceFunc(func() { close(stopping) })
 	server := httptest.NewServer(mounted(t, Options{Overview: known, Stopping: stopping}))
 	defer server.Close()
+	defer stop() // Close waits for streams
 	url := server.URL + prefix + "/events?service=shop/web"
 
 	c := connect(t, url, "")
@@ -140,7 +142,7 @@ func TestEvents(t *testing.T) {
 	require.Equal(t, "reset", connect(t, url, "0123456789abcdef-7").next(t).name)
 	require.Equal(t, "reset", connect(t, url, "nonsense").next(t).name)
 
-	close(stopping)
+	stop()
 	for back.lines.Scan() { // until the server ends it
 	}
 	require.NoError(t, back.lines.Err(), "a stop ends streams")
