@@ -1,4 +1,4 @@
-// Package overview keeps what is known of every service of an installation in memory, for many readers at the cost of one. It asks Temporal's
+// Package overview keeps the status of every service of an installation in memory, for many readers at the cost of one. It asks Temporal's
 // list what has changed, and asks a service itself only while a reader is interested in it. While there is no reader, it asks nothing.
 package overview
 
@@ -41,23 +41,23 @@ const (
 	maxInterval     = time.Second
 	listInterval    = 5 * time.Minute  // between two lists of everything
 	overlap         = 30 * time.Second // by which lists of changes overlap: Temporal lists late, and in no order
-	interestFor     = 90 * time.Second // after a reader has asked for a service
-	unchangedFor    = 10 * time.Second // after which a service of interest is asked although the list shows no change
+	interestFor     = 90 * time.Second // after a reader wanted a service
+	unchangedFor    = 10 * time.Second // after which a service of interest is queried although the list shows no change
 	defaultMaxBytes = 64 << 20         // of statuses
 )
 
-// Service is what is known of a service.
+// Service is a service with its last known status.
 type Service struct {
 	connection.ListedService
-	// Status is the last status that the service itself gave, at AskedAt; nil: it was not asked yet, or there was no room for it.
+	// Status is the last status that the service itself gave, at AskedAt; nil: it was not queried yet, or there was no room for it.
 	Status  *protocol.Status
 	AskedAt time.Time
-	// Revision grows with every change of what is known, over all services.
+	// Revision grows with every change of a service, over all of them.
 	Revision uint64
 
-	row      string // what the list had when it was asked
+	row      string // its row in the list when it was queried
 	bytes    int
-	wantedAt time.Time // when a reader last asked for it
+	wantedAt time.Time // when a reader last wanted it
 	failedAt time.Time // when it last did not answer
 	gone     bool      // it does not run, though the list has it
 }
@@ -111,7 +111,7 @@ func (o *Overview) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-o.wake: // somebody is interested in something else
+		case <-o.wake: // a reader wants other services
 			select {
 			case <-ctx.Done():
 				return
@@ -232,7 +232,7 @@ func (o *Overview) Select(match func(*Service) bool, after connection.ServiceNam
 	return page, total
 }
 
-// SelectCurrent is Select after the services of the page have been asked, for as long as the patience lasts.
+// SelectCurrent is Select after the services of the page have been queried, for as long as the patience lasts.
 func (o *Overview) SelectCurrent(ctx context.Context, match func(*Service) bool, after connection.ServiceName, limit int, patience time.Duration) (page []Service, total int) {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
@@ -252,7 +252,7 @@ func (o *Overview) SelectCurrent(ctx context.Context, match func(*Service) bool,
 	}
 }
 
-// Want makes the services that match of interest, as if a reader had asked for them.
+// Want makes the services that match of interest, as if a reader wanted them.
 func (o *Overview) Want(match func(connection.ListedService) bool) {
 	now := o.now()
 	o.mu.Lock()
@@ -397,8 +397,8 @@ func (o *Overview) noteChange(s *Service) {
 	o.changed = make(chan struct{})
 }
 
-// due returns the workflow ids of the services to ask now: those of interest that have changed, that were not asked yet, that move, or that
-// were not asked for a while. Those that were not asked for the longest time come first.
+// due returns the workflow ids of the services to query now: those of interest that have changed, that were not queried yet, that move, or
+// that were not queried for a while. Those that were not queried for the longest time come first.
 func (o *Overview) due() []string {
 	now := o.now()
 	o.mu.Lock()
@@ -431,7 +431,7 @@ func IsMoving(s protocol.Status) bool {
 	})
 }
 
-// ask asks services for their status. One that does not answer is asked again later, after the others.
+// ask queries services for their status. One that does not answer is queried again later, after the others.
 func (o *Overview) ask(ctx context.Context, ids []string) {
 	var g errgroup.Group
 	g.SetLimit(maxAskedAtOnce)
@@ -455,7 +455,7 @@ func (o *Overview) ask(ctx context.Context, ids []string) {
 	_ = g.Wait() // no task returns an error
 }
 
-// record keeps the status of a service that was asked at a time, unless a later one is kept.
+// record keeps the status of a service that was queried at a time, unless a later one is kept.
 func (o *Overview) record(id string, status protocol.Status, began time.Time) {
 	data, err := json.Marshal(status)
 	if err != nil {
@@ -497,7 +497,7 @@ func (o *Overview) forget(id string) {
 	}
 }
 
-// Learn keeps a status that a service gave to somebody else, so that readers know what the list does not show yet. The service is of interest
+// Learn keeps a status that another part of the process has read, so that readers know what the list does not show yet. The service is of interest
 // from now on.
 func (o *Overview) Learn(status protocol.Status) {
 	id := protocol.ServiceID(status.Application, cmp.Or(status.Key, status.Service))

@@ -90,7 +90,7 @@ func Mount(mux *http.ServeMux, o Options) *huma.OpenAPI {
 	return document
 }
 
-// jsonOnly refuses bodies that are not declared as JSON. Browsers send such a body to another site only after they have asked it (CORS).
+// jsonOnly refuses bodies that are not declared as JSON. Browsers send such a body to another site only after its consent (CORS).
 func jsonOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost {

@@ -55,7 +55,7 @@ func (a *operations) events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// parseWatched reads the names of services that a client shows, so that they are asked more often than others.
+// parseWatched reads the names of services that a client shows, so that they are queried more often than others.
 func parseWatched(texts []string) (names []connection.ServiceName, err error) {
 	if len(texts) > maxWatched {
 		return nil, fmt.Errorf("query.service names %d services; at most %d", len(texts), maxWatched)
@@ -79,7 +79,7 @@ type stream struct {
 	revision overview.Revision
 }
 
-// begin tells the client where it is: where it asked to go on, or that it has to read everything again.
+// begin tells the client where it is: where it wants to continue, or that it has to read everything again.
 func (s *stream) begin(after string) error {
 	state, _ := s.overview.State()
 	revision, ok := s.overview.ParseRevision(after)

@@ -33,7 +33,7 @@ type published struct {
 
 const shownIncarnations = 20
 
-// application shows what was published, and leads to the plans.
+// application shows the published incarnations, and leads to the plans.
 func (b *board) application(r *http.Request) (page, error) {
 	name := r.PathValue("application")
 	s, err := b.readApplication(r)

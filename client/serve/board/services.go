@@ -18,7 +18,7 @@ import (
 
 const (
 	pageLength = 50
-	// statusPatience is how long a page waits for the statuses of its services. What is not known then follows by the stream.
+	// statusPatience is how long a page waits for the statuses of its services. Unknown ones follow by the stream.
 	statusPatience = time.Second
 )
 

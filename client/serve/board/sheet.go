@@ -191,7 +191,7 @@ func (b *board) refusalNow(ctx context.Context, s *sheet, row *verb.Row, given u
 	fields := fieldsOf(acts[row.Name], given)
 	fields["by"], _ = json.Marshal(by) // a text is always valid
 	if fields["reason"] == nil {
-		fields["reason"] = json.RawMessage(`"?"`) // it is asked for below
+		fields["reason"] = json.RawMessage(`"?"`) // a person fills it in
 	}
 	payload, err := json.Marshal(fields)
 	if err != nil {
