@@ -206,7 +206,7 @@ func (b tab) front() {
 	}))
 }
 
-// The page stays, says that there is no connection, and goes on by itself when the server is back.
+// The page stays, says that there is no connection, and is live again when the server is back.
 func TestServerRestartsUnderAnOpenPage(t *testing.T) {
 	stage.Long(t, "builds the programs and runs a browser")
 	t.Parallel()
@@ -240,7 +240,7 @@ func TestBoardByKeyboard(t *testing.T) {
 	press("?")
 	b.sees("Keys", "what waits")
 	press(kb.Escape)
-	// focus goes on, link by link, to the one with the text, and follows it.
+	// focus moves, link by link, to the one with the text.
 	focus := func(key, text string) {
 		t.Helper()
 		temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {

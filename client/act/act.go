@@ -30,7 +30,7 @@ type InvalidError struct{ Err error }
 
 func (e *InvalidError) Error() string { return e.Err.Error() }
 
-// Unwrap returns what is wrong.
+// Unwrap returns the fault.
 func (e *InvalidError) Unwrap() error { return e.Err }
 
 const (

@@ -31,7 +31,6 @@ type Calls interface {
 // The bounds of what one round asks, so that the load does not depend on the number of readers or services.
 const (
 	pageSize        = 1000
-	maxDeltaPages   = 5  // of changed services; the rest is listed in the next round
 	maxAsked        = 20 // services that have changed, or move
 	maxRestingAsked = 3  // others
 	maxAskedAtOnce  = 8
@@ -309,38 +308,50 @@ func (o *Overview) list(ctx context.Context) error {
 	filter := connection.ServiceFilter{ChangedSince: o.newest.Add(-overlap)}
 	o.mu.Unlock()
 	if everything {
-		return o.listEverything(ctx)
+		filter = connection.ServiceFilter{}
 	}
-	var token []byte
-	for range maxDeltaPages {
-		page, next, err := o.calls.ListServices(ctx, filter, pageSize, token)
-		if err != nil {
-			return err
-		}
-		o.put(page)
-		if token = next; len(next) == 0 {
-			return nil
-		}
+	listed, err := o.readList(ctx, filter)
+	if err == nil && everything {
+		o.keepOnly(listed)
 	}
-	return nil
+	return err
 }
 
-func (o *Overview) listEverything(ctx context.Context) error {
-	listed := map[string]bool{}
+// readList records the services that a filter selects, and returns their workflow ids. Only a whole list says from when on the next one has to
+// be.
+func (o *Overview) readList(ctx context.Context, filter connection.ServiceFilter) (listed map[string]bool, _ error) {
+	listed = map[string]bool{}
 	var token []byte
+	var newest time.Time
 	for {
-		page, next, err := o.calls.ListServices(ctx, connection.ServiceFilter{}, pageSize, token)
+		page, next, err := o.calls.ListServices(ctx, filter, pageSize, token)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		o.put(page)
 		for _, l := range page {
 			listed[l.WorkflowID] = true
+			if l.Changed.After(newest) {
+				newest = l.Changed
+			}
 		}
 		if token = next; len(next) == 0 {
 			break
 		}
 	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if now := o.now(); newest.After(now) { // forged, or by another clock: it would hide all changes until then
+		newest = now
+	}
+	if newest.After(o.newest) {
+		o.newest = newest
+	}
+	return listed, nil
+}
+
+// keepOnly forgets the services that a list of everything does not have.
+func (o *Overview) keepOnly(listed map[string]bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for id, s := range o.services {
@@ -355,7 +366,6 @@ func (o *Overview) listEverything(ctx context.Context) error {
 		o.noteChange(nil)
 	}
 	o.listedAt = o.now()
-	return nil
 }
 
 // put records rows of the list.
@@ -370,9 +380,6 @@ func (o *Overview) put(page []connection.ListedService) {
 		if row(s.ListedService) != row(l) {
 			s.ListedService, s.gone = l, false
 			o.noteChange(s)
-		}
-		if l.Changed.After(o.newest) {
-			o.newest = l.Changed
 		}
 	}
 }
@@ -515,12 +522,25 @@ func (o *Overview) Learn(status protocol.Status) {
 	o.record(id, status, now)
 }
 
+// Filter selects services. Zero fields select all.
+type Filter struct {
+	Application, Status string
+	Name                string // a part of APPLICATION/SERVICE
+	Waiting             bool   // for a person
+}
+
+// Matches reports whether the filter selects a service.
+func (f Filter) Matches(s *Service) bool {
+	return (f.Application == "" || s.Application == f.Application) && (f.Status == "" || s.ListedService.Status == f.Status) &&
+		(!f.Waiting || s.WaitsForPerson()) && strings.Contains(s.ServiceName.String(), f.Name)
+}
+
 // WaitsForPerson reports whether a service waits for a person, as the list or its own status has it.
 func (s *Service) WaitsForPerson() bool {
 	return len(s.WaitingFor) > 0 || s.Status != nil && len(explain.OpenApprovals([]protocol.Status{*s.Status})) > 0
 }
 
-// sameStatus compares a status with another one as JSON, except for when it was observed.
+// sameStatus compares a status with another one as JSON.
 func sameStatus(a protocol.Status, other []byte) bool {
 	data, err := json.Marshal(a)
 	return err == nil && string(data) == string(other)

@@ -23,6 +23,7 @@ type installation struct {
 	services map[string]connection.ListedService // by workflow id
 	statuses map[string]protocol.Status
 	lists    int // pages
+	perPage  int // services, if a page has fewer than were requested
 	queries  map[string]int
 	down     error
 }
@@ -58,6 +59,9 @@ func (i *installation) ListServices(_ context.Context, filter connection.Service
 		}
 	}
 	slices.Sort(ids)
+	if i.perPage > 0 {
+		size = min(size, i.perPage)
+	}
 	if len(ids) > size {
 		ids = ids[:size]
 		next = []byte(ids[size-1])
@@ -232,7 +236,7 @@ func TestOverviewOfWhatChanges(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		state, _ := o.State()
 		require.EqualError(t, state.Problem, "no server")
-		require.Equal(t, 29, state.Services, "what is known stays")
+		require.Equal(t, 29, state.Services, "known services stay")
 		i.mu.Lock()
 		i.down = nil
 		i.mu.Unlock()
@@ -241,5 +245,68 @@ func TestOverviewOfWhatChanges(t *testing.T) {
 		require.NoError(t, state.Problem)
 		i.set("s00004", "FAILED")
 		<-changed
+	})
+}
+
+// A change of many services is known, however many pages Temporal lists them on.
+func TestChangeOfManyIsKnown(t *testing.T) {
+	i := newInstallation(100)
+	i.perPage = 10
+	follow(t, i, func(t *testing.T, o *Overview) {
+		defer o.Open()()
+		time.Sleep(time.Minute)
+		state, _ := o.State()
+		for n := range 100 {
+			i.set(fmt.Sprintf("s%05d", n), "FAILED")
+		}
+		time.Sleep(2 * time.Second)
+		changed, _ := o.Since(state.Revision)
+		require.Len(t, changed, 100)
+	})
+}
+
+// A time in the future, which anybody who writes to the namespace can state, hides no later change.
+func TestForgedTimeOfAChangeHidesNothing(t *testing.T) {
+	i := newInstallation(3)
+	follow(t, i, func(t *testing.T, o *Overview) {
+		defer o.Open()()
+		time.Sleep(time.Second)
+		i.set("s00000", "FAILED")
+		i.mu.Lock()
+		forged := i.services["service/shop/s00000"]
+		forged.Changed = time.Now().Add(24 * time.Hour)
+		i.services["service/shop/s00000"] = forged
+		i.mu.Unlock()
+		time.Sleep(2 * time.Second)
+		state, _ := o.State()
+		i.set("s00001", "FAILED")
+		time.Sleep(2 * time.Second)
+		changed, _ := o.Since(state.Revision)
+		require.Len(t, changed, 1)
+		require.Equal(t, "s00001", changed[0].Service)
+	})
+}
+
+// A service that does not run is left out although the list has it, and is back with another run.
+func TestServiceThatDoesNotRunIsLeftOut(t *testing.T) {
+	i := newInstallation(3)
+	follow(t, i, func(t *testing.T, o *Overview) {
+		defer o.Open()()
+		i.mu.Lock()
+		delete(i.statuses, "service/shop/s00001")
+		i.mu.Unlock()
+		time.Sleep(time.Second)
+		o.Select(all, connection.ServiceName{}, 10)
+		time.Sleep(2 * time.Second)
+		_, total := o.Select(all, connection.ServiceName{}, 10)
+		require.Equal(t, 2, total)
+		state, _ := o.State()
+		time.Sleep(time.Minute)
+		later, _ := o.State()
+		require.Equal(t, state.Revision, later.Revision, "it does not come and go")
+		i.set("s00001", "CONVERGED")
+		time.Sleep(2 * time.Second)
+		_, total = o.Select(all, connection.ServiceName{}, 10)
+		require.Equal(t, 3, total)
 	})
 }

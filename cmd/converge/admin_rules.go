@@ -14,6 +14,7 @@ import (
 
 	"github.com/converge-engine/converge/client/connection"
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/explain"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/compile"
 )
@@ -102,15 +103,7 @@ func (o *rulesOptions) show(ctx context.Context) error {
 		return o.f.screen().Lines("none: everyone who can signal a workflow may pause runtimes and everything; set rules with: converge admin rules FILE")
 	}
 	r := s.Rules
-	return o.f.screen().Lines(fmt.Sprintf("rules %d, set by %s at %s", r.Number, displayName(r.By), r.At.Local().Format("2006-01-02 15:04 MST")), rulesText(r.Rules))
-}
-
-// displayName returns the name of a caller, and marks a caller without proof of identity.
-func displayName(who entities.Who) string {
-	if who.Proven {
-		return who.Name
-	}
-	return who.Name + "?"
+	return o.f.screen().Lines(fmt.Sprintf("rules %d, set by %s at %s", r.Number, explain.Who(r.By), r.At.Local().Format("2006-01-02 15:04 MST")), rulesText(r.Rules))
 }
 
 // rulesText lists, one per line, who has which permissions, and how callers prove their identity.

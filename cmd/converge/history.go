@@ -14,6 +14,7 @@ import (
 	"github.com/converge-engine/converge/client/read"
 	"github.com/converge-engine/converge/cmd/internal/show"
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/explain"
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
@@ -150,13 +151,10 @@ const dateTime = time.DateTime + " MST"
 
 // displayWho marks a caller without proof of identity. Nil is Converge.
 func displayWho(w *entities.Who) string {
-	switch {
-	case w == nil:
+	if w == nil {
 		return "converge"
-	case w.Proven:
-		return w.Name
 	}
-	return w.Name + "?"
+	return explain.Who(*w)
 }
 
 func (o *historyOptions) filter(entries []read.HistoryEntry) []read.HistoryEntry {

@@ -179,7 +179,7 @@ func (o *libraryOptions) list(ctx context.Context) error {
 	}
 	t := show.Table{Header: []string{"NAME", "VERSION", "DIGEST", "AGE", "BY"}}
 	for _, l := range all {
-		t.Rows = append(t.Rows, []string{l.Name, strconv.FormatInt(l.Version, 10), l.Digest, explain.Duration(o.f.Now().Sub(l.At)), displayName(l.By)})
+		t.Rows = append(t.Rows, []string{l.Name, strconv.FormatInt(l.Version, 10), l.Digest, explain.Duration(o.f.Now().Sub(l.At)), explain.Who(l.By)})
 	}
 	return o.f.screen().Table(t)
 }

@@ -96,7 +96,9 @@ func (s *stream) follow(ctx context.Context, stopping <-chan struct{}) {
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
 	for {
-		s.overview.Want(func(l connection.ListedService) bool { return slices.Contains(s.watched, l.ServiceName) })
+		if len(s.watched) > 0 {
+			s.overview.Want(func(l connection.ListedService) bool { return slices.Contains(s.watched, l.ServiceName) })
+		}
 		_, changed := s.overview.State()
 		if s.sendChanges() != nil {
 			return
@@ -163,7 +165,7 @@ func (a *operations) describeEvents(document *huma.OpenAPI) {
 	document.AddOperation(&huma.Operation{
 		OperationID: "follow-events", Method: http.MethodGet, Path: prefix + "/events", Tags: []string{"service"},
 		Summary: "Streams what changes",
-		Description: "Server-sent events. The data of an event reset is a Reset: read everything again, and go on from here. The data of an event changed is a Changed. " +
+		Description: "Server-sent events. The data of an event reset is a Reset: read everything again, and continue from here. The data of an event changed is a Changed. " +
 			"An event alive comes every 15 seconds: a stream without one is dead. A client that connects again sends the id of its last event as Last-Event-ID.",
 		Parameters: []*huma.Param{
 			{Name: "Last-Event-ID", In: "header", Description: "The id of the last event that the client has", Schema: text()},

@@ -97,7 +97,7 @@ func (c *client) next(t *testing.T) (e event) {
 	return e
 }
 
-// A stream says what changes; a client that was away gets what it missed, and one of another process is told to read everything again.
+// A stream says what changes; a client that was away gets what it missed, and one of another process has to read everything again.
 func TestEvents(t *testing.T) {
 	installation := &listed{}
 	installation.set("web", "CONVERGED")
@@ -132,7 +132,7 @@ func TestEvents(t *testing.T) {
 	seen := map[string]string{}
 	for len(seen) < 2 {
 		e := back.next(t)
-		require.Equal(t, "changed", e.name, "it goes on where it was")
+		require.Equal(t, "changed", e.name, "it continues where it was")
 		require.NoError(t, json.Unmarshal([]byte(e.data), &changed))
 		for _, s := range changed.Services {
 			seen[s.Service] = s.Status

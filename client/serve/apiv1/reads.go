@@ -91,10 +91,8 @@ func (a *operations) services(ctx context.Context, in *servicesInput) (api.Servi
 	if err != nil {
 		return page, err
 	}
-	found, total := a.Overview.Select(func(s *overview.Service) bool {
-		return (in.Application == "" || s.Application == in.Application) && (in.Status == "" || s.ListedService.Status == in.Status) &&
-			(!in.Waiting || s.WaitsForPerson()) && strings.Contains(s.ServiceName.String(), in.Name)
-	}, after, in.Limit+1)
+	filter := overview.Filter{Application: in.Application, Status: in.Status, Name: in.Name, Waiting: in.Waiting}
+	found, total := a.Overview.Select(filter.Matches, after, in.Limit+1)
 	for _, s := range found[:min(in.Limit, len(found))] {
 		page.Items = append(page.Items, item(s))
 	}

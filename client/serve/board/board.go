@@ -87,7 +87,7 @@ type page struct {
 	Title   string
 	Nav     string   // the entry of the navigation that it belongs to
 	Watch   []string // services; the page changes when one of them does
-	Lists   bool     // the page changes when any service does
+	Lists   bool     // the page comes from the overview, and changes when any service does
 	After   overview.Revision
 	Content any
 	AsOf    time.Time
@@ -122,11 +122,14 @@ func (b *board) handle(mux *http.ServeMux, pattern string, make func(*http.Reque
 func (b *board) problem(err error) (page, int) {
 	status, title := http.StatusInternalServerError, "This did not work"
 	var known *pageError
+	var unread *read.StoreError
 	switch {
 	case errors.As(err, &known):
 		status, title = known.status, http.StatusText(known.status)
 	case errors.Is(err, connection.ErrNotFound):
 		status, title = http.StatusNotFound, "Not found"
+	case errors.As(err, &unread): // no fault that passes: the page is not read again and again
+		status, title = http.StatusConflict, "The store is not read here"
 	case connection.Transient(err), errors.Is(err, context.DeadlineExceeded):
 		status, title = http.StatusServiceUnavailable, "No answer"
 	}
@@ -137,11 +140,12 @@ func (b *board) problem(err error) (page, int) {
 func (b *board) write(w http.ResponseWriter, p page, status int) {
 	state, _ := b.Overview.State()
 	p.AsOf = b.Now()
-	if state.Problem != nil && !state.GoodAt.IsZero() && p.Lists {
+	switch { // other pages do not come from the overview
+	case !p.Lists:
+	case state.Problem != nil && !state.GoodAt.IsZero():
 		p.AsOf, p.Known = state.GoodAt, "Temporal does not answer, so this may be old: "+state.Problem.Error()
-	}
-	if !state.Complete {
-		p.Known = fmt.Sprintf("%d services are known so far; the others are being read.", state.Services)
+	case !state.Complete:
+		p.Known = fmt.Sprintf("%s known so far; the others are being read.", entities.Count(state.Services, "service"))
 	}
 	var out bytes.Buffer
 	if err := b.pages[p.Name].ExecuteTemplate(&out, "layout", p); err != nil {
@@ -169,15 +173,12 @@ func functions(now func() time.Time) template.FuncMap {
 	}
 }
 
-// whoText is who acted. A name with a question mark was not proven.
+// whoText names who acted.
 func whoText(w *entities.Who) string {
-	switch {
-	case w == nil:
+	if w == nil {
 		return "Converge"
-	case w.Proven:
-		return w.Name
 	}
-	return w.Name + "?"
+	return explain.Who(*w)
 }
 
 // isWeb reports whether a link from outside leads to a web page.
@@ -187,10 +188,10 @@ func isWeb(link string) bool {
 }
 
 // link is a link to the sheet of an act.
-type link struct{ Verb, Text, URL string }
+type link struct{ Text, URL string }
 
 // statusView is a status for people: never by colour alone.
-type statusView struct{ Code, Glyph, Word, Tone string }
+type statusView struct{ Glyph, Word, Tone string }
 
 // statusOf returns how a status is shown. An unknown one, of a newer version, is shown as it is.
 func statusOf(code string) statusView {
@@ -198,7 +199,6 @@ func statusOf(code string) statusView {
 	if !ok {
 		view = statusView{Glyph: "?", Word: code, Tone: "quiet"}
 	}
-	view.Code = code
 	return view
 }
 

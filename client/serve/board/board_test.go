@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"strings"
 	"testing"
@@ -181,7 +182,7 @@ func TestPagesForWhatIsMissing(t *testing.T) {
 }
 
 // A person approves by a form, without script: the act is carried out once, its answer is shown until it is dismissed, and a refusal keeps
-// what was typed.
+// the input.
 func TestApproveByForm(t *testing.T) {
 	i := shop()
 	mux := mounted(t, i, Options{})
@@ -290,4 +291,50 @@ func TestPagesOfAnApplication(t *testing.T) {
 		status, html, _ := get(path)
 		require.Equal(t, want, status, "%s: %s", path, html)
 	}
+}
+
+// A page that does not come from the overview says nothing about how much that knows.
+func TestOnlyListsSayHowMuchIsKnown(t *testing.T) {
+	i := shop()
+	mux := http.NewServeMux()
+	Mount(mux, Options{Calls: i, Overview: overview.New(i, time.Now), Now: func() time.Time { return now }}) // it never lists
+	get := func(path string) (int, string) {
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
+		return w.Code, w.Body.String()
+	}
+	status, html := get("/services")
+	require.Equal(t, http.StatusServiceUnavailable, status)
+	require.NotContains(t, html, "known so far")
+	status, html = get("/services/shop/web")
+	require.Equal(t, http.StatusOK, status)
+	require.NotContains(t, html, "known so far")
+	status, html = get("/services")
+	require.Equal(t, http.StatusOK, status)
+	require.Contains(t, html, "1 service known so far; the others are being read.", "the one that was read")
+}
+
+// The longest answer of any letters fits into a cookie, and is shown.
+func TestLongAnswersAreShown(t *testing.T) {
+	n := connection.ServiceName{Application: "shop", Service: "web"}
+	w := httptest.NewRecorder()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+	setSaid(w, r, said{Service: n.String(), Text: strings.Repeat("é ", 5000), Next: []string{strings.Repeat("<", 3000)}})
+	cookie := w.Result().Cookies()[0]
+	require.LessOrEqual(t, len(cookie.Name)+len(cookie.Value), 4000)
+	r.AddCookie(cookie)
+	require.Contains(t, takeSaid(r, n).Text, "é é é")
+}
+
+// What a link says becomes text on the sheet, too.
+func TestSheetShowsTextAsText(t *testing.T) {
+	get := served(t, shop())
+	status, html, _ := get("/services/shop/web/act/approve?topic=go-live&version=" + url.QueryEscape(hostile))
+	require.Equal(t, http.StatusOK, status)
+	require.NotContains(t, html, "<script>alert")
+	title, _, _ := strings.Cut(html, "</title>")
+	require.NotContains(t, title, "\u202e")
+	_, heading, _ := strings.Cut(html, "<h1>")
+	heading, _, _ = strings.Cut(heading, "</h1>")
+	require.NotContains(t, heading, "\u202e")
 }

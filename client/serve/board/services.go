@@ -24,20 +24,14 @@ const (
 
 // filter selects services by the query of a page's URL.
 type filter struct {
-	Application, Status, Name string
-	Waiting                   bool
-	after                     connection.ServiceName
+	overview.Filter
+	after connection.ServiceName
 }
 
 func filterOf(q url.Values) filter {
-	f := filter{Application: q.Get("application"), Status: q.Get("status"), Name: q.Get("name"), Waiting: q.Get("waiting") != ""}
+	f := filter{Filter: overview.Filter{Application: q.Get("application"), Status: q.Get("status"), Name: q.Get("name"), Waiting: q.Get("waiting") != ""}}
 	f.after.Application, f.after.Service, _ = strings.Cut(q.Get("after"), "/")
 	return f
-}
-
-func (f filter) matches(s *overview.Service) bool {
-	return (f.Application == "" || s.Application == f.Application) && (f.Status == "" || s.ListedService.Status == f.Status) &&
-		(!f.Waiting || s.WaitsForPerson()) && strings.Contains(s.ServiceName.String(), f.Name)
 }
 
 // next is the query of the page after a service.
@@ -87,7 +81,7 @@ func (b *board) services(r *http.Request) (page, error) {
 	if _, err := b.Overview.Await(r.Context(), statusPatience); err != nil {
 		return page{}, err
 	}
-	found, total := b.Overview.SelectCurrent(r.Context(), f.matches, f.after, pageLength+1, statusPatience)
+	found, total := b.Overview.SelectCurrent(r.Context(), f.Matches, f.after, pageLength+1, statusPatience)
 	m := matrix{Filter: f, Total: total}
 	if len(found) > pageLength {
 		found = found[:pageLength]
@@ -127,12 +121,9 @@ func groupsOf(services []overview.Service, now time.Time) (groups []group) {
 }
 
 func (g *group) addChannel(name string) {
-	for _, known := range g.Channels {
-		if known == name {
-			return
-		}
+	if !slices.Contains(g.Channels, name) {
+		g.Channels = append(g.Channels, name)
 	}
-	g.Channels = append(g.Channels, name)
 }
 
 // fill puts the channels of each service into the columns.
@@ -221,7 +212,7 @@ func actLink(n connection.ServiceName, name, text string, fields ...string) link
 	if len(q) > 0 {
 		target += "?" + q.Encode()
 	}
-	return link{name, text, target}
+	return link{text, target}
 }
 
 // actsOf returns the acts that a channel may need now, those that help first.

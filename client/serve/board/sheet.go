@@ -3,6 +3,7 @@ package board
 import (
 	"cmp"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -50,7 +51,6 @@ type field struct {
 const (
 	kindText   = "text"
 	kindChoice = "choice"
-	kindCheck  = "check"
 	kindLong   = "long"
 )
 
@@ -271,7 +271,7 @@ const (
 	saidCookie = "converge-said" // the answer to the last act, until it is dismissed
 	nameKept   = 90 * 24 * time.Hour
 	saidKept   = 10 * time.Minute // then it is old
-	maxSaid    = 2000             // bytes
+	maxSaid    = 2500             // bytes of JSON: browsers keep cookies of 4096
 )
 
 // said is the answer to an act, as the cookie keeps it.
@@ -341,7 +341,6 @@ func refusal(err error) string {
 func saidOf(n connection.ServiceName, name string, answer json.RawMessage) said {
 	var any struct {
 		Message, ID, Version string
-		Repeated             bool
 		Next                 []string
 	}
 	_ = json.Unmarshal(answer, &any) // an answer of another form has no text
@@ -367,7 +366,7 @@ func setSaid(w http.ResponseWriter, r *http.Request, s said) {
 	if err != nil {
 		return
 	}
-	http.SetCookie(w, &http.Cookie{Name: saidCookie, Value: url.QueryEscape(string(data)), Path: "/", MaxAge: int(saidKept.Seconds()), HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil})
+	http.SetCookie(w, &http.Cookie{Name: saidCookie, Value: base64.RawURLEncoding.EncodeToString(data), Path: "/", MaxAge: int(saidKept.Seconds()), HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil})
 }
 
 // takeSaid returns the answer that the page of a service shows, until it is dismissed.
@@ -376,9 +375,9 @@ func takeSaid(r *http.Request, n connection.ServiceName) *said {
 	if err != nil {
 		return nil
 	}
-	text, err := url.QueryUnescape(c.Value)
+	text, err := base64.RawURLEncoding.DecodeString(c.Value)
 	var s said
-	if err != nil || json.Unmarshal([]byte(text), &s) != nil || s.Service != n.String() {
+	if err != nil || json.Unmarshal(text, &s) != nil || s.Service != n.String() {
 		return nil
 	}
 	return &s

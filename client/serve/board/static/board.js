@@ -128,7 +128,7 @@
   });
 
   // Of the tabs of a browser that are seen, one holds the lock, and with it the stream for all of them: browsers allow six connections to a
-  // host. A tab that is hidden for a while lets go, so that nothing is asked for nobody.
+  // host. A tab that is hidden for a while lets go, and while no tab is seen, the server asks nothing.
   const hiddenFor = 60000; // ms
   let place = null, hidden = 0;
   const join = () => {
