@@ -54,10 +54,32 @@ func (a *Activities) verify(ctx context.Context, r protocol.VerifyRequest, now t
 		return protocol.VerifyAnswer{}, claimsError(err)
 	}
 	who, err := identityIn(r.Identity, token)
+	if err == nil {
+		err = checkBound(r, token, who, asOf(r.At, now))
+	}
 	if err != nil {
 		return protocol.VerifyAnswer{}, err
 	}
 	return protocol.VerifyAnswer{Who: who}, a.useToken(ctx, r, payload, lastValidTime(token), now)
+}
+
+// maxBoundAge is how long a token for one act serves it after its issue: the person acts now.
+const maxBoundAge = 5 * time.Minute
+
+// checkBound rejects a token that was issued for another act, and one that was issued for no act where that is required.
+func checkBound(r protocol.VerifyRequest, token *oidc.IDToken, who entities.Who, at time.Time) error {
+	isBound := strings.HasPrefix(token.Nonce, protocol.ActNonce)
+	switch {
+	case isBound && r.NoNonce != "":
+		return refuse("the token was issued for another act: %s", r.NoNonce)
+	case isBound && token.Nonce != r.Nonce:
+		return refuse("the token was issued for another act than this one")
+	case isBound && at.Sub(token.IssuedAt) > maxBoundAge:
+		return refuse("the token was issued for this act at %s, which is more than %s ago", token.IssuedAt.UTC().Format(time.RFC3339), maxBoundAge)
+	case !isBound && r.Bound && !who.IsOneOf(r.Identity.BoundExcept):
+		return refuse("the token was issued for no act, and this needs one that was issued for it (identity.bound): act on the board, or with --sign")
+	}
+	return nil
 }
 
 // asOf returns the time at which a token had to be valid: the arrival of its request. The use of a token is recorded for a day after it

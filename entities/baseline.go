@@ -197,12 +197,12 @@ func (r *Rules) IdentityFor(own *Identity) *Identity {
 		return own
 	}
 	imposed := *r.Identity
-	imposed.Required = slices.Clone(r.Baseline.Required)
+	imposed.Required, imposed.Bound, imposed.BoundExcept = slices.Clone(r.Baseline.Required), nil, nil
 	if slices.ContainsFunc(r.Baseline.Approvals, func(a BaselineApproval) bool { return a.NotReleaser }) {
 		imposed.Required = append(imposed.Required, "publish", "release")
 	}
 	if own != nil {
-		imposed.Required = append(imposed.Required, own.Required...)
+		imposed.Required, imposed.Bound, imposed.BoundExcept = append(imposed.Required, own.Required...), own.Bound, own.BoundExcept
 	}
 	slices.Sort(imposed.Required)
 	imposed.Required = slices.Compact(imposed.Required)
@@ -241,6 +241,7 @@ func (r *Rules) FirstPublication(application, verb string) (*Identity, []Grant) 
 	if r.Identity != nil {
 		narrow := *r.Identity
 		narrow.Required = slices.DeleteFunc(slices.Clone(narrow.Required), func(v string) bool { return v != verb })
+		narrow.Bound = slices.DeleteFunc(slices.Clone(narrow.Bound), func(v string) bool { return v != verb })
 		identity = &narrow
 	}
 	if !slices.ContainsFunc(r.Grants, func(g Grant) bool { return slices.Contains(g.Verbs, verb) }) {

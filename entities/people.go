@@ -65,6 +65,10 @@ type Identity struct {
 	MaxAge time.Duration `json:"maxAge,omitempty"`
 	// Required lists verbs that are refused without proof; "*" is every verb that changes something.
 	Required []string `json:"required,omitempty"`
+	// Bound lists verbs whose tokens have to be issued for that one act (protocol.Act); "*" is every verb that changes something. BoundExcept
+	// are names and groups ("group:ci") to which that does not apply, such as CI whose issuer takes no nonce.
+	Bound       []string `json:"bound,omitempty"`
+	BoundExcept []string `json:"boundExcept,omitempty"`
 }
 
 // MaxTokenAge limits how long a token is valid, in spite of any rules. For this time the store records which request a token served (G3).
@@ -99,6 +103,22 @@ func Authorize(grants []Grant, verb string, channels []string, who Who) error {
 	return nil
 }
 
+// VerbRead is what a grant names to say who may read an application through a server (converge serve). No "*" stands for it.
+const VerbRead = "read"
+
+// Readers returns who may read, as names of people and groups; none: everybody. Once a grant names VerbRead, those whom it names may, and those
+// who may do anything else.
+func Readers(grants []Grant) (names []string) {
+	if !slices.ContainsFunc(grants, func(g Grant) bool { return slices.Contains(g.Verbs, VerbRead) }) {
+		return nil
+	}
+	for _, g := range grants {
+		names = append(names, g.To...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 // coversScope reports whether a grant applies to a channel or a scope. Libraries may be named by patterns.
 func (g Grant) coversScope(channel string) bool {
 	return len(g.Channels) == 0 || slices.ContainsFunc(g.Channels, func(scope string) bool {
@@ -130,10 +150,15 @@ func (w Who) IsOneOf(list []string) bool {
 	return false
 }
 
-// RequiresProof reports whether a verb requires proof of identity. "*" is every verb that changes something: all but refresh. Without an
-// Identity nothing requires proof.
+// RequiresProof reports whether a verb requires proof of identity. "*" is every verb that changes something: all but refresh. So does a
+// verb that requires a token for the one act. Without an Identity nothing requires proof.
 func (i *Identity) RequiresProof(verb string) bool {
-	return i != nil && (slices.Contains(i.Required, verb) || verb != "refresh" && slices.Contains(i.Required, "*"))
+	return i != nil && (slices.Contains(i.Required, verb) || verb != "refresh" && slices.Contains(i.Required, "*")) || i.RequiresBound(verb)
+}
+
+// RequiresBound reports whether the token for a verb has to be issued for the one act, except for those in BoundExcept.
+func (i *Identity) RequiresBound(verb string) bool {
+	return i != nil && (slices.Contains(i.Bound, verb) || verb != "refresh" && slices.Contains(i.Bound, "*"))
 }
 
 // RestrictedByGrant reports whether a verb requires proof because a grant names it. Without proof, callers could state any name in the

@@ -97,6 +97,7 @@ const cutListBytes = 20 << 10
 func cutApplication(s protocol.ApplicationStatus) protocol.ApplicationStatus {
 	s.Incarnations = entities.FittingLast(s.Incarnations, cutListBytes)
 	s.Releases = entities.FittingLast(s.Releases, cutListBytes/2)
+	s.Readers = entities.Fitting(s.Readers, cutListBytes/2) // at least one: none would be everybody
 	s.Refused = nil
 	s.Problem = entities.Clip("truncated: request the answer in parts; "+s.Problem, maxText)
 	return s

@@ -179,7 +179,7 @@ func (a *application) status() (protocol.ApplicationStatus, error) {
 		Schema: "converge.application/v1", Application: a.name, Newest: a.newest().Number, Store: s.Store, Origin: s.Origin,
 		Manifest: s.Manifest, NotifiedOf: s.Notified.Manifest, Notified: s.Notified.Number, Incarnations: s.Incarnations,
 		Refused: s.Refused, Pin: s.Pin, Pause: s.Pause, Announcing: s.Announcing, Problem: s.Problem,
-		Unmanaged: s.Unmanaged, Names: s.Names, Releases: s.joints(),
+		Unmanaged: s.Unmanaged, Names: s.Names, Releases: s.joints(), Readers: entities.Readers(s.Grants),
 	}, nil
 }
 

@@ -103,13 +103,16 @@ func (s *shell) identify(ctx workflow.Context, row *verb.Row, r verb.Request) (e
 		return entities.Who{Name: r.By}, nil
 	}
 	identity, _, _ := s.entity.rules()
+	request := protocol.VerifyRequest{
+		Identity: *identity, Token: r.Token, At: r.At, RequestID: r.RequestID, RequestDigest: entities.DigestOf([]string{s.tokenScope(r), r.Verb, r.PayloadDigest}), Urgent: row.Urgent(),
+		Bound: row.RequiresBound(identity),
+	}
+	act := protocol.Act{Namespace: workflow.GetInfo(ctx).Namespace, Receiver: s.tokenScope(r), Verb: r.Verb, Request: r.Payload}
+	if request.Nonce, err = act.Nonce(); err != nil {
+		request.NoNonce = err.Error()
+	}
 	var answer protocol.VerifyAnswer
-	err = localCall{
-		name: protocol.ActivityVerify, timeout: 6 * time.Second, dependency: depTokenIssuer,
-		request: protocol.VerifyRequest{
-			Identity: *identity, Token: r.Token, At: r.At, RequestID: r.RequestID, RequestDigest: entities.DigestOf([]string{s.tokenScope(r), r.Verb, r.PayloadDigest}), Urgent: row.Urgent(),
-		},
-	}.do(ctx, &answer)
+	err = localCall{name: protocol.ActivityVerify, timeout: 6 * time.Second, dependency: depTokenIssuer, request: request}.do(ctx, &answer)
 	if isStoreError(err) {
 		s.markReached(depTokenIssuer)
 	}

@@ -205,7 +205,8 @@ func decodeUpdate(ctx workflow.Context, row *verb.Row, raw json.RawMessage) (ver
 	if info := workflow.GetCurrentUpdateInfo(ctx); err == nil && r.RequestID == "" && info != nil {
 		r.RequestID = info.ID
 		if r.Token != "" {
-			r.PayloadDigest = verb.PayloadDigest(withRequestID(raw, info.ID))
+			r.Payload = withRequestID(raw, info.ID)
+			r.PayloadDigest = verb.PayloadDigest(r.Payload)
 		}
 	}
 	return r, err

@@ -60,6 +60,15 @@ func Perform(ctx context.Context, c connection.API, r Request) (json.RawMessage,
 	return r.send(ctx, c, payload)
 }
 
+// Nonce is that of a token for this act. The request has an id.
+func (r Request) Nonce(namespace string) (string, error) {
+	payload, err := r.payload()
+	if err != nil {
+		return "", &InvalidError{err}
+	}
+	return protocol.Act{Namespace: namespace, Receiver: r.WorkflowID, Verb: r.Row.Name, Request: payload}.Nonce()
+}
+
 // payload returns the payload with the request id and the token.
 func (r Request) payload() (json.RawMessage, error) {
 	fields := map[string]json.RawMessage{}

@@ -38,6 +38,7 @@ const (
 	askAgain        = 10 * time.Second // after a service did not answer
 	minInterval     = 300 * time.Millisecond
 	maxInterval     = time.Second
+	slowInterval    = 2 * time.Second  // instead, while all readers are slow
 	listInterval    = 5 * time.Minute  // between two lists of everything
 	overlap         = 30 * time.Second // by which lists of changes overlap: Temporal lists late, and in no order
 	interestFor     = 90 * time.Second // after a reader wanted a service
@@ -54,7 +55,8 @@ type Service struct {
 	// Revision grows with every change of a service, over all of them.
 	Revision uint64
 
-	row      string // its row in the list when it was queried
+	listed   string // its row in the list, as text
+	row      string // the same when it was queried
 	bytes    int
 	wantedAt time.Time // when a reader last wanted it
 	failedAt time.Time // when it last did not answer
@@ -74,9 +76,11 @@ type Overview struct {
 	revision uint64
 	changed  chan struct{} // closed at the next change
 	readers  int
+	slow     int // readers among them that need no answer within a second
 	wake     chan struct{}
 	listedAt time.Time // of everything; zero: not yet
-	newest   time.Time // the newest change that the list has
+	newest   time.Time // a change that the list has, by the clock of Temporal
+	newestAt time.Time // when it was listed, by the clock of this process
 	bytes    int
 	problem  error     // why the last list failed
 	goodAt   time.Time // when it last did not
@@ -104,7 +108,7 @@ func (o *Overview) Run(ctx context.Context) {
 		}
 		began := time.Now()
 		changed := o.round(ctx)
-		if interval = min(interval*5/4, maxInterval); changed {
+		if interval = min(interval*5/4, o.longest()); changed {
 			interval = minInterval
 		}
 		select {
@@ -121,11 +125,35 @@ func (o *Overview) Run(ctx context.Context) {
 	}
 }
 
+// longest is the longest interval between two rounds.
+func (o *Overview) longest() time.Duration {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.readers == o.slow {
+		return slowInterval
+	}
+	return maxInterval
+}
+
+// OpenSlow is Open for a reader to which a change may come after two seconds.
+func (o *Overview) OpenSlow() (closeReader func()) {
+	closeIt := o.Open()
+	o.mu.Lock()
+	o.slow++
+	o.mu.Unlock()
+	return sync.OnceFunc(func() {
+		o.mu.Lock()
+		o.slow--
+		o.mu.Unlock()
+		closeIt()
+	})
+}
+
 // Open counts a reader until it is closed.
 func (o *Overview) Open() (closeReader func()) {
 	o.mu.Lock()
 	o.readers++
-	first := o.readers == 1
+	first := o.readers == o.slow+1
 	o.mu.Unlock()
 	if first {
 		o.wakeUp()
@@ -205,6 +233,18 @@ func (o *Overview) Await(ctx context.Context, limit time.Duration) (State, error
 			return state, state.Problem
 		}
 	}
+}
+
+// Applications returns the names of the applications of all known services.
+func (o *Overview) Applications() (names []string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, id := range o.names { // sorted
+		if name := o.services[id].Application; len(names) == 0 || names[len(names)-1] != name {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // Select returns a page of the services that match, sorted by name, after the one of a name; zero: from the first. They are of interest from
@@ -305,7 +345,7 @@ func (o *Overview) currentRevision() uint64 {
 func (o *Overview) list(ctx context.Context) error {
 	o.mu.Lock()
 	everything := o.now().Sub(o.listedAt) >= listInterval
-	filter := connection.ServiceFilter{ChangedSince: o.newest.Add(-overlap)}
+	filter := connection.ServiceFilter{ChangedSince: o.listedUntil()}
 	o.mu.Unlock()
 	if everything {
 		filter = connection.ServiceFilter{}
@@ -317,12 +357,21 @@ func (o *Overview) list(ctx context.Context) error {
 	return err
 }
 
-// readList records the services that a filter selects, and returns their workflow ids. Only a whole list says from when on the next one has to
-// be.
+// listedUntil is the time from which on the next list has to be, by the clock of Temporal: that of the last known change, and as much later as
+// has passed since. So no difference between the two clocks hides a change, and while nothing changes, lists are empty. Zero: everything.
+func (o *Overview) listedUntil() time.Time {
+	if o.newest.IsZero() {
+		return time.Time{}
+	}
+	return o.newest.Add(o.now().Sub(o.newestAt) - overlap)
+}
+
+// readList records the services that a filter selects, and returns their workflow ids.
 func (o *Overview) readList(ctx context.Context, filter connection.ServiceFilter) (listed map[string]bool, _ error) {
 	listed = map[string]bool{}
 	var token []byte
 	var newest time.Time
+	began := o.now()
 	for {
 		page, next, err := o.calls.ListServices(ctx, filter, pageSize, token)
 		if err != nil {
@@ -331,7 +380,7 @@ func (o *Overview) readList(ctx context.Context, filter connection.ServiceFilter
 		o.put(page)
 		for _, l := range page {
 			listed[l.WorkflowID] = true
-			if l.Changed.After(newest) {
+			if l.Changed.After(newest) && !l.Changed.After(began) { // one in the future is forged, or of another clock
 				newest = l.Changed
 			}
 		}
@@ -341,11 +390,8 @@ func (o *Overview) readList(ctx context.Context, filter connection.ServiceFilter
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if now := o.now(); newest.After(now) { // forged, or by another clock: it would hide all changes until then
-		newest = now
-	}
-	if newest.After(o.newest) {
-		o.newest = newest
+	if newest.After(o.newest) { // not before the list is whole: a part does not say what the rest has
+		o.newest, o.newestAt = newest, began
 	}
 	return listed, nil
 }
@@ -377,8 +423,8 @@ func (o *Overview) put(page []connection.ListedService) {
 		if s == nil {
 			s = o.add(l)
 		}
-		if row(s.ListedService) != row(l) {
-			s.ListedService, s.gone = l, false
+		if listed := row(l); listed != s.listed {
+			s.ListedService, s.listed, s.gone = l, listed, false
 			o.noteChange(s)
 		}
 	}
@@ -386,7 +432,7 @@ func (o *Overview) put(page []connection.ListedService) {
 
 // add adds a service.
 func (o *Overview) add(l connection.ListedService) *Service {
-	s := &Service{ListedService: l}
+	s := &Service{ListedService: l, listed: row(l)}
 	o.services[l.WorkflowID] = s
 	at, _ := slices.BinarySearchFunc(o.names, s.ServiceName, func(id string, n connection.ServiceName) int { return o.services[id].ServiceName.Compare(n) })
 	o.names = slices.Insert(o.names, at, l.WorkflowID)
@@ -429,7 +475,7 @@ func (o *Overview) due() []string {
 }
 
 // Current reports whether the status is known, and the list has shown no change since.
-func (s *Service) Current() bool { return s.Status != nil && s.row == row(s.ListedService) }
+func (s *Service) Current() bool { return s.Status != nil && s.row == s.listed }
 
 // IsMoving reports whether a service changes without a person.
 func IsMoving(s protocol.Status) bool {
@@ -475,7 +521,7 @@ func (o *Overview) record(id string, status protocol.Status, began time.Time) {
 		return
 	}
 	s.AskedAt, s.failedAt = o.now(), time.Time{}
-	s.row = row(s.ListedService)
+	s.row = s.listed
 	if s.Status == nil || !sameStatus(*s.Status, data) {
 		o.bytes += len(data) - s.bytes
 		s.Status, s.bytes = &status, len(data)

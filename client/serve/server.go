@@ -3,6 +3,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -23,8 +24,11 @@ type Options struct {
 	BaseURL string // how browsers and programs reach the server; empty: the address that it listens on
 	// AllowAnonymous lets the server listen beyond loopback although callers do not prove who they are.
 	AllowAnonymous bool
-	// Mount adds the routes. It is called once the base URL is known. stopping is closed when the server begins to stop: handlers that wait end.
-	Mount func(mux *http.ServeMux, base *url.URL, stopping <-chan struct{})
+	// Identifies: the handler lets in only those who prove who they are. Their proofs are not sent over plain HTTP beyond loopback.
+	Identifies bool
+	// Mount adds the routes, and returns the handler. It is called once the base URL is known. stopping is closed when the server begins to stop:
+	// handlers that wait end.
+	Mount func(mux *http.ServeMux, base *url.URL, stopping <-chan struct{}) http.Handler
 	// Ready returns why the server cannot do its work now; nil: it can.
 	Ready func(ctx context.Context) error
 	Log   *slog.Logger
@@ -52,18 +56,8 @@ type Server struct {
 
 // Listen begins to listen; Serve answers.
 func Listen(ctx context.Context, o Options) (*Server, error) {
-	host, _, err := net.SplitHostPort(o.Listen)
-	if err != nil {
-		return nil, fmt.Errorf("listen address %q: expected HOST:PORT", o.Listen)
-	}
-	if !isLoopback(host) && !o.AllowAnonymous {
-		return nil, fmt.Errorf("listen address %s: callers do not prove who they are, so the server listens on loopback only; expected 127.0.0.1:PORT, or --insecure-anonymous", o.Listen)
-	}
-	if ip := net.ParseIP(host); o.BaseURL == "" && (host == "" || ip != nil && ip.IsUnspecified()) {
-		return nil, fmt.Errorf("listen address %s: callers use another name; expected --base-url https://HOST", o.Listen)
-	}
-	if (o.TLSCert == "") != (o.TLSKey == "") {
-		return nil, errors.New("--tls-cert and --tls-key are required together")
+	if err := o.check(); err != nil {
+		return nil, err
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.Listen)
 	if err != nil {
@@ -77,6 +71,24 @@ func Listen(ctx context.Context, o Options) (*Server, error) {
 		return nil, errors.Join(err, listener.Close())
 	}
 	return s, nil
+}
+
+// check returns why the server does not listen with these options.
+func (o Options) check() error {
+	host, _, err := net.SplitHostPort(o.Listen)
+	if err != nil {
+		return fmt.Errorf("listen address %q: expected HOST:PORT", o.Listen)
+	}
+	if !isLoopback(host) && !o.AllowAnonymous && !o.Identifies {
+		return fmt.Errorf("listen address %s: callers do not prove who they are, so the server listens on loopback only; expected 127.0.0.1:PORT, --issuer, or --insecure-anonymous", o.Listen)
+	}
+	if ip := net.ParseIP(host); o.BaseURL == "" && (host == "" || ip != nil && ip.IsUnspecified()) {
+		return fmt.Errorf("listen address %s: callers use another name; expected --base-url https://HOST", o.Listen)
+	}
+	if (o.TLSCert == "") != (o.TLSKey == "") {
+		return errors.New("--tls-cert and --tls-key are required together")
+	}
+	return nil
 }
 
 // URL is the address of the server for its users.
@@ -107,18 +119,18 @@ func (s *Server) Serve(ctx context.Context) error {
 
 // baseURL is the configured one, or that of the listener.
 func (o Options) baseURL(address string) (*url.URL, error) {
-	if o.BaseURL == "" {
-		base := &url.URL{Scheme: "http", Host: address}
-		if o.TLSCert != "" {
-			base.Scheme = "https"
-		}
-		return base, nil
+	scheme := "http"
+	if o.TLSCert != "" {
+		scheme = "https"
 	}
+	o.BaseURL = cmp.Or(o.BaseURL, scheme+"://"+address)
 	base, err := url.Parse(o.BaseURL)
 	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" || base.Path != "" && base.Path != "/" || base.RawQuery != "" || base.Fragment != "" || base.User != nil {
 		return nil, fmt.Errorf("--base-url %q: expected https://HOST", o.BaseURL)
 	}
-	base.Path = ""
+	if base.Path = ""; o.Identifies && base.Scheme != "https" && !isLoopback(base.Hostname()) {
+		return nil, fmt.Errorf("--base-url %s: people sign in, and plain HTTP shows others their session; expected https://HOST", base)
+	}
 	return base, nil
 }
 
@@ -127,9 +139,9 @@ func (o Options) httpServer(base *url.URL) (*http.Server, error) {
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", o.readyz)
 	stopping := make(chan struct{})
-	o.Mount(mux, base, stopping)
+	handler := o.Mount(mux, base, stopping)
 	server := &http.Server{
-		Handler:           o.guard(base, mux),
+		Handler:           o.guard(base, handler),
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: bodyTimeout, WriteTimeout: answerTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeaderBytes,
 		ErrorLog:       slog.NewLogLogger(o.Log.Handler(), slog.LevelWarn),

@@ -31,7 +31,7 @@ func started(t *testing.T, o Options) *Server {
 	t.Helper()
 	o.Listen, o.Log = "127.0.0.1:0", slog.New(slog.DiscardHandler)
 	if o.Mount == nil {
-		o.Mount = func(mux *http.ServeMux, _ *url.URL, _ <-chan struct{}) {
+		o.Mount = func(mux *http.ServeMux, _ *url.URL, _ <-chan struct{}) http.Handler {
 			mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") })
 			mux.HandleFunc("/panic", func(http.ResponseWriter, *http.Request) { panic("a fault") })
 			mux.HandleFunc("/body", func(w http.ResponseWriter, r *http.Request) {
@@ -39,6 +39,7 @@ func started(t *testing.T, o Options) *Server {
 					http.Error(w, err.Error(), http.StatusRequestEntityTooLarge)
 				}
 			})
+			return mux
 		}
 	}
 	if o.Ready == nil {
@@ -77,13 +78,15 @@ func ask(t *testing.T, method, url, body string, header ...string) (status int, 
 func TestServesAnonymousCallersOnLoopbackOnly(t *testing.T) {
 	for _, listen := range []string{"0.0.0.0:0", ":0", "[::]:0", "192.0.2.1:0", "example.com:0"} {
 		_, err := Listen(t.Context(), Options{Listen: listen})
-		require.ErrorContains(t, err, "expected 127.0.0.1:PORT, or --insecure-anonymous", listen)
+		require.ErrorContains(t, err, "expected 127.0.0.1:PORT, --issuer, or --insecure-anonymous", listen)
 	}
 	for _, listen := range []string{"0.0.0.0:0", ":0", "[::]:0"} {
 		_, err := Listen(t.Context(), Options{Listen: listen, AllowAnonymous: true})
 		require.ErrorContains(t, err, "expected --base-url https://HOST", listen)
 	}
-	_, err := Listen(t.Context(), Options{Listen: "8080"})
+	_, err := Listen(t.Context(), Options{Listen: "127.0.0.1:0", BaseURL: "http://converge.example", Identifies: true})
+	require.ErrorContains(t, err, "plain HTTP shows others their session; expected https://HOST")
+	_, err = Listen(t.Context(), Options{Listen: "8080"})
 	require.EqualError(t, err, `listen address "8080": expected HOST:PORT`)
 	_, err = Listen(t.Context(), Options{Listen: "127.0.0.1:0", TLSCert: "x"})
 	require.ErrorContains(t, err, "--tls-cert and --tls-key are required together")
@@ -180,12 +183,13 @@ func TestStopIsGraceful(t *testing.T) {
 	begun := make(chan struct{})
 	o := Options{
 		Listen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler), Ready: func(context.Context) error { return nil },
-		Mount: func(mux *http.ServeMux, _ *url.URL, stopping <-chan struct{}) {
+		Mount: func(mux *http.ServeMux, _ *url.URL, stopping <-chan struct{}) http.Handler {
 			mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 				close(begun)
 				<-stopping // as a wait does
 				fmt.Fprint(w, "done")
 			})
+			return mux
 		},
 	}
 	s, err := Listen(t.Context(), o)
@@ -234,6 +238,6 @@ func TestTLS(t *testing.T) {
 	require.NoError(t, err)
 	defer response.Body.Close()
 	require.Equal(t, 2, response.ProtoMajor)
-	_, err = Listen(t.Context(), Options{Listen: "127.0.0.1:0", TLSCert: keyFile, TLSKey: cert, Mount: func(*http.ServeMux, *url.URL, <-chan struct{}) {}, Log: slog.New(slog.DiscardHandler)})
+	_, err = Listen(t.Context(), Options{Listen: "127.0.0.1:0", TLSCert: keyFile, TLSKey: cert, Mount: func(mux *http.ServeMux, _ *url.URL, _ <-chan struct{}) http.Handler { return mux }, Log: slog.New(slog.DiscardHandler)})
 	require.ErrorContains(t, err, "--tls-cert")
 }

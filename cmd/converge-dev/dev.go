@@ -173,7 +173,7 @@ func work(ctx context.Context, o options, server *embedded.Server, store string,
 	api := connection.Of(c, server.Address(), embedded.Namespace, data)
 	known := overview.New(api, time.Now)
 	go known.Run(ctx)
-	defer known.Open()()
+	defer known.OpenSlow()()
 	stopAPI, err := serveAPI(ctx, o, api, known, store, log, out)
 	if err != nil {
 		return err
@@ -191,9 +191,10 @@ func work(ctx context.Context, o options, server *embedded.Server, store string,
 func serveAPI(ctx context.Context, o options, c *connection.Client, known *overview.Overview, store string, log *slog.Logger, out io.Writer) (stop func(), err error) {
 	server, err := serve.Listen(ctx, serve.Options{
 		Listen: fmt.Sprintf("127.0.0.1:%d", o.apiPort), Log: log, Ready: c.Healthy,
-		Mount: func(mux *http.ServeMux, _ *url.URL, stopping <-chan struct{}) {
+		Mount: func(mux *http.ServeMux, _ *url.URL, stopping <-chan struct{}) http.Handler {
 			board.Mount(mux, board.Options{Calls: c, Stores: read.Store{Configured: store}, Overview: known, Now: time.Now})
 			apiv1.Mount(mux, apiv1.Options{Calls: c, Stores: read.Store{Configured: store}, Now: time.Now, Stopping: stopping, Overview: known})
+			return mux
 		},
 	})
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"time"
 
 	"go.temporal.io/sdk/client"
@@ -72,7 +71,7 @@ func (f *follower) apply(ctx context.Context, tree origin.Tree) error {
 type report struct {
 	known            *overview.Overview
 	revision         overview.Revision // up to which its changes are printed
-	ids              []string          // workflow ids of the services, in display order
+	ids              map[string]int    // workflow ids of the services, with their places in the display
 	options          options
 	out              io.Writer
 	screen           show.Screen
@@ -90,9 +89,9 @@ func newReport(known *overview.Overview, o options, out io.Writer) *report {
 
 // published records the services that are declared now.
 func (r *report) published(p publish.Result) {
-	r.app, r.services, r.ids = p.Application, p.Services, nil
-	for _, name := range p.Services {
-		r.ids = append(r.ids, protocol.ServiceID(p.Application, p.Names.Key(name)))
+	r.app, r.services, r.ids = p.Application, p.Services, map[string]int{}
+	for n, name := range p.Services {
+		r.ids[protocol.ServiceID(p.Application, p.Names.Key(name))] = n
 	}
 	if !p.Unchanged {
 		fmt.Fprintln(r.out, p)
@@ -101,30 +100,38 @@ func (r *report) published(p publish.Result) {
 
 // tick prints the new journal lines, and the table when all services have settled. It is called at each poll of the directory.
 func (r *report) tick(context.Context) {
-	r.known.Want(func(l connection.ListedService) bool { return slices.Contains(r.ids, l.WorkflowID) })
+	r.known.Want(func(l connection.ListedService) bool { return r.isOurs(l.WorkflowID) })
 	changed, revision := r.known.Since(r.revision)
 	r.revision = revision
 	for _, s := range changed {
-		if s.Status != nil && slices.Contains(r.ids, s.WorkflowID) {
+		if s.Status != nil && r.isOurs(s.WorkflowID) {
 			r.journal(*s.Status)
 		}
 	}
-	if all := r.settled(); len(changed) > 0 && len(all) > 0 {
+	if len(changed) == 0 {
+		return
+	}
+	if all := r.settled(); len(all) > 0 {
 		r.table(all)
 	}
+}
+
+func (r *report) isOurs(workflowID string) bool {
+	_, ours := r.ids[workflowID]
+	return ours
 }
 
 // settled returns the statuses of all services in display order, or nothing while one is not known or moves.
 func (r *report) settled() []protocol.Status {
 	found, _ := r.known.Select(func(s *overview.Service) bool {
-		return slices.Contains(r.ids, s.WorkflowID) && s.Current() && !overview.IsMoving(*s.Status)
+		return r.isOurs(s.WorkflowID) && s.Current() && !overview.IsMoving(*s.Status)
 	}, connection.ServiceName{}, len(r.ids))
 	if len(found) < len(r.ids) {
 		return nil
 	}
 	all := make([]protocol.Status, len(found))
 	for _, s := range found {
-		all[slices.Index(r.ids, s.WorkflowID)] = *s.Status
+		all[r.ids[s.WorkflowID]] = *s.Status
 	}
 	return all
 }

@@ -26,7 +26,7 @@ func (f *Factory) newAct(reason string) protocol.RequestMeta {
 // actOn returns these fields for one act on several services: its token is valid for all of them, and for no other.
 func (f *Factory) actOn(reason string, names []connection.ServiceName) protocol.RequestMeta {
 	act := f.newAct(reason)
-	if act.Token != "" && len(names) > 1 {
+	if (act.Token != "" || f.sign) && len(names) > 1 {
 		for _, n := range names {
 			act.To = append(act.To, n.Service)
 		}
@@ -39,6 +39,9 @@ const noToken = "none"
 
 // authToken returns the token for one act: the given one, or one from the login. If there is no token, the reason stops the act.
 func (f *Factory) authToken() string {
+	if f.sign { // the token is requested once the act is known
+		return ""
+	}
 	token := first(f.token, f.Env("CONVERGE_TOKEN"))
 	if f.usesLogin() {
 		token, f.tokenErr = f.loginToken(context.Background())
@@ -97,6 +100,11 @@ func (f *Factory) send(ctx context.Context, workflowID, verb, requestID string, 
 	api, err := f.client(ctx)
 	if err != nil {
 		return err
+	}
+	if f.sign {
+		if payload, err = f.signed(ctx, api, workflowID, verb, payload); err != nil {
+			return err
+		}
 	}
 	for attempt := 1; ; attempt++ {
 		limited, cancel := context.WithTimeout(ctx, actTimeout)

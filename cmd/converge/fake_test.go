@@ -31,6 +31,7 @@ type fakeAPI struct {
 	mu                sync.Mutex
 	statuses          map[string][]any // by workflow id: protocol.Status or error
 	updates           []string         // "workflow verb payload"
+	requestIDs        []string         // of the updates
 	answer            any              // of updates
 	progress          []protocol.Progress
 	alterations       []deployment.Alteration
@@ -84,6 +85,7 @@ func (f *fakeAPI) Update(_ context.Context, id, verb, requestID string, act, int
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	data, _ := json.Marshal(act)
+	f.requestIDs = append(f.requestIDs, requestID)
 	f.updates = append(f.updates, strings.ReplaceAll(id+" "+verb+" "+string(data), requestID, "ID"))
 	if len(f.refuse) > 0 {
 		err := f.refuse[0]

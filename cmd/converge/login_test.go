@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"io"
 	"net/http"
 	"os"
@@ -16,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/converge-engine/converge/client/connection"
+	"github.com/converge-engine/converge/client/publish"
 	"github.com/converge-engine/converge/entities/outcome"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/tests/idptest"
@@ -186,4 +189,45 @@ func TestAcceptanceTakesNoToken_G3(t *testing.T) {
 		o := &acceptanceOptions{f: c.Factory, versions: []string{"1", "2"}}
 		require.Equal(t, refused, o.check() != nil, token)
 	}
+}
+
+// With --sign the issuer signs one act: the token that is sent is for it, and the login stays as it is.
+func TestSign(t *testing.T) {
+	issuer := idptest.New(t)
+	c := newLoggedInConsole(t, issuer)
+	c.api = &fakeAPI{statuses: map[string][]any{"service/shop/web": {protocol.Status{}}}, answer: protocol.Answer{Message: "approved"}}
+	c.Dial = func(context.Context, connection.Settings) (connection.API, error) { return c.api, nil }
+	file, err := c.loginFile()
+	require.NoError(t, err)
+	before, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, 0, run(t.Context(), c.Factory, []string{"approve", "shop/web", "v9", "go-live", "--comment", "tested", "--sign"}), "%s", &c.err)
+	require.Len(t, c.api.updates, 1)
+	_, sent, found := strings.Cut(c.api.updates[0], " approve ")
+	require.True(t, found, c.api.updates[0])
+	sent = strings.Replace(sent, `"ID"`, `"`+c.api.requestIDs[0]+`"`, 1)
+	var fields map[string]json.RawMessage
+	require.NoError(t, json.Unmarshal([]byte(sent), &fields))
+	var token string
+	require.NoError(t, json.Unmarshal(fields["token"], &token))
+	claims, err := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[1])
+	require.NoError(t, err)
+	_, namespace := c.api.Temporal()
+	nonce, err := protocol.Act{Namespace: namespace, Receiver: "service/shop/web", Verb: "approve", Request: json.RawMessage(sent)}.Nonce()
+	require.NoError(t, err)
+	require.Contains(t, string(claims), `"nonce":"`+nonce+`"`)
+	after, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, string(before), string(after))
+
+	_, err = c.publish(t.Context(), publish.Options{})
+	require.ErrorContains(t, err, "--sign is not for a publication", "before anything is sent")
+
+	issuer.Refuses = "access_denied"
+	require.Equal(t, outcome.Error, run(t.Context(), c.Factory, []string{"approve", "shop/web", "v9", "go-live", "--sign"}))
+	require.Contains(t, c.err.String(), "sign at "+issuer.URL+": it was refused: access_denied")
+	require.Equal(t, 0, run(t.Context(), c.Factory, []string{"logout"}))
+	require.Equal(t, outcome.Error, run(t.Context(), c.Factory, []string{"approve", "shop/web", "v9", "go-live", "--sign"}))
+	require.Contains(t, c.err.String(), "expected before: converge login ISSUER")
+	require.Len(t, c.api.updates, 1)
 }

@@ -36,11 +36,13 @@ type Factory struct {
 	// Dial connects. It is called when a verb first needs Temporal.
 	Dial func(ctx context.Context, c connection.Settings) (connection.API, error)
 
-	conn    connection.Settings
-	as      string // the caller's name
-	format  string
-	token   string // proves the caller's identity; empty: CONVERGE_TOKEN, or the login
-	encrypt bool
+	conn     connection.Settings
+	as       string // the caller's name
+	format   string
+	token    string // proves the caller's identity; empty: CONVERGE_TOKEN, or the login
+	encrypt  bool
+	sign     bool // the issuer signs each act
+	signedBy *signer
 	// tokenErr is the reason why there is no token although there is a login.
 	tokenErr error
 	tracing  *tracing.Tracing // nil: nothing is traced
@@ -80,6 +82,8 @@ func (f *Factory) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&f.as, "as", "", "name of the caller, where no identity has to be proven; default user@host (CONVERGE_BY)")
 	flags.StringVarP(&f.conn.Namespace, "namespace", "n", "", "Temporal namespace (TEMPORAL_NAMESPACE)")
 	flags.StringVar(&f.token, "token", "", "OIDC ID token that proves the caller's identity, or none to ignore a login (CONVERGE_TOKEN)")
+	f.signedBy = &signer{tokens: map[string]string{}}
+	flags.BoolVar(&f.sign, "sign", false, "have the issuer of converge login sign this one act, in a browser")
 	flags.BoolVar(&f.encrypt, "encrypt-payloads", false, "encrypt the payloads that Temporal stores, with the first key of CONVERGE_STORE_KEY (CONVERGE_ENCRYPT_PAYLOADS)")
 	flags.StringVar(&f.conn.Profile, "profile", "", "profile in Temporal's configuration file (TEMPORAL_PROFILE)")
 }

@@ -100,6 +100,9 @@ func (o *publishOptions) run(ctx context.Context) error {
 
 // publish publishes the source. It leaves out the login if the installation could not verify it.
 func (f *Factory) publish(ctx context.Context, options publish.Options) (publish.Result, error) {
+	if f.sign {
+		return publish.Result{}, errors.New("--sign is not for a publication, whose content is known only after it is compiled; expected --token")
+	}
 	result, err := publish.Publish(ctx, options)
 	if f.loginUnusable(err) {
 		f.note("the application declares no token issuer: published as %s, without your login", options.By)

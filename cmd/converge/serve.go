@@ -7,13 +7,17 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/converge-engine/converge/client/overview"
 	"github.com/converge-engine/converge/client/serve"
+	"github.com/converge-engine/converge/client/serve/access"
 	"github.com/converge-engine/converge/client/serve/apiv1"
 	"github.com/converge-engine/converge/client/serve/board"
+	"github.com/converge-engine/converge/client/serve/session"
 )
 
 type serveOptions struct {
@@ -21,6 +25,9 @@ type serveOptions struct {
 	server   serve.Options
 	store    string
 	readOnly bool
+
+	signIn              session.Options
+	secretFile, keyFile string
 }
 
 func newCmdServe(f *Factory, runF func(context.Context, *serveOptions) error) *cobra.Command {
@@ -34,11 +41,13 @@ OpenAPI document is at /api/v1/openapi.json. The server holds no state, so sever
 run; it stops on Ctrl-C or SIGTERM, after it has answered what it has begun. /healthz
 says that it runs, and /readyz that the Temporal server answers it.
 
-Everybody who reaches the server can read the whole installation, and can act where no
-proof of identity is required; so it listens on a loopback address only, unless
---insecure-anonymous is given.`,
+With --issuer people sign in at that OIDC issuer, which also signs what they do, and
+programs send an ID token (docs/identity.md). Without it, everybody who reaches the
+server can read the whole installation, and can act where no proof of identity is
+required; so it listens on a loopback address only, unless --insecure-anonymous is given.`,
 		Example: `  converge serve
   converge serve --listen 127.0.0.1:9000 --read-only
+  converge serve --listen :8234 --base-url https://converge.shop.dev --issuer https://id.shop.dev --session-key-file keys
   curl http://127.0.0.1:8234/api/v1/applications`,
 		Args: argsFromUse,
 		RunE: newRunE(o, runF, o.run, func([]string) error { return nil }),
@@ -49,6 +58,14 @@ proof of identity is required; so it listens on a loopback address only, unless
 	flags.StringVar(&o.server.TLSKey, "tls-key", "", "PEM file with the key of the certificate")
 	flags.StringVar(&o.server.BaseURL, "base-url", "", "how callers reach the server, if not at the address that it listens on: https://HOST")
 	flags.BoolVar(&o.server.AllowAnonymous, "insecure-anonymous", false, "listen beyond loopback although callers do not prove who they are")
+	flags.StringVar(&o.signIn.Issuer, "issuer", "", "OIDC issuer at which people sign in, and whose tokens programs send")
+	flags.StringVar(&o.signIn.ClientID, "client-id", "converge", "OAuth client id of this server at the issuer")
+	flags.StringVar(&o.secretFile, "client-secret-file", "", "file with the secret of the client; empty: it is a public one")
+	flags.StringVar(&o.signIn.Audience, "audience", "", "audience of the tokens of programs; empty: the client id")
+	flags.StringSliceVar(&o.signIn.Scopes, "scope", []string{"email", "groups"}, "scopes to request in addition to openid")
+	flags.StringVar(&o.signIn.UserClaim, "user-claim", "", "claim with the name of a person, as in the identity of the applications; empty: email, or else sub")
+	flags.StringVar(&o.signIn.GroupsClaim, "groups-claim", "groups", "claim with the groups of a person")
+	flags.StringVar(&o.keyFile, "session-key-file", "", "file with the secrets that seal sessions, one on each line, the newest first; replicas share it; empty: one of this process")
 	flags.BoolVar(&o.readOnly, "read-only", false, "refuse every act")
 	flags.StringVar(&o.store, "store", "", storeUsage)
 	return cmd
@@ -63,9 +80,27 @@ func (o *serveOptions) run(ctx context.Context) error {
 	o.server.Ready = api.Healthy
 	known := overview.New(api, o.f.Now)
 	go known.Run(ctx)
-	o.server.Mount = func(mux *http.ServeMux, _ *url.URL, stopping <-chan struct{}) {
-		board.Mount(mux, board.Options{Calls: api, Stores: o.f.stores(o.store), Overview: known, Now: o.f.Now, ReadOnly: o.readOnly})
-		apiv1.Mount(mux, apiv1.Options{Calls: api, Stores: o.f.stores(o.store), Now: o.f.Now, ReadOnly: o.readOnly, Stopping: stopping, Overview: known})
+	sessions, err := o.sessions()
+	if err != nil {
+		return err
+	}
+	var readers *access.Readers // nil without a sign-in: all may read
+	if sessions != nil {
+		readers = access.New(api, o.f.Now)
+	}
+	o.server.Identifies = sessions != nil
+	o.server.Mount = func(mux *http.ServeMux, base *url.URL, stopping <-chan struct{}) http.Handler {
+		if sessions != nil {
+			sessions.Base = base
+		}
+		board.Mount(mux, board.Options{
+			Calls: api, Stores: o.f.stores(o.store), Overview: known, Now: o.f.Now, ReadOnly: o.readOnly, Sessions: sessions, Readers: readers,
+		})
+		apiv1.Mount(mux, apiv1.Options{Calls: api, Stores: o.f.stores(o.store), Now: o.f.Now, ReadOnly: o.readOnly, Stopping: stopping, Overview: known, Readers: readers})
+		if sessions != nil {
+			return sessions.Require(mux)
+		}
+		return mux
 	}
 	server, err := serve.Listen(ctx, o.server)
 	if err != nil {
@@ -79,4 +114,33 @@ func (o *serveOptions) run(ctx context.Context) error {
 		return nil
 	}
 	return err
+}
+
+// sessions returns how people sign in; nil: they do not.
+func (o *serveOptions) sessions() (*session.Sessions, error) {
+	if o.signIn.Issuer == "" {
+		if o.secretFile != "" || o.keyFile != "" || o.signIn.Audience != "" {
+			return nil, errors.New("--client-secret-file, --session-key-file and --audience are for a sign-in; expected --issuer too")
+		}
+		return nil, nil
+	}
+	o.signIn.Keys, o.signIn.Now = session.RandomKeys(), o.f.Now
+	if o.keyFile != "" {
+		text, err := os.ReadFile(o.keyFile)
+		if err == nil {
+			o.signIn.Keys, err = session.ParseKeys(text)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("--session-key-file %s: %w", o.keyFile, err)
+		}
+	}
+	var secret []byte
+	if o.secretFile != "" {
+		var err error
+		if secret, err = os.ReadFile(o.secretFile); err != nil {
+			return nil, fmt.Errorf("--client-secret-file: %w", err)
+		}
+	}
+	o.signIn.ClientSecret = strings.TrimSpace(string(secret))
+	return session.New(o.signIn)
 }

@@ -304,8 +304,17 @@ func identity(old, now *entities.Identity) []string {
 	var out []string
 	a, b := *old, *now
 	a.Required, b.Required = nil, nil
+	a.Bound, b.Bound, a.BoundExcept, b.BoundExcept = nil, nil, nil, nil
 	if differ(a, b) {
 		out = append(out, "identities are verified differently, by "+now.Issuer)
+	}
+	if !slices.Contains(now.Bound, "*") {
+		for _, verb := range difference(old.Bound, now.Bound) {
+			out = append(out, strings.ReplaceAll(verb+" requires no token for the one act", "* requires", "every other verb requires"))
+		}
+	}
+	for _, name := range difference(now.BoundExcept, old.BoundExcept) {
+		out = append(out, name+" needs no token for the one act")
 	}
 	if slices.Contains(now.Required, "*") {
 		return out

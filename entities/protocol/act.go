@@ -5,46 +5,51 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"strconv"
-	"time"
+	"strings"
 	"unicode/utf16"
+
+	"github.com/converge-engine/converge/entities"
 )
 
-// Act is what one person does by one request, in the form whose digest an issuer can sign (docs/protocol.md, "The digest of an act").
+// Act is what one person does by one request, in the form whose digest an issuer can sign (docs/protocol.md, "A token for one act"). What the
+// token itself has, such as its issuer, its client and the person, is signed with the digest.
 type Act struct {
-	Installation string `json:"installation"` // its id
-	Namespace    string `json:"namespace"`    // of Temporal
-	Issuer       string `json:"issuer"`       // of the token
-	Client       string `json:"client"`       // the OAuth client that the token is issued to: azp
-	Subject      string `json:"subject"`      // the person, for the issuer
-	Verb         string `json:"verb"`
-	// Parameters are the fields of the request's payload, without by, token, requestId, reason and to.
-	Parameters json.RawMessage `json:"parameters"`
-	// Workflows are the ids of all workflows that the request is sent to, sorted.
-	Workflows []string `json:"workflows"`
-	// Release is the id of the release, Payload the digest of what it applies, and Rules the incarnation whose rules the person saw; empty and
-	// 0: the act is about none.
-	Release   string    `json:"release"`
-	Payload   string    `json:"payload"`
-	Rules     int64     `json:"rules"`
-	Reason    string    `json:"reason"`
-	RequestID string    `json:"requestId"`
-	Random    string    `json:"random"`   // 128 random bits, base64url without padding
-	NotAfter  time.Time `json:"notAfter"` // in whole seconds, UTC
+	Namespace string `json:"namespace"` // of Temporal
+	Receiver  string `json:"receiver"`  // its workflow id, or that of every service of the application, if the request names its receivers
+	Verb      string `json:"verb"`
+	// Request is the payload, without token.
+	Request json.RawMessage `json:"request"`
 }
 
-// actPrefix names the form.
-const actPrefix = "converge-act/1\n"
+// ActNonce is the beginning of a nonce that is the digest of an act.
+const ActNonce = "converge-act-1."
 
-// Digest returns the digest of the act: SHA-256, in base64url without padding. The error says which field is invalid.
-func (a Act) Digest() (string, error) {
-	if !slices.IsSorted(a.Workflows) || len(a.Workflows) == 0 {
-		return "", fmt.Errorf("workflows are %q; expected at least one, sorted", a.Workflows)
+// Nonce returns the nonce of a token for this act: ActNonce, and the digest of the act (SHA-256) in base64url without padding. The error says
+// why the payload has none.
+func (a Act) Nonce() (string, error) {
+	fields := map[string]json.RawMessage{}
+	if err := json.Unmarshal(a.Request, &fields); err != nil {
+		return "", fmt.Errorf("the payload is no JSON object: %w", err)
 	}
-	a.NotAfter = a.NotAfter.UTC().Truncate(time.Second)
+	for _, name := range entities.SortedKeys(fields) {
+		if strings.EqualFold(name, "token") { // the decoder ignores case too
+			delete(fields, name)
+		}
+	}
+	var id string
+	if _ = json.Unmarshal(fields["requestId"], &id); id == "" { // a wrong type has no id either
+		return "", errors.New(`a token for one act needs the field "requestId"`)
+	}
+	request, err := json.Marshal(fields)
+	if err != nil {
+		return "", err
+	}
+	a.Request = request
 	raw, err := json.Marshal(a)
 	if err != nil {
 		return "", err
@@ -53,14 +58,16 @@ func (a Act) Digest() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	sum := sha256.Sum256(append([]byte(actPrefix), text...))
-	return base64.RawURLEncoding.EncodeToString(sum[:]), nil
+	sum := sha256.Sum256(text)
+	return ActNonce + base64.RawURLEncoding.EncodeToString(sum[:]), nil
 }
 
 // canonicalJSON returns JSON in the form of RFC 8785 (JSON Canonicalization Scheme).
 func canonicalJSON(raw []byte) ([]byte, error) {
 	var value any
-	if err := json.Unmarshal(raw, &value); err != nil {
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.UseNumber()
+	if err := decoder.Decode(&value); err != nil {
 		return nil, err
 	}
 	var b bytes.Buffer
@@ -74,7 +81,7 @@ func writeCanonical(b *bytes.Buffer, value any) error {
 	switch v := value.(type) {
 	case string:
 		writeCanonicalString(b, v)
-	case float64:
+	case json.Number:
 		return writeCanonicalNumber(b, v)
 	case []any:
 		b.WriteByte('[')
@@ -99,10 +106,7 @@ func writeCanonical(b *bytes.Buffer, value any) error {
 
 // writeCanonicalObject sorts keys by their UTF-16 code units (RFC 8785, 3.2.3).
 func writeCanonicalObject(b *bytes.Buffer, object map[string]any) error {
-	keys := make([]string, 0, len(object))
-	for key := range object {
-		keys = append(keys, key)
-	}
+	keys := entities.SortedKeys(object)
 	slices.SortFunc(keys, func(x, y string) int { return slices.Compare(utf16.Encode([]rune(x)), utf16.Encode([]rune(y))) })
 	b.WriteByte('{')
 	for n, key := range keys {
@@ -119,9 +123,17 @@ func writeCanonicalObject(b *bytes.Buffer, object map[string]any) error {
 	return nil
 }
 
-// writeCanonicalNumber writes a number as ECMAScript does (RFC 8785, 3.2.2.3). So does encoding/json, except for a negative zero.
-func writeCanonicalNumber(b *bytes.Buffer, number float64) error {
-	if number == 0 || math.IsNaN(number) || math.IsInf(number, 0) { // JSON has neither of the latter
+// maxExact is the largest integer up to which every one has a number of its own (RFC 7493, 2.2).
+const maxExact = 1<<53 - 1
+
+// writeCanonicalNumber writes a number as ECMAScript does (RFC 8785, 3.2.2.3). So does encoding/json, except for a negative zero. A number that
+// others would be taken for is refused.
+func writeCanonicalNumber(b *bytes.Buffer, literal json.Number) error {
+	number, err := literal.Float64()
+	if err != nil || !strings.ContainsAny(literal.String(), ".eE") && math.Abs(number) > maxExact {
+		return fmt.Errorf("the number %s has no digest; expected one of at most %d, or a text", literal, maxExact)
+	}
+	if number == 0 {
 		b.WriteByte('0')
 		return nil
 	}

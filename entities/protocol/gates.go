@@ -200,6 +200,11 @@ type VerifyRequest struct {
 	// RequestID and RequestDigest (a digest of the request and its receiver) identify the one request that the token may serve.
 	RequestID     string `json:"requestId,omitempty"`
 	RequestDigest string `json:"of,omitempty"`
+	// Nonce is that of a token for this act (Act.Nonce); NoNonce is why there is none. Bound: the token has to be one, except for those whom the
+	// identity excepts.
+	Nonce   string `json:"nonce,omitempty"`
+	NoNonce string `json:"noNonce,omitempty"`
+	Bound   bool   `json:"bound,omitempty"`
 	// At is when the request arrived, if that was a while ago: the token must have been valid then. Zero: now.
 	At time.Time `json:"at,omitzero"`
 	// Urgent: verification does not wait while the store is unavailable. The store then does not record that the token was used.

@@ -232,6 +232,8 @@ type ApplicationStatus struct {
 	Names        ServiceNames       `json:"names,omitempty"`
 	Releases     []JointStatus      `json:"releases,omitempty"` // the last joint releases, oldest first
 	Problem      string             `json:"problem,omitempty"`
+	// Readers are the people and groups ("group:sre") that may read the application through a server; none: everybody.
+	Readers []string `json:"readers,omitempty"`
 }
 
 // Current returns the number of the incarnation in force: the pinned one, or the newest.

@@ -141,22 +141,34 @@ func (r *Release) RejectedIn(c *entities.ChannelSpec) bool {
 // Approve records an approval or rejection of a release for a topic. A rejection (a.Reject) is final for that release in the channels of
 // the topic that it has not entered.
 func (s *State) Approve(version string, a entities.Approval) (Effect, error) {
-	channel, forApply := strings.CutPrefix(a.Topic, ApplyTopic)
-	if forApply = forApply && len(s.instancesWithApplyApproval(channel)) > 0; !forApply {
-		channel = ""
-	}
-	r, err := s.FindOpen(version, channel)
+	r, err := s.ToApprove(version, a)
 	if err != nil {
 		return nil, err
 	}
-	if !a.Reject && !strings.HasPrefix(version, entities.IDPrefix) {
-		for _, other := range s.openReleasesOf(r) {
-			if effect, err := s.approve(other, channel, a); err == nil {
-				return effect, nil
-			}
+	return s.approve(r, s.applyChannel(a.Topic), a)
+}
+
+// ToApprove returns the release of a version that an approval or rejection is for.
+func (s *State) ToApprove(version string, a entities.Approval) (*Release, error) {
+	channel := s.applyChannel(a.Topic)
+	r, err := s.FindOpen(version, channel)
+	if err != nil || a.Reject || strings.HasPrefix(version, entities.IDPrefix) {
+		return r, err
+	}
+	for _, other := range s.openReleasesOf(r) {
+		if _, err := s.approve(other, channel, a); err == nil {
+			return other, nil
 		}
 	}
-	return s.approve(r, channel, a)
+	return r, nil
+}
+
+// applyChannel is the channel whose every apply is approved by a topic; "": it is another topic.
+func (s *State) applyChannel(topic string) string {
+	if channel, forApply := strings.CutPrefix(topic, ApplyTopic); forApply && len(s.instancesWithApplyApproval(channel)) > 0 {
+		return channel
+	}
+	return ""
 }
 
 // openReleasesOf are the open releases of the same version: those without a failure come first.

@@ -63,9 +63,10 @@ const (
 type Request struct {
 	protocol.RequestMeta
 	Verb          string
-	At            time.Time // when it arrived, if that was a while ago
-	PayloadDigest string    // digest of a payload with a token, without the token
-	RequestDigest string    // digest of a request, without its id and the caller
+	At            time.Time       // when it arrived, if that was a while ago
+	PayloadDigest string          // digest of a payload with a token, without the token
+	Payload       json.RawMessage // one with a token
+	RequestDigest string          // digest of a request, without its id and the caller
 	Version       string
 	OlderThan     string // of a Service's cancel: a version
 	ExceptVersion string // of a Service's cancel: a version
@@ -138,7 +139,7 @@ func (row *Row) read(raw json.RawMessage, decode func(string, json.RawMessage, a
 	}
 	row.payload.into(&r, p)
 	if r.Token != "" {
-		r.PayloadDigest = PayloadDigest(raw)
+		r.PayloadDigest, r.Payload = PayloadDigest(raw), raw
 	}
 	r.RequestDigest = digestWithout(raw, "token", "by", "requestId")
 	if !row.unsigned || r.By != "" {
@@ -246,6 +247,11 @@ func (row *Row) GrantedAs(grants []entities.Grant) string {
 // RequiresProof reports whether callers must prove who they are.
 func (row *Row) RequiresProof(identity *entities.Identity) bool {
 	return identity.RequiresProof(row.Name) || row.Grant != "" && identity.RequiresProof(row.Grant)
+}
+
+// RequiresBound reports whether a token for the verb has to be issued for the one act.
+func (row *Row) RequiresBound(identity *entities.Identity) bool {
+	return identity.RequiresBound(row.Name) || row.Grant != "" && identity.RequiresBound(row.Grant)
 }
 
 // Grantable returns the verbs that a grant, or an identity that requires proof, may name, sorted.

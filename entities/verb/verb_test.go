@@ -176,7 +176,7 @@ func TestDecode(t *testing.T) {
 	require.Equal(t, map[string]any{"n": 1.0}, r.Release.Parameters)
 	r, err = Find(Application(), "pin").Decode(json.RawMessage(`{"token":"t","incarnation":3}`))
 	require.NoError(t, err)
-	require.Equal(t, Request{RequestMeta: protocol.RequestMeta{Token: "t"}, Verb: "pin", PayloadDigest: r.PayloadDigest, RequestDigest: r.RequestDigest, Incarnation: 3}, r)
+	require.Equal(t, Request{RequestMeta: protocol.RequestMeta{Token: "t"}, Verb: "pin", PayloadDigest: r.PayloadDigest, Payload: json.RawMessage(`{"token":"t","incarnation":3}`), RequestDigest: r.RequestDigest, Incarnation: 3}, r)
 	require.NotEmpty(t, r.PayloadDigest)
 }
 

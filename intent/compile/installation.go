@@ -29,7 +29,8 @@ func (c *compiler) rules(doc *config.Document[config.Installation]) (rules entit
 	d := identityDecoder{doc.Decoder, "an Installation"}
 	if i := doc.Spec.Identity; i != nil {
 		rules.Identity = c.compileIssuer(d, i.Issued)
-		rules.Identity.Required = i.Required
+		rules.Identity.Required, rules.Identity.Bound, rules.Identity.BoundExcept = i.Required, i.Bound, i.BoundExcept
+		c.checkPeople(d, "identity.boundExcept", i.BoundExcept, "")
 	}
 	for n, grant := range doc.Spec.Authorization {
 		at := strict.Index("authorization", n)

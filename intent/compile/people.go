@@ -55,7 +55,8 @@ func (c *compiler) identity(app *config.Document[config.Application]) *entities.
 		return nil
 	}
 	out := c.compileIssuer(applicationDecoder(app), i.Issued)
-	out.Required = i.Required
+	out.Required, out.Bound, out.BoundExcept = i.Required, i.Bound, i.BoundExcept
+	c.checkPeople(applicationDecoder(app), "identity.boundExcept", i.BoundExcept, "")
 	return out
 }
 
@@ -91,6 +92,9 @@ func (c *compiler) plainURL(d identityDecoder, at, text string) {
 
 // grantedIn resolves the channels of a grant; none means all.
 func (c *compiler) grantedIn(app *config.Document[config.Application], at string, a config.Authorization) []string {
+	if slices.Contains(a.Verbs, entities.VerbRead) && (app.Has(at+".releaseChannels") || app.Has(at+".selector")) {
+		c.report(app.Decoder, at+".verbs", strict.Fault{Code: "bad-value", Message: `"read" is for the whole application`, Expected: "a grant of its own without release channels"})
+	}
 	var channels []string
 	byName, bySelector := app.Has(at+".releaseChannels"), app.Has(at+".selector")
 	switch {

@@ -88,6 +88,10 @@ type InstallationIdentity struct {
 	Issued
 	// Verbs that are rejected without authentication, or "*" for all.
 	Required InstallationVerbs `json:"required,omitempty"`
+	// Verbs that need proof by a token that was issued for that one act, as --sign requests it, or "*" for all.
+	Bound InstallationVerbs `json:"bound,omitempty"`
+	// Names of people, and of groups as group:NAME, to which bound does not apply, such as CI.
+	BoundExcept []string `json:"boundExcept,omitempty"`
 }
 
 // InstallationAuthorization grants verbs to people and groups.

@@ -16,6 +16,10 @@ type Identity struct {
 	Issued
 	// Verbs that are rejected without authentication, or "*" for all that change something.
 	Required Verbs `json:"required,omitempty"`
+	// Verbs that need proof by a token that was issued for that one act, as the board and --sign request it, or "*" for all that change something.
+	Bound Verbs `json:"bound,omitempty"`
+	// Names of people, and of groups as group:NAME, to which bound does not apply, such as CI.
+	BoundExcept []string `json:"boundExcept,omitempty"`
 }
 
 // Issued configures the issuer and the claims of accepted tokens.
@@ -36,8 +40,8 @@ type Issued struct {
 
 // Authorization grants verbs to people and groups. Everybody may use a verb that no grant names.
 type Authorization struct {
-	// The verbs, or "*" for all that change something.
-	Verbs Verbs `json:"verbs"`
+	// The verbs, or "*" for all that change something, or read.
+	Verbs GrantVerbs `json:"verbs"`
 	// The channels to which it applies; all if neither this nor selector is set.
 	ReleaseChannels []Name `json:"releaseChannels,omitempty"`
 	// Or all channels with all of these labels.
@@ -104,6 +108,20 @@ func (Verbs) Wanted() string { return `a list of verbs, or "*"` }
 
 // DecodeStrict decodes a list, or "*".
 func (v *Verbs) DecodeStrict(d *strict.Decoder, path string, node *yaml.Node) {
+	*v = decodeChoices(d, path, node, allowedList{v.Choices(), v.Wanted()})
+}
+
+// GrantVerbs are names of verbs, or "*", or read.
+type GrantVerbs []string
+
+// Choices lists the allowed names.
+func (GrantVerbs) Choices() []string { return append(Verbs(nil).Choices(), entities.VerbRead) }
+
+// Wanted describes the allowed values.
+func (GrantVerbs) Wanted() string { return Verbs(nil).Wanted() }
+
+// DecodeStrict decodes a list, or "*".
+func (v *GrantVerbs) DecodeStrict(d *strict.Decoder, path string, node *yaml.Node) {
 	*v = decodeChoices(d, path, node, allowedList{v.Choices(), v.Wanted()})
 }
 

@@ -55,6 +55,7 @@ var rows = [...]row{
 	{"ecs", "calls of Amazon ECS for a release, and at rest", 10 * time.Minute, measureECS},
 	{"store", "what the store has after many releases, and after it was collected", 3 * time.Hour, measureStore},
 	{"dev", "what converge dev takes while many services rest", 10 * time.Minute, measureDev},
+	{"board", "pages, acts and browsers of converge serve, with as many services as -services says", time.Hour, measureBoard},
 	{"startup", "how long converge takes to start", 5 * time.Minute, measureStartup},
 }
 
@@ -110,14 +111,14 @@ func parse(args []string) (options, []row, error) {
 	f.StringVar(&o.run, "run", "", "only these `rows`, with commas between: "+names(", "))
 	f.StringVar(&o.json, "json", "", "also write the result to this `file`, as JSON")
 	f.IntVar(&o.rounds, "rounds", 100, "rounds of latency and of cpu; a fifth as many of watch, and starts of each program")
-	f.IntVar(&o.services, "services", 1000, "services that idle holds, and of the largest plan")
+	f.IntVar(&o.services, "services", 1000, "services that idle and board hold, and of the largest plan")
 	f.IntVar(&o.scale, "scale", 1000, "services that scale holds, with three instances each")
 	f.DurationVar(&o.window, "window", 30*time.Second, "how long idle watches them: four readings for each")
 	f.IntVar(&o.instances, "instances", largestFleet, "instances of the fleet that rollout goes through")
 	f.IntVar(&o.deployments, "deployments", 1000, "Deployments that fleet releases")
 	f.IntVar(&o.changed, "changed", 100, "services that peers changes with each of them")
 	f.IntVar(&o.releases, "releases", 1000, "releases that store makes")
-	f.DurationVar(&o.rest, "rest", time.Minute, "how long watch, fleet, peers and dev rest at the end")
+	f.DurationVar(&o.rest, "rest", time.Minute, "how long watch, fleet, peers, dev and board rest")
 	f.StringVar(&o.kubelab, "kubelab", "", "the `program` of the Kubernetes control plane, in place of the one that make kube-build builds")
 	f.StringVar(&o.profile, "profile", "", "write a CPU profile of the worker during the last release of fleet to this `file`")
 	f.Usage = func() {

@@ -2,12 +2,14 @@
 package idptest
 
 import (
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -32,11 +34,20 @@ type Issuer struct {
 	// NoRefresh: it gives nothing to renew a login with.
 	NoRefresh bool
 	// Refuses is why nobody is logged in by a browser; empty: alice is.
-	Refuses   string
-	challenge string // of the login by a browser that is under way
-	nonce     string
-	refresh   string // the one that holds
+	Refuses string
+	// Sessions: it has a page on which people log in, by name, and knows a browser that has logged in (OpenID Connect Core, 3.1.2).
+	Sessions bool
+	// Secret is that of its clients; empty: they are public.
+	Secret string
+	// Groups are those of people.
+	Groups  map[string][]string
+	given   int              // codes
+	logins  map[string]login // by code
+	refresh string           // the one that holds
 }
+
+// login is one by a browser that is under way.
+type login struct{ challenge, nonce, client, who string }
 
 // New starts an issuer that ends with the test.
 func New(t *testing.T) *Issuer {
@@ -53,7 +64,7 @@ func Start() (*Issuer, error) {
 	if err != nil {
 		return nil, err
 	}
-	i := &Issuer{key: jose.JSONWebKey{Key: key, KeyID: "k1", Algorithm: string(jose.ES256), Use: "sig"}}
+	i := &Issuer{logins: map[string]login{}, key: jose.JSONWebKey{Key: key, KeyID: "k1", Algorithm: string(jose.ES256), Use: "sig"}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, map[string]any{
@@ -65,6 +76,11 @@ func Start() (*Issuer, error) {
 		answer(w, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{i.key.Public()}})
 	})
 	mux.HandleFunc("GET /authorize", i.authorize)
+	mux.HandleFunc("POST /authorize", i.enter)
+	mux.HandleFunc("GET /end", func(w http.ResponseWriter, _ *http.Request) {
+		http.SetCookie(w, &http.Cookie{Name: sessionCookie, Path: "/", MaxAge: -1})
+		fmt.Fprintln(w, "You are logged out of the issuer.")
+	})
 	mux.HandleFunc("POST /device", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, map[string]any{"device_code": "device", "user_code": "WXYZ", "verification_uri": i.URL + "/enter", "expires_in": 60, "interval": 1})
 	})
@@ -78,27 +94,72 @@ func answer(w http.ResponseWriter, v any) {
 	_ = json.NewEncoder(w).Encode(v) // a test that gets less than this fails
 }
 
-// authorize sends a browser back with a code at once, since who sits there is alice, or with why there is none.
+// sessionCookie has the name of who is logged in here.
+const sessionCookie = "issuer-session"
+
+// authorize sends a browser back with a code at once, if the issuer knows who sits there, or with why there is none. Else it asks.
 func (i *Issuer) authorize(w http.ResponseWriter, r *http.Request) {
-	i.mu.Lock()
-	i.challenge, i.nonce = r.FormValue("code_challenge"), r.FormValue("nonce")
-	i.mu.Unlock()
-	back := url.Values{"code": {"code"}, "state": {r.FormValue("state")}}
-	if i.Refuses != "" {
-		back = url.Values{"error": {i.Refuses}, "state": back["state"]}
+	who := "alice@shop.dev"
+	if i.Sessions {
+		who = ""
+		if c, err := r.Cookie(sessionCookie); err == nil && r.FormValue("prompt") != "login" {
+			who = c.Value
+		}
 	}
-	http.Redirect(w, r, r.FormValue("redirect_uri")+"?"+back.Encode(), http.StatusFound)
+	switch {
+	case i.Refuses != "":
+		i.back(w, r, url.Values{"error": {i.Refuses}})
+	case who != "":
+		i.back(w, r, url.Values{"code": {i.code(r, who)}})
+	case r.FormValue("prompt") == "none":
+		i.back(w, r, url.Values{"error": {"login_required"}})
+	default:
+		w.Header().Set("Content-Type", "text/html")
+		fmt.Fprint(w, `<title>Issuer</title><h1>Who are you?</h1><form method="post"><input name="who" id="who"><button>Log in</button></form>`)
+	}
+}
+
+// enter logs a person in, and sends the browser back.
+func (i *Issuer) enter(w http.ResponseWriter, r *http.Request) {
+	who := r.FormValue("who")
+	http.SetCookie(w, &http.Cookie{Name: sessionCookie, Value: who, Path: "/", SameSite: http.SameSiteLaxMode, HttpOnly: true})
+	i.back(w, r, url.Values{"code": {i.code(r, who)}})
+}
+
+func (i *Issuer) back(w http.ResponseWriter, r *http.Request, answer url.Values) {
+	answer.Set("state", r.FormValue("state"))
+	http.Redirect(w, r, r.FormValue("redirect_uri")+"?"+answer.Encode(), http.StatusFound)
+}
+
+// code returns a code for one token.
+func (i *Issuer) code(r *http.Request, who string) string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	code := rand.Text()
+	i.given++
+	i.logins[code] = login{r.FormValue("code_challenge"), r.FormValue("nonce"), r.FormValue("client_id"), who}
+	return code
 }
 
 // grant answers a token for a code with its verifier, for a device, or for what a login is renewed with, once.
 func (i *Issuer) grant(w http.ResponseWriter, r *http.Request) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	_, secret, _ := r.BasicAuth()
+	secret, _ = url.QueryUnescape(secret) // RFC 6749, 2.3.1
+	if i.Secret != "" && cmp.Or(secret, r.FormValue("client_secret")) != i.Secret {
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
 	sum := sha256.Sum256([]byte(r.FormValue("code_verifier")))
 	var good bool
+	of := login{who: "alice@shop.dev", client: Audience}
 	switch r.FormValue("grant_type") {
 	case "authorization_code":
-		good = r.FormValue("code") == "code" && base64.RawURLEncoding.EncodeToString(sum[:]) == i.challenge
+		if of, good = i.logins[r.FormValue("code")]; good {
+			good = base64.RawURLEncoding.EncodeToString(sum[:]) == of.challenge
+			delete(i.logins, r.FormValue("code"))
+		}
 	case "refresh_token":
 		good = i.refresh != "" && r.FormValue("refresh_token") == i.refresh
 	default:
@@ -110,9 +171,12 @@ func (i *Issuer) grant(w http.ResponseWriter, r *http.Request) {
 		answer(w, map[string]any{"error": "invalid_grant"})
 		return
 	}
-	own := map[string]any{"sub": "of alice", "email": "alice@shop.dev", "email_verified": true}
-	if i.nonce != "" {
-		own["nonce"] = i.nonce
+	own := map[string]any{"sub": "of " + of.who, "email": of.who, "email_verified": true, "azp": of.client, "aud": []string{Audience, of.client}}
+	if groups := i.Groups[of.who]; groups != nil {
+		own["groups"] = groups
+	}
+	if of.nonce != "" {
+		own["nonce"] = of.nonce
 	}
 	token, err := i.Sign(own)
 	if err != nil {
@@ -124,6 +188,13 @@ func (i *Issuer) grant(w http.ResponseWriter, r *http.Request) {
 		all["refresh_token"] = i.refresh
 	}
 	answer(w, all)
+}
+
+// Codes is how many codes it has given.
+func (i *Issuer) Codes() int {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.given
 }
 
 // Revoke ends all logins.

@@ -17,6 +17,8 @@ import (
 
 	"github.com/converge-engine/converge/client/act"
 	"github.com/converge-engine/converge/client/api"
+	"github.com/converge-engine/converge/client/connection"
+	"github.com/converge-engine/converge/client/serve/session"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/entities/verb"
 )
@@ -157,12 +159,28 @@ func (a *operations) perform(ctx context.Context, row *verb.Row, workflowID stri
 	if err != nil {
 		return nil, newProblem(api.Invalid, err)
 	}
+	who, known := session.From(ctx)
+	if known && r.Token == "" { // a person who is signed in: the name is not up to the request
+		setCaller(r.Fields, who.Name)
+	}
 	out, err := act.Perform(ctx, a.Calls, r)
+	var refused *connection.RefusedError
+	if known && r.Token != "" && errors.As(err, &refused) && strings.Contains(refused.Reason, protocol.NoIdentity) {
+		r.Token = "" // the server has verified it, and the application proves nothing
+		setCaller(r.Fields, who.Name)
+		out, err = act.Perform(ctx, a.Calls, r)
+	}
 	var invalid *act.InvalidError
 	if errors.As(err, &invalid) {
 		err = newProblem(api.Invalid, invalid.Err)
 	}
 	return out, err
+}
+
+// setCaller sets who acts, in place of what the body states in any case.
+func setCaller(fields map[string]json.RawMessage, name string) {
+	maps.DeleteFunc(fields, func(field string, _ json.RawMessage) bool { return strings.EqualFold(field, "by") })
+	fields["by"], _ = json.Marshal(name) // a text is always valid
 }
 
 // cutBearer returns the token of an Authorization header. The name of the scheme has no case (RFC 9110, 11.1).

@@ -5,10 +5,12 @@ package apiv1
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"mime"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,6 +21,7 @@ import (
 	"github.com/converge-engine/converge/client/connection"
 	"github.com/converge-engine/converge/client/overview"
 	"github.com/converge-engine/converge/client/read"
+	"github.com/converge-engine/converge/client/serve/access"
 )
 
 // Options are those of the API.
@@ -29,6 +32,7 @@ type Options struct {
 	ReadOnly bool            // refuse every act
 	Stopping <-chan struct{} // closed when the server stops: waits end
 	Overview *overview.Overview
+	Readers  *access.Readers // nil: everybody may read everything
 }
 
 // idToken names the scheme of tokens in the OpenAPI document.
@@ -63,7 +67,9 @@ func Mount(mux *http.ServeMux, o Options) *huma.OpenAPI {
 		DefaultFormat:                "application/json",
 		RejectUnknownQueryParameters: true,
 	}
+	o.Calls = o.Readers.Limit(o.Calls)
 	a := &operations{Options: o, huma: humago.New(routes, config), streams: make(chan struct{}, maxStreams)}
+	a.huma.UseMiddleware(a.readable)
 	a.addReads()
 	a.addActs()
 	document := a.huma.OpenAPI()
@@ -82,12 +88,47 @@ func Mount(mux *http.ServeMux, o Options) *huma.OpenAPI {
 		w.Header().Set("Content-Type", "application/vnd.oai.openapi+json;version=3.1")
 		_, _ = w.Write(data) // the client is gone
 	})
-	routes.HandleFunc(prefix+"/", func(w http.ResponseWriter, r *http.Request) {
-		newProblem(api.NotFound, fmt.Errorf("no operation %s %s; %s/openapi.json lists them", r.Method, r.URL.Path, prefix)).Write(w)
-	})
+	routes.Handle(prefix+"/", unknownOperations(document))
 	mux.HandleFunc("GET "+prefix+"/events", a.events)
 	mux.Handle(prefix+"/", jsonOnly(WithETags(routes)))
 	return document
+}
+
+// unknownOperations answers requests that no operation takes: 405 if one of another method has the path (RFC 9110, 15.5.6), and else 404.
+func unknownOperations(document *huma.OpenAPI) http.Handler {
+	other := http.NewServeMux()
+	for path, item := range document.Paths {
+		var methods []string
+		for method, operation := range map[string]*huma.Operation{http.MethodGet: item.Get, http.MethodPost: item.Post} {
+			if operation != nil {
+				methods = append(methods, method)
+			}
+		}
+		slices.Sort(methods)
+		other.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Allow", strings.Join(methods, ", "))
+			p := newProblem(api.Invalid, fmt.Errorf("%s %s: expected %s", r.Method, r.URL.Path, strings.Join(methods, " or ")))
+			p.Status = http.StatusMethodNotAllowed
+			p.Write(w)
+		})
+	}
+	other.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		newProblem(api.NotFound, fmt.Errorf("no operation %s %s; %s/openapi.json lists them", r.Method, r.URL.Path, prefix)).Write(w)
+	})
+	return other
+}
+
+// readable lets a request through only if its sender may read the application of its path.
+func (a *operations) readable(ctx huma.Context, next func(huma.Context)) {
+	if application := ctx.Param("application"); application != "" {
+		var problem *api.Problem
+		if errors.As(problemOf(a.Readers.Check(ctx.Context(), application)), &problem) {
+			_, w := humago.Unwrap(ctx)
+			problem.Write(w)
+			return
+		}
+	}
+	next(ctx)
 }
 
 // jsonOnly refuses bodies that are not declared as JSON. Browsers send such a body to another site only after its consent (CORS).

@@ -105,7 +105,8 @@ func TestBadRequests(t *testing.T) {
 		detail                   string
 	}{
 		{"no such path", "GET", prefix + "/nothing", "", nil, 404, "no operation GET /api/v1/nothing; /api/v1/openapi.json lists them"},
-		{"no such method", "DELETE", web, "", nil, 404, "no operation DELETE /api/v1/applications/shop/services/web; /api/v1/openapi.json lists them"},
+		{"no such method", "DELETE", web, "", nil, 405, "DELETE /api/v1/applications/shop/services/web: expected GET"},
+		{"a body that is null", "POST", web + "/pause", `null`, nil, 422, "body: expected object"},
 		{"a verb of workflows", "POST", web + "/reserve", `{"id":"x"}`, nil, 404, "no operation POST"},
 		{"an invalid name", "GET", prefix + "/applications/Shop", "", nil, 422, "path.application: expected string to be the name of an application"},
 		{"a name that goes up", "GET", prefix + "/applications/%2e%2e%2finstallation", "", nil, 422, "path.application: expected string to be the name of an application"},

@@ -15,6 +15,8 @@ import (
 	"github.com/converge-engine/converge/client/api"
 	"github.com/converge-engine/converge/client/connection"
 	"github.com/converge-engine/converge/client/overview"
+	"github.com/converge-engine/converge/client/serve/access"
+	"github.com/converge-engine/converge/client/serve/session"
 )
 
 // The bounds of a stream of events.
@@ -45,13 +47,22 @@ func (a *operations) events(w http.ResponseWriter, r *http.Request) {
 	defer a.Overview.Open()()
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // a proxy passes each event on at once
-	s := &stream{w: w, control: http.NewResponseController(w), overview: a.Overview, watched: watched}
+	s := &stream{w: w, control: http.NewResponseController(w), overview: a.Overview, watched: watched, readers: a.Readers}
 	after := r.Header.Get("Last-Event-ID")
 	if after == "" {
 		after = r.URL.Query().Get("after")
 	}
-	if s.begin(after) == nil {
-		s.follow(r.Context(), a.Stopping)
+	ctx := r.Context()
+	if _, known := session.From(ctx); known { // it begins again, so that a sign-out is noticed
+		var cancel func()
+		ctx, cancel = context.WithTimeout(ctx, session.StreamTime)
+		defer cancel()
+	}
+	if s.begin(ctx, after) == nil {
+		s.follow(ctx, a.Stopping)
+		if r.Context().Err() == nil {
+			_ = s.send("end", struct{}{}) // the client is gone
+		}
 	}
 }
 
@@ -76,16 +87,17 @@ type stream struct {
 	control  *http.ResponseController
 	overview *overview.Overview
 	watched  []connection.ServiceName
+	readers  *access.Readers
 	revision overview.Revision
 }
 
 // begin tells the client where it is: where it wants to continue, or that it has to read everything again.
-func (s *stream) begin(after string) error {
+func (s *stream) begin(ctx context.Context, after string) error {
 	state, _ := s.overview.State()
 	revision, ok := s.overview.ParseRevision(after)
 	if !ok {
 		s.revision = state.Revision
-		return s.send("reset", api.Reset{Services: state.Services, Complete: state.Complete})
+		return s.sendReset(ctx, state)
 	}
 	s.revision = revision
 	return s.send("", nil)
@@ -100,7 +112,7 @@ func (s *stream) follow(ctx context.Context, stopping <-chan struct{}) {
 			s.overview.Want(func(l connection.ListedService) bool { return slices.Contains(s.watched, l.ServiceName) })
 		}
 		_, changed := s.overview.State()
-		if s.sendChanges() != nil {
+		if s.sendChanges(ctx) != nil {
 			return
 		}
 		select {
@@ -122,16 +134,32 @@ func (s *stream) follow(ctx context.Context, stopping <-chan struct{}) {
 	}
 }
 
+// sendReset tells the client to read everything again.
+func (s *stream) sendReset(ctx context.Context, state overview.State) error {
+	allowed, _ := s.readers.Allowed(ctx, s.overview.Applications())
+	_, services := s.overview.Select(func(each *overview.Service) bool { return allowed(each.Application) }, connection.ServiceName{}, 0)
+	return s.send("reset", api.Reset{Services: services, Complete: state.Complete})
+}
+
 // sendChanges sends what has changed since the last event.
-func (s *stream) sendChanges() error {
+func (s *stream) sendChanges(ctx context.Context) error {
 	changed, now := s.overview.Since(s.revision)
 	if now == s.revision {
 		return nil
 	}
 	s.revision = now
-	if len(changed) > maxBacklog {
+	var applications []string
+	for _, each := range changed {
+		applications = append(applications, each.Application)
+	}
+	allowed, _ := s.readers.Allowed(ctx, applications)
+	changed = slices.DeleteFunc(changed, func(each overview.Service) bool { return !allowed(each.Application) })
+	switch {
+	case len(changed) == 0:
+		return nil
+	case len(changed) > maxBacklog:
 		state, _ := s.overview.State()
-		return s.send("reset", api.Reset{Services: state.Services, Complete: state.Complete})
+		return s.sendReset(ctx, state)
 	}
 	event := api.Changed{Services: []api.ServiceItem{}}
 	for _, each := range changed {
@@ -166,7 +194,7 @@ func (a *operations) describeEvents(document *huma.OpenAPI) {
 		OperationID: "follow-events", Method: http.MethodGet, Path: prefix + "/events", Tags: []string{"service"},
 		Summary: "Streams what changes",
 		Description: "Server-sent events. The data of an event reset is a Reset: read everything again, and continue from here. The data of an event changed is a Changed. " +
-			"An event alive comes every 15 seconds: a stream without one is dead. A client that connects again sends the id of its last event as Last-Event-ID.",
+			"An event alive comes every 15 seconds: a stream without one is dead. After an event end, and otherwise too, a client that connects again sends the id of its last event as Last-Event-ID.",
 		Parameters: []*huma.Param{
 			{Name: "Last-Event-ID", In: "header", Description: "The id of the last event that the client has", Schema: text()},
 			{Name: "after", In: "query", Description: "The same, for clients that cannot set headers", Schema: text()},

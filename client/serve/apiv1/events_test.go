@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -17,6 +18,10 @@ import (
 	"github.com/converge-engine/converge/client/api"
 	"github.com/converge-engine/converge/client/connection"
 	"github.com/converge-engine/converge/client/overview"
+	"github.com/converge-engine/converge/client/serve/access"
+	"github.com/converge-engine/converge/client/serve/session"
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
 )
 
 // listed is an installation of which only the list is known.
@@ -151,4 +156,76 @@ func TestEvents(t *testing.T) {
 		w := send(t, mounted(t, Options{Overview: known}), http.MethodGet, prefix+"/events"+bad, "")
 		require.Equal(t, http.StatusUnprocessableEntity, w.Code, bad)
 	}
+}
+
+// The stream of a person ends after a while, so that it is noticed when they have signed out.
+func TestStreamOfAPersonEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		known := overview.New(&listed{}, time.Now)
+		handler := mounted(t, Options{Overview: known, Stopping: make(chan struct{})})
+		r := httptest.NewRequestWithContext(session.With(t.Context(), entities.Who{Name: "alice"}), http.MethodGet, prefix+"/events", nil)
+		w, begun := httptest.NewRecorder(), time.Now()
+		handler.ServeHTTP(w, r)
+		require.Equal(t, session.StreamTime, time.Since(begun))
+		require.Contains(t, w.Body.String(), "event: end\n")
+	})
+}
+
+// who is an installation whose application says who may read it.
+type who struct {
+	listed
+	connection.API
+	readers []string
+}
+
+func (w *who) ListServices(ctx context.Context, f connection.ServiceFilter, size int, token []byte) ([]connection.ListedService, []byte, error) {
+	return w.listed.ListServices(ctx, f, size, token)
+}
+
+func (w *who) Query(ctx context.Context, id, query string, into any) error {
+	if s, ok := into.(*protocol.ApplicationStatus); ok {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		s.Readers = w.readers
+		return nil
+	}
+	return w.listed.Query(ctx, id, query, into)
+}
+
+// A person who loses a grant learns of no later change within a minute, though the stream of a while ago is open.
+func TestStreamEndsWithTheGrant_G2(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &who{readers: []string{"alice"}}
+		w.set("web", "CONVERGED")
+		known := overview.New(w, time.Now)
+		ctx, cancel := context.WithCancel(session.With(t.Context(), entities.Who{Name: "alice"}))
+		defer cancel()
+		go known.Run(ctx)
+		handler := mounted(t, Options{Calls: w, Overview: known, Stopping: make(chan struct{}), Readers: access.New(w, time.Now)})
+		open := func() *httptest.ResponseRecorder {
+			out := httptest.NewRecorder()
+			go handler.ServeHTTP(out, httptest.NewRequestWithContext(ctx, http.MethodGet, prefix+"/events", nil))
+			return out
+		}
+		before := open()
+		time.Sleep(2 * time.Second)
+		w.set("web", "FAILED")
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		require.Contains(t, before.Body.String(), "FAILED")
+
+		w.mu.Lock()
+		w.readers = []string{"carol"}
+		w.mu.Unlock()
+		time.Sleep(46 * time.Second)
+		w.set("web", "PAUSED")
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		require.NotContains(t, before.Body.String(), "PAUSED")
+		later := open()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.NotContains(t, later.Body.String(), "web")
+		require.Contains(t, later.Body.String(), `"services":0`)
+	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/converge-engine/converge/client/api"
 	"github.com/converge-engine/converge/client/connection"
 	"github.com/converge-engine/converge/client/read"
+	"github.com/converge-engine/converge/client/serve/access"
 	"github.com/converge-engine/converge/entities/outcome"
 )
 
@@ -54,7 +55,7 @@ func problemOf(err error) error {
 		return newProblem(api.Unmanaged, err)
 	case errors.As(err, &store):
 		return newProblem(api.Unreachable, err)
-	case errors.Is(err, connection.ErrNotFound):
+	case errors.Is(err, connection.ErrNotFound), errors.As(err, new(*access.HiddenError)):
 		return newProblem(api.NotFound, err)
 	case errors.Is(err, connection.ErrPaused):
 		return newProblem(api.PausedWorkflow, err)

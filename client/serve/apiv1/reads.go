@@ -13,6 +13,7 @@ import (
 	"github.com/converge-engine/converge/client/connection"
 	"github.com/converge-engine/converge/client/overview"
 	"github.com/converge-engine/converge/client/read"
+	"github.com/converge-engine/converge/client/serve/access"
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/explain"
 	"github.com/converge-engine/converge/entities/protocol"
@@ -91,8 +92,13 @@ func (a *operations) services(ctx context.Context, in *servicesInput) (api.Servi
 	if err != nil {
 		return page, err
 	}
+	allowed, unknown := a.Readers.Allowed(ctx, a.Overview.Applications())
+	if unknown > 0 {
+		page.Problems = append(page.Problems, access.UnknownText(unknown))
+	}
 	filter := overview.Filter{Application: in.Application, Status: in.Status, Name: in.Name, Waiting: in.Waiting}
-	found, total := a.Overview.Select(filter.Matches, after, in.Limit+1)
+	matches := func(s *overview.Service) bool { return filter.Matches(s) && allowed(s.Application) }
+	found, total := a.Overview.Select(matches, after, in.Limit+1)
 	for _, s := range found[:min(in.Limit, len(found))] {
 		page.Items = append(page.Items, item(s))
 	}
@@ -303,8 +309,9 @@ func (a *operations) approvals(ctx context.Context, in *approvalsInput) ([]expla
 			return nil, err
 		}
 	}
+	allowed, _ := a.Readers.Allowed(ctx, a.Overview.Applications())
 	waiting := func(s *overview.Service) bool {
-		return s.WaitsForPerson() && (in.Application == "" || s.Application == in.Application)
+		return allowed(s.Application) && s.WaitsForPerson() && (in.Application == "" || s.Application == in.Application)
 	}
 	found, _ := a.Overview.SelectCurrent(ctx, waiting, connection.ServiceName{}, maxApprovals, approvalsPatience)
 	var all []protocol.Status

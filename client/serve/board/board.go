@@ -18,6 +18,8 @@ import (
 	"github.com/converge-engine/converge/client/connection"
 	"github.com/converge-engine/converge/client/overview"
 	"github.com/converge-engine/converge/client/read"
+	"github.com/converge-engine/converge/client/serve/access"
+	"github.com/converge-engine/converge/client/serve/session"
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/explain"
 )
@@ -29,23 +31,35 @@ type Options struct {
 	Overview *overview.Overview
 	Now      func() time.Time
 	ReadOnly bool
+	Readers  *access.Readers   // nil: everybody may read everything
+	Sessions *session.Sessions // nil: people do not sign in, and state their names
 }
 
-// contentPolicy lets a page use its own script, styles and images, and nothing else.
-const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+// contentPolicy lets a page use its own script, styles and images, and nothing else. Chromium applies form-action to where a form leads in the
+// end, which is the issuer.
+func (b *board) contentPolicy() string {
+	forms := "'self'"
+	if b.Sessions != nil {
+		forms += " " + b.Sessions.Origin()
+	}
+	return "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action " + forms + "; frame-ancestors 'none'; base-uri 'none'"
+}
 
 //go:embed pages static
 var files embed.FS
 
 type board struct {
 	Options
+	own      connection.API                // of the server, for any sender
 	pages    map[string]*template.Template // by name
 	previews chan struct{}                 // a place for each that runs
 }
 
 // Mount adds the pages to a mux.
 func Mount(mux *http.ServeMux, o Options) {
-	b := &board{Options: o, pages: map[string]*template.Template{}, previews: make(chan struct{}, maxPreviews)}
+	own := o.Calls
+	o.Calls = o.Readers.Limit(own)
+	b := &board{Options: o, own: own, pages: map[string]*template.Template{}, previews: make(chan struct{}, maxPreviews)}
 	layout := template.Must(template.New("layout").Funcs(functions(o.Now)).ParseFS(files, "pages/layout.html", "pages/parts.html"))
 	for _, name := range []string{"waiting", "services", "service", "sheet", "changes", "history", "timeline", "logs", "application", "plan", "diff", "problem"} {
 		b.pages[name] = template.Must(template.Must(layout.Clone()).ParseFS(files, "pages/"+name+".html"))
@@ -68,6 +82,11 @@ func Mount(mux *http.ServeMux, o Options) {
 	b.handle(mux, "GET /services/{application}/{service}/act/{verb}", b.sheet)
 	mux.HandleFunc("POST /services/{application}/{service}/act/{verb}", b.perform)
 	mux.HandleFunc("POST /services/{application}/{service}/dismiss", b.dismiss)
+	if b.Sessions != nil {
+		b.Sessions.Mount(mux, session.Pages{Finish: b.signed, Problem: func(w http.ResponseWriter, r *http.Request, status int, text string) {
+			b.write(w, r, page{Name: "problem", Title: http.StatusText(status), Content: text, Still: true}, status)
+		}})
+	}
 	b.handle(mux, "/", func(*http.Request) (page, error) {
 		return page{}, &pageError{http.StatusNotFound, "There is no such page."}
 	})
@@ -93,6 +112,7 @@ type page struct {
 	AsOf    time.Time
 	Still   bool   // the page does not change while a person fills it in
 	Known   string // how much is known, if that is not everything
+	Who     string // who is signed in
 }
 
 // pageError is why there is no page.
@@ -108,14 +128,26 @@ func (b *board) handle(mux *http.ServeMux, pattern string, make func(*http.Reque
 	mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		defer b.Overview.Open()()
 		state, _ := b.Overview.State() // before the page is made, so that no change is between it and the stream
-		p, err := make(r)
+		var p page
+		err := b.readable(r)
+		if err == nil {
+			p, err = make(r)
+		}
 		status := http.StatusOK
 		if err != nil {
 			p, status = b.problem(err)
 		}
 		p.After = state.Revision
-		b.write(w, p, status)
+		b.write(w, r, p, status)
 	})
+}
+
+// readable returns why the sender of a request gets no page of the application of its path.
+func (b *board) readable(r *http.Request) error {
+	if application := r.PathValue("application"); application != "" {
+		return b.Readers.Check(r.Context(), application)
+	}
+	return nil
 }
 
 // problem is the page for an error.
@@ -126,7 +158,7 @@ func (b *board) problem(err error) (page, int) {
 	switch {
 	case errors.As(err, &known):
 		status, title = known.status, http.StatusText(known.status)
-	case errors.Is(err, connection.ErrNotFound):
+	case errors.Is(err, connection.ErrNotFound), errors.As(err, new(*access.HiddenError)):
 		status, title = http.StatusNotFound, "Not found"
 	case errors.As(err, &unread): // no fault that passes: the page is not read again and again
 		status, title = http.StatusConflict, "The store is not read here"
@@ -137,7 +169,10 @@ func (b *board) problem(err error) (page, int) {
 }
 
 // write sends a page. A page whose template fails is an error as a whole: half a page would look complete.
-func (b *board) write(w http.ResponseWriter, p page, status int) {
+func (b *board) write(w http.ResponseWriter, r *http.Request, p page, status int) {
+	if who, known := session.From(r.Context()); known {
+		p.Who = who.Name
+	}
 	state, _ := b.Overview.State()
 	p.AsOf = b.Now()
 	switch { // other pages do not come from the overview
@@ -145,14 +180,14 @@ func (b *board) write(w http.ResponseWriter, p page, status int) {
 	case state.Problem != nil && !state.GoodAt.IsZero():
 		p.AsOf, p.Known = state.GoodAt, "Temporal does not answer, so this may be old: "+state.Problem.Error()
 	case !state.Complete:
-		p.Known = fmt.Sprintf("%s known so far; the others are being read.", entities.Count(state.Services, "service"))
+		p.Known = "Not all services are known yet; the others are being read."
 	}
 	var out bytes.Buffer
 	if err := b.pages[p.Name].ExecuteTemplate(&out, "layout", p); err != nil {
 		http.Error(w, "the page cannot be made: "+err.Error(), http.StatusInternalServerError)
 		return
 	}
-	w.Header().Set("Content-Security-Policy", contentPolicy)
+	w.Header().Set("Content-Security-Policy", b.contentPolicy())
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
 	_, _ = w.Write(out.Bytes()) // the client is gone

@@ -149,7 +149,7 @@ func TestPagesShowTextAsText(t *testing.T) {
 	} {
 		status, html, h := get(path)
 		require.Equal(t, http.StatusOK, status, html)
-		require.Equal(t, contentPolicy, h.Get("Content-Security-Policy"))
+		require.Equal(t, new(board).contentPolicy(), h.Get("Content-Security-Policy"))
 		for _, text := range want {
 			require.Contains(t, html, text, path)
 		}
@@ -311,7 +311,7 @@ func TestOnlyListsSayHowMuchIsKnown(t *testing.T) {
 	require.NotContains(t, html, "known so far")
 	status, html = get("/services")
 	require.Equal(t, http.StatusOK, status)
-	require.Contains(t, html, "1 service known so far; the others are being read.", "the one that was read")
+	require.Contains(t, html, "Not all services are known yet; the others are being read.", "the one that was read")
 }
 
 // The longest answer of any letters fits into a cookie, and is shown.
@@ -319,7 +319,7 @@ func TestLongAnswersAreShown(t *testing.T) {
 	n := connection.ServiceName{Application: "shop", Service: "web"}
 	w := httptest.NewRecorder()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
-	setSaid(w, r, said{Service: n.String(), Text: strings.Repeat("é ", 5000), Next: []string{strings.Repeat("<", 3000)}})
+	new(board).setSaid(w, r, said{Service: n.String(), Text: strings.Repeat("é ", 5000), Next: []string{strings.Repeat("<", 3000)}})
 	cookie := w.Result().Cookies()[0]
 	require.LessOrEqual(t, len(cookie.Name)+len(cookie.Value), 4000)
 	r.AddCookie(cookie)
@@ -337,4 +337,38 @@ func TestSheetShowsTextAsText(t *testing.T) {
 	_, heading, _ := strings.Cut(html, "<h1>")
 	heading, _, _ = strings.Cut(heading, "</h1>")
 	require.NotContains(t, heading, "\u202e")
+}
+
+// The inputs of parameters become values of their types; other text stays text, which the service refuses. Parameters of aspects have none.
+func TestParametersOfARelease(t *testing.T) {
+	spec := &entities.Spec{
+		Parameters: []entities.ParamSpec{
+			{Name: "greeting", Type: entities.ParamString},
+			{Name: "replicas", Type: entities.ParamInt, Required: true},
+			{Name: "ratio", Type: entities.ParamFloat},
+			{Name: "debug", Type: entities.ParamBool},
+			{Name: "password", Type: entities.ParamSecret},
+			{Name: "size", Type: entities.ParamInt},
+		},
+		Aspects: []entities.Aspect{{Name: "scale", Parameters: []string{"size"}}},
+	}
+	given := url.Values{
+		"parameter:int:replicas": {" 3 "}, "parameter:float:ratio": {"many"}, "parameter:bool:debug": {"true"}, "parameter:string:greeting": {"007"},
+		"version": {"v2"}, "parameter:int:huge": {"0x10"}, "by": {"bob"},
+	}
+	fields := parameterFields(spec, given)
+	require.Len(t, fields, 5)
+	require.Equal(t, field{
+		Name: "parameter:int:replicas", Label: "replicas", Kind: kindText, Value: " 3 ", Required: true, None: "as declared", Help: "A parameter of type int.",
+	}, fields[1])
+	require.Equal(t, []string{"", "true", "false"}, fields[3].Options)
+	require.Empty(t, parameterFields(nil, given))
+
+	payload, err := json.Marshal(fieldsOf(acts[protocol.Release], given))
+	require.NoError(t, err)
+	require.JSONEq(t, `{"version":"v2","parameters":{"replicas":3,"ratio":"many","debug":true,"greeting":"007","huge":"0x10"}}`, string(payload))
+	require.NotContains(t, formOf(protocol.Release, given), "by")
+	payload, err = json.Marshal(fieldsOf(acts[protocol.Pause], given))
+	require.NoError(t, err)
+	require.JSONEq(t, `{}`, string(payload), "of another verb")
 }

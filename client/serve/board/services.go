@@ -11,6 +11,7 @@ import (
 	"github.com/converge-engine/converge/client/connection"
 	"github.com/converge-engine/converge/client/overview"
 	"github.com/converge-engine/converge/client/read"
+	"github.com/converge-engine/converge/client/serve/access"
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/explain"
 	"github.com/converge-engine/converge/entities/protocol"
@@ -81,13 +82,18 @@ func (b *board) services(r *http.Request) (page, error) {
 	if _, err := b.Overview.Await(r.Context(), statusPatience); err != nil {
 		return page{}, err
 	}
-	found, total := b.Overview.SelectCurrent(r.Context(), f.Matches, f.after, pageLength+1, statusPatience)
+	allowed, unknown := b.Readers.Allowed(r.Context(), b.Overview.Applications())
+	matches := func(s *overview.Service) bool { return f.Matches(s) && allowed(s.Application) }
+	found, total := b.Overview.SelectCurrent(r.Context(), matches, f.after, pageLength+1, statusPatience)
 	m := matrix{Filter: f, Total: total}
 	if len(found) > pageLength {
 		found = found[:pageLength]
 		m.Next = f.next(found[pageLength-1].ServiceName)
 	}
 	p := page{Name: "services", Title: "Services", Nav: "services", Lists: true}
+	if unknown > 0 {
+		p.Known = access.UnknownText(unknown) + "."
+	}
 	for _, s := range found {
 		p.Watch = append(p.Watch, s.ServiceName.String())
 	}
@@ -149,7 +155,7 @@ type waitingContent struct {
 	Approvals []explain.OpenApproval
 	Failed    []overview.Service
 	Waiting   []overview.Service // for a person, other than by an approval; or their status was not read yet
-	Services  int                // that the installation has
+	Services  int                // that the person may read
 	More      int                // services that need a person and are not shown
 }
 
@@ -159,14 +165,19 @@ func needsPerson(s *overview.Service) bool {
 }
 
 func (b *board) waiting(r *http.Request) (page, error) {
-	state, err := b.Overview.Await(r.Context(), statusPatience)
-	if err != nil {
+	if _, err := b.Overview.Await(r.Context(), statusPatience); err != nil {
 		return page{}, err
 	}
-	found, total := b.Overview.SelectCurrent(r.Context(), needsPerson, connection.ServiceName{}, pageLength, statusPatience)
-	content := waitingContent{Services: state.Services, More: total - len(found)}
+	allowed, unknown := b.Readers.Allowed(r.Context(), b.Overview.Applications())
+	_, services := b.Overview.Select(func(s *overview.Service) bool { return allowed(s.Application) }, connection.ServiceName{}, 0)
+	needs := func(s *overview.Service) bool { return allowed(s.Application) && needsPerson(s) }
+	found, total := b.Overview.SelectCurrent(r.Context(), needs, connection.ServiceName{}, pageLength, statusPatience)
+	content := waitingContent{Services: services, More: total - len(found)}
 	var all []protocol.Status
 	p := page{Name: "waiting", Title: "Waiting for you", Nav: "waiting", Lists: true}
+	if unknown > 0 {
+		p.Known = access.UnknownText(unknown) + "."
+	}
 	for _, s := range found {
 		p.Watch = append(p.Watch, s.ServiceName.String())
 		if s.Status != nil {

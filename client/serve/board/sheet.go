@@ -16,6 +16,7 @@ import (
 	"github.com/converge-engine/converge/client/act"
 	"github.com/converge-engine/converge/client/connection"
 	"github.com/converge-engine/converge/client/read"
+	"github.com/converge-engine/converge/client/serve/session"
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/explain"
 	"github.com/converge-engine/converge/entities/protocol"
@@ -32,6 +33,10 @@ type sheet struct {
 	Fields      []field
 	RequestID   string // a form that is sent twice is one act
 	By          string
+	Known       bool   // By is signed in
+	Signs       bool   // the issuer signs the act
+	Release     string // id of the release that the page shows, which the act is for
+	who         entities.Who
 	Refused     string // why it would be, or was, refused
 	Disabled    bool
 	Channels    []channelView // those that the act is about
@@ -42,6 +47,7 @@ type sheet struct {
 // field is an input of a sheet.
 type field struct {
 	Name, Label, Kind, Value, Help string
+	None                           string // what an empty option is called
 	Options                        []string
 	Required                       bool
 	Fixed                          bool // the sheet is about this value
@@ -58,7 +64,7 @@ const (
 var acts = map[string][]string{
 	protocol.Approve:        {"version", "topic", "comment"},
 	protocol.Reject:         {"version", "topic", "comment"},
-	protocol.Release:        {"version", "reason"},
+	protocol.Release:        {"version", "reason", parametersField},
 	protocol.Pause:          {"channel", "reason"},
 	protocol.Resume:         {"channel"},
 	protocol.Cancel:         {"version", "channel", "reason"},
@@ -98,15 +104,13 @@ func (b *board) sheet(r *http.Request) (page, error) {
 		return page{}, err
 	}
 	given := r.URL.Query()
-	s, known, err := b.readSheet(r.Context(), a, given)
+	s, known, now, err := b.readSheet(r.Context(), a, given)
 	if err != nil {
 		return page{}, err
 	}
-	if c, err := r.Cookie(nameCookie); err == nil {
-		s.By, _ = url.QueryUnescape(c.Value)
-	}
+	b.addPerson(r, &s, now, given)
 	s.fix(given)
-	b.judge(r.Context(), &s, a.row, given)
+	b.judge(&s, a.row, now, given)
 	return b.sheetPage(s, known), nil
 }
 
@@ -115,21 +119,27 @@ func (b *board) sheetPage(s sheet, status protocol.Status) page {
 }
 
 // readSheet makes the sheet of an act for the service as it is now.
-func (b *board) readSheet(ctx context.Context, a requested, given url.Values) (sheet, protocol.Status, error) {
+func (b *board) readSheet(ctx context.Context, a requested, given url.Values) (sheet, protocol.Status, state.State, error) {
 	name := a.row.Name
+	var now state.State
 	status, err := read.Status(ctx, b.Calls, a.service)
 	if err != nil {
-		return sheet{}, status, err
+		return sheet{}, status, now, err
 	}
+	_ = read.Query(ctx, b.Calls, a.service, protocol.QueryState, &now) // a service that cannot be judged now can be acted on
 	s := sheet{
 		Verb: name, Service: a.service, Description: a.row.Description, RequestID: connection.NewRequestID(),
 		Title: strings.ToUpper(name[:1]) + name[1:] + " " + strings.TrimSpace(a.service.String()+" "+given.Get("version")),
 	}
 	for _, each := range acts[name] {
+		if each == parametersField {
+			s.Fields = append(s.Fields, parameterFields(now.Spec, given)...)
+			continue
+		}
 		s.Fields = append(s.Fields, fieldOf(each, given.Get(each), status, slices.Contains(a.row.Required, each) || name == protocol.Bypass && each == "reason"))
 	}
 	b.addSituation(ctx, &s, status, given)
-	return s, status, nil
+	return s, status, now, nil
 }
 
 // fix makes the fields that a link gives unchangeable: the sheet is about them.
@@ -144,7 +154,7 @@ func (s *sheet) fix(given url.Values) {
 func (f field) isText() bool { return f.Kind == kindLong }
 
 // judge says why the service would refuse the act now. The button is disabled if nothing that the person may still fill in can change that.
-func (b *board) judge(ctx context.Context, s *sheet, row *verb.Row, given url.Values) {
+func (b *board) judge(s *sheet, row *verb.Row, now state.State, given url.Values) {
 	isOpen := func(f field) bool { return !f.Fixed && !f.isText() }
 	dependsOnPerson := slices.Contains([]string{protocol.Approve, protocol.Reject, protocol.Bypass}, s.Verb)
 	switch {
@@ -152,7 +162,7 @@ func (b *board) judge(ctx context.Context, s *sheet, row *verb.Row, given url.Va
 		s.Refused, s.Disabled = "This server only reads.", true
 	case dependsOnPerson && s.By == "", slices.ContainsFunc(s.Fields, func(f field) bool { return isOpen(f) && f.Value == "" && (f.Required || f.Name == "version") }):
 	default:
-		s.Refused = b.refusalNow(ctx, s, row, given)
+		s.Refused = b.refusalNow(s, row, now, given)
 		s.Disabled = s.Refused != "" && !dependsOnPerson && !slices.ContainsFunc(s.Fields, isOpen)
 	}
 }
@@ -182,14 +192,16 @@ func (b *board) addSituation(ctx context.Context, s *sheet, status protocol.Stat
 }
 
 // refusalNow returns why a service would refuse an act now; "": it would not, or that is unknown. The effect is discarded.
-func (b *board) refusalNow(ctx context.Context, s *sheet, row *verb.Row, given url.Values) string {
-	var now state.State
-	if row.Do == nil || read.Query(ctx, b.Calls, s.Service, protocol.QueryState, &now) != nil {
+func (b *board) refusalNow(s *sheet, row *verb.Row, now state.State, given url.Values) string {
+	if row.Do == nil || now.Spec == nil {
 		return ""
 	}
 	by := cmp.Or(s.By, "board")
 	fields := fieldsOf(acts[row.Name], given)
 	fields["by"], _ = json.Marshal(by) // a text is always valid
+	if s.Release != "" {
+		fields["version"], _ = json.Marshal(entities.IDPrefix + s.Release)
+	}
 	if fields["reason"] == nil {
 		fields["reason"] = json.RawMessage(`"?"`) // a person fills it in
 	}
@@ -201,7 +213,18 @@ func (b *board) refusalNow(ctx context.Context, s *sheet, row *verb.Row, given u
 	if err != nil {
 		return err.Error()
 	}
-	if _, err := row.Do(&now, request, entities.Who{Name: by}, b.Now()); err != nil {
+	who := entities.Who{Name: by}
+	if s.Known {
+		who = s.who
+		var channels []string
+		if row.Channels != nil {
+			channels = row.Channels(&now, request)
+		}
+		if err := entities.Authorize(now.Spec.Grants, row.GrantedAs(now.Spec.Grants), channels, who); err != nil {
+			return err.Error()
+		}
+	}
+	if _, err := row.Do(&now, request, who, b.Now()); err != nil {
 		return err.Error()
 	}
 	return ""
@@ -210,6 +233,9 @@ func (b *board) refusalNow(ctx context.Context, s *sheet, row *verb.Row, given u
 // fieldsOf returns the given fields of a payload.
 func fieldsOf(names []string, given url.Values) map[string]json.RawMessage {
 	fields := map[string]json.RawMessage{}
+	if parameters := parametersOf(given); len(parameters) > 0 && slices.Contains(names, parametersField) {
+		fields[parametersField], _ = json.Marshal(parameters) // they are valid
+	}
 	for _, name := range names {
 		if value := strings.TrimSpace(given.Get(name)); value != "" {
 			fields[name], _ = json.Marshal(value) // a text is always valid
@@ -225,7 +251,7 @@ func fieldOf(name, value string, s protocol.Status, required bool) field {
 	case "channel":
 		f.Kind = kindChoice
 		if f.Label = "Release channel"; !required {
-			f.Options, f.Help = []string{""}, "Empty: all of them."
+			f.Options, f.Help, f.None = []string{""}, "Empty: all of them.", "all"
 		}
 		for _, c := range s.Channels {
 			f.Options = append(f.Options, c.Name)
@@ -281,7 +307,68 @@ type said struct {
 	Next    []string `json:"next,omitempty"`
 }
 
-// perform carries out the act of a form, and shows the service with the answer; or the form again, with why it was refused.
+// addPerson adds who acts: the person who is signed in, or else the name that was stated last time.
+func (b *board) addPerson(r *http.Request, s *sheet, now state.State, given url.Values) {
+	if b.Sessions == nil {
+		if c, err := r.Cookie(nameCookie); err == nil && s.By == "" {
+			s.By, _ = url.QueryUnescape(c.Value)
+		}
+		return
+	}
+	who, known := session.From(r.Context())
+	s.By, s.Known, s.who = who.Name, known, who
+	s.Signs = now.Spec != nil && now.Spec.Identity != nil
+	if r, err := s.shownRelease(&now, given); err == nil && r != nil {
+		s.Release = r.ID
+	}
+}
+
+// shownRelease returns the release that an approval, a rejection or a bypass is for, as the service is now; nil: the act names none.
+func (s *sheet) shownRelease(now *state.State, given url.Values) (*state.Release, error) {
+	switch version := given.Get("version"); {
+	case now.Spec == nil || version == "":
+	case s.Verb == protocol.Approve, s.Verb == protocol.Reject:
+		return now.ToApprove(version, entities.Approval{Topic: given.Get("topic"), Who: s.who, Reject: s.Verb == protocol.Reject})
+	case s.Verb == protocol.Bypass:
+		return now.FindOpen(version, given.Get("channel"))
+	}
+	return nil, nil
+}
+
+// intended is an act that a person has decided on. While the issuer signs it, a cookie of the browser keeps it.
+type intended struct {
+	Service   connection.ServiceName `json:"service"`
+	Verb      string                 `json:"verb"`
+	Form      url.Values             `json:"form"` // the fields, as they were filled in
+	By        string                 `json:"by"`
+	RequestID string                 `json:"requestId"`
+	Release   string                 `json:"release,omitempty"`
+}
+
+// formOf returns the fields of an act that a form has.
+func formOf(verb string, form url.Values) url.Values {
+	given := url.Values{}
+	for name, values := range form {
+		if slices.Contains(acts[verb], name) || strings.HasPrefix(name, parameterPrefix) {
+			given[name] = values
+		}
+	}
+	return given
+}
+
+// request is the act for its receiver. The release is named by its id, so that the act is for the one that the page showed.
+func (b *board) request(ctx context.Context, i intended, row *verb.Row, token string) act.Request {
+	fields := fieldsOf(acts[i.Verb], i.Form)
+	if i.Release != "" && fields["version"] != nil {
+		fields["version"], _ = json.Marshal(entities.IDPrefix + i.Release) // a text is always valid
+	}
+	if i.By != "" {
+		fields["by"], _ = json.Marshal(i.By)
+	}
+	return act.Request{Row: row, WorkflowID: read.WorkflowID(ctx, b.own, i.Service), Fields: fields, RequestID: i.RequestID, Token: token}
+}
+
+// perform takes the act of a form: it is carried out, or signed by the issuer first.
 func (b *board) perform(w http.ResponseWriter, r *http.Request) {
 	defer b.Overview.Open()()
 	a, err := requestedBy(r)
@@ -290,42 +377,143 @@ func (b *board) perform(w http.ResponseWriter, r *http.Request) {
 	}
 	if err != nil {
 		p, status := b.problem(err)
-		b.write(w, p, status)
+		b.write(w, r, p, status)
 		return
 	}
-	by, requestID := strings.TrimSpace(r.PostForm.Get("by")), cmp.Or(r.PostForm.Get("requestId"), connection.NewRequestID())
+	i := intended{
+		Service: a.service, Verb: a.row.Name, Form: formOf(a.row.Name, r.PostForm), By: strings.TrimSpace(r.PostForm.Get("by")),
+		RequestID: cmp.Or(r.PostForm.Get("requestId"), connection.NewRequestID()), Release: r.PostForm.Get("release"),
+	}
 	if b.ReadOnly {
-		b.writeRefused(w, r, a, "This server only reads.", by, requestID, http.StatusForbidden)
+		b.writeRefused(w, r, a, i, "This server only reads.", http.StatusForbidden)
 		return
 	}
-	fields := fieldsOf(acts[a.row.Name], r.PostForm)
-	fields["by"], _ = json.Marshal(by) // a text is always valid
-	answer, err := act.Perform(r.Context(), b.Calls, act.Request{
-		Row: a.row, WorkflowID: read.WorkflowID(r.Context(), b.Calls, a.service), Fields: fields, RequestID: requestID,
-	})
+	if b.Sessions == nil {
+		b.carryOut(w, r, a, i, "")
+		return
+	}
+	who, known := session.From(r.Context())
+	if i.By = who.Name; !known { // the issuer says who it is, and nothing is shown before
+		if b.sign(w, r, a, i) != nil {
+			b.writeSignedOut(w, r, "")
+		}
+		return
+	}
+	identity, err := b.identity(r.Context(), a.service)
+	switch {
+	case err != nil:
+		b.writeRefused(w, r, a, i, refusal(err), http.StatusConflict)
+	case identity == nil:
+		b.carryOut(w, r, a, i, "")
+	default:
+		if err := b.sign(w, r, a, i); err != nil {
+			b.writeRefused(w, r, a, i, err.Error(), http.StatusConflict)
+		}
+	}
+}
+
+// identity is how callers of a service prove who they are; nil: they do not.
+func (b *board) identity(ctx context.Context, n connection.ServiceName) (*entities.Identity, error) {
+	var now state.State
+	if err := read.Query(ctx, b.Calls, n, protocol.QueryState, &now); err != nil || now.Spec == nil || now.Spec.Identity == nil {
+		return nil, err
+	}
+	if issuer := now.Spec.Identity.Issuer; issuer != b.Sessions.Issuer {
+		return nil, fmt.Errorf("people of %s prove who they are at %s; this board knows %s only; expected converge with a token", n.Application, issuer, b.Sessions.Issuer)
+	}
+	return now.Spec.Identity, nil
+}
+
+// sign sends the browser to the issuer for a token for the act.
+func (b *board) sign(w http.ResponseWriter, r *http.Request, a requested, i intended) error {
+	_, namespace := b.Calls.Temporal()
+	nonce, err := b.request(r.Context(), i, a.row, "").Nonce(namespace)
+	if err != nil {
+		return err
+	}
+	data, err := json.Marshal(i)
+	if err != nil {
+		return err
+	}
+	return b.Sessions.Sign(w, r, session.Act{Nonce: nonce, Data: data})
+}
+
+// signed carries out an act that the issuer has signed. Where nothing is proven, the issuer has said who acts, as at a sign-in.
+func (b *board) signed(w http.ResponseWriter, r *http.Request, s session.Signed) {
+	defer b.Overview.Open()()
+	var i intended
+	err := json.Unmarshal(s.Data, &i)
+	a := requested{i.Service, verb.Find(verb.Service(), i.Verb)}
+	switch {
+	case err != nil || a.row == nil: // of another version of this server
+		p, status := b.problem(&pageError{http.StatusBadRequest, "The act cannot be read. Nothing was done."})
+		b.write(w, r, p, status)
+		return
+	case b.ReadOnly: // begun on another server
+		b.writeRefused(w, r, a, i, "This server only reads.", http.StatusForbidden)
+		return
+	case s.Refused != "":
+		b.writeRefused(w, r, a, i, "Nothing was done: "+s.Refused+".", http.StatusForbidden)
+		return
+	}
+	identity, err := b.identity(r.Context(), a.service)
+	switch {
+	case err != nil:
+		b.writeRefused(w, r, a, i, refusal(err), http.StatusConflict)
+	case identity == nil:
+		i.By = s.Who.Name
+		b.carryOut(w, r, a, i, "")
+	default:
+		b.carryOut(w, r, a, i, s.Token)
+	}
+}
+
+// carryOut carries out an act, and shows the service with the answer; or the form again, with why it was refused.
+func (b *board) carryOut(w http.ResponseWriter, r *http.Request, a requested, i intended, token string) {
+	answer, err := act.Perform(r.Context(), b.Calls, b.request(r.Context(), i, a.row, token))
 	if err != nil {
 		var refused *connection.RefusedError
 		if errors.As(err, &refused) {
-			requestID = connection.NewRequestID() // the next attempt is another act
+			i.RequestID = connection.NewRequestID() // the next attempt is another act
 		}
-		b.writeRefused(w, r, a, refusal(err), by, requestID, http.StatusConflict)
+		b.writeRefused(w, r, a, i, refusal(err), http.StatusConflict)
 		return
 	}
-	http.SetCookie(w, &http.Cookie{Name: nameCookie, Value: url.QueryEscape(by), Path: "/", MaxAge: int(nameKept.Seconds()), HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil})
-	setSaid(w, r, saidOf(a.service, a.row.Name, answer))
+	if b.Sessions == nil {
+		b.setCookie(w, r, nameCookie, url.QueryEscape(i.By), nameKept)
+	}
+	b.setSaid(w, r, saidOf(a.service, a.row.Name, answer))
 	http.Redirect(w, r, servicePath(a.service), http.StatusSeeOther)
 }
 
+// setCookie sets a cookie that no script reads. It is sent when the issuer sends the browser back, too; nothing is done because of one.
+func (b *board) setCookie(w http.ResponseWriter, r *http.Request, name, value string, lasts time.Duration) {
+	http.SetCookie(w, &http.Cookie{Name: name, Value: value, Path: "/", MaxAge: int(lasts.Seconds()), HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: r.TLS != nil})
+}
+
+// writeSignedOut is the answer to a form of an unknown sender: it shows nothing of the service.
+func (b *board) writeSignedOut(w http.ResponseWriter, r *http.Request, why string) {
+	text := strings.TrimSpace(why + " You are signed out. Sign in on another tab, and send the form again: what you typed is still in it.")
+	b.write(w, r, page{Name: "problem", Title: "Signed out", Content: text, Still: true}, http.StatusUnauthorized)
+}
+
 // writeRefused sends a form again, as it was filled in, with why the act was not carried out.
-func (b *board) writeRefused(w http.ResponseWriter, r *http.Request, a requested, why, by, requestID string, status int) {
-	s, known, err := b.readSheet(r.Context(), a, r.PostForm)
-	if err != nil {
-		p, code := b.problem(err)
-		b.write(w, p, code)
+func (b *board) writeRefused(w http.ResponseWriter, r *http.Request, a requested, i intended, why string, status int) {
+	if _, known := session.From(r.Context()); b.Sessions != nil && !known {
+		b.writeSignedOut(w, r, why)
 		return
 	}
-	s.By, s.RequestID, s.Refused, s.Disabled = by, requestID, why, b.ReadOnly
-	b.write(w, b.sheetPage(s, known), status)
+	s, known, now, err := b.readSheet(r.Context(), a, i.Form)
+	if err != nil {
+		p, code := b.problem(err)
+		b.write(w, r, p, code)
+		return
+	}
+	s.By = i.By
+	b.addPerson(r, &s, now, i.Form)
+	s.RequestID, s.Refused, s.Disabled = i.RequestID, why, b.ReadOnly
+	s.Release = cmp.Or(i.Release, s.Release)
+	b.write(w, r, b.sheetPage(s, known), status)
 }
 
 // refusal is why an act was not carried out, for the person who tried.
@@ -356,7 +544,7 @@ func servicePath(n connection.ServiceName) string {
 }
 
 // setSaid keeps an answer for the page that follows.
-func setSaid(w http.ResponseWriter, r *http.Request, s said) {
+func (b *board) setSaid(w http.ResponseWriter, r *http.Request, s said) {
 	s.Text = entities.Clip(s.Text, maxSaid/2)
 	data, err := json.Marshal(s)
 	if len(data) > maxSaid {
@@ -366,7 +554,7 @@ func setSaid(w http.ResponseWriter, r *http.Request, s said) {
 	if err != nil {
 		return
 	}
-	http.SetCookie(w, &http.Cookie{Name: saidCookie, Value: base64.RawURLEncoding.EncodeToString(data), Path: "/", MaxAge: int(saidKept.Seconds()), HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil})
+	b.setCookie(w, r, saidCookie, base64.RawURLEncoding.EncodeToString(data), saidKept)
 }
 
 // takeSaid returns the answer that the page of a service shows, until it is dismissed.
@@ -385,6 +573,6 @@ func takeSaid(r *http.Request, n connection.ServiceName) *said {
 
 // dismiss forgets the answer to the last act.
 func (b *board) dismiss(w http.ResponseWriter, r *http.Request) {
-	http.SetCookie(w, &http.Cookie{Name: saidCookie, Path: "/", MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil})
+	b.setCookie(w, r, saidCookie, "", -time.Second)
 	http.Redirect(w, r, servicePath(connection.ServiceName{Application: r.PathValue("application"), Service: r.PathValue("service")}), http.StatusSeeOther)
 }

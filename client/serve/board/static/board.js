@@ -35,7 +35,8 @@
     reading = true;
     try {
       const answer = await fetch(location.href, { credentials: 'same-origin', signal: AbortSignal.timeout(30000) });
-      if (answer.status === 401) { say('lost', 'signed out; sign in to go on'); leave(); return; }
+      if (answer.status === 401) { signedOut(); return; }
+      delete document.body.dataset.signedOut;
       if (answer.status >= 500) throw new Error(answer.statusText); // the page stays as it is
       const next = new DOMParser().parseFromString(await answer.text(), 'text/html');
       const main = next.getElementById('main');
@@ -60,6 +61,19 @@
       if (again) { again = false; soon(); }
     }
   };
+  // A tab of a person who is signed out keeps its page, and requests nothing more.
+  const signedOut = () => {
+    if (document.body.dataset.signedOut) return;
+    const link = document.createElement('a');
+    link.href = '/login?return_to=' + encodeURIComponent(location.pathname + location.search);
+    link.textContent = 'sign in';
+    say('lost', 'signed out; ');
+    live.append(link);
+    document.body.dataset.signedOut = 'true';
+    leave();
+  };
+  const isSignedOut = () => fetch('/login/check', { credentials: 'same-origin' }).then((a) => a.status === 401, () => false);
+  const check = async () => { if (await isSignedOut()) signedOut(); };
   const soon = () => {
     if (document.body.dataset.still || timer) return;
     timer = setTimeout(() => { timer = 0; read(); }, gap);
@@ -74,8 +88,13 @@
   let leads = null; // the state of the stream, in the tab that holds it
   const on = (event) => {
     switch (event.name) {
+      case 'leaves': check(); return;
       case 'who': if (leads) channel.postMessage({ name: 'state', state: leads }); return;
-      case 'state': known = [event.state, event.state === 'on' ? 'live' : 'no connection']; say(...known); return;
+      case 'state':
+        known = [event.state, event.state === 'on' ? 'live' : 'no connection'];
+        if (event.state === 'on') delete document.body.dataset.signedOut;
+        if (!document.body.dataset.signedOut) say(...known); // else it says how to sign in
+        return;
     }
     if (concerns(event) && document.visibilityState === 'visible') soon(); // a hidden tab reads when it is seen again
   };
@@ -91,17 +110,20 @@
   const silence = 40000; // ms
   const stream = (signal) => new Promise((resolve) => {
     if (signal.aborted) { resolve(); return; }
-    let source, retry, heard, failures = 0;
+    let source, retry, heard, last, failures = 0;
     const lost = () => {
       source.close();
       clearTimeout(retry);
       tell({ name: 'state', state: 'lost' });
       failures++;
-      retry = setTimeout(open, Math.min(60000, 500 * 2 ** failures) * (0.5 + Math.random() / 2));
+      retry = setTimeout(async () => {
+        if (await isSignedOut()) signedOut();
+        else if (!signal.aborted) open();
+      }, Math.min(60000, 500 * 2 ** failures) * (0.5 + Math.random() / 2));
     };
     const open = () => {
       heard = Date.now();
-      source = new EventSource('/api/v1/events?after=' + document.body.dataset.after); // the page is as of then
+      source = new EventSource('/api/v1/events?after=' + (last || document.body.dataset.after)); // the page is as of then
       source.onopen = () => {
         heard = Date.now();
         failures = 0;
@@ -109,10 +131,12 @@
         if (shares) channel.postMessage({ name: 'reset' }); // the others may have missed what came before
       };
       source.onerror = lost;
-      source.addEventListener('alive', () => { heard = Date.now(); });
-      source.addEventListener('reset', () => { heard = Date.now(); tell({ name: 'reset' }); });
+      source.addEventListener('alive', (e) => { heard = Date.now(); last = e.lastEventId; });
+      source.addEventListener('end', () => { source.close(); open(); }); // the server ends it now and then
+      source.addEventListener('reset', (e) => { heard = Date.now(); last = e.lastEventId; tell({ name: 'reset' }); });
       source.addEventListener('changed', (e) => {
         heard = Date.now();
+        last = e.lastEventId;
         tell({ name: 'changed', services: JSON.parse(e.data).services });
       });
     };
@@ -152,6 +176,8 @@
   addEventListener('pagehide', leave);
   addEventListener('pageshow', (e) => { if (e.persisted) { join(); soon(); } }); // back from the cache of the browser
   join();
+
+  if (location.pathname === '/logout') channel.postMessage({ name: 'leaves' });
 
   // Keys: "?" lists them.
   addEventListener('keydown', (e) => {

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/converge-engine/converge/client/connection"
+	"github.com/converge-engine/converge/client/read"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// signer keeps the tokens of the acts of one command.
+type signer struct {
+	mu     sync.Mutex
+	tokens map[string]string // by nonce
+}
+
+const signTimeout = 5 * time.Minute // for the person to answer the issuer
+
+// signed returns a payload with a token that the issuer of the login issued for this act alone (docs/protocol.md, "A token for one act"). The
+// person opens the printed page. One request to several services is one act.
+func (f *Factory) signed(ctx context.Context, api connection.API, workflowID, verb string, payload any) (any, error) {
+	fields, err := withoutToken(payload)
+	if err != nil {
+		return nil, err
+	}
+	request, err := json.Marshal(fields)
+	if err != nil {
+		return nil, err
+	}
+	receiver := workflowID
+	if application, service, ok := protocol.ParseServiceID(workflowID); ok {
+		receiver = read.WorkflowID(ctx, api, connection.ServiceName{Application: application, Service: service})
+		if fields["to"] != nil {
+			receiver = protocol.ServiceID(application, "*")
+		}
+	}
+	_, namespace := api.Temporal()
+	nonce, err := protocol.Act{Namespace: namespace, Receiver: receiver, Verb: verb, Request: request}.Nonce()
+	if err != nil {
+		return nil, err
+	}
+	token, err := f.tokenFor(ctx, nonce)
+	if err != nil {
+		return nil, err
+	}
+	fields["token"], err = json.Marshal(token)
+	return fields, err
+}
+
+// tokenFor returns the token with a nonce.
+func (f *Factory) tokenFor(ctx context.Context, nonce string) (string, error) {
+	f.signedBy.mu.Lock()
+	defer f.signedBy.mu.Unlock()
+	if token := f.signedBy.tokens[nonce]; token != "" {
+		return token, nil
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, signTimeout, fmt.Errorf("no answer within %s", signTimeout))
+	defer cancel()
+	name, err := f.loginFile()
+	if err != nil {
+		return "", err
+	}
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return "", errors.New("--sign needs the issuer that you log in at; expected before: converge login ISSUER")
+	}
+	var l login
+	if err := json.Unmarshal(data, &l); err != nil {
+		return "", fmt.Errorf("read your login: %w; delete it with: converge logout", err)
+	}
+	config, provider, err := l.config(ctx)
+	if err != nil {
+		return "", err
+	}
+	answer, err := (&loginOptions{f: f}).browserLogin(ctx, config, nonce)
+	if err != nil {
+		return "", fmt.Errorf("sign at %s: %w", l.Issuer, err)
+	}
+	id, err := l.acceptToken(ctx, provider, answer) // the login in the file stays as it is
+	if err != nil {
+		return "", err
+	}
+	if id.Nonce != nonce {
+		return "", fmt.Errorf("sign at %s: the token is for something else", l.Issuer)
+	}
+	f.signedBy.tokens[nonce] = l.Token
+	return l.Token, nil
+}
