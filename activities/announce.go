@@ -40,6 +40,8 @@ type Event struct {
 	Entry       entities.AuditEntry `json:"line"`
 	// Next are the commands that a person can use now.
 	Next []string `json:"next,omitempty"`
+	// Board is the address of the page of the service, or of the application, on the board.
+	Board string `json:"board,omitempty"`
 	// Commits are the newest that the release of the entry brings to its channel; none: none are known.
 	Commits *protocol.ReleaseCommits `json:"commits,omitempty"`
 }
@@ -101,7 +103,7 @@ func (a *Activities) post(ctx context.Context, r protocol.AnnounceRequest, n ent
 	}
 	ctx, cancel := context.WithTimeout(ctx, hookTimeout)
 	defer cancel()
-	body, err := eventBody(r, a.releaseCommits(ctx, r), n.Format)
+	body, err := eventBody(r, a.releaseCommits(ctx, r), a.boardLink(ctx, r), n.Format)
 	if err != nil {
 		return err
 	}
@@ -134,12 +136,24 @@ func eventKey(r protocol.AnnounceRequest) string {
 	return fmt.Sprintf("%s/%s/%d@%s", r.Application, r.Service, r.Entry.N, r.Entry.At.UTC().Format(time.RFC3339Nano))
 }
 
-func eventBody(r protocol.AnnounceRequest, commits *protocol.ReleaseCommits, format string) ([]byte, error) {
+// boardLink returns the address of the page of the entry on the board, or "". A notification does not fail for want of a link.
+func (a *Activities) boardLink(ctx context.Context, r protocol.AnnounceRequest) string {
+	rules, err := a.Store.Rules(ctx)
+	switch {
+	case err != nil || rules.Board == "":
+		return ""
+	case r.Service == "":
+		return strings.TrimSuffix(rules.Board, "/") + "/applications/" + url.PathEscape(r.Application)
+	}
+	return entities.BoardLink(rules.Board, r.Application, r.Service)
+}
+
+func eventBody(r protocol.AnnounceRequest, commits *protocol.ReleaseCommits, board, format string) ([]byte, error) {
 	switch format {
 	case "", formatJSON:
-		return json.Marshal(Event{Schema: EventSchema, Application: r.Application, Service: r.Service, Entry: r.Entry, Next: r.Next, Commits: commits})
+		return json.Marshal(Event{Schema: EventSchema, Application: r.Application, Service: r.Service, Entry: r.Entry, Next: r.Next, Board: board, Commits: commits})
 	case formatSlack:
-		return json.Marshal(map[string]string{"text": chatText(r)})
+		return json.Marshal(map[string]string{"text": chatText(r, board)})
 	}
 	return nil, fmt.Errorf("unknown format %q; expected %s or %s", format, formatJSON, formatSlack)
 }
@@ -148,8 +162,8 @@ func eventBody(r protocol.AnnounceRequest, commits *protocol.ReleaseCommits, for
 var chatEscapes = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "*", "∗", "~", "∼", "`", "ˋ")
 
 // chatText formats an entry for readers in a chat: what it is about, what happened, and on lines of their own the commands that a person
-// can use now.
-func chatText(r protocol.AnnounceRequest) string {
+// can use now, and a link to the board.
+func chatText(r protocol.AnnounceRequest, board string) string {
 	subject := r.Application
 	if r.Service != "" {
 		subject += "/" + r.Service
@@ -170,6 +184,9 @@ func chatText(r protocol.AnnounceRequest) string {
 	out := "*" + escape(subject) + "* " + escape(text)
 	for _, command := range r.Next {
 		out += "\n`" + escape(command) + "`"
+	}
+	if board != "" {
+		out += "\n<" + chatEscapes.Replace(board) + "|on the board>"
 	}
 	return out
 }

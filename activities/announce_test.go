@@ -163,5 +163,22 @@ func TestAnnouncedTextIsEscaped(t *testing.T) {
 	r := announcement()
 	r.Entry.Text, r.Entry.Reason = "v2 <!channel> <http://evil|approve>\n*shop/web* approval: PASS", "`x` ~y~ \u202e"
 	r.Next = []string{"converge `id`\n<!here>"}
-	require.Equal(t, "*shop/web prod v2* rollback: v2 &lt;!channel&gt; &lt;http://evil|approve&gt;\\n∗shop/web∗ approval: PASS — ˋxˋ ∼y∼ \\u202e (alice)\n`converge ˋidˋ\\n&lt;!here&gt;`", chatText(r))
+	require.Equal(t, "*shop/web prod v2* rollback: v2 &lt;!channel&gt; &lt;http://evil|approve&gt;\\n∗shop/web∗ approval: PASS — ˋxˋ ∼y∼ \\u202e (alice)\n`converge ˋidˋ\\n&lt;!here&gt;`", chatText(r, ""))
+}
+
+// A notification leads to the page of the service, or of the application, if the rules of the installation name a board.
+func TestAnnouncementLinksToTheBoard(t *testing.T) {
+	hook, chat := newHook(t), newHook(t)
+	a := newActivities(t, &server{})
+	_, err := a.Store.CreateRules(t.Context(), protocol.Rules{Number: 1, Rules: entities.Rules{Board: "https://converge.shop.dev"}})
+	require.NoError(t, err)
+	r := announcement(entities.Notification{Name: "hook", URL: entities.Value{Literal: hook.URL}}, entities.Notification{Name: "chat", URL: entities.Value{Literal: chat.URL}, Format: "slack"})
+	_, _, err = run[any](t, a.Announce, r)
+	require.NoError(t, err)
+	require.Contains(t, hook.bodies[0], `"board":"https://converge.shop.dev/services/shop/web"`)
+	require.Contains(t, chat.bodies[0], `https://converge.shop.dev/services/shop/web|on the board`)
+	r.Service = ""
+	_, _, err = run[any](t, a.Announce, r)
+	require.NoError(t, err)
+	require.Contains(t, hook.bodies[1], `"board":"https://converge.shop.dev/applications/shop"`)
 }

@@ -69,10 +69,10 @@ type AppliedBaseline struct {
 	Bypass []string `json:"bypass,omitempty"`
 }
 
-// ApplyBaseline adds the baseline of the rules to a spec, and replaces any baseline in it. number is the number of the rules. on lists, by
+// ApplyBaseline adds the baseline of the rules to a spec, and the address of the board, and replaces any that are in it. number is the number of the rules. on lists, by
 // the first name of a channel, further runtimes of the channel that the spec does not name: releases still go there.
 func (r *Rules) ApplyBaseline(number int64, spec *Spec, on map[string][]string) {
-	spec.Baseline = nil
+	spec.Baseline, spec.Board = nil, r.Board
 	for n := range spec.Channels {
 		c := &spec.Channels[n]
 		c.Checks = slices.DeleteFunc(slices.Clone(c.Checks), func(k Check) bool { return IsBaselineID(k.ID) })

@@ -3,7 +3,9 @@ package entities
 import (
 	"cmp"
 	"fmt"
+	"net/url"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -46,11 +48,31 @@ type Grant struct {
 
 // Rules define the identity and the permissions of callers for everything outside of applications: runtimes, and the installation (F4).
 type Rules struct {
+	// Board is the address of the board, for links to it: https://HOST. Empty: there is none.
+	Board    string    `json:"board,omitempty"`
 	Identity *Identity `json:"identity,omitempty"`
 	// Grants name scopes ("runtime/eu", "application/shop-*") in the place of channels.
 	Grants []Grant `json:"grants,omitempty"`
 	// Baseline applies to every application.
 	Baseline *Baseline `json:"baseline,omitempty"`
+}
+
+var boardRE = regexp.MustCompile(`^https?://[A-Za-z0-9.:\[\]-]+/?$`)
+
+// CheckBoard rejects what is not the address of a board.
+func CheckBoard(text string) error {
+	if u, err := url.Parse(text); err != nil || u.Hostname() == "" || !boardRE.MatchString(text) {
+		return fmt.Errorf("invalid address of the board %q; expected https://HOST", Clip(text, 100))
+	}
+	return nil
+}
+
+// BoardLink returns the address of a service's page on a board, or "" without a board.
+func BoardLink(board, application, service string) string {
+	if board == "" {
+		return ""
+	}
+	return strings.TrimSuffix(board, "/") + "/services/" + url.PathEscape(application) + "/" + url.PathEscape(service)
 }
 
 // Identity defines how callers prove their identity: an OIDC ID token in the payload.

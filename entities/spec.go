@@ -43,6 +43,8 @@ type Spec struct {
 	Notifications []Notification `json:"notifications,omitempty"`
 	// Remove: if the service is no longer declared, its objects are removed instead of left in place (A24).
 	Remove bool `json:"remove,omitempty"`
+	// Board is the address of the board. A published spec does not contain this field.
+	Board string `json:"board,omitempty"`
 	// Baseline: the spec includes the baseline of the installation. A published spec does not contain this field.
 	Baseline *AppliedBaseline `json:"baseline,omitempty"`
 	// GatedRollback: a manual rollback passes all gates, as a release does (G2).

@@ -26,10 +26,11 @@ type baselineState struct {
 // problemBaseline is the kind of the problem that services cannot be notified of a baseline.
 const problemBaseline = "baseline"
 
-// detectBaselineChange schedules a check by the services if the baseline of the current rules differs from the one before.
+// detectBaselineChange schedules a check by the services if the baseline of the current rules, or the address of the board, differs from the one
+// before.
 func (i *installation) detectBaselineChange(before protocol.Rules) {
 	now := i.state.Rules
-	if entities.DigestOf(before.Baseline) != entities.DigestOf(now.Baseline) ||
+	if before.Board != now.Board || entities.DigestOf(before.Baseline) != entities.DigestOf(now.Baseline) ||
 		now.Baseline != nil && entities.DigestOf(before.Identity) != entities.DigestOf(now.Identity) {
 		i.state.PendingRules = max(now.Number, 1) // removed rules are a change too
 	}

@@ -149,7 +149,7 @@ func (s *service) publish(ctx workflow.Context, raw json.RawMessage) error {
 func (s *service) isApplied(spec *entities.Spec, p protocol.ServicePublish) bool {
 	current := s.state.Spec
 	return current != nil && p.Order == s.state.Published && p.Spec == s.state.SpecDigest && s.state.RenderingIncarnation == 0 && s.state.PendingIncarnation == nil &&
-		entities.DigestOf(current.Baseline) == entities.DigestOf(spec.Baseline)
+		entities.DigestOf(current.Baseline) == entities.DigestOf(spec.Baseline) && current.Board == spec.Board
 }
 
 // isOutdated reports whether a later publication, pin or unpin is known.

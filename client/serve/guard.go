@@ -77,6 +77,12 @@ func hostname(host string) string {
 	return strings.Trim(host, "[]")
 }
 
+// IsLoopback reports whether an address to listen on, HOST:PORT, is reached from this machine only.
+func IsLoopback(listen string) bool {
+	host, _, err := net.SplitHostPort(listen)
+	return err == nil && isLoopback(host)
+}
+
 func isLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()

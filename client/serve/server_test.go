@@ -78,7 +78,7 @@ func ask(t *testing.T, method, url, body string, header ...string) (status int, 
 func TestServesAnonymousCallersOnLoopbackOnly(t *testing.T) {
 	for _, listen := range []string{"0.0.0.0:0", ":0", "[::]:0", "192.0.2.1:0", "example.com:0"} {
 		_, err := Listen(t.Context(), Options{Listen: listen})
-		require.ErrorContains(t, err, "expected 127.0.0.1:PORT, --issuer, or --insecure-anonymous", listen)
+		require.ErrorContains(t, err, "expected 127.0.0.1:PORT, --issuer or an identity in the rules of the installation, or --insecure-anonymous", listen)
 	}
 	for _, listen := range []string{"0.0.0.0:0", ":0", "[::]:0"} {
 		_, err := Listen(t.Context(), Options{Listen: listen, AllowAnonymous: true})

@@ -109,6 +109,9 @@ func (o *rulesOptions) show(ctx context.Context) error {
 // rulesText lists, one per line, who has which permissions, and how callers prove their identity.
 func rulesText(r entities.Rules) string {
 	var lines []string
+	if r.Board != "" {
+		lines = append(lines, "board: "+r.Board)
+	}
 	if i := r.Identity; i != nil {
 		text := "identity: tokens of " + i.Issuer + " for " + i.Audience
 		if len(i.Required) > 0 {

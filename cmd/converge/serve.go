@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,12 +13,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/converge-engine/converge/client/connection"
 	"github.com/converge-engine/converge/client/overview"
 	"github.com/converge-engine/converge/client/serve"
 	"github.com/converge-engine/converge/client/serve/access"
 	"github.com/converge-engine/converge/client/serve/apiv1"
 	"github.com/converge-engine/converge/client/serve/board"
 	"github.com/converge-engine/converge/client/serve/session"
+	"github.com/converge-engine/converge/entities/protocol"
 )
 
 type serveOptions struct {
@@ -44,7 +47,11 @@ says that it runs, and /readyz that the Temporal server answers it.
 With --issuer people sign in at that OIDC issuer, which also signs what they do, and
 programs send an ID token (docs/identity.md). Without it, everybody who reaches the
 server can read the whole installation, and can act where no proof of identity is
-required; so it listens on a loopback address only, unless --insecure-anonymous is given.`,
+required; so it listens on a loopback address only, unless --insecure-anonymous is given.
+
+Beyond loopback, and for a sign-in, the rules of the installation (converge admin rules)
+supply what no flag says when the server starts: the issuer, audience and claims of their
+identity, and --base-url from their board.`,
 		Example: `  converge serve
   converge serve --listen 127.0.0.1:9000 --read-only
   converge serve --listen :8234 --base-url https://converge.shop.dev --issuer https://id.shop.dev --session-key-file keys
@@ -56,9 +63,9 @@ required; so it listens on a loopback address only, unless --insecure-anonymous 
 	flags.StringVar(&o.server.Listen, "listen", "127.0.0.1:8234", "address to listen on, HOST:PORT; port 0 takes a free one")
 	flags.StringVar(&o.server.TLSCert, "tls-cert", "", "PEM file with the certificate of the server; empty: plain HTTP")
 	flags.StringVar(&o.server.TLSKey, "tls-key", "", "PEM file with the key of the certificate")
-	flags.StringVar(&o.server.BaseURL, "base-url", "", "how callers reach the server, if not at the address that it listens on: https://HOST")
+	flags.StringVar(&o.server.BaseURL, "base-url", "", "how callers reach the server, if not at the address that it listens on: https://HOST; empty: the board of the rules of the installation, beyond loopback")
 	flags.BoolVar(&o.server.AllowAnonymous, "insecure-anonymous", false, "listen beyond loopback although callers do not prove who they are")
-	flags.StringVar(&o.signIn.Issuer, "issuer", "", "OIDC issuer at which people sign in, and whose tokens programs send")
+	flags.StringVar(&o.signIn.Issuer, "issuer", "", "OIDC issuer at which people sign in, and whose tokens programs send; empty: that of the rules of the installation, for a sign-in")
 	flags.StringVar(&o.signIn.ClientID, "client-id", "converge", "OAuth client id of this server at the issuer")
 	flags.StringVar(&o.secretFile, "client-secret-file", "", "file with the secret of the client; empty: it is a public one")
 	flags.StringVar(&o.signIn.Audience, "audience", "", "audience of the tokens of programs; empty: the client id")
@@ -74,6 +81,9 @@ required; so it listens on a loopback address only, unless --insecure-anonymous 
 func (o *serveOptions) run(ctx context.Context) error {
 	api, err := o.f.client(ctx)
 	if err != nil {
+		return err
+	}
+	if err := o.fromRules(ctx, api); err != nil {
 		return err
 	}
 	o.server.Log = slog.New(slog.NewTextHandler(o.f.Err, nil))
@@ -116,11 +126,37 @@ func (o *serveOptions) run(ctx context.Context) error {
 	return err
 }
 
+// fromRules takes from the rules of the installation, as they are now, what no flag says: where people sign in, and the address of the board.
+func (o *serveOptions) fromRules(ctx context.Context, api connection.API) error {
+	beyond := !serve.IsLoopback(o.server.Listen)
+	signsIn := o.signIn.Issuer == "" && (beyond && !o.server.AllowAnonymous || o.needsIssuer())
+	if !signsIn && (!beyond || o.server.BaseURL != "") {
+		return nil
+	}
+	var s protocol.InstallationStatus
+	if err := api.Query(ctx, protocol.InstallationID(), protocol.QueryStatus, &s); err != nil && !errors.Is(err, connection.ErrNotFound) {
+		return fmt.Errorf("read the rules of the installation: %w", err)
+	}
+	if beyond {
+		o.server.BaseURL = cmp.Or(o.server.BaseURL, s.Rules.Board)
+	}
+	if i := s.Rules.Identity; i != nil && signsIn {
+		o.signIn.Issuer, o.signIn.Audience = i.Issuer, cmp.Or(o.signIn.Audience, i.Audience)
+		o.signIn.UserClaim, o.signIn.GroupsClaim = cmp.Or(o.signIn.UserClaim, i.UserClaim), cmp.Or(i.GroupsClaim, o.signIn.GroupsClaim)
+	}
+	return nil
+}
+
+// needsIssuer reports whether a flag is given that only a sign-in uses.
+func (o *serveOptions) needsIssuer() bool {
+	return o.secretFile != "" || o.keyFile != "" || o.signIn.Audience != ""
+}
+
 // sessions returns how people sign in; nil: they do not.
 func (o *serveOptions) sessions() (*session.Sessions, error) {
 	if o.signIn.Issuer == "" {
-		if o.secretFile != "" || o.keyFile != "" || o.signIn.Audience != "" {
-			return nil, errors.New("--client-secret-file, --session-key-file and --audience are for a sign-in; expected --issuer too")
+		if o.needsIssuer() {
+			return nil, errors.New("--client-secret-file, --session-key-file and --audience are for a sign-in, and the rules of the installation name no issuer; expected --issuer too")
 		}
 		return nil, nil
 	}

@@ -9,14 +9,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/converge-engine/converge/activities/checks"
 	"github.com/converge-engine/converge/client/connection"
-	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/client/forecast"
 	"github.com/converge-engine/converge/entities/protocol"
-	"github.com/converge-engine/converge/entities/selection"
 	"github.com/converge-engine/converge/entities/simulate"
 	"github.com/converge-engine/converge/entities/state"
-	"github.com/converge-engine/converge/intent/store"
 )
 
 // simulateOptions are those of simulate.
@@ -94,12 +91,12 @@ func (o *simulateOptions) run(ctx context.Context) error {
 	if err := o.f.query(ctx, o.service, protocol.QueryState, state); err != nil {
 		return err
 	}
-	evaluator, err := o.evaluator(ctx, state)
+	checks, err := forecast.Read(ctx, o.f.stores(o.store), state)
 	if err != nil {
 		return err
 	}
 	timeline, err := simulate.Run(simulate.Input{
-		State: state, Version: o.version, Aspect: o.aspect, At: at, Judge: evaluator.reading, Apply: o.apply, Until: o.until, Approve: o.approved,
+		State: state, Version: o.version, Aspect: o.aspect, At: at, Judge: checks.Judge, Apply: o.apply, Until: o.until, Approve: o.approved,
 	})
 	if err != nil {
 		return err
@@ -112,11 +109,11 @@ func (o *simulateOptions) run(ctx context.Context) error {
 			Schema string `json:"schema"`
 			*simulate.Timeline
 			Assumed []string `json:"assumed,omitempty"`
-		}{"converge.simulation/v1", timeline, evaluator.assumed})
+		}{"converge.simulation/v1", timeline, checks.Assumed})
 	}
 	lines := timeline.Table(zone)
-	if len(evaluator.assumed) > 0 {
-		lines = append(lines, "assumed to pass: "+strings.Join(evaluator.assumed, ", "))
+	if len(checks.Assumed) > 0 {
+		lines = append(lines, "assumed to pass: "+strings.Join(checks.Assumed, ", "))
 	}
 	return o.f.screen().Lines(lines...)
 }
@@ -158,53 +155,4 @@ func (o *simulateOptions) parseAt() (*time.Location, time.Time, error) {
 		}
 	}
 	return nil, time.Time{}, fmt.Errorf("--at %q: expected a time such as 2026-12-23T16:00, or RFC 3339", o.at)
-}
-
-// offlineChecks evaluates checks in virtual time.
-type offlineChecks struct {
-	application, service string
-	definitions          map[string]entities.CheckDefinition // by digest
-	assumed              []string
-}
-
-// evaluator reads the definitions of all checks that need no external system.
-func (o *simulateOptions) evaluator(ctx context.Context, s *state.State) (*offlineChecks, error) {
-	v := &offlineChecks{definitions: map[string]entities.CheckDefinition{}, application: s.Application, service: s.Title()}
-	if s.Spec == nil {
-		return v, nil
-	}
-	at, err := o.f.stores(o.store).Readable(s.Store)
-	if err != nil {
-		return nil, err
-	}
-	store, err := store.Open(ctx, at)
-	if err != nil {
-		return nil, err
-	}
-	defer store.Close() // only read
-	for _, channel := range s.Spec.Channels {
-		for _, c := range channel.Checks {
-			if !c.Kind.Offline() {
-				v.assumed = append(v.assumed, channel.Name+"/"+c.ID)
-				continue
-			}
-			definition, err := store.Check(ctx, c.Definition)
-			if err != nil {
-				return nil, fmt.Errorf("check %s of %s: %w", c.ID, channel.Name, err)
-			}
-			v.definitions[c.Definition] = definition
-		}
-	}
-	return v, nil
-}
-
-func (v *offlineChecks) reading(e entities.Evaluation, at time.Time) entities.CheckReading {
-	definition, known := v.definitions[e.Definition]
-	if !known && e.Kind == entities.CheckSelection {
-		return selection.SelectAll(e, at)
-	}
-	if !known {
-		return entities.CheckReading{Verdict: entities.Pass, Reason: "assumed to pass", At: at}
-	}
-	return checks.Evaluate(context.Background(), checks.Sources{}, checks.Request{Definition: definition.ForChannel(v.application, v.service, e.Channel), Evaluation: e, Now: at})
 }

@@ -423,6 +423,9 @@ func needsAction(s entities.Status) bool {
 func (w *writer) service() {
 	w.deletion()
 	w.orphaned()
+	if w.status.Board != "" {
+		w.printf("Board: %s", w.status.Board)
+	}
 	if r := w.status.Restarts; r.Repeated(w.now) {
 		w.printf("Note: its workflow was %s", restarted(r, w.now))
 	}

@@ -27,6 +27,9 @@ const markdownHead = "| channel" + gap + " | current" + gap + " | target" + gap 
 func Markdown(s protocol.Status) string {
 	ref := newest(s)
 	head := fmt.Sprintf("**%s** · incarnation %d\n", markdownText(cmp.Or(s.Headline, name(s)), 300), s.Incarnation)
+	if s.Board != "" {
+		head += fmt.Sprintf("\n[Its page on the board](%s)\n", s.Board)
+	}
 	if approvals := markdownApprovals(s); approvals != "" {
 		head += "\n" + approvals + "\n"
 	}

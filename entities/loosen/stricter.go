@@ -17,7 +17,7 @@ func UnderRules(pinned, newest *entities.Spec, rules int64, of Definitions) *ent
 	out := *pinned
 	out.RulesOf = rules
 	out.Grants, out.Identity, out.Notifications = newest.Grants, newest.Identity, newest.Notifications
-	out.Baseline = cmp.Or(newest.Baseline, pinned.Baseline)
+	out.Baseline, out.Board = cmp.Or(newest.Baseline, pinned.Baseline), newest.Board
 	out.GatedRollback = pinned.GatedRollback || newest.GatedRollback
 	out.NoRollbackBelow = higherVersion(pinned.NoRollbackBelow, newest.NoRollbackBelow)
 	out.Maestro.HoldUntil = cmp.Or(newest.Maestro.HoldUntil, pinned.Maestro.HoldUntil)

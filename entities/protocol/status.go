@@ -24,6 +24,7 @@ type Status struct {
 	Incarnation int64           `json:"incarnation"`
 	Spec        string          `json:"spec,omitempty"` // digest of the rules in force
 	Store       string          `json:"store,omitempty"`
+	Board       string          `json:"board,omitempty"` // address of its page on the board
 	ObservedAt  time.Time       `json:"observedAt,omitzero"`
 	Headline    string          `json:"headline"` // one line: the current activity, or what it waits for
 	Channels    []ChannelStatus `json:"channels"`

@@ -11,15 +11,23 @@ import (
 
 // SVG draws the timeline as a Gantt chart in a time zone: a row for each channel, a bar for each span with its reasons as a tooltip, and
 // an axis of times.
-func (t *Timeline) SVG(zone *time.Location) string {
-	c := chart.Chart{
+func (t *Timeline) SVG(zone *time.Location) string { return t.chart(zone).SVG(zone) }
+
+// Figure is SVG for a page that has a style of its own.
+func (t *Timeline) Figure(zone *time.Location) string {
+	c := t.chart(zone)
+	return c.Figure(c.Title, zone)
+}
+
+func (t *Timeline) chart(zone *time.Location) *chart.Chart {
+	c := &chart.Chart{
 		Title: fmt.Sprintf("%s/%s %s, released %s", t.Application, t.Service, t.Version, t.From.In(zone).Format("Mon 2 Jan 2006 15:04 MST")),
 		From:  t.From, To: t.To, End: t.To.Add(max(t.To.Sub(t.From)/12, time.Minute)), // room for spans without an end
 	}
 	for _, channel := range t.Channels {
 		c.Rows = append(c.Rows, chart.Row{Name: channel.Name, Spans: channel.Spans})
 	}
-	return c.SVG(zone)
+	return c
 }
 
 func (t *Timeline) moment(at time.Time, zone *time.Location) string {

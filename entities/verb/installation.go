@@ -47,6 +47,11 @@ func checkRules(r Request) error {
 	if i := r.Rules.Identity; i != nil && (i.Issuer == "" || i.Audience == "") {
 		return errors.New(`"identity" requires "issuer" and "audience"`)
 	}
+	if r.Rules.Board != "" {
+		if err := entities.CheckBoard(r.Rules.Board); err != nil {
+			return err
+		}
+	}
 	allowed := append(slices.Clone(grantableVerbs), "*")
 	for n, g := range r.Rules.Grants {
 		if len(g.Verbs) == 0 || len(g.To) == 0 {

@@ -27,6 +27,7 @@ func Of(s *state.State, d *decide.Decision) protocol.Status {
 		return out
 	}
 	out.Incarnation, out.Spec, out.Description = s.Spec.Incarnation, s.SpecDigest, s.Spec.Description
+	out.Board = entities.BoardLink(s.Spec.Board, s.Application, s.Title())
 	out.Undelivered = s.Undelivered(s.Spec.Notifications)
 	if newest := s.Newest(); newest != nil {
 		out.Version = newest.FullVersion

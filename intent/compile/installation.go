@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"fmt"
 	"io/fs"
 
 	"github.com/converge-engine/converge/entities"
@@ -27,6 +28,12 @@ func Rules(fsys fs.FS, name string) (entities.Rules, error) {
 
 func (c *compiler) rules(doc *config.Document[config.Installation]) (rules entities.Rules) {
 	d := identityDecoder{doc.Decoder, "an Installation"}
+	if board := doc.Spec.Board; d.Has("board") && !d.Faulty("board") {
+		if entities.CheckBoard(board) != nil {
+			c.report(d.Decoder, "board", strict.Fault{Code: "bad-value", Message: fmt.Sprintf("invalid address %q", board), Expected: "https://HOST"})
+		}
+		rules.Board = board
+	}
 	if i := doc.Spec.Identity; i != nil {
 		rules.Identity = c.compileIssuer(d, i.Issued)
 		rules.Identity.Required, rules.Identity.Bound, rules.Identity.BoundExcept = i.Required, i.Bound, i.BoundExcept

@@ -13,7 +13,8 @@ import (
 const installationHead = "apiVersion: converge/v1\nkind: Installation\n"
 
 func TestRulesOfAnInstallation_F4(t *testing.T) {
-	files := fstest.MapFS{"rules.yaml": &fstest.MapFile{Data: []byte(installationHead + `identity: {issuer: https://id.shop.dev, audience: converge, required: [configure]}
+	files := fstest.MapFS{"rules.yaml": &fstest.MapFile{Data: []byte(installationHead + `board: https://converge.shop.dev
+identity: {issuer: https://id.shop.dev, audience: converge, required: [configure]}
 authorization:
 - {verbs: [pause, resume], to: ["group:sre"]}
 - {verbs: "*", runtimes: [eu, us], to: [alice@shop.dev]}
@@ -21,6 +22,7 @@ authorization:
 	rules, err := Rules(files, "rules.yaml")
 	require.NoError(t, err)
 	require.Equal(t, entities.Rules{
+		Board:    "https://converge.shop.dev",
 		Identity: &entities.Identity{Issuer: "https://id.shop.dev", Audience: "converge", Required: []string{"configure"}},
 		Grants: []entities.Grant{
 			{Verbs: []string{"pause", "resume"}, To: []string{"group:sre"}},
@@ -37,6 +39,7 @@ func TestMalformedRules_F4(t *testing.T) {
 		installationHead + "authorization:\n- {verbs: [approve], to: [alice]}\n": `rules.yaml:4:12: authorization[0].verbs[0]: "approve" is not possible here; expected one of pause, resume, drain, restore, release, grant, configure, publish, publish-library [bad-value]`,
 		installationHead + "authorization:\n- {verbs: [pause], runtimes: [], to: []}\n": `rules.yaml:4:30: authorization[0].runtimes: the list is empty; expected at least one; omit the field for everything [missing-field]
 rules.yaml:4:38: authorization[0].to: the list is empty; expected names of people, or of groups as group:NAME [missing-field]`,
+		installationHead + "board: https://shop.dev/board\n":           `rules.yaml:3:8: board: invalid address "https://shop.dev/board"; expected https://HOST [bad-value]`,
 		installationHead + "identity: {issuer: nowhere, audience: x}\n": `rules.yaml:3:20: identity.issuer: invalid address "nowhere"; expected one that begins with http:// or https:// [bad-value]`,
 	} {
 		_, err := Rules(fstest.MapFS{"rules.yaml": &fstest.MapFile{Data: []byte(text)}}, "rules.yaml")

@@ -16,6 +16,8 @@ type Installation struct {
 	APIVersion FormatVersion `json:"apiVersion"`
 	// The kind of document.
 	Kind string `json:"kind"`
+	// The address of the board (converge serve), for links to it: https://HOST.
+	Board string `json:"board,omitempty"`
 	// How callers authenticate.
 	Identity *InstallationIdentity `json:"identity,omitempty"`
 	// The permissions. Everybody may use a verb that is not listed here.

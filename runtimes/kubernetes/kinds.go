@@ -108,7 +108,10 @@ func (c *cluster) discover(ctx context.Context, path string, refresh bool) (*dis
 	a := c.kinds.getOrStart(path, refresh, func(a *discoveryAnswer) { a.fetch(c.ctx, clients, path) })
 	select {
 	case <-a.done:
-		return a, a.err
+		if a.err != nil {
+			return nil, fmt.Errorf("discover what the cluster serves at %s: %w", path, a.err)
+		}
+		return a, nil
 	case <-ctx.Done():
 		return nil, fmt.Errorf("discover what the cluster serves at %s: %w", path, context.Cause(ctx))
 	}

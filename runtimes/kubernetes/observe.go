@@ -39,6 +39,9 @@ func (r *Runtime) Observe(ctx context.Context, in runtimes.Request) ([]entities.
 	objects, err := ob.objects(ctx)
 	if err == nil {
 		err = r.cluster.checkAnswers(ctx) // otherwise the watches may show old objects
+		if err != nil {
+			err = readingError("check that the API server answers", err)
+		}
 	}
 	if err != nil {
 		return nil, r.cluster.withSilence(readingError("observe "+in.Owner.String(), err))

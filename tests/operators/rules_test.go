@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	sdk "go.temporal.io/api/sdk/v1"
 	"go.temporal.io/sdk/client"
 
 	"github.com/converge-engine/converge/entities/protocol"
@@ -108,4 +109,39 @@ func TestRulesOfTheInstallation_F4(t *testing.T) {
 	require.Zero(t, code)
 	require.Contains(t, history, "everything paused except for "+w.App, "it did not pause this one")
 	require.NoError(t, ask(everything, protocol.Resume, "alice", ""))
+}
+
+// The address of the board in the rules reaches the services that run: their status, explanation and details link to their pages. Without it
+// the links are gone.
+func TestRulesNameTheBoard(t *testing.T) {
+	t.Parallel()
+	w := shared.OwnServer(t, 0)
+	w.RunWeb()
+	id := protocol.ServiceID(w.App, "web")
+	shows := func(want string) {
+		t.Helper()
+		temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {
+			var s protocol.Status
+			query(w, id, &s)
+			return s.Board == want, fmt.Sprintf("board %q", s.Board)
+		})
+	}
+	said, err := setRules(w, "apiVersion: converge/v1\nkind: Installation\nboard: https://converge.shop.dev\n", "carol")
+	require.NoError(t, err, said)
+	page := "https://converge.shop.dev/services/" + w.App + "/web"
+	shows(page)
+	require.Contains(t, cli(w, "explain", w.App+"/web"), "Board: "+page)
+	require.Contains(t, cli(w, "admin", "rules"), "board: https://converge.shop.dev")
+	metadata, err := w.Client.QueryWorkflow(t.Context(), id, "", "__temporal_workflow_metadata")
+	require.NoError(t, err)
+	var shown sdk.WorkflowMetadata
+	require.NoError(t, metadata.Get(&shown))
+	require.Contains(t, shown.CurrentDetails, "[Its page on the board]("+page+")", "in the Temporal UI")
+
+	var answer protocol.Answer
+	err = w.Update(protocol.InstallationID(), protocol.Configure, json.RawMessage(`{"by":"carol","board":"https://shop.dev/board"}`), &answer)
+	require.ErrorContains(t, err, `invalid address of the board "https://shop.dev/board"; expected https://HOST`)
+	said, err = setRules(w, "apiVersion: converge/v1\nkind: Installation\n", "carol")
+	require.NoError(t, err, said)
+	shows("")
 }

@@ -61,7 +61,7 @@ func Mount(mux *http.ServeMux, o Options) {
 	o.Calls = o.Readers.Limit(own)
 	b := &board{Options: o, own: own, pages: map[string]*template.Template{}, previews: make(chan struct{}, maxPreviews)}
 	layout := template.Must(template.New("layout").Funcs(functions(o.Now)).ParseFS(files, "pages/layout.html", "pages/parts.html"))
-	for _, name := range []string{"waiting", "services", "service", "sheet", "changes", "history", "timeline", "logs", "application", "plan", "diff", "problem"} {
+	for _, name := range []string{"waiting", "services", "service", "sheet", "changes", "history", "timeline", "calendar", "logs", "application", "plan", "diff", "problem"} {
 		b.pages[name] = template.Must(template.Must(layout.Clone()).ParseFS(files, "pages/"+name+".html"))
 	}
 	static, err := fs.Sub(files, "static")
@@ -78,6 +78,7 @@ func Mount(mux *http.ServeMux, o Options) {
 	b.handle(mux, "GET /services/{application}/{service}/changes", b.changesPage)
 	b.handle(mux, "GET /services/{application}/{service}/history", b.history)
 	b.handle(mux, "GET /services/{application}/{service}/timeline", b.timeline)
+	b.handle(mux, "GET /services/{application}/{service}/calendar", b.calendar)
 	b.handle(mux, "GET /services/{application}/{service}/logs", b.logs)
 	b.handle(mux, "GET /services/{application}/{service}/act/{verb}", b.sheet)
 	mux.HandleFunc("POST /services/{application}/{service}/act/{verb}", b.perform)

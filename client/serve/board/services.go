@@ -277,6 +277,7 @@ func (b *board) service(r *http.Request) (page, error) {
 		b.Overview.Learn(s)
 	}
 	now := b.Now()
+	s.Board = "" // this page
 	content := serviceContent{Tabs: tabs{n, "service"}, Status: s, Lines: explain.LinesWithLookup(s, "", read.Others(r.Context(), b.Calls), now)}
 	for _, c := range s.Channels {
 		v := channelView{ChannelStatus: c, Why: explain.WaitsFor(c, now), Acts: actsOf(n, s, c)}

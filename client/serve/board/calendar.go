@@ -1,0 +1,129 @@
+package board
+
+import (
+	"context"
+	"fmt"
+	"html/template"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/converge-engine/converge/client/connection"
+	"github.com/converge-engine/converge/client/forecast"
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/chart"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/entities/simulate"
+	"github.com/converge-engine/converge/entities/state"
+)
+
+// calendarContent is the content of the page of a calendar: when releases may enter, and what a release would do.
+type calendarContent struct {
+	Tabs    tabs
+	From    time.Time
+	To      time.Time
+	Chart   template.HTML // made by package chart, which escapes texts
+	Lines   []string
+	Problem string
+	WhatIf  whatIf
+}
+
+// whatIf is a simulated release.
+type whatIf struct {
+	Version, At string
+	Approved    bool
+	Refused     string
+	Chart       template.HTML // made by package chart, which escapes texts
+	Lines       []string
+	Assumed     string
+}
+
+const (
+	calendarSpan  = 4 * 7 * 24 * time.Hour
+	simulatedTime = 90 * 24 * time.Hour
+	// atLayout is that of an input of type datetime-local.
+	atLayout = "2006-01-02T15:04"
+)
+
+// calendar shows when the rules let releases enter in the weeks to come, and simulates a release. It starts nothing.
+func (b *board) calendar(r *http.Request) (page, error) {
+	n, err := serviceOf(r)
+	if err != nil {
+		return page{}, err
+	}
+	now := b.Now().UTC().Truncate(time.Minute)
+	q := r.URL.Query()
+	c := calendarContent{Tabs: tabs{n, "calendar"}, From: now, To: now.Add(calendarSpan)}
+	c.WhatIf = whatIf{Version: strings.TrimSpace(q.Get("version")), At: q.Get("at"), Approved: q.Get("approved") != ""}
+	s, checks, err := b.rulesOf(r.Context(), n)
+	if err != nil {
+		return page{}, err
+	}
+	if s.Spec != nil {
+		c.addClosed(n, checks.Calendar(s.Spec, c.From, c.To))
+	}
+	if c.WhatIf.Version != "" {
+		if err := b.simulate(r.Context(), s, checks, &c.WhatIf, now); err != nil {
+			c.WhatIf.Refused = err.Error()
+		}
+	}
+	return page{Name: "calendar", Title: "Calendar of " + n.String(), Nav: "services", Still: true, Content: c}, nil
+}
+
+// rulesOf returns the state of a service, and its checks.
+func (b *board) rulesOf(ctx context.Context, n connection.ServiceName) (*state.State, *forecast.Checks, error) {
+	var s state.State
+	if err := b.Calls.Query(ctx, n.ID(), protocol.QueryState, &s); err != nil {
+		return nil, nil, err
+	}
+	checks, err := forecast.Read(ctx, b.Stores, &s)
+	return &s, checks, err
+}
+
+func (c *calendarContent) addClosed(n connection.ServiceName, all []forecast.Closed) {
+	if len(all) == 0 {
+		return
+	}
+	drawn := chart.Chart{Title: "When no release enters", From: c.From, To: c.To, End: c.To}
+	for _, channel := range all {
+		drawn.Rows = append(drawn.Rows, chart.Row{Name: channel.Channel, Spans: channel.Spans})
+		for _, s := range channel.Spans {
+			c.Lines = append(c.Lines, fmt.Sprintf("%s is closed from %s to %s: %s", channel.Channel,
+				chart.Moment(s.From, c.From, time.UTC), chart.Moment(s.To, c.From, time.UTC), strings.Join(s.Reasons, "; ")))
+		}
+		if len(channel.Spans) == 0 {
+			c.Lines = append(c.Lines, channel.Channel+" is open all the time")
+		}
+		if channel.Until.Before(c.To) {
+			c.Lines = append(c.Lines, fmt.Sprintf("%s after %s is not shown: its times change too often", channel.Channel, chart.Moment(channel.Until, c.From, time.UTC)))
+		}
+	}
+	c.Chart = template.HTML(drawn.Figure("When no release enters the channels of "+n.String(), time.UTC)) //nolint:gosec // escaped
+}
+
+// simulate runs a release in virtual time, as converge simulate does.
+func (b *board) simulate(ctx context.Context, s *state.State, checks *forecast.Checks, w *whatIf, now time.Time) error {
+	if s.Spec == nil {
+		return fmt.Errorf("%s has no configuration yet", s.Title())
+	}
+	at := now
+	if w.At != "" {
+		var err error
+		if at, err = time.Parse(atLayout, w.At); err != nil {
+			return fmt.Errorf("%q is no time; expected one such as 2026-12-23T16:00", entities.Clip(w.At, 40))
+		}
+	}
+	select {
+	case b.previews <- struct{}{}:
+		defer func() { <-b.previews }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	t, err := simulate.Run(simulate.Input{State: s, Version: w.Version, At: at, Judge: checks.Judge, Until: simulatedTime, Approve: w.Approved})
+	if err != nil {
+		return err
+	}
+	w.Chart = template.HTML(t.Figure(time.UTC)) //nolint:gosec // escaped
+	w.Lines, w.Assumed = t.Table(time.UTC), strings.Join(checks.Assumed, ", ")
+	return nil
+}
