@@ -125,7 +125,7 @@ func Authorize(grants []Grant, verb string, channels []string, who Who) error {
 	return nil
 }
 
-// VerbRead is what a grant names to say who may read an application through a server (converge serve). No "*" stands for it.
+// VerbRead is what a grant names to say who may read an application, or the installation, through a server (converge serve). No "*" stands for it.
 const VerbRead = "read"
 
 // Readers returns who may read, as names of people and groups; none: everybody. Once a grant names VerbRead, those whom it names may, and those

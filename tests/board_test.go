@@ -286,11 +286,14 @@ func TestBoardPages(t *testing.T) {
 	if err != nil {
 		t.Skip("there is no axe-core here: make axe")
 	}
-	d := shopWithApproval(t)
+	week := time.Now().UTC().Add(7 * 24 * time.Hour)
+	d := shopWithGate(t, fmt.Sprintf("{}\n  protections:\n  - {name: stocktaking, allowedTimes: {timeZone: UTC, freezes: [{from: %q, to: %q, reason: we count}]}}",
+		week.Format(time.DateOnly), week.Add(24*time.Hour).Format(time.DateOnly)), "0")
 	out, code := d.Converge("release", "shop/hello", "v2", "--as", "alice")
 	require.Zero(t, code, out)
 	d.Await("shop/hello", "staging CONVERGED v2, production WAITING_MANUAL_APPROVAL v1")
 	b := browse(t, 1000)
+	frozen := week.Format(time.DateOnly) + "T12:00"
 	for _, each := range []struct{ name, path, has string }{
 		{"waiting", "/", "Look and approve"},
 		{"services", "/services", "1 service"},
@@ -300,7 +303,10 @@ func TestBoardPages(t *testing.T) {
 		{"changes", "/services/shop/hello/changes?version=v2", "What is sent to the runtime"},
 		{"history", "/services/shop/hello/history?verify=true", "verified up to line"},
 		{"timeline", "/services/shop/hello/timeline", "As text"},
+		{"calendar", "/services/shop/hello/calendar?version=v3&approved=true&at=" + frozen, "v3 is in every channel"},
+		{"calendar-of-nothing", "/services/shop/hello/calendar?version=v3&at=tomorrow", "expected one such as 2026-12-23T16:00"},
 		{"logs", "/services/shop/hello/logs", "apply"},
+		{"installation", "/installation", "Nothing was found that needs a person."},
 		{"application", "/applications/shop", "is in force"},
 		{"diff", "/applications/shop/diff?from=1&to=2", "production"},
 		{"plan", "/applications/shop/plans/staging", "Incarnation 2 has no plan in staging"},
@@ -314,6 +320,9 @@ func TestBoardPages(t *testing.T) {
 				return err
 			}), chromedp.Navigate(apiURL(t, d)+each.path))
 			b.sees(each.has)
+			if each.name == "calendar" {
+				b.sees("production is closed from", "we count")
+			}
 			found := value[[]string](b, string(axe)+`;
 				axe.run(document).then((r) => r.violations.map((v) => v.id + ": " + v.help + ": " + v.nodes.map((n) => n.html).join("; ")))`)
 			require.Empty(t, found, "%s, %s", each.name, theme)

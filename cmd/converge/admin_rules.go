@@ -1,14 +1,11 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -61,7 +58,7 @@ func (o *rulesOptions) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("admin rules: nothing was changed:\n%w", err)
 	}
-	question := "set the rules of the installation to:\n" + rulesText(rules) + "\n"
+	question := "set the rules of the installation to:\n" + linesText(explain.Rules(rules))
 	if change := o.baselineChange(ctx, rules); change != "" {
 		question += "changes of the baseline: " + change + "\n"
 	}
@@ -103,92 +100,6 @@ func (o *rulesOptions) show(ctx context.Context) error {
 		return o.f.screen().Lines("none: everyone who can signal a workflow may pause runtimes and everything; set rules with: converge admin rules FILE")
 	}
 	r := s.Rules
-	return o.f.screen().Lines(fmt.Sprintf("rules %d, set by %s at %s", r.Number, explain.Who(r.By), r.At.Local().Format("2006-01-02 15:04 MST")), rulesText(r.Rules))
-}
-
-// rulesText lists, one per line, who has which permissions, and how callers prove their identity.
-func rulesText(r entities.Rules) string {
-	var lines []string
-	if r.Board != "" {
-		lines = append(lines, "board: "+r.Board)
-	}
-	if i := r.Identity; i != nil {
-		text := "identity: tokens of " + i.Issuer + " for " + i.Audience
-		if len(i.Required) > 0 {
-			text += ", required to " + strings.Join(i.Required, ", ")
-		}
-		lines = append(lines, text)
-	}
-	for _, g := range r.Grants {
-		where := "everything and every runtime"
-		if slices.Equal(g.Verbs, []string{protocol.Publish}) {
-			where = "any new application"
-		}
-		if slices.Equal(g.Verbs, []string{protocol.PublishLibrary}) {
-			where = "any library"
-		}
-		if len(g.Channels) > 0 {
-			where = strings.Join(g.Channels, ", ")
-		}
-		lines = append(lines, fmt.Sprintf("%s of %s: %s", strings.Join(g.Verbs, ", "), where, strings.Join(g.To, ", ")))
-	}
-	lines = append(lines, baselineText(r.Baseline)...)
-	if len(lines) == 0 {
-		return "nothing is restricted"
-	}
-	return strings.Join(lines, "\n")
-}
-
-// baselineText lists, one per line, what every application gets.
-func baselineText(b *entities.Baseline) (lines []string) {
-	if b == nil {
-		return nil
-	}
-	for _, c := range b.Checks {
-		lines = append(lines, fmt.Sprintf("%s (%s)%s", c.ID, c.Kind, whereText(c.Where)))
-	}
-	for _, a := range b.Approvals {
-		by := "anyone"
-		if len(a.Approvers) > 0 {
-			by = strings.Join(a.Approvers, ", ")
-		}
-		text := fmt.Sprintf("%s from %d of %s", a.ID, a.MinApprovers, by)
-		if a.NotReleaser {
-			text += " except the releaser"
-		}
-		lines = append(lines, text+whereText(a.Where))
-	}
-	if len(b.Bypass) > 0 {
-		lines = append(lines, "bypassed by "+strings.Join(b.Bypass, ", "))
-	}
-	if len(b.Required) > 0 {
-		lines = append(lines, "proof of identity required in every application to "+strings.Join(b.Required, ", "))
-	}
-	if n := b.Limits.Services; n > 0 {
-		lines = append(lines, fmt.Sprintf("at most %d services in an application", n))
-	}
-	if n := b.Limits.Channels; n > 0 {
-		lines = append(lines, fmt.Sprintf("at most %d release channels in an application", n))
-	}
-	if len(b.Limits.RuntimesOf) > 0 {
-		lines = append(lines, "only runtimes of "+strings.Join(b.Limits.RuntimesOf, ", "))
-	}
-	for n := range lines {
-		lines[n] = "baseline: " + lines[n]
-	}
-	return lines
-}
-
-// whereText names the channels that a rule covers.
-func whereText(w entities.ChannelSelector) string {
-	text := ""
-	for _, part := range []struct {
-		what  string
-		names []string
-	}{{" in channels ", w.Channels}, {" on runtimes ", w.Runtimes}, {" of applications ", w.Applications}} {
-		if len(part.names) > 0 {
-			text += part.what + strings.Join(part.names, ", ")
-		}
-	}
-	return cmp.Or(text, " everywhere")
+	lines := []string{fmt.Sprintf("rules %d, set by %s at %s", r.Number, explain.Who(r.By), r.At.Local().Format("2006-01-02 15:04 MST"))}
+	return o.f.screen().Lines(append(lines, explain.Rules(r.Rules)...)...)
 }

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"strings"
 	"testing"
 	"testing/fstest"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/converge-engine/converge/entities/explain"
 	"github.com/converge-engine/converge/intent/compile"
 )
 
@@ -33,5 +35,5 @@ baseline: bypassed by group:platform
 baseline: proof of identity required in every application to approve
 baseline: at most 50 services in an application
 baseline: at most 10 release channels in an application
-baseline: only runtimes of platform`, rulesText(rules))
+baseline: only runtimes of platform`, strings.Join(explain.Rules(rules), "\n"))
 }

@@ -21,6 +21,8 @@ import (
 	"github.com/converge-engine/converge/client/serve/board"
 	"github.com/converge-engine/converge/client/serve/session"
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/worker"
+	"github.com/converge-engine/converge/worker/deployment"
 )
 
 type serveOptions struct {
@@ -99,12 +101,14 @@ func (o *serveOptions) run(ctx context.Context) error {
 		readers = access.New(api, o.f.Now)
 	}
 	o.server.Identifies = sessions != nil
+	c, namespace := api.Temporal()
+	examine := deployment.Namespace{Client: c, Name: namespace, Attributes: worker.SearchAttributes()}.Examine
 	o.server.Mount = func(mux *http.ServeMux, base *url.URL, stopping <-chan struct{}) http.Handler {
 		if sessions != nil {
 			sessions.Base = base
 		}
 		board.Mount(mux, board.Options{
-			Calls: api, Stores: o.f.stores(o.store), Overview: known, Now: o.f.Now, ReadOnly: o.readOnly, Sessions: sessions, Readers: readers,
+			Calls: api, Stores: o.f.stores(o.store), Overview: known, Now: o.f.Now, ReadOnly: o.readOnly, Sessions: sessions, Readers: readers, Examine: examine,
 		})
 		apiv1.Mount(mux, apiv1.Options{Calls: api, Stores: o.f.stores(o.store), Now: o.f.Now, ReadOnly: o.readOnly, Stopping: stopping, Overview: known, Readers: readers})
 		if sessions != nil {

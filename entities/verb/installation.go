@@ -52,7 +52,7 @@ func checkRules(r Request) error {
 			return err
 		}
 	}
-	allowed := append(slices.Clone(grantableVerbs), "*")
+	allowed := append(slices.Clone(grantableVerbs), entities.VerbRead, "*")
 	for n, g := range r.Rules.Grants {
 		if len(g.Verbs) == 0 || len(g.To) == 0 {
 			return fmt.Errorf(`grant %d: "verbs" and "to" are required`, n+1)

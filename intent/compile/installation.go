@@ -3,6 +3,7 @@ package compile
 import (
 	"fmt"
 	"io/fs"
+	"slices"
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/intent/config"
@@ -44,6 +45,9 @@ func (c *compiler) rules(doc *config.Document[config.Installation]) (rules entit
 		c.checkPeople(d, at+".to", grant.To, "")
 		if d.Has(at+".runtimes") && len(grant.Runtimes) == 0 && !d.Faulty(at+".runtimes") {
 			c.report(d.Decoder, at+".runtimes", strict.Fault{Code: "missing-field", Message: "the list is empty", Expected: "at least one; omit the field for everything"})
+		}
+		if slices.Contains(grant.Verbs, entities.VerbRead) && d.Has(at+".runtimes") {
+			c.report(d.Decoder, at+".verbs", strict.Fault{Code: "bad-value", Message: `"read" is for the whole installation`, Expected: "a grant of its own without runtimes"})
 		}
 		var scopes []string
 		for _, runtime := range grant.Runtimes {

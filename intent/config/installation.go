@@ -5,6 +5,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
@@ -110,12 +111,12 @@ type InstallationAuthorization struct {
 	To []string `json:"to"`
 }
 
-// InstallationVerbs are names of verbs of runtimes and of the installation, or "*".
+// InstallationVerbs are names of verbs of runtimes and of the installation, or "*", or read.
 type InstallationVerbs []string
 
 // Choices lists the allowed names.
 func (InstallationVerbs) Choices() []string {
-	return []string{protocol.Pause, protocol.Resume, protocol.Drain, protocol.Restore, protocol.SignalGive, protocol.Grant, protocol.Configure, protocol.Publish, protocol.PublishLibrary}
+	return []string{protocol.Pause, protocol.Resume, protocol.Drain, protocol.Restore, protocol.SignalGive, protocol.Grant, protocol.Configure, protocol.Publish, protocol.PublishLibrary, entities.VerbRead}
 }
 
 // Wanted describes the allowed values.

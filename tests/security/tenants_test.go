@@ -24,9 +24,11 @@ import (
 	"github.com/converge-engine/converge/client/serve/apiv1"
 	"github.com/converge-engine/converge/client/serve/board"
 	"github.com/converge-engine/converge/client/serve/session"
+	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/tests/idptest"
 	"github.com/converge-engine/converge/tests/internal/stage"
 	"github.com/converge-engine/converge/tests/temporaltest"
+	"github.com/converge-engine/converge/worker/deployment"
 )
 
 // tenant is an application that only its people may read, on the server of all.
@@ -59,7 +61,9 @@ func newServer(t *testing.T, w *stage.World) server {
 	t.Cleanup(cancel)
 	go known.Run(ctx)
 	readers, stores, mux := access.New(api, time.Now), read.Store{Configured: w.Store}, http.NewServeMux()
-	board.Mount(mux, board.Options{Calls: api, Stores: stores, Overview: known, Now: time.Now, Sessions: sessions, Readers: readers})
+	board.Mount(mux, board.Options{Calls: api, Stores: stores, Overview: known, Now: time.Now, Sessions: sessions, Readers: readers, Examine: func(context.Context) deployment.Report {
+		return deployment.Report{Findings: []deployment.Finding{{Code: deployment.FailingChannel, What: "staging of " + w.App + "/web", Why: "the command fails", Next: "look"}}}
+	}})
 	document := apiv1.Mount(mux, apiv1.Options{Calls: api, Stores: stores, Overview: known, Now: time.Now, Readers: readers, Stopping: ctx.Done()})
 	data, err := document.MarshalJSON()
 	require.NoError(t, err)
@@ -127,7 +131,7 @@ func TestTenantsReadTheirOwn_G2(t *testing.T) {
 	first, second := tenant(t, "alice@shop.dev"), tenant(t, "bob@shop.dev")
 	s := newServer(t, first)
 
-	lists := []string{"/api/v1/applications", "/api/v1/services", "/api/v1/approvals", "/services", "/", "/services?application=" + first.App, "/services?name=" + first.App, "/api/v1/services?name=" + first.App}
+	lists := []string{"/installation", "/api/v1/applications", "/api/v1/services", "/api/v1/approvals", "/services", "/", "/services?application=" + first.App, "/services?name=" + first.App, "/api/v1/services?name=" + first.App}
 	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {
 		_, text := s.request("alice@shop.dev", http.MethodGet, "/api/v1/services?name="+first.App, "")
 		return strings.Contains(text, `"total":1`), text
@@ -180,7 +184,7 @@ func TestTenantsReadTheirOwn_G2(t *testing.T) {
 
 	service := "/services/" + first.App + "/web"
 	for _, path := range []string{
-		service, service + "/changes?version=v2", service + "/history", service + "/timeline", service + "/logs", service + "/act/approve?version=v1&topic=production", service + "/act/pause",
+		service, service + "/changes?version=v2", service + "/history", service + "/timeline", service + "/calendar?version=v2", service + "/logs", service + "/act/approve?version=v1&topic=production", service + "/act/pause",
 		"/applications/" + first.App, "/applications/" + first.App + "/plans/staging", "/applications/" + first.App + "/diff?from=1&to=1",
 	} {
 		status, text := s.request("bob@shop.dev", http.MethodGet, path, "")
@@ -231,4 +235,46 @@ func TestServerNamesTheSender_G3(t *testing.T) {
 	require.NoError(t, answer.Body.Close())
 	require.Equal(t, http.StatusOK, answer.StatusCode)
 	require.Equal(t, "alice@shop.dev", w.Status("web").Releases[0].By)
+}
+
+// The rules of the installation say who reads what belongs to no application, by every operation of the API and on its page; until they do, all
+// known senders may.
+func TestReadersOfTheInstallation_G2(t *testing.T) {
+	t.Parallel()
+	w := shared.OwnServer(t, 0)
+	w.Write(stage.TwoChannels + stage.Web)
+	w.Publish()
+	w.Release("web", "v1")
+	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+	open := newServer(t, w)
+	status, text := open.request("bob@shop.dev", http.MethodGet, "/installation", "")
+	require.Equal(t, http.StatusOK, status)
+	require.Contains(t, text, "staging of "+w.App+"/web: the command fails", "all may read every application")
+	var answer protocol.Answer
+	require.NoError(t, w.Update(protocol.InstallationID(), protocol.Configure, json.RawMessage(`{"by":"carol","grants":[{"verbs":["read"],"to":["alice@shop.dev"]}]}`), &answer))
+
+	s := newServer(t, w)
+	walked := 0
+	for path, methods := range s.paths {
+		if !strings.HasPrefix(path, "/api/v1/installation") && !strings.HasPrefix(path, "/api/v1/runtimes/") {
+			continue
+		}
+		for method := range methods {
+			walked++
+			status, text := s.request("bob@shop.dev", strings.ToUpper(method), filled(path, w.App), `{"by":"bob"}`)
+			require.True(t, status == http.StatusNotFound && strings.Contains(text, "you may not read the installation and its runtimes") ||
+				method == "post" && (status == http.StatusBadRequest || status == http.StatusUnprocessableEntity), "%s %s: %d %s", method, path, status, text)
+		}
+	}
+	require.Greater(t, walked, 8)
+	status, text = s.request("bob@shop.dev", http.MethodGet, "/installation", "")
+	require.Equal(t, http.StatusNotFound, status)
+	require.NotContains(t, text, w.App)
+	status, text = s.request("alice@shop.dev", http.MethodGet, "/installation", "")
+	require.Equal(t, http.StatusOK, status)
+	require.Contains(t, text, "read of everything and every runtime: alice@shop.dev")
+	status, _ = s.request("alice@shop.dev", http.MethodGet, "/api/v1/installation", "")
+	require.Equal(t, http.StatusOK, status)
+	status, _ = s.request("bob@shop.dev", http.MethodGet, "/services/"+w.App+"/web/history", "")
+	require.Equal(t, http.StatusOK, status, "what concerns his service is shown with it")
 }

@@ -30,11 +30,14 @@ const (
 	maxParallel = 16               // requests
 )
 
-// HiddenError is why there is no answer: the sender of the request may not read the application, whether it exists or not. It is no
-// connection.ErrNotFound, after which the trail of a removed service would be read from the store.
+// HiddenError is why there is no answer: the sender of the request may not read the application, whether it exists or not, or the installation
+// (""). It is no connection.ErrNotFound, after which the trail of a removed service would be read from the store.
 type HiddenError struct{ Application string }
 
 func (e *HiddenError) Error() string {
+	if e.Application == "" {
+		return "you may not read the installation and its runtimes"
+	}
 	return fmt.Sprintf("no application %s that you may read", e.Application)
 }
 
@@ -45,7 +48,7 @@ type Readers struct {
 
 	loading singleflight.Group // so that many senders cost one request
 	mu      sync.Mutex
-	known   map[string]readers
+	known   map[string]readers // by application; "": of the installation
 }
 
 // readers are those of one application.
@@ -60,8 +63,8 @@ func New(own connection.API, now func() time.Time) *Readers {
 	return &Readers{own: own, now: now, known: map[string]readers{}}
 }
 
-// Check returns why the sender of a request may not read an application: a *HiddenError, or why it is not known who may. Every known sender may
-// read what belongs to no application ("").
+// Check returns why the sender of a request may not read an application: a *HiddenError, or why it is not known who may. What belongs to no
+// application ("") is part of what is shown of applications, such as the pause of a runtime, for every known sender (CheckInstallation).
 func (r *Readers) Check(ctx context.Context, application string) error {
 	if r == nil {
 		return nil
@@ -81,6 +84,37 @@ func (r *Readers) Check(ctx context.Context, application string) error {
 		return &HiddenError{application}
 	}
 	return nil
+}
+
+// CheckInstallation returns why the sender of a request may not read what belongs to no application: the rules of the installation, its report,
+// its runtimes, and their histories.
+func (r *Readers) CheckInstallation(ctx context.Context) error {
+	if r == nil {
+		return nil
+	}
+	who, known := session.From(ctx)
+	if !known {
+		return &HiddenError{}
+	}
+	of := r.of(ctx, "")
+	switch {
+	case errors.Is(of.err, connection.ErrNotFound): // it has no rules
+		return nil
+	case of.err != nil:
+		return fmt.Errorf("who may read the installation is not known: %w", of.err)
+	case len(of.names) > 0 && !who.IsOneOf(of.names):
+		return &HiddenError{}
+	}
+	return nil
+}
+
+// ReadsAll reports whether the sender of a request may read all of some applications, or was granted the whole installation.
+func (r *Readers) ReadsAll(ctx context.Context, applications []string) bool {
+	if r == nil || r.CheckInstallation(ctx) == nil && len(r.of(ctx, "").names) > 0 {
+		return true
+	}
+	allowed, _ := r.Allowed(ctx, applications)
+	return !slices.ContainsFunc(applications, func(name string) bool { return !allowed(name) })
 }
 
 // Allowed returns which of some applications the sender of a request may read. Those that do not say now who may read them are not among them;
@@ -131,9 +165,8 @@ func (r *Readers) of(ctx context.Context, application string) readers {
 func (r *Readers) load(ctx context.Context, application string) readers {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	var status protocol.ApplicationStatus
-	err := r.own.Query(ctx, protocol.ApplicationID(application), protocol.QueryStatus, &status)
-	of := readers{names: status.Readers, err: err, until: r.now().Add(kept)}
+	names, err := r.names(ctx, application)
+	of := readers{names: names, err: err, until: r.now().Add(kept)}
 	if err != nil && !errors.Is(err, connection.ErrNotFound) {
 		of.until = r.now().Add(tryAgain)
 	}
@@ -144,6 +177,18 @@ func (r *Readers) load(ctx context.Context, application string) readers {
 	}
 	r.known[application] = of
 	return of
+}
+
+// names are the readers of an application, or of the installation, as they are now.
+func (r *Readers) names(ctx context.Context, application string) ([]string, error) {
+	if application == "" {
+		var status protocol.InstallationStatus
+		err := r.own.Query(ctx, protocol.InstallationID(), protocol.QueryStatus, &status)
+		return entities.Readers(status.Rules.Grants), err
+	}
+	var status protocol.ApplicationStatus
+	err := r.own.Query(ctx, protocol.ApplicationID(application), protocol.QueryStatus, &status)
+	return status.Readers, err
 }
 
 // Limit returns the connection of the server as the sender of a request may use it: it has nothing that they may not read.

@@ -23,6 +23,7 @@ type installation struct {
 	connection.API
 	mu       sync.Mutex
 	readers  map[string][]string
+	grants   []entities.Grant // of the rules of the installation; nil: it has no workflow
 	fault    error
 	takes    time.Duration
 	requests int
@@ -32,8 +33,12 @@ func (i *installation) Query(ctx context.Context, id, _ string, into any) error 
 	i.mu.Lock()
 	i.requests++
 	readers, found := i.readers[applicationOf(id)]
-	fault, takes := i.fault, i.takes
+	fault, takes, grants := i.fault, i.takes, i.grants
 	i.mu.Unlock()
+	var answer any = protocol.ApplicationStatus{Readers: readers}
+	if id == protocol.InstallationID() {
+		found, answer = grants != nil, protocol.InstallationStatus{Rules: protocol.Rules{Rules: entities.Rules{Grants: grants}}}
+	}
 	select {
 	case <-time.After(takes):
 	case <-ctx.Done():
@@ -45,7 +50,7 @@ func (i *installation) Query(ctx context.Context, id, _ string, into any) error 
 	case !found:
 		return fmt.Errorf("%s: %w", id, connection.ErrNotFound)
 	}
-	data, err := json.Marshal(protocol.ApplicationStatus{Readers: readers})
+	data, err := json.Marshal(answer)
 	if err != nil {
 		return err
 	}
@@ -74,6 +79,32 @@ func TestCheck_G2(t *testing.T) {
 	}
 	require.Equal(t, r.Check(as(t, "bob"), "shop").Error(), "no application shop that you may read")
 	require.NoError(t, (*Readers)(nil).Check(t.Context(), "shop"), "a server without a sign-in")
+}
+
+// The installation and its runtimes are read by all known senders, until its rules say by whom; a sender who was granted that reads the whole.
+func TestCheckInstallation_G2(t *testing.T) {
+	i := &installation{readers: map[string][]string{"shop": {"alice"}}}
+	r := New(i, time.Now)
+	require.NoError(t, r.CheckInstallation(as(t, "bob")), "there is no workflow, and no rules")
+	require.EqualError(t, r.CheckInstallation(t.Context()), "you may not read the installation and its runtimes")
+	require.NoError(t, (*Readers)(nil).CheckInstallation(t.Context()), "a server without a sign-in")
+	require.False(t, r.ReadsAll(as(t, "bob"), []string{"shop"}))
+	require.True(t, r.ReadsAll(as(t, "alice"), []string{"shop"}))
+
+	i.grants = []entities.Grant{{Verbs: []string{"pause"}, To: []string{"bob"}}}
+	r = New(i, time.Now)
+	require.NoError(t, r.CheckInstallation(as(t, "eve")), "no grant names read")
+	require.False(t, r.ReadsAll(as(t, "bob"), []string{"shop"}))
+
+	i.grants = append(i.grants, entities.Grant{Verbs: []string{"read"}, To: []string{"group:platform"}})
+	r = New(i, time.Now)
+	require.NoError(t, r.CheckInstallation(as(t, "bob")), "who may pause may read")
+	require.True(t, r.ReadsAll(as(t, "dora", "platform"), []string{"shop"}))
+	require.ErrorAs(t, r.CheckInstallation(as(t, "eve")), new(*HiddenError))
+	require.NoError(t, r.Check(as(t, "eve"), ""), "a pause of the runtime of her service is shown with it")
+
+	i.fault = errors.New("no worker answers")
+	require.ErrorContains(t, New(i, time.Now).CheckInstallation(as(t, "bob")), "who may read the installation is not known: no worker answers")
 }
 
 // Many requests at once cost one. A grant that was taken away counts for half a minute at most.

@@ -118,15 +118,21 @@ func unknownOperations(document *huma.OpenAPI) http.Handler {
 	return other
 }
 
-// readable lets a request through only if its sender may read the application of its path.
+// readable lets a request through only if its sender may read the application of its path, or the installation.
 func (a *operations) readable(ctx huma.Context, next func(huma.Context)) {
-	if application := ctx.Param("application"); application != "" {
-		var problem *api.Problem
-		if errors.As(problemOf(a.Readers.Check(ctx.Context(), application)), &problem) {
-			_, w := humago.Unwrap(ctx)
-			problem.Write(w)
-			return
-		}
+	var err error
+	path := ctx.Operation().Path
+	switch application := ctx.Param("application"); {
+	case application != "":
+		err = a.Readers.Check(ctx.Context(), application)
+	case strings.HasPrefix(path, prefix+"/installation"), strings.HasPrefix(path, prefix+"/runtimes/"):
+		err = a.Readers.CheckInstallation(ctx.Context())
+	}
+	var problem *api.Problem
+	if errors.As(problemOf(err), &problem) {
+		_, w := humago.Unwrap(ctx)
+		problem.Write(w)
+		return
 	}
 	next(ctx)
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/converge-engine/converge/client/serve/session"
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/explain"
+	"github.com/converge-engine/converge/worker/deployment"
 )
 
 // Options are those of the board.
@@ -31,8 +32,9 @@ type Options struct {
 	Overview *overview.Overview
 	Now      func() time.Time
 	ReadOnly bool
-	Readers  *access.Readers   // nil: everybody may read everything
-	Sessions *session.Sessions // nil: people do not sign in, and state their names
+	Examine  func(context.Context) deployment.Report // the installation, from outside; nil: its page has no report
+	Readers  *access.Readers                         // nil: everybody may read everything
+	Sessions *session.Sessions                       // nil: people do not sign in, and state their names
 }
 
 // contentPolicy lets a page use its own script, styles and images, and nothing else. Chromium applies form-action to where a form leads in the
@@ -53,6 +55,7 @@ type board struct {
 	own      connection.API                // of the server, for any sender
 	pages    map[string]*template.Template // by name
 	previews chan struct{}                 // a place for each that runs
+	examined examined
 }
 
 // Mount adds the pages to a mux.
@@ -61,7 +64,7 @@ func Mount(mux *http.ServeMux, o Options) {
 	o.Calls = o.Readers.Limit(own)
 	b := &board{Options: o, own: own, pages: map[string]*template.Template{}, previews: make(chan struct{}, maxPreviews)}
 	layout := template.Must(template.New("layout").Funcs(functions(o.Now)).ParseFS(files, "pages/layout.html", "pages/parts.html"))
-	for _, name := range []string{"waiting", "services", "service", "sheet", "changes", "history", "timeline", "calendar", "logs", "application", "plan", "diff", "problem"} {
+	for _, name := range []string{"waiting", "services", "service", "sheet", "changes", "history", "timeline", "calendar", "installation", "logs", "application", "plan", "diff", "problem"} {
 		b.pages[name] = template.Must(template.Must(layout.Clone()).ParseFS(files, "pages/"+name+".html"))
 	}
 	static, err := fs.Sub(files, "static")
@@ -71,6 +74,7 @@ func Mount(mux *http.ServeMux, o Options) {
 	mux.Handle("GET /static/", http.StripPrefix("/static/", cached(http.FileServerFS(static))))
 	b.handle(mux, "GET /{$}", b.waiting)
 	b.handle(mux, "GET /services", b.services)
+	b.handle(mux, "GET /installation", b.installation)
 	b.handle(mux, "GET /applications/{application}", b.application)
 	b.handle(mux, "GET /applications/{application}/plans/{channel}", b.planPage)
 	b.handle(mux, "GET /applications/{application}/diff", b.diff)

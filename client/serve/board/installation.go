@@ -1,0 +1,100 @@
+package board
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+
+	"github.com/converge-engine/converge/client/connection"
+	"github.com/converge-engine/converge/entities/explain"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/worker/deployment"
+)
+
+// installationContent is the content of the page of the installation.
+type installationContent struct {
+	Missing  bool // it has no workflow yet: it was never paused, and has no rules
+	Status   protocol.InstallationStatus
+	Rules    []string
+	Hidden   string // why the report is not shown
+	Report   deployment.Report
+	Examined time.Time
+}
+
+// installation shows the pause of everything, the rules, and what `converge admin doctor` finds.
+func (b *board) installation(r *http.Request) (page, error) {
+	if err := b.Readers.CheckInstallation(r.Context()); err != nil {
+		return page{}, err
+	}
+	var c installationContent
+	err := b.Calls.Query(r.Context(), protocol.InstallationID(), protocol.QueryStatus, &c.Status)
+	if c.Missing = errors.Is(err, connection.ErrNotFound); err != nil && !c.Missing {
+		return page{}, err
+	}
+	if c.Status.Rules.Number > 0 {
+		c.Rules = explain.Rules(c.Status.Rules.Rules)
+	}
+	if c.Hidden, err = b.hiddenReport(r.Context()); err != nil {
+		return page{}, err
+	}
+	if c.Hidden == "" {
+		c.Report, c.Examined = b.examined.report(r.Context(), b.Examine, b.Now)
+	}
+	return page{Name: "installation", Title: "Installation", Nav: "installation", Content: c}, nil
+}
+
+// hiddenReport returns why the sender of a request does not see the report, which names services of all applications; "": they do.
+func (b *board) hiddenReport(ctx context.Context) (string, error) {
+	if b.Examine == nil {
+		return "this server does not examine the installation", nil
+	}
+	if b.Readers == nil {
+		return "", nil
+	}
+	names, err := b.own.Applications(ctx)
+	if err != nil {
+		return "", err
+	}
+	if !b.Readers.ReadsAll(ctx, names) {
+		return "it names services of all applications, and you may not read all of them", nil
+	}
+	return "", nil
+}
+
+const (
+	reportKept     = 30 * time.Second // for which a report is shown
+	reportPatience = 30 * time.Second
+)
+
+// examined is the last report of what the installation looks like from outside, so that many readers cost one examination.
+type examined struct {
+	loading singleflight.Group
+	mu      sync.Mutex
+	last    deployment.Report
+	at      time.Time
+}
+
+func (e *examined) report(ctx context.Context, examine func(context.Context) deployment.Report, now func() time.Time) (deployment.Report, time.Time) {
+	_, _, _ = e.loading.Do("", func() (any, error) {
+		e.mu.Lock()
+		fresh := !e.at.IsZero() && now().Sub(e.at) < reportKept
+		e.mu.Unlock()
+		if fresh {
+			return nil, nil
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportPatience)
+		defer cancel()
+		report, at := examine(ctx), now()
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.last, e.at = report, at
+		return nil, nil
+	})
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.last, e.at
+}
