@@ -3,9 +3,11 @@ package tests
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -136,4 +138,41 @@ func TestTabOfAnEndedSession(t *testing.T) {
 	b.sees("Runs v1", "signed out", "sign in")
 	b.do(chromedp.Click(chromedp.CSS("#live a")))
 	b.sees("Runs v1", "live", "bob@shop.dev")
+}
+
+// A server says how it is used, by route, and whether Temporal answers; names that a sender chooses make no metric.
+func TestServeIsMeasured(t *testing.T) {
+	stage.Long(t, "builds the programs")
+	t.Parallel()
+	d := shared.DevOfInit(t)
+	d.Start()
+	d.Await("shop/hello", "staging CONVERGED v1, production CONVERGED v1")
+	port, metrics := shared.FreePort(t), shared.FreePort(t)
+	said := d.Background("serve", "--listen", fmt.Sprintf("127.0.0.1:%d", port), "--metrics", fmt.Sprint(metrics))
+	read := func(port int, method, path string) (text string) {
+		temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {
+			r, err := http.NewRequestWithContext(t.Context(), method, fmt.Sprintf("http://127.0.0.1:%d%s", port, path), nil)
+			require.NoError(t, err)
+			answer, err := http.DefaultClient.Do(r)
+			if err != nil {
+				return false, err.Error() + said()
+			}
+			defer answer.Body.Close()
+			body, err := io.ReadAll(answer.Body)
+			text = string(body)
+			return err == nil, fmt.Sprint(err)
+		})
+		return text
+	}
+	require.Contains(t, read(port, http.MethodGet, "/services/shop/hello"), "Runs <b>v1</b>")
+	require.Contains(t, read(port, http.MethodGet, "/api/v1/applications"), "shop")
+	read(port, "FORGED", "/forged")
+	require.Equal(t, "temporal: ok\n", read(metrics, http.MethodGet, "/readyz"))
+	served := strings.Join(slices.DeleteFunc(strings.Split(read(metrics, http.MethodGet, "/metrics"), "\n"), func(line string) bool {
+		return !strings.HasPrefix(line, "converge_http_request_duration_seconds_count{")
+	}), "\n")
+	for _, labels := range []string{`code="200",method="GET",route="/services/{application}/{service}"`, `code="200",method="GET",route="/api/v1/applications"`, `method="other"`} {
+		require.Contains(t, served, labels)
+	}
+	require.NotContains(t, strings.ToLower(served), "forged")
 }

@@ -223,6 +223,38 @@ func TestServerRestartsUnderAnOpenPage(t *testing.T) {
 	b.sees("Runs v2", "waits for approval")
 }
 
+// A person releases on the sheet, and another one watches the page of the service, which is never loaded again: it shows each step, and the end as
+// soon as the service says so.
+func TestWatchARelease(t *testing.T) {
+	stage.Long(t, "builds the programs and runs a browser")
+	t.Parallel()
+	d := shared.DevOfInit(t)
+	d.Start()
+	d.Await("shop/hello", "staging CONVERGED v1, production CONVERGED v1")
+	url := apiURL(t, d)
+	watcher, person := browse(t, 1000).strict(), browse(t, 320).strict()
+	watcher.do(chromedp.Navigate(url + "/services/shop/hello"))
+	watcher.sees("Runs v1", "live")
+	value[bool](watcher, `window.steps = []; window.converged = 0;
+		new MutationObserver(() => {
+			const text = document.querySelector("#channel-production").innerText.replace(/\s+/g, " ");
+			if (window.steps[window.steps.length - 1] !== text) window.steps.push(text);
+			if (!window.converged && text.includes("Runs v2") && text.includes("converged")) window.converged = Date.now();
+		}).observe(document.body, {subtree: true, childList: true, characterData: true, attributes: true}); true`)
+	person.do(chromedp.Navigate(url+"/services/shop/hello/act/release"), chromedp.SendKeys(chromedp.CSS("#f-version"), "v2"))
+	person.act("alice")
+	person.sees("Runs v2")
+	watcher.sees("Runs v2")
+	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {
+		steps := value[[]string](watcher, `window.steps`)
+		return value[float64](watcher, `window.converged`) > 0, strings.Join(steps, "\n")
+	})
+	status := d.Await("shop/hello", "staging CONVERGED v2, production CONVERGED v2")
+	since := status.Channels[len(status.Channels)-1].Since
+	shown := time.UnixMilli(int64(value[float64](watcher, `window.converged`)))
+	t.Logf("the page showed the end %s after the status", shown.Sub(since).Round(time.Millisecond))
+}
+
 // A person releases and approves with keys alone, and watches it converge.
 func TestBoardByKeyboard(t *testing.T) {
 	stage.Long(t, "builds the programs and runs a browser")

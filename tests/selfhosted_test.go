@@ -10,10 +10,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
@@ -109,6 +111,38 @@ func (h *thirty) done(plan string) map[string]string {
 	return so
 }
 
+// watchPlan opens the page of the plan in a browser, if there is one. The function that it returns waits until the page, which is not loaded
+// again, shows all nodes as done, and requires that it showed the progress.
+func (h *thirty) watchPlan(nodes int) (live func()) {
+	h.T.Helper()
+	if _, err := exec.LookPath("chromium"); err != nil {
+		h.T.Log("the page of the plan is not looked at: there is no browser here (make chromium)")
+		return func() {}
+	}
+	url := apiURL(h.T, h.Dev) + "/applications/home/plans/live"
+	b := browse(h.T, 1000)
+	temporaltest.WaitFor(h.T, stage.Patience, func() (bool, string) {
+		b.do(chromedp.Navigate(url))
+		return value[int](b, `document.querySelectorAll("tbody tr").length`) == nodes, "no plan on its page yet"
+	})
+	value[bool](b, `window.counts = [];
+		const count = () => [...document.querySelectorAll("td[data-channel=State]")].filter((td) => td.innerText.trim() === "done").length;
+		const note = () => { const n = count(); if (window.counts[window.counts.length - 1] !== n) window.counts.push(n); };
+		note();
+		new MutationObserver(note).observe(document.body, {subtree: true, childList: true, characterData: true}); true`)
+	return func() {
+		h.T.Helper()
+		var counts []int
+		temporaltest.WaitFor(h.T, stage.Patience, func() (bool, string) {
+			counts = value[[]int](b, `window.counts`)
+			return counts[len(counts)-1] == nodes, fmt.Sprint(counts)
+		})
+		require.Greater(h.T, len(counts), 3, "it showed the progress: %v", counts)
+		require.True(h.T, slices.IsSorted(counts), "%v", counts)
+		h.T.Logf("nodes that the page showed as done, one after the other: %v", counts)
+	}
+}
+
 // Thirty services that need each other, from nothing; then one of them changes.
 func TestThirtyServicesFromNothing_E1_E2_E3_E4_E5_E7(t *testing.T) {
 	t.Parallel()
@@ -117,8 +151,10 @@ func TestThirtyServicesFromNothing_E1_E2_E3_E4_E5_E7(t *testing.T) {
 	}
 	h := newThirty(t)
 	h.Start()
+	live := h.watchPlan(42)
 	all := h.done("i1")
 	require.Len(t, all, 42)
+	live()
 	for node, state := range all {
 		require.Equal(t, "done", state, node)
 	}

@@ -27,17 +27,18 @@ type Code string
 
 // The kinds of problems.
 const (
-	Invalid         Code = "invalid"         // the request itself is wrong
-	NotFound        Code = "not-found"       // there is no such application, service, channel or release
-	Refused         Code = "refused"         // the workflow refused the act; nothing changed
-	Unmanaged       Code = "unmanaged"       // the service is not managed now, so that it accepts no acts
-	ReadOnly        Code = "read-only"       // this server carries out no acts
-	PausedWorkflow  Code = "paused-workflow" // an operator has paused the workflow in Temporal
-	NoWorker        Code = "no-worker"       // no worker answers
-	Unreachable     Code = "unreachable"     // the Temporal server or the store does not answer
-	Unauthenticated Code = "unauthenticated" // the server does not know who sent the request
-	OtherSite       Code = "other-site"      // the request is of a page of another site, or for another host
-	TooLarge        Code = "too-large"       // the request is too large
+	Invalid         Code = "invalid"           // the request itself is wrong
+	NotFound        Code = "not-found"         // there is no such application, service, channel or release
+	Refused         Code = "refused"           // the workflow refused the act; nothing changed
+	Unmanaged       Code = "unmanaged"         // the service is not managed now, so that it accepts no acts
+	ReadOnly        Code = "read-only"         // this server carries out no acts
+	PausedWorkflow  Code = "paused-workflow"   // an operator has paused the workflow in Temporal
+	NoWorker        Code = "no-worker"         // no worker answers
+	Unreachable     Code = "unreachable"       // the Temporal server or the store does not answer
+	Unauthenticated Code = "unauthenticated"   // the server does not know who sent the request
+	OtherSite       Code = "other-site"        // the request is of a page of another site, or for another host
+	TooLarge        Code = "too-large"         // the request is too large
+	TooMany         Code = "too-many-requests" // the sender makes too many requests
 	Internal        Code = "internal"
 )
 

@@ -9,9 +9,13 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"go.temporal.io/sdk/client"
 
 	"github.com/converge-engine/converge/client/connection"
 	"github.com/converge-engine/converge/client/overview"
@@ -19,6 +23,7 @@ import (
 	"github.com/converge-engine/converge/client/serve/access"
 	"github.com/converge-engine/converge/client/serve/apiv1"
 	"github.com/converge-engine/converge/client/serve/board"
+	"github.com/converge-engine/converge/client/serve/limit"
 	"github.com/converge-engine/converge/client/serve/session"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/worker"
@@ -30,6 +35,7 @@ type serveOptions struct {
 	server   serve.Options
 	store    string
 	readOnly bool
+	metrics  string
 
 	signIn              session.Options
 	secretFile, keyFile string
@@ -76,11 +82,21 @@ identity, and --base-url from their board.`,
 	flags.StringVar(&o.signIn.GroupsClaim, "groups-claim", "groups", "claim with the groups of a person")
 	flags.StringVar(&o.keyFile, "session-key-file", "", "file with the secrets that seal sessions, one on each line, the newest first; replicas share it; empty: one of this process")
 	flags.BoolVar(&o.readOnly, "read-only", false, "refuse every act")
+	flags.StringVar(&o.metrics, "metrics", "", "serve /metrics, /healthz and /readyz at PORT, on the loopback address only, or at HOST:PORT (CONVERGE_METRICS)")
 	flags.StringVar(&o.store, "store", "", storeUsage)
 	return cmd
 }
 
 func (o *serveOptions) run(ctx context.Context) error {
+	mon, stop, err := o.f.monitor(ctx, o.metrics)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	metrics := client.MetricsNopHandler
+	if mon != nil {
+		metrics = mon.Handler()
+	}
 	api, err := o.f.client(ctx)
 	if err != nil {
 		return err
@@ -100,6 +116,9 @@ func (o *serveOptions) run(ctx context.Context) error {
 	if sessions != nil {
 		readers = access.New(api, o.f.Now)
 	}
+	if mon != nil {
+		mon.AddCheck("temporal", api.Healthy)
+	}
 	o.server.Identifies = sessions != nil
 	c, namespace := api.Temporal()
 	examine := deployment.Namespace{Client: c, Name: namespace, Attributes: worker.SearchAttributes()}.Examine
@@ -111,10 +130,11 @@ func (o *serveOptions) run(ctx context.Context) error {
 			Calls: api, Stores: o.f.stores(o.store), Overview: known, Now: o.f.Now, ReadOnly: o.readOnly, Sessions: sessions, Readers: readers, Examine: examine,
 		})
 		apiv1.Mount(mux, apiv1.Options{Calls: api, Stores: o.f.stores(o.store), Now: o.f.Now, ReadOnly: o.readOnly, Stopping: stopping, Overview: known, Readers: readers})
+		handler := measured(mux, metrics)
 		if sessions != nil {
-			return sessions.Require(mux)
+			return sessions.Require(limit.New(o.f.Now).Wrap(handler))
 		}
-		return mux
+		return handler
 	}
 	server, err := serve.Listen(ctx, o.server)
 	if err != nil {
@@ -129,6 +149,40 @@ func (o *serveOptions) run(ctx context.Context) error {
 	}
 	return err
 }
+
+// measured measures the requests by route and status code.
+func measured(mux *http.ServeMux, metrics client.MetricsHandler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		begun := time.Now()
+		answer := &statusWriter{ResponseWriter: w, status: http.StatusOK}
+		mux.ServeHTTP(answer, r)
+		_, route, _ := strings.Cut(r.Pattern, " ")
+		metrics.WithTags(map[string]string{"route": cmp.Or(route, r.Pattern), "method": knownMethod(r.Method), "code": strconv.Itoa(answer.status)}).
+			Timer("converge_http_request_duration").Record(time.Since(begun))
+	})
+}
+
+// knownMethod bounds the number of metrics: a sender may write anything.
+func knownMethod(method string) string {
+	if slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodPost}, method) {
+		return method
+	}
+	return "other"
+}
+
+// statusWriter keeps the status code of an answer.
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+}
+
+func (w *statusWriter) WriteHeader(status int) {
+	w.status = status
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap lets handlers set deadlines and flush (http.ResponseController).
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // fromRules takes from the rules of the installation, as they are now, what no flag says: where people sign in, and the address of the board.
 func (o *serveOptions) fromRules(ctx context.Context, api connection.API) error {

@@ -76,6 +76,11 @@ func TestPolls(t *testing.T) {
 	t.Parallel()
 	m, err := New("v1")
 	require.NoError(t, err)
+	text, all := m.Ready(t.Context())
+	require.True(t, all, text)
+	require.Empty(t, text, "a program that is no worker does not poll")
+	m.ready.cachedAt = time.Time{}
+	m.Polls()
 	ready := func() string {
 		text, all := m.Ready(t.Context())
 		require.Equal(t, text == "polling: ok\n", all)

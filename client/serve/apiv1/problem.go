@@ -28,6 +28,7 @@ var kinds = map[api.Code]struct {
 	api.PausedWorkflow: {http.StatusConflict, "An operator has paused the workflow"},
 	api.NoWorker:       {http.StatusServiceUnavailable, "No worker answers"},
 	api.Unreachable:    {http.StatusServiceUnavailable, "The Temporal server or the store does not answer"},
+	api.TooMany:        {http.StatusTooManyRequests, "The sender made too many requests"},
 	api.TooLarge:       {http.StatusRequestEntityTooLarge, "The request is too large"},
 	api.Internal:       {http.StatusInternalServerError, "The request failed"},
 }

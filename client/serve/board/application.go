@@ -106,7 +106,7 @@ func (b *board) planPage(r *http.Request) (page, error) {
 		}
 		c.Nodes = append(c.Nodes, node)
 	}
-	return page{Name: "plan", Title: title, Nav: "services", Lists: true, Content: c}, nil
+	return page{Name: "plan", Title: title, Nav: "services", Lists: true, Moves: !run.Over, Content: c}, nil
 }
 
 // diffContent is the content of the page of what changed between two incarnations.

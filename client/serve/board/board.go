@@ -115,6 +115,7 @@ type page struct {
 	After   overview.Revision
 	Content any
 	AsOf    time.Time
+	Moves   bool   // the page shows what is under way, and changes by more than services
 	Still   bool   // the page does not change while a person fills it in
 	Known   string // how much is known, if that is not everything
 	Who     string // who is signed in

@@ -53,6 +53,7 @@
       });
       Idiomorph.morph(document.querySelector('.as-of time'), next.querySelector('.as-of time'));
       localize();
+      moves(next.body);
     } catch (e) {
       say('lost', 'no connection');
       setTimeout(soon, 5000 + 5000 * Math.random());
@@ -77,6 +78,11 @@
   const soon = () => {
     if (document.body.dataset.still || timer) return;
     timer = setTimeout(() => { timer = 0; read(); }, gap);
+  };
+
+  // A page of what is under way changes by more than services: it is read every two seconds while a person sees it.
+  const moves = (body) => {
+    if (body.dataset.moves) setTimeout(() => { if (document.visibilityState === 'visible') soon(); }, 2000);
   };
 
   const concerns = (event) => {
@@ -189,10 +195,12 @@
       '/': () => document.querySelector('main input[type=search]')?.focus(),
       w: () => { location.href = '/'; },
       s: () => { location.href = '/services'; },
+      i: () => { location.href = '/installation'; },
       j: () => links[Math.min(at + 1, links.length - 1)]?.focus(),
       k: () => links[Math.max(at - 1, 0)]?.focus(),
     };
     if (keys[e.key]) { e.preventDefault(); keys[e.key](); }
   });
   localize();
+  moves(document.body);
 })();
