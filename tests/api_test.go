@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -234,6 +235,10 @@ func TestWalkOverHTTP(t *testing.T) {
 	var history api.Page[read.HistoryEntry]
 	require.NoError(t, c.Get(t.Context(), hello+"/history", nil, &history))
 	require.Contains(t, kindsOf(history.Items), "approval")
+	history = api.Page[read.HistoryEntry]{}
+	require.NoError(t, c.Get(t.Context(), hello+"/history", url.Values{"channel": {"prod"}}, &history))
+	require.Empty(t, history.Items)
+	require.Equal(t, []string{"no entry is of a release channel prod; the history has entries of staging, production"}, history.Problems)
 	for _, path := range []string{
 		"/applications", "/services", "/applications/shop", "/applications/shop/history", "/applications/shop/incarnations", "/applications/shop/incarnations/1",
 		"/applications/shop/incarnations/2/assets", "/applications/shop/diff?from=1", hello + "/explain", hello + "/releases", hello + "/timeline",

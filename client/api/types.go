@@ -36,6 +36,7 @@ const (
 	NoWorker        Code = "no-worker"         // no worker answers
 	Unreachable     Code = "unreachable"       // the Temporal server or the store does not answer
 	Unauthenticated Code = "unauthenticated"   // the server does not know who sent the request
+	StoreElsewhere  Code = "store-elsewhere"   // the store that the service reports is not read by this server
 	OtherSite       Code = "other-site"        // the request is of a page of another site, or for another host
 	TooLarge        Code = "too-large"         // the request is too large
 	TooMany         Code = "too-many-requests" // the sender makes too many requests

@@ -57,6 +57,7 @@ const (
 	barHeight    = 20
 	noteHeight   = 16
 	chartTop     = 64
+	titleHeight  = 24 // less without a title
 	rightSpace   = 44
 	letterWidth  = 7
 	maxNameWidth = 320 // maximum width of names
@@ -87,7 +88,11 @@ func (c *Chart) draw(zone *time.Location, attributes, style string) string {
 	for _, r := range c.Rows {
 		d.left = max(d.left, min(len([]rune(r.Name))*letterWidth+28, maxNameWidth))
 	}
-	bottom := chartTop
+	d.top = chartTop
+	if c.Title == "" {
+		d.top -= titleHeight
+	}
+	bottom := d.top
 	for _, r := range c.Rows {
 		bottom += r.height()
 	}
@@ -98,7 +103,7 @@ func (c *Chart) draw(zone *time.Location, attributes, style string) string {
 	d.b.WriteString(`<rect class="paper" width="100%" height="100%"/>` + "\n")
 	d.text(12, 22, "start", "", c.Title)
 	d.axis(bottom)
-	y := chartTop
+	y := d.top
 	for _, r := range c.Rows {
 		d.text(12, y+15, "start", "", fit(r.Name, (d.left-20)/letterWidth))
 		for _, n := range longestFirst(r.Spans) {
@@ -127,6 +132,7 @@ type drawing struct {
 	b    strings.Builder
 	zone *time.Location
 	left int // start of the axis
+	top  int // of the rows
 }
 
 // longestFirst orders spans by length. A short span is drawn over adjacent long ones, so it stays visible.
@@ -207,8 +213,8 @@ func (d *drawing) axis(bottom int) {
 			continue
 		}
 		x := d.x(at)
-		fmt.Fprintf(&d.b, `<line class="line" x1="%d" y1="%d" x2="%d" y2="%d"/>`+"\n", x, chartTop-8, x, bottom)
-		d.text(x, chartTop-14, "middle", "faint", at.In(d.zone).Format(layout))
+		fmt.Fprintf(&d.b, `<line class="line" x1="%d" y1="%d" x2="%d" y2="%d"/>`+"\n", x, d.top-8, x, bottom)
+		d.text(x, d.top-14, "middle", "faint", at.In(d.zone).Format(layout))
 	}
 }
 

@@ -247,3 +247,13 @@ func TestETags(t *testing.T) {
 	require.Empty(t, send(t, tagged, http.MethodGet, "/missing", "").Header().Get("ETag"))
 	require.Empty(t, send(t, tagged, http.MethodPost, "/", "").Header().Get("ETag"))
 }
+
+// A store that the server may not open is no fault that passes: sending the request again does not help.
+func TestStoreElsewhere(t *testing.T) {
+	_, err := read.Store{}.Readable("s3://elsewhere")
+	var p *api.Problem
+	require.ErrorAs(t, problemOf(err), &p)
+	require.Equal(t, http.StatusConflict, p.Status)
+	require.Equal(t, api.StoreElsewhere, p.Code)
+	require.Contains(t, p.Detail, "s3://elsewhere")
+}

@@ -28,6 +28,7 @@ var kinds = map[api.Code]struct {
 	api.PausedWorkflow: {http.StatusConflict, "An operator has paused the workflow"},
 	api.NoWorker:       {http.StatusServiceUnavailable, "No worker answers"},
 	api.Unreachable:    {http.StatusServiceUnavailable, "The Temporal server or the store does not answer"},
+	api.StoreElsewhere: {http.StatusConflict, "The store is not read here"},
 	api.TooMany:        {http.StatusTooManyRequests, "The sender made too many requests"},
 	api.TooLarge:       {http.StatusRequestEntityTooLarge, "The request is too large"},
 	api.Internal:       {http.StatusInternalServerError, "The request failed"},
@@ -55,7 +56,7 @@ func problemOf(err error) error {
 	case errors.As(err, &unmanaged):
 		return newProblem(api.Unmanaged, err)
 	case errors.As(err, &store):
-		return newProblem(api.Unreachable, err)
+		return newProblem(api.StoreElsewhere, err)
 	case errors.Is(err, connection.ErrNotFound), errors.As(err, new(*access.HiddenError)):
 		return newProblem(api.NotFound, err)
 	case errors.Is(err, connection.ErrPaused):

@@ -1,6 +1,7 @@
 package apiv1
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -227,6 +228,9 @@ func (a *operations) history(ctx context.Context, in HistoryQuery, trail func() 
 	if err != nil {
 		return page, err
 	}
+	if in.Channel != "" && !slices.ContainsFunc(all, func(e read.HistoryEntry) bool { return e.Channel == in.Channel }) {
+		page.Problems = append(page.Problems, fmt.Sprintf("no entry is of a release channel %s; the history has entries of %s", in.Channel, cmp.Or(channelsOf(all), "none")))
+	}
 	all = slices.DeleteFunc(all, func(e read.HistoryEntry) bool {
 		return in.Channel != "" && e.Channel != in.Channel || len(in.Kind) > 0 && !slices.Contains(in.Kind, e.Kind)
 	})
@@ -241,6 +245,17 @@ func (a *operations) history(ctx context.Context, in HistoryQuery, trail func() 
 		page.Next = encodeCursor(historyCursor{At: all[begin].At, Of: all[begin].Of, N: all[begin].N})
 	}
 	return page, nil
+}
+
+// channelsOf lists the channels of entries.
+func channelsOf(all []read.HistoryEntry) string {
+	var names []string
+	for _, e := range all {
+		if e.Channel != "" && !slices.Contains(names, e.Channel) {
+			names = append(names, e.Channel)
+		}
+	}
+	return strings.Join(names, ", ")
 }
 
 type timelineInput struct {
