@@ -119,6 +119,8 @@ func shop() *installation {
 			{
 				Name: "production", Runtime: "eks", Status: string(entities.StatusManualApproval), Current: "v7", Target: "v7", Desired: "v8", Since: now.Add(-10 * time.Minute),
 				Omitted: 3,
+				Fleet:   &protocol.FleetStatus{Instances: 40, AtVersion: 12, Version: "v8", ByStatus: map[string]int{"CONVERGING": 3}},
+				Checks:  []protocol.CheckStatus{{ID: "errors", Verdict: "PASS", Reason: "0.7 % of 1,204 requests, control 0.8 % " + hostile, At: now.Add(-time.Minute)}},
 				Objects: []entities.Object{{
 					Name: "web", Type: "Deployment", Status: entities.ObjectFailed, Message: hostile,
 					Links:  []entities.Link{{Type: "LOG", URL: "https://logs.example/web", Name: "logs"}, {URL: "javascript:alert(1)", Name: hostile}},
@@ -144,7 +146,7 @@ func TestPagesShowTextAsText(t *testing.T) {
 	for path, want := range map[string][]string{
 		"/":                  {"shop/web v8", "go-live: 0 of 1", `/services/shop/web/act/approve?version=v8&amp;topic=go-live`, "shop/api"},
 		"/services":          {"waits for approval", "failed", `<th scope="col">production</th>`, "2 services"},
-		"/services/shop/web": {"shop/web", "Runs <b>v7</b>", "approval/go-live", "Deployment web", "1 object, 3 more", `href="https://logs.example/web"`, "Back-off pulling"},
+		"/services/shop/web": {"shop/web", "Runs <b>v7</b>", "approval/go-live", "Deployment web", "1 object, 3 more", "1 check, last results", "errors: PASS, 0.7 % of 1,204 requests", "12 of 40 instances have converged at v8; 3 <span", `href="https://logs.example/web"`, "Back-off pulling"},
 		"/services/shop/api": {"failed", "goes to <b>v3</b>"},
 	} {
 		status, html, h := get(path)
