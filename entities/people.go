@@ -59,8 +59,11 @@ type Rules struct {
 
 var boardRE = regexp.MustCompile(`^https?://[A-Za-z0-9.:\[\]-]+/?$`)
 
-// CheckBoard rejects what is not the address of a board.
+// CheckBoard rejects what is not the address of a board. An empty one is none.
 func CheckBoard(text string) error {
+	if text == "" {
+		return nil
+	}
 	if u, err := url.Parse(text); err != nil || u.Hostname() == "" || !boardRE.MatchString(text) {
 		return fmt.Errorf("invalid address of the board %q; expected https://HOST", Clip(text, 100))
 	}

@@ -20,7 +20,7 @@ func TestAddressOfTheBoard(t *testing.T) {
 		require.NoError(t, CheckBoard(good), good)
 	}
 	for _, bad := range []string{
-		"", "converge.shop.dev", "javascript:alert(1)", "ftp://shop.dev", "https://", "https://:8234", "https://alice@shop.dev", "https://shop.dev/board",
+		"converge.shop.dev", "javascript:alert(1)", "ftp://shop.dev", "https://", "https://:8234", "https://alice@shop.dev", "https://shop.dev/board",
 		"https://shop.dev?a", "https://shop.dev#a", "https://shop.dev|approve>", "https://shop.dev\n", "https://shop dev", "https://shop.dev)",
 	} {
 		require.ErrorContains(t, CheckBoard(bad), "expected https://HOST", bad)

@@ -41,7 +41,7 @@ func (s *service) release(ctx workflow.Context, r verb.Request, who entities.Who
 		return nil, asRefusal(err)
 	}
 	opened := s.openRelease(state.NewRelease{
-		ID: r.ID, Version: version, FullVersion: version, By: who.Name, Who: &who, Strategy: maestro.Strategy(r.Release.Strategy),
+		ID: r.ID, Version: version, FullVersion: version, By: who.Name, Who: &who, Reason: r.Reason, Strategy: maestro.Strategy(r.Release.Strategy),
 		Aspect: r.Release.Aspect, ValuesText: valuesText(r.Release),
 	}, prepared)
 	note := identityNote(r, who)

@@ -23,11 +23,15 @@ type Checks struct {
 
 	application, service string
 	definitions          map[string]entities.CheckDefinition // by digest
+	last                 map[lastKey]entities.CheckReading   // of allowed times
 }
+
+// lastKey is a check of allowed times in a channel.
+type lastKey struct{ channel, definition string }
 
 // Read reads the definitions of the checks that need no other system from the store of the service.
 func Read(ctx context.Context, stores read.Store, s *state.State) (*Checks, error) {
-	c := &Checks{definitions: map[string]entities.CheckDefinition{}, application: s.Application, service: s.Title()}
+	c := &Checks{definitions: map[string]entities.CheckDefinition{}, last: map[lastKey]entities.CheckReading{}, application: s.Application, service: s.Title()}
 	if s.Spec == nil {
 		return c, nil
 	}
@@ -56,16 +60,31 @@ func Read(ctx context.Context, stores read.Store, s *state.State) (*Checks, erro
 	return c, nil
 }
 
-// Judge evaluates a check at a moment (simulate.Input).
+// Judge evaluates a check at a moment (simulate.Input). A result of allowed times holds until the moment that it names: to find that takes long.
+// A Checks is for one caller at a time.
 func (c *Checks) Judge(e entities.Evaluation, at time.Time) entities.CheckReading {
 	definition, known := c.definitions[e.Definition]
+	key := lastKey{e.Channel, e.Definition}
+	last, kept := c.last[key]
 	switch {
+	case known && kept && !at.Before(last.At) && at.Before(last.Next):
+		last.At = at
+		return last
+	case known && e.Kind == entities.CheckAllowedTimes:
+		reading := c.evaluate(definition, e, at)
+		reading.At = at
+		c.last[key] = reading
+		return reading
 	case known:
-		return checks.Evaluate(context.Background(), checks.Sources{}, checks.Request{Definition: definition.ForChannel(c.application, c.service, e.Channel), Evaluation: e, Now: at})
+		return c.evaluate(definition, e, at)
 	case e.Kind == entities.CheckSelection:
 		return selection.SelectAll(e, at)
 	}
 	return entities.CheckReading{Verdict: entities.Pass, Reason: "assumed to pass", At: at}
+}
+
+func (c *Checks) evaluate(definition entities.CheckDefinition, e entities.Evaluation, at time.Time) entities.CheckReading {
+	return checks.Evaluate(context.Background(), checks.Sources{}, checks.Request{Definition: definition.ForChannel(c.application, c.service, e.Channel), Evaluation: e, Now: at})
 }
 
 // Closed is when no release enters a channel, because of its allowed times: in order, and each span with the reasons.
@@ -78,24 +97,24 @@ type Closed struct {
 // maxMoments limits how often the checks of a channel are evaluated: times may change every minute.
 const maxMoments = 500
 
-// Calendar lists the channels with allowed times, and when these are closed between two moments.
-func (c *Checks) Calendar(spec *entities.Spec, from, to time.Time) (all []Closed) {
+// Calendar lists the channels with allowed times, and when these are closed between two moments. When ctx ends, the rest is left out.
+func (c *Checks) Calendar(ctx context.Context, spec *entities.Spec, from, to time.Time) (all []Closed) {
 	for _, channel := range spec.Channels {
 		times := slices.DeleteFunc(slices.Clone(channel.Checks), func(check entities.Check) bool {
 			return check.Kind != entities.CheckAllowedTimes || check.FirstGateStage() == ""
 		})
 		if len(times) > 0 {
-			all = append(all, c.closed(channel.Name, times, from, to))
+			all = append(all, c.closed(ctx, channel.Name, times, from, to))
 		}
 	}
 	return all
 }
 
-func (c *Checks) closed(channel string, times []entities.Check, from, to time.Time) Closed {
+func (c *Checks) closed(ctx context.Context, channel string, times []entities.Check, from, to time.Time) Closed {
 	out := Closed{Channel: channel, Until: to}
 	at := from
 	for n := 0; at.Before(to); n++ {
-		if n == maxMoments {
+		if n == maxMoments || ctx.Err() != nil {
 			out.Until = at
 			break
 		}

@@ -1,6 +1,7 @@
 package forecast
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -57,7 +58,7 @@ func TestCalendar(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"production/errors"}, checks.Assumed)
 	from, to := at(t, "2026-11-30T10:00:00Z"), at(t, "2026-12-02T12:00:00Z") // Monday at 11:00 in Paris, to Wednesday at 13:00
-	all := checks.Calendar(s.Spec, from, to)
+	all := checks.Calendar(t.Context(), s.Spec, from, to)
 	require.Len(t, all, 2)
 	require.Equal(t, Closed{Channel: "staging", Until: to}, all[1])
 	production := all[0]
@@ -85,7 +86,7 @@ func TestCalendarIsBounded(t *testing.T) {
 	checks, err := Read(t.Context(), stores, s)
 	require.NoError(t, err)
 	from := at(t, "2026-11-30T10:00:00Z")
-	all := checks.Calendar(s.Spec, from, from.Add(20*365*24*time.Hour))
+	all := checks.Calendar(t.Context(), s.Spec, from, from.Add(20*365*24*time.Hour))
 	require.True(t, all[0].Until.Before(from.Add(20*365*24*time.Hour)))
 	require.LessOrEqual(t, len(all[0].Spans), maxMoments)
 }
@@ -99,4 +100,31 @@ func TestCalendarOfAStoreElsewhere(t *testing.T) {
 	checks, err := Read(t.Context(), stores, state.New("shop", "new"))
 	require.NoError(t, err)
 	require.Empty(t, checks.Assumed)
+}
+
+// A result of allowed times is kept until it changes, so that a simulation does not search the calendar at every moment; and a calendar ends with
+// its request.
+func TestCalendarIsSearchedOnceForEachChange(t *testing.T) {
+	s, stores := service(t)
+	checks, err := Read(t.Context(), stores, s)
+	require.NoError(t, err)
+	office := s.Spec.Channels[0].Checks[0]
+	e := entities.Evaluation{Channel: "production", ID: office.ID, Kind: office.Kind, Definition: office.Definition}
+	open := at(t, "2026-11-30T10:00:00Z")
+	reading := checks.Judge(e, open)
+	require.Equal(t, entities.Pass, reading.Verdict)
+	again := checks.Judge(e, open.Add(4*time.Hour))
+	require.Equal(t, entities.Pass, again.Verdict)
+	require.Equal(t, open.Add(4*time.Hour), again.At)
+	require.Equal(t, reading.Next, again.Next)
+	require.Equal(t, entities.Wait, checks.Judge(e, reading.Next).Verdict, "it is closed then")
+	require.Equal(t, entities.Pass, checks.Judge(e, open).Verdict, "a moment before the kept result")
+	require.Zero(t, testing.AllocsPerRun(100, func() { checks.Judge(e, open.Add(time.Hour)) }), "nothing is searched")
+
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, closed := range checks.Calendar(ended, s.Spec, open, open.Add(time.Hour)) {
+		require.Equal(t, open, closed.Until)
+		require.Empty(t, closed.Spans)
+	}
 }

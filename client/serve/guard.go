@@ -83,6 +83,13 @@ func IsLoopback(listen string) bool {
 	return err == nil && isLoopback(host)
 }
 
+// IsUnspecified reports whether an address to listen on, HOST:PORT, is that of all interfaces, so that callers use another name.
+func IsUnspecified(listen string) bool {
+	host, _, err := net.SplitHostPort(listen)
+	ip := net.ParseIP(host)
+	return err == nil && (host == "" || ip != nil && ip.IsUnspecified())
+}
+
 func isLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()

@@ -82,7 +82,7 @@ func (o Options) check() error {
 	if !isLoopback(host) && !o.AllowAnonymous && !o.Identifies {
 		return fmt.Errorf("listen address %s: callers do not prove who they are, so the server listens on loopback only; expected 127.0.0.1:PORT, --issuer or an identity in the rules of the installation, or --insecure-anonymous", o.Listen)
 	}
-	if ip := net.ParseIP(host); o.BaseURL == "" && (host == "" || ip != nil && ip.IsUnspecified()) {
+	if o.BaseURL == "" && IsUnspecified(o.Listen) {
 		return fmt.Errorf("listen address %s: callers use another name; expected --base-url https://HOST, or a board in the rules of the installation", o.Listen)
 	}
 	if (o.TLSCert == "") != (o.TLSKey == "") {

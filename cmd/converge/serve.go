@@ -58,8 +58,8 @@ server can read the whole installation, and can act where no proof of identity i
 required; so it listens on a loopback address only, unless --insecure-anonymous is given.
 
 Beyond loopback, and for a sign-in, the rules of the installation (converge admin rules)
-supply what no flag says when the server starts: the issuer, audience and claims of their
-identity, and --base-url from their board.`,
+say what no flag does when the server starts. Without --issuer they name the issuer, and
+with it the audience and the claims, unless flags do; without --base-url, the board.`,
 		Example: `  converge serve
   converge serve --listen 127.0.0.1:9000 --read-only
   converge serve --listen :8234 --base-url https://converge.shop.dev --issuer https://id.shop.dev --session-key-file keys
@@ -79,7 +79,7 @@ identity, and --base-url from their board.`,
 	flags.StringVar(&o.signIn.Audience, "audience", "", "audience of the tokens of programs; empty: the client id")
 	flags.StringSliceVar(&o.signIn.Scopes, "scope", []string{"email", "groups"}, "scopes to request in addition to openid")
 	flags.StringVar(&o.signIn.UserClaim, "user-claim", "", "claim with the name of a person, as in the identity of the applications; empty: email, or else sub")
-	flags.StringVar(&o.signIn.GroupsClaim, "groups-claim", "groups", "claim with the groups of a person")
+	flags.StringVar(&o.signIn.GroupsClaim, "groups-claim", "", "claim with the groups of a person; empty: groups")
 	flags.StringVar(&o.keyFile, "session-key-file", "", "file with the secrets that seal sessions, one on each line, the newest first; replicas share it; empty: one of this process")
 	flags.BoolVar(&o.readOnly, "read-only", false, "refuse every act")
 	flags.StringVar(&o.metrics, "metrics", "", "serve /metrics, /healthz and /readyz at PORT, on the loopback address only, or at HOST:PORT (CONVERGE_METRICS)")
@@ -130,11 +130,11 @@ func (o *serveOptions) run(ctx context.Context) error {
 			Calls: api, Stores: o.f.stores(o.store), Overview: known, Now: o.f.Now, ReadOnly: o.readOnly, Sessions: sessions, Readers: readers, Examine: examine,
 		})
 		apiv1.Mount(mux, apiv1.Options{Calls: api, Stores: o.f.stores(o.store), Now: o.f.Now, ReadOnly: o.readOnly, Stopping: stopping, Overview: known, Readers: readers})
-		handler := measured(mux, metrics)
+		handler := routed(mux)
 		if sessions != nil {
-			return sessions.Require(limit.New(o.f.Now).Wrap(handler))
+			handler = sessions.Require(limit.New(o.f.Now).Wrap(handler))
 		}
-		return handler
+		return measured(handler, metrics)
 	}
 	server, err := serve.Listen(ctx, o.server)
 	if err != nil {
@@ -150,15 +150,36 @@ func (o *serveOptions) run(ctx context.Context) error {
 	return err
 }
 
-// measured measures the requests by route and status code.
-func measured(mux *http.ServeMux, metrics client.MetricsHandler) http.Handler {
+// measured measures the requests by route and status code, also those that never reach a route, and those whose handler panics.
+func measured(next http.Handler, metrics client.MetricsHandler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		begun := time.Now()
-		answer := &statusWriter{ResponseWriter: w, status: http.StatusOK}
-		mux.ServeHTTP(answer, r)
-		_, route, _ := strings.Cut(r.Pattern, " ")
-		metrics.WithTags(map[string]string{"route": cmp.Or(route, r.Pattern), "method": knownMethod(r.Method), "code": strconv.Itoa(answer.status)}).
-			Timer("converge_http_request_duration").Record(time.Since(begun))
+		begun, route := time.Now(), ""
+		answer := &statusWriter{ResponseWriter: w}
+		defer func() {
+			if recover := recover(); recover != nil {
+				answer.status = http.StatusInternalServerError
+				defer panic(recover)
+			}
+			metrics.WithTags(map[string]string{"route": cmp.Or(route, "none"), "method": knownMethod(r.Method), "code": strconv.Itoa(cmp.Or(answer.status, http.StatusOK))}).
+				Timer("converge_http_request_duration").Record(time.Since(begun))
+		}()
+		next.ServeHTTP(answer, r.WithContext(context.WithValue(r.Context(), routeKey{}, &route)))
+	})
+}
+
+// routeKey is the key of the route of a request in its context: a *string.
+type routeKey struct{}
+
+// routed says for measured which route a request takes.
+func routed(mux *http.ServeMux) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			if route, ok := r.Context().Value(routeKey{}).(*string); ok {
+				_, path, _ := strings.Cut(r.Pattern, " ")
+				*route = cmp.Or(path, r.Pattern)
+			}
+		}()
+		mux.ServeHTTP(w, r)
 	})
 }
 
@@ -177,7 +198,9 @@ type statusWriter struct {
 }
 
 func (w *statusWriter) WriteHeader(status int) {
-	w.status = status
+	if w.status == 0 && status >= http.StatusOK { // the first one that is no announcement of another is the answer
+		w.status = status
+	}
 	w.ResponseWriter.WriteHeader(status)
 }
 
@@ -188,19 +211,21 @@ func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 func (o *serveOptions) fromRules(ctx context.Context, api connection.API) error {
 	beyond := !serve.IsLoopback(o.server.Listen)
 	signsIn := o.signIn.Issuer == "" && (beyond && !o.server.AllowAnonymous || o.needsIssuer())
-	if !signsIn && (!beyond || o.server.BaseURL != "") {
+	needsName := o.server.BaseURL == "" && beyond && (signsIn || o.signIn.Issuer != "" || serve.IsUnspecified(o.server.Listen))
+	defer func() { o.signIn.GroupsClaim = cmp.Or(o.signIn.GroupsClaim, "groups") }()
+	if !signsIn && !needsName {
 		return nil
 	}
 	var s protocol.InstallationStatus
 	if err := api.Query(ctx, protocol.InstallationID(), protocol.QueryStatus, &s); err != nil && !errors.Is(err, connection.ErrNotFound) {
 		return fmt.Errorf("read the rules of the installation: %w", err)
 	}
-	if beyond {
-		o.server.BaseURL = cmp.Or(o.server.BaseURL, s.Rules.Board)
+	if needsName {
+		o.server.BaseURL = s.Rules.Board
 	}
 	if i := s.Rules.Identity; i != nil && signsIn {
 		o.signIn.Issuer, o.signIn.Audience = i.Issuer, cmp.Or(o.signIn.Audience, i.Audience)
-		o.signIn.UserClaim, o.signIn.GroupsClaim = cmp.Or(o.signIn.UserClaim, i.UserClaim), cmp.Or(i.GroupsClaim, o.signIn.GroupsClaim)
+		o.signIn.UserClaim, o.signIn.GroupsClaim = cmp.Or(o.signIn.UserClaim, i.UserClaim), cmp.Or(o.signIn.GroupsClaim, i.GroupsClaim)
 	}
 	return nil
 }

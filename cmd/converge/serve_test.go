@@ -2,10 +2,15 @@ package main
 
 import (
 	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
 
+	"github.com/converge-engine/converge/client/serve/session"
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 )
@@ -26,14 +31,17 @@ func TestServeReadsTheRules(t *testing.T) {
 			want:  withKeys(signing(serving("127.0.0.1:8234", ""), "https://id.shop.dev", "converge-api", "login", "teams")),
 		},
 		"flags first": {
-			given: signing(serving(":8234", "https://other.shop.dev"), "https://other.id.dev", "", "", "groups"),
+			given: signing(serving(":8234", "https://other.shop.dev"), "https://other.id.dev", "", "", ""),
 			want:  signing(serving(":8234", "https://other.shop.dev"), "https://other.id.dev", "", "", "groups"),
 		},
-		"loopback":          {given: serving("127.0.0.1:8234", ""), want: serving("127.0.0.1:8234", ""), rules: errors.New("not to be read")},
-		"no rules":          {given: serving(":8234", ""), want: serving(":8234", ""), rules: protocol.InstallationStatus{}},
-		"no such workflow":  {given: serving(":8234", ""), want: serving(":8234", ""), rules: "missing"},
-		"only an audience":  {given: signing(serving("127.0.0.1:1", ""), "", "other", "", "groups"), want: signing(serving("127.0.0.1:1", ""), "https://id.shop.dev", "other", "login", "teams")},
-		"anonymous allowed": {given: anonymous(serving(":8234", "")), want: anonymous(serving(":8234", "https://converge.shop.dev"))},
+		"loopback":          {given: serving("127.0.0.1:8234", ""), want: grouped(serving("127.0.0.1:8234", "")), rules: errors.New("not to be read")},
+		"no rules":          {given: serving(":8234", ""), want: grouped(serving(":8234", "")), rules: protocol.InstallationStatus{}},
+		"no such workflow":  {given: serving(":8234", ""), want: grouped(serving(":8234", "")), rules: "missing"},
+		"only an audience":  {given: signing(serving("127.0.0.1:1", ""), "", "other", "", "roles"), want: signing(serving("127.0.0.1:1", ""), "https://id.shop.dev", "other", "login", "roles")},
+		"anonymous allowed": {given: anonymous(serving(":8234", "")), want: grouped(anonymous(serving(":8234", "https://converge.shop.dev")))},
+		"an address that callers use": {
+			given: anonymous(serving("10.0.0.1:8234", "")), want: grouped(anonymous(serving("10.0.0.1:8234", ""))), rules: errors.New("not to be read"),
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			api := &fakeAPI{statuses: map[string][]any{}}
@@ -54,7 +62,12 @@ func TestServeReadsTheRules(t *testing.T) {
 }
 
 func serving(listen, base string) (o serveOptions) {
-	o.server.Listen, o.server.BaseURL, o.signIn.GroupsClaim = listen, base, "groups"
+	o.server.Listen, o.server.BaseURL = listen, base
+	return o
+}
+
+func grouped(o serveOptions) serveOptions {
+	o.signIn.GroupsClaim = "groups"
 	return o
 }
 
@@ -71,4 +84,52 @@ func withKeys(o serveOptions) serveOptions {
 func anonymous(o serveOptions) serveOptions {
 	o.server.AllowAnonymous = true
 	return o
+}
+
+// recorded keeps what is measured, by its tags.
+type recorded struct {
+	client.MetricsHandler
+	tags map[string]string
+	all  *[]string
+}
+
+func (r recorded) WithTags(tags map[string]string) client.MetricsHandler {
+	r.tags = tags
+	return r
+}
+
+func (r recorded) Timer(name string) client.MetricsTimer {
+	*r.all = append(*r.all, fmt.Sprint(name, " ", r.tags["method"], " ", r.tags["route"], " ", r.tags["code"]))
+	return client.MetricsNopHandler.Timer(name)
+}
+
+// Every answer is measured: also what is refused before a route is found, and a handler that panics; the first status is the answer's.
+func TestRequestsAreMeasured(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /services/{service}", func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusEarlyHints)
+		w.WriteHeader(http.StatusNotFound)
+		w.WriteHeader(http.StatusInternalServerError)
+	})
+	mux.HandleFunc("GET /quiet", func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("GET /panics", func(http.ResponseWriter, *http.Request) { panic("a fault") })
+	var all []string
+	h := measured(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/refused" {
+			w.WriteHeader(http.StatusTooManyRequests)
+			return
+		}
+		routed(mux).ServeHTTP(w, r.WithContext(session.With(r.Context(), entities.Who{Name: "alice"})))
+	}), recorded{all: &all})
+	for _, path := range []string{"/services/web", "/quiet", "/refused"} {
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
+	}
+	require.PanicsWithValue(t, "a fault", func() {
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/panics", nil))
+	})
+	h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), "FORGED", "/quiet", nil))
+	const name = "converge_http_request_duration "
+	require.Equal(t, []string{
+		name + "GET /services/{service} 404", name + "GET /quiet 200", name + "GET none 429", name + "GET /panics 500", name + "other none 405",
+	}, all)
 }

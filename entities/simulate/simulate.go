@@ -33,6 +33,8 @@ type Input struct {
 	Approve bool
 	// Until bounds the simulation, from At. Zero is 90 days.
 	Until time.Duration
+	// Stop ends the simulation where it is, as if it had reached its bound; nil: never. Rules that change at every minute take long.
+	Stop func() bool
 }
 
 // Kind is the activity of a channel during a span of time.
@@ -198,6 +200,9 @@ func (p *simulation) run() {
 		p.settle()
 		next, ok := p.next()
 		switch {
+		case p.stopped():
+			p.finish(true)
+			return
 		case !ok:
 			p.finish(false)
 			return
@@ -226,12 +231,14 @@ func (p *simulation) settle() {
 		p.endDue()
 		p.decision = loop.Settle(p.s, p.now, decide.Mode{})
 		busy := p.begin(p.decision)
-		if !p.judge() && !p.approve() && !busy {
+		if !p.judge() && !p.approve() && !busy || p.stopped() {
 			break
 		}
 	}
 	p.recordSpans()
 }
+
+func (p *simulation) stopped() bool { return p.Stop != nil && p.Stop() }
 
 // endDue ends due events in order of their time.
 func (p *simulation) endDue() {

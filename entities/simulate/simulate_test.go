@@ -172,3 +172,15 @@ flags is in every channel at Fri 20 Nov 17:34 UTC, after 4m`, strings.Join(got.T
 	_, err = Run(Input{State: s, Aspect: "size", At: friday, Judge: judge})
 	require.ErrorContains(t, err, `has no aspect "size"; expected one of flags`)
 }
+
+// A simulation that takes too long is ended where it is, and says that it is not finished.
+func TestSimulationIsStopped(t *testing.T) {
+	asked := 0
+	timeline, err := Run(Input{State: shop(), Version: "v2", At: friday, Judge: judge, Stop: func() bool {
+		asked++
+		return asked > 1
+	}})
+	require.NoError(t, err)
+	require.True(t, timeline.CutOff)
+	require.Contains(t, strings.Join(timeline.Table(time.UTC), "\n"), "not finished by Fri 20 Nov 17:3")
+}

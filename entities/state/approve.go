@@ -219,20 +219,25 @@ func (s *State) approve(r *Release, applyChannel string, a entities.Approval) (E
 	}, nil
 }
 
-// checkApproval returns an error for an approval that would change nothing or is not allowed.
-func (s *State) checkApproval(r *Release, a entities.Approval) error {
-	requirements := s.topicRequirements(a.Topic)
+// CheckOpen returns why nobody can approve or reject a version for a topic now.
+func (s *State) CheckOpen(version, topic string) error {
+	channel := s.applyChannel(topic)
+	r, err := s.FindOpen(version, channel)
+	if err != nil || channel != "" {
+		return err
+	}
+	return s.checkTopic(r, topic)
+}
+
+// checkTopic returns why nobody can approve or reject a release for a topic.
+func (s *State) checkTopic(r *Release, topic string) error {
+	requirements := s.topicRequirements(topic)
 	if len(requirements) == 0 {
-		return fmt.Errorf("no approval topic %q%s", a.Topic, entities.Expected(s.topics()))
+		return fmt.Errorf("no approval topic %q%s", topic, entities.Expected(s.topics()))
 	}
 	for i := range r.Approvals {
-		old := &r.Approvals[i]
-		switch {
-		case old.Topic != a.Topic:
-		case old.Reject:
-			return fmt.Errorf("%s was %s for %s; a rejection is final", r.FullVersion, old.Rejection(), a.Topic)
-		case old.Who.Same(a.Who) && !a.Reject && s.approvalValid(r, old):
-			return fmt.Errorf("%s has already approved %s for %s; another person must approve", a.Who.Name, r.FullVersion, a.Topic)
+		if old := &r.Approvals[i]; old.Topic == topic && old.Reject {
+			return fmt.Errorf("%s was %s for %s; a rejection is final", r.FullVersion, old.Rejection(), topic)
 		}
 	}
 	if r.Over() {
@@ -243,9 +248,22 @@ func (s *State) checkApproval(r *Release, a entities.Approval) error {
 		return p != nil && p.Phase == maestro.Pending
 	})
 	if !open {
-		return fmt.Errorf("%s does not wait for %s in any channel: %s", r.FullVersion, a.Topic, r.phasesText())
+		return fmt.Errorf("%s does not wait for %s in any channel: %s", r.FullVersion, topic, r.phasesText())
 	}
-	return r.checkApprover(requirements, a)
+	return nil
+}
+
+// checkApproval returns an error for an approval that would change nothing or is not allowed.
+func (s *State) checkApproval(r *Release, a entities.Approval) error {
+	if err := s.checkTopic(r, a.Topic); err != nil {
+		return err
+	}
+	for i := range r.Approvals {
+		if old := &r.Approvals[i]; old.Topic == a.Topic && old.Who.Same(a.Who) && !a.Reject && s.approvalValid(r, old) {
+			return fmt.Errorf("%s has already approved %s for %s; another person must approve", a.Who.Name, r.FullVersion, a.Topic)
+		}
+	}
+	return r.checkApprover(s.topicRequirements(a.Topic), a)
 }
 
 // checkApprover returns an error for a person who may not approve the topic in any channel. The releaser may reject the release.

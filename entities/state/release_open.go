@@ -65,6 +65,7 @@ type NewRelease struct {
 	By          string
 	Who         *entities.Who // for the audit trail; nil: By, stated
 	Strategy    maestro.Strategy
+	Reason      string // as the caller gave it
 	Aspect      string // that it gives values to; ValuesText are the values, for people
 	ValuesText  string
 }
@@ -117,7 +118,7 @@ func (s *State) OpenRelease(n NewRelease, now time.Time) *Release {
 	if n.Who != nil {
 		who = *n.Who
 	}
-	s.recordAction(entities.EventRelease, who, r, "", "release of "+r.contentText(), "", now)
+	s.recordAction(entities.EventRelease, who, r, "", "release of "+r.contentText(), n.Reason, now)
 	return r
 }
 

@@ -47,10 +47,8 @@ func checkRules(r Request) error {
 	if i := r.Rules.Identity; i != nil && (i.Issuer == "" || i.Audience == "") {
 		return errors.New(`"identity" requires "issuer" and "audience"`)
 	}
-	if r.Rules.Board != "" {
-		if err := entities.CheckBoard(r.Rules.Board); err != nil {
-			return err
-		}
+	if err := entities.CheckBoard(r.Rules.Board); err != nil {
+		return err
 	}
 	allowed := append(slices.Clone(grantableVerbs), entities.VerbRead, "*")
 	for n, g := range r.Rules.Grants {

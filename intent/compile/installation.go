@@ -30,7 +30,7 @@ func Rules(fsys fs.FS, name string) (entities.Rules, error) {
 func (c *compiler) rules(doc *config.Document[config.Installation]) (rules entities.Rules) {
 	d := identityDecoder{doc.Decoder, "an Installation"}
 	if board := doc.Spec.Board; d.Has("board") && !d.Faulty("board") {
-		if entities.CheckBoard(board) != nil {
+		if board == "" || entities.CheckBoard(board) != nil {
 			c.report(d.Decoder, "board", strict.Fault{Code: "bad-value", Message: fmt.Sprintf("invalid address %q", board), Expected: "https://HOST"})
 		}
 		rules.Board = board

@@ -271,7 +271,7 @@ func readingCode(err error) string {
 func shortMessage(err error) string {
 	var at *url.Error
 	if errors.As(err, &at) {
-		return strings.Replace(err.Error(), at.Error(), at.Err.Error(), 1)
+		return shortenValues(distinctLines(strings.ReplaceAll(err.Error(), at.Error(), at.Err.Error())))
 	}
 	return shortenValues(distinctLines(err.Error()))
 }

@@ -108,13 +108,9 @@ func (r *Readers) CheckInstallation(ctx context.Context) error {
 	return nil
 }
 
-// ReadsAll reports whether the sender of a request may read all of some applications, or was granted the whole installation.
-func (r *Readers) ReadsAll(ctx context.Context, applications []string) bool {
-	if r == nil || r.CheckInstallation(ctx) == nil && len(r.of(ctx, "").names) > 0 {
-		return true
-	}
-	allowed, _ := r.Allowed(ctx, applications)
-	return !slices.ContainsFunc(applications, func(name string) bool { return !allowed(name) })
+// IsGrantedInstallation reports whether a grant of the installation lets the sender of a request read it, so that they are more than known.
+func (r *Readers) IsGrantedInstallation(ctx context.Context) bool {
+	return r == nil || r.CheckInstallation(ctx) == nil && len(r.of(ctx, "").names) > 0
 }
 
 // Allowed returns which of some applications the sender of a request may read. Those that do not say now who may read them are not among them;

@@ -81,25 +81,27 @@ func TestCheck_G2(t *testing.T) {
 	require.NoError(t, (*Readers)(nil).Check(t.Context(), "shop"), "a server without a sign-in")
 }
 
-// The installation and its runtimes are read by all known senders, until its rules say by whom; a sender who was granted that reads the whole.
+// The installation and its runtimes are read by all known senders, until its rules say by whom; who is granted that is known.
 func TestCheckInstallation_G2(t *testing.T) {
 	i := &installation{readers: map[string][]string{"shop": {"alice"}}}
 	r := New(i, time.Now)
 	require.NoError(t, r.CheckInstallation(as(t, "bob")), "there is no workflow, and no rules")
 	require.EqualError(t, r.CheckInstallation(t.Context()), "you may not read the installation and its runtimes")
 	require.NoError(t, (*Readers)(nil).CheckInstallation(t.Context()), "a server without a sign-in")
-	require.False(t, r.ReadsAll(as(t, "bob"), []string{"shop"}))
-	require.True(t, r.ReadsAll(as(t, "alice"), []string{"shop"}))
+	require.False(t, r.IsGrantedInstallation(as(t, "bob")))
+	require.False(t, r.IsGrantedInstallation(t.Context()))
+	require.True(t, (*Readers)(nil).IsGrantedInstallation(t.Context()))
 
 	i.grants = []entities.Grant{{Verbs: []string{"pause"}, To: []string{"bob"}}}
 	r = New(i, time.Now)
 	require.NoError(t, r.CheckInstallation(as(t, "eve")), "no grant names read")
-	require.False(t, r.ReadsAll(as(t, "bob"), []string{"shop"}))
+	require.False(t, r.IsGrantedInstallation(as(t, "bob")))
 
 	i.grants = append(i.grants, entities.Grant{Verbs: []string{"read"}, To: []string{"group:platform"}})
 	r = New(i, time.Now)
 	require.NoError(t, r.CheckInstallation(as(t, "bob")), "who may pause may read")
-	require.True(t, r.ReadsAll(as(t, "dora", "platform"), []string{"shop"}))
+	require.True(t, r.IsGrantedInstallation(as(t, "dora", "platform")))
+	require.False(t, r.IsGrantedInstallation(as(t, "eve")))
 	require.ErrorAs(t, r.CheckInstallation(as(t, "eve")), new(*HiddenError))
 	require.NoError(t, r.Check(as(t, "eve"), ""), "a pause of the runtime of her service is shown with it")
 

@@ -52,17 +52,18 @@ var files embed.FS
 
 type board struct {
 	Options
-	own      connection.API                // of the server, for any sender
-	pages    map[string]*template.Template // by name
-	previews chan struct{}                 // a place for each that runs
-	examined examined
+	own       connection.API                // of the server, for any sender
+	pages     map[string]*template.Template // by name
+	previews  chan struct{}                 // a place for each that runs
+	calendars chan struct{}                 // a place for each that is computed
+	examined  examined
 }
 
 // Mount adds the pages to a mux.
 func Mount(mux *http.ServeMux, o Options) {
 	own := o.Calls
 	o.Calls = o.Readers.Limit(own)
-	b := &board{Options: o, own: own, pages: map[string]*template.Template{}, previews: make(chan struct{}, maxPreviews)}
+	b := &board{Options: o, own: own, pages: map[string]*template.Template{}, previews: make(chan struct{}, maxPreviews), calendars: make(chan struct{}, maxCalendars)}
 	layout := template.Must(template.New("layout").Funcs(functions(o.Now)).ParseFS(files, "pages/layout.html", "pages/parts.html"))
 	for _, name := range []string{"waiting", "services", "service", "sheet", "changes", "history", "timeline", "calendar", "installation", "logs", "application", "plan", "diff", "problem"} {
 		b.pages[name] = template.Must(template.Must(layout.Clone()).ParseFS(files, "pages/"+name+".html"))
@@ -204,12 +205,14 @@ func functions(now func() time.Time) template.FuncMap {
 	return template.FuncMap{
 		"status":  func(code any) statusView { return statusOf(fmt.Sprint(code)) },
 		"web":     isWeb,
+		"command": func(line string) bool { return strings.HasPrefix(strings.TrimSpace(line), "converge ") },
 		"age":     func(t time.Time) string { return explain.Duration(now().Sub(t)) },
 		"iso":     func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 		"utc":     func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 MST") },
 		"visible": entities.Visible,
 		"lines":   entities.VisibleLines,
 		"who":     whoText,
+		"follows": followsApproval,
 		"plain":   func(text string) string { return entities.Visible(strings.ReplaceAll(text, "`", "")) }, // as in the Temporal UI, which shows Markdown
 	}
 }
@@ -229,7 +232,10 @@ func isWeb(link string) bool {
 }
 
 // link is a link to the sheet of an act.
-type link struct{ Text, URL string }
+type link struct {
+	Text, URL string
+	Main      bool // what people are most likely to do next
+}
 
 // statusView is a status for people: never by colour alone.
 type statusView struct{ Glyph, Word, Tone string }

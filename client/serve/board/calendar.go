@@ -2,6 +2,7 @@ package board
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"html/template"
 	"net/http"
@@ -39,8 +40,11 @@ type whatIf struct {
 }
 
 const (
-	calendarSpan  = 4 * 7 * 24 * time.Hour
-	simulatedTime = 90 * 24 * time.Hour
+	// calendarPatience is how long a page is computed: rules that change at every minute take longer.
+	calendarPatience = 3 * time.Second
+	maxCalendars     = 2 // at once
+	calendarSpan     = 4 * 7 * 24 * time.Hour
+	simulatedTime    = 90 * 24 * time.Hour
 	// atLayout is that of an input of type datetime-local.
 	atLayout = "2006-01-02T15:04"
 )
@@ -59,13 +63,26 @@ func (b *board) calendar(r *http.Request) (page, error) {
 	if err != nil {
 		return page{}, err
 	}
-	if s.Spec != nil {
-		c.addClosed(n, checks.Calendar(s.Spec, c.From, c.To))
+	select {
+	case b.calendars <- struct{}{}:
+		defer func() { <-b.calendars }()
+	case <-time.After(calendarPatience):
+		return page{}, &pageError{http.StatusServiceUnavailable, "Others look at calendars now; load the page again."}
+	case <-r.Context().Done():
+		return page{}, r.Context().Err()
 	}
-	if c.WhatIf.Version != "" {
-		if err := b.simulate(r.Context(), s, checks, &c.WhatIf, now); err != nil {
+	ctx, cancel := context.WithTimeout(r.Context(), calendarPatience)
+	defer cancel()
+	if s.Spec != nil {
+		c.addClosed(n, checks.Calendar(ctx, s.Spec, c.From, c.To))
+	}
+	switch {
+	case c.WhatIf.Version != "":
+		if err := simulateRelease(ctx, s, checks, &c.WhatIf, now); err != nil {
 			c.WhatIf.Refused = err.Error()
 		}
+	case q.Has("version"):
+		c.WhatIf.Refused = "Which version? Write its name."
 	}
 	return page{Name: "calendar", Title: "Calendar of " + n.String(), Nav: "services", Still: true, Content: c}, nil
 }
@@ -95,14 +112,14 @@ func (c *calendarContent) addClosed(n connection.ServiceName, all []forecast.Clo
 			c.Lines = append(c.Lines, channel.Channel+" is open all the time")
 		}
 		if channel.Until.Before(c.To) {
-			c.Lines = append(c.Lines, fmt.Sprintf("%s after %s is not shown: its times change too often", channel.Channel, chart.Moment(channel.Until, c.From, time.UTC)))
+			c.Lines = append(c.Lines, fmt.Sprintf("%s after %s is not shown: its times change too often to be listed", channel.Channel, chart.Moment(channel.Until, c.From, time.UTC)))
 		}
 	}
 	c.Chart = template.HTML(drawn.Figure("When no release enters the channels of "+n.String(), time.UTC)) //nolint:gosec // escaped
 }
 
-// simulate runs a release in virtual time, as converge simulate does.
-func (b *board) simulate(ctx context.Context, s *state.State, checks *forecast.Checks, w *whatIf, now time.Time) error {
+// simulateRelease runs a release in virtual time, as converge simulate does.
+func simulateRelease(ctx context.Context, s *state.State, checks *forecast.Checks, w *whatIf, now time.Time) error {
 	if s.Spec == nil {
 		return fmt.Errorf("%s has no configuration yet", s.Title())
 	}
@@ -113,17 +130,19 @@ func (b *board) simulate(ctx context.Context, s *state.State, checks *forecast.C
 			return fmt.Errorf("%q is no time; expected one such as 2026-12-23T16:00", entities.Clip(w.At, 40))
 		}
 	}
-	select {
-	case b.previews <- struct{}{}:
-		defer func() { <-b.previews }()
-	case <-ctx.Done():
-		return ctx.Err()
+	if at.Before(now) {
+		return errors.New("that time is over; expected one from now on")
 	}
-	t, err := simulate.Run(simulate.Input{State: s, Version: w.Version, At: at, Judge: checks.Judge, Until: simulatedTime, Approve: w.Approved})
+	t, err := simulate.Run(simulate.Input{
+		State: s, Version: w.Version, At: at, Judge: checks.Judge, Until: simulatedTime, Approve: w.Approved, Stop: func() bool { return ctx.Err() != nil },
+	})
 	if err != nil {
 		return err
 	}
 	w.Chart = template.HTML(t.Figure(time.UTC)) //nolint:gosec // escaped
 	w.Lines, w.Assumed = t.Table(time.UTC), strings.Join(checks.Assumed, ", ")
+	if ctx.Err() != nil {
+		w.Lines = append(w.Lines, fmt.Sprintf("The rest was not simulated: it takes longer than %s.", calendarPatience))
+	}
 	return nil
 }

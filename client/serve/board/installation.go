@@ -17,7 +17,7 @@ import (
 
 // installationContent is the content of the page of the installation.
 type installationContent struct {
-	Missing  bool // it has no workflow yet: it was never paused, and has no rules
+	Problem  string // why its state is not known
 	Status   protocol.InstallationStatus
 	Rules    []string
 	Hidden   string // why the report is not shown
@@ -31,38 +31,30 @@ func (b *board) installation(r *http.Request) (page, error) {
 		return page{}, err
 	}
 	var c installationContent
-	err := b.Calls.Query(r.Context(), protocol.InstallationID(), protocol.QueryStatus, &c.Status)
-	if c.Missing = errors.Is(err, connection.ErrNotFound); err != nil && !c.Missing {
-		return page{}, err
+	// Without a workflow it was never paused, and has no rules.
+	if err := b.Calls.Query(r.Context(), protocol.InstallationID(), protocol.QueryStatus, &c.Status); err != nil && !errors.Is(err, connection.ErrNotFound) {
+		c.Problem = err.Error()
 	}
 	if c.Status.Rules.Number > 0 {
 		c.Rules = explain.Rules(c.Status.Rules.Rules)
 	}
-	if c.Hidden, err = b.hiddenReport(r.Context()); err != nil {
-		return page{}, err
-	}
+	c.Hidden = b.hiddenReport(r.Context())
 	if c.Hidden == "" {
 		c.Report, c.Examined = b.examined.report(r.Context(), b.Examine, b.Now)
 	}
 	return page{Name: "installation", Title: "Installation", Nav: "installation", Content: c}, nil
 }
 
-// hiddenReport returns why the sender of a request does not see the report, which names services of all applications; "": they do.
-func (b *board) hiddenReport(ctx context.Context) (string, error) {
-	if b.Examine == nil {
-		return "this server does not examine the installation", nil
+// hiddenReport returns why the sender of a request does not see the report; "": they do. It names services of all applications, also of those that do
+// not run now, so that a sign-in is not enough.
+func (b *board) hiddenReport(ctx context.Context) string {
+	switch {
+	case b.Examine == nil:
+		return "this server does not examine the installation"
+	case !b.Readers.IsGrantedInstallation(ctx):
+		return "it names services of all applications; a grant of read in the rules of the installation lets people see it"
 	}
-	if b.Readers == nil {
-		return "", nil
-	}
-	names, err := b.own.Applications(ctx)
-	if err != nil {
-		return "", err
-	}
-	if !b.Readers.ReadsAll(ctx, names) {
-		return "it names services of all applications, and you may not read all of them", nil
-	}
-	return "", nil
+	return ""
 }
 
 const (

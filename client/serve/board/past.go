@@ -28,6 +28,7 @@ type historyContent struct {
 	Problems []string
 	Verified []string // what the check of the chain says
 	Broken   bool
+	Others   bool // there are entries of other trails
 }
 
 // history shows who did what, when and why, and whether the stored trail is whole.
@@ -60,6 +61,7 @@ func (b *board) history(r *http.Request) (page, error) {
 	begin := max(0, end-pageLength)
 	c.Entries = slices.Clone(all[begin:end])
 	slices.Reverse(c.Entries)
+	c.Others = slices.ContainsFunc(all, func(e read.HistoryEntry) bool { return e.Of != "" })
 	if begin > 0 {
 		q.Set("before", strconv.Itoa(begin))
 		c.Before = "?" + q.Encode()

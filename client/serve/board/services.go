@@ -14,6 +14,7 @@ import (
 	"github.com/converge-engine/converge/client/serve/access"
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/explain"
+	"github.com/converge-engine/converge/entities/maestro"
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
@@ -223,7 +224,8 @@ func actLink(n connection.ServiceName, name, text string, fields ...string) link
 	if len(q) > 0 {
 		target += "?" + q.Encode()
 	}
-	return link{text, target}
+	main := slices.Contains([]string{protocol.Approve, protocol.Retry, protocol.Promote, protocol.Resume}, name)
+	return link{text, target, main}
 }
 
 // actsOf returns the acts that a channel may need now, those that help first.
@@ -264,6 +266,16 @@ func actsOf(n connection.ServiceName, s protocol.Status, c protocol.ChannelStatu
 	return append(links, actLink(n, protocol.Rollback, "Roll back", "channel", c.Name), actLink(n, protocol.RestartService, "Restart", "channel", c.Name))
 }
 
+// isOpen reports whether a release may still enter a channel, or is in one.
+func isOpen(r protocol.ReleaseStatus) bool {
+	for _, phase := range r.Phases {
+		if phase == string(maestro.Pending) || phase == string(maestro.InProgress) {
+			return true
+		}
+	}
+	return false
+}
+
 func (b *board) service(r *http.Request) (page, error) {
 	n, err := serviceOf(r)
 	if err != nil {
@@ -289,7 +301,10 @@ func (b *board) service(r *http.Request) (page, error) {
 		content.Channels = append(content.Channels, v)
 	}
 	content.Said = takeSaid(r, n)
-	content.Acts = []link{actLink(n, protocol.Release, "Release a version"), actLink(n, protocol.Cancel, "Cancel a release")}
+	content.Acts = []link{actLink(n, protocol.Release, "Release a version")}
+	if slices.ContainsFunc(s.Releases, isOpen) {
+		content.Acts = append(content.Acts, actLink(n, protocol.Cancel, "Cancel a release"))
+	}
 	if slices.ContainsFunc(s.Pauses, func(p entities.Pause) bool { return p.Channel == "" && p.Scope == "" }) {
 		content.Acts = append(content.Acts, actLink(n, protocol.Resume, "Resume all channels"))
 	} else {

@@ -78,6 +78,9 @@ var acts = map[string][]string{
 	protocol.Abort:          {"channel", "reason"},
 }
 
+// requiredHere are fields that the board requires, where a payload may have others instead.
+var requiredHere = map[string]string{protocol.Bypass: "reason", protocol.Release: "version", protocol.Cancel: "version"}
+
 // requested is an act: a verb for a service.
 type requested struct {
 	service connection.ServiceName
@@ -109,13 +112,22 @@ func (b *board) sheet(r *http.Request) (page, error) {
 		return page{}, err
 	}
 	b.addPerson(r, &s, now, given)
-	s.fix(given)
+	s.fix(func(name string) bool { return given.Get(name) != "" })
 	b.judge(&s, a.row, now, given)
 	return b.sheetPage(s, known), nil
 }
 
+// titleOf is the title of a sheet, and the text of its button.
+func titleOf(name string, n connection.ServiceName, version string) string {
+	title := strings.ToUpper(name[:1]) + name[1:] + " "
+	if name == protocol.Cancel && version == "" {
+		title += "a release of "
+	}
+	return title + strings.TrimSpace(n.String()+" "+version)
+}
+
 func (b *board) sheetPage(s sheet, status protocol.Status) page {
-	return page{Name: "sheet", Title: s.Title + " · " + statusOf(status.Status).Word, Nav: "services", Content: s, Still: true}
+	return page{Name: "sheet", Title: s.Title + " · " + statusOf(status.Status).Word, Nav: "services", Content: s, Still: true, Watch: []string{s.Service.String()}}
 }
 
 // readSheet makes the sheet of an act for the service as it is now.
@@ -129,25 +141,25 @@ func (b *board) readSheet(ctx context.Context, a requested, given url.Values) (s
 	_ = read.Query(ctx, b.Calls, a.service, protocol.QueryState, &now) // a service that cannot be judged now can be acted on
 	s := sheet{
 		Verb: name, Service: a.service, Description: a.row.Description, RequestID: connection.NewRequestID(),
-		Title: strings.ToUpper(name[:1]) + name[1:] + " " + strings.TrimSpace(a.service.String()+" "+given.Get("version")),
+		Title: titleOf(name, a.service, given.Get("version")),
 	}
 	for _, each := range acts[name] {
 		if each == parametersField {
 			s.Fields = append(s.Fields, parameterFields(now.Spec, given)...)
 			continue
 		}
-		s.Fields = append(s.Fields, fieldOf(each, given.Get(each), status, slices.Contains(a.row.Required, each) || name == protocol.Bypass && each == "reason"))
+		s.Fields = append(s.Fields, fieldOf(each, given.Get(each), status, slices.Contains(a.row.Required, each) || requiredHere[name] == each))
 	}
 	b.addSituation(ctx, &s, status, given)
 	return s, status, now, nil
 }
 
-// fix makes the fields that a link gives unchangeable: the sheet is about them.
-func (s *sheet) fix(given url.Values) {
+// fix makes fields unchangeable that a link gives: the sheet is about them.
+func (s *sheet) fix(given func(name string) bool) {
 	for n := range s.Fields {
 		f := &s.Fields[n]
 		choice := f.Name == "version" && (s.Verb == protocol.Pin || s.Verb == protocol.Release)
-		f.Fixed = given.Get(f.Name) != "" && !f.isText() && !choice
+		f.Fixed = given(f.Name) && !f.isText() && !choice
 	}
 }
 
@@ -160,11 +172,43 @@ func (b *board) judge(s *sheet, row *verb.Row, now state.State, given url.Values
 	switch {
 	case b.ReadOnly:
 		s.Refused, s.Disabled = "This server only reads.", true
+	case s.closed(&now, given) != "":
+		s.Refused, s.Disabled = s.closed(&now, given), true
 	case dependsOnPerson && s.By == "", slices.ContainsFunc(s.Fields, func(f field) bool { return isOpen(f) && f.Value == "" && (f.Required || f.Name == "version") }):
 	default:
 		s.Refused = b.refusalNow(s, row, now, given)
 		s.Disabled = s.Refused != "" && !dependsOnPerson && !slices.ContainsFunc(s.Fields, isOpen)
 	}
+}
+
+// followsApproval says what one more approval does.
+func followsApproval(a *explain.OpenApproval) string {
+	if missing := max(a.Need, 1) - len(a.ApprovedBy); missing > 1 {
+		return fmt.Sprintf("After one more, %d are still needed.", missing-1)
+	}
+	text := "One more is the last that is needed:"
+	for n, c := range a.Channels {
+		if n > 0 {
+			text += ";"
+		}
+		if text += " " + a.Version; len(c.Waits) > 0 {
+			text += " then still waits in " + c.Name + " for " + strings.Join(c.Waits, ", ")
+		} else {
+			text += " then enters " + c.Name
+		}
+	}
+	return text + "."
+}
+
+// closed says why no person can give an approval, or reject; "": some may, or that is unknown.
+func (s *sheet) closed(now *state.State, given url.Values) string {
+	if now.Spec == nil || s.Verb != protocol.Approve && s.Verb != protocol.Reject || given.Get("version") == "" || given.Get("topic") == "" || s.Approval != nil {
+		return ""
+	}
+	if err := now.CheckOpen(given.Get("version"), given.Get("topic")); err != nil {
+		return err.Error()
+	}
+	return ""
 }
 
 // addSituation adds the channels that an act is about, as they are now, the approval that it is for, and what it changes.
@@ -251,7 +295,7 @@ func fieldOf(name, value string, s protocol.Status, required bool) field {
 	case "channel":
 		f.Kind = kindChoice
 		if f.Label = "Release channel"; !required {
-			f.Options, f.Help, f.None = []string{""}, "Empty: all of them.", "all"
+			f.Options, f.None = []string{""}, "all"
 		}
 		for _, c := range s.Channels {
 			f.Options = append(f.Options, c.Name)
@@ -302,9 +346,10 @@ const (
 
 // said is the answer to an act, as the cookie keeps it.
 type said struct {
-	Service string   `json:"service"`
-	Text    string   `json:"text"`
-	Next    []string `json:"next,omitempty"`
+	Service string    `json:"service"`
+	Text    string    `json:"text"`
+	Next    []string  `json:"next,omitempty"`
+	At      time.Time `json:"at,omitzero"`
 }
 
 // addPerson adds who acts: the person who is signed in, or else the name that was stated last time.
@@ -339,7 +384,8 @@ func (s *sheet) shownRelease(now *state.State, given url.Values) (*state.Release
 type intended struct {
 	Service   connection.ServiceName `json:"service"`
 	Verb      string                 `json:"verb"`
-	Form      url.Values             `json:"form"` // the fields, as they were filled in
+	Form      url.Values             `json:"form"`            // the fields, as they were filled in
+	Fixed     []string               `json:"fixed,omitempty"` // those that the sheet was about
 	By        string                 `json:"by"`
 	RequestID string                 `json:"requestId"`
 	Release   string                 `json:"release,omitempty"`
@@ -381,11 +427,15 @@ func (b *board) perform(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	i := intended{
-		Service: a.service, Verb: a.row.Name, Form: formOf(a.row.Name, r.PostForm), By: strings.TrimSpace(r.PostForm.Get("by")),
+		Service: a.service, Verb: a.row.Name, Form: formOf(a.row.Name, r.PostForm), Fixed: r.PostForm["fixed"], By: strings.TrimSpace(r.PostForm.Get("by")),
 		RequestID: cmp.Or(r.PostForm.Get("requestId"), connection.NewRequestID()), Release: r.PostForm.Get("release"),
 	}
 	if b.ReadOnly {
 		b.writeRefused(w, r, a, i, "This server only reads.", http.StatusForbidden)
+		return
+	}
+	if b.Sessions == nil && i.By == "" {
+		b.writeRefused(w, r, a, i, "Write your name.", http.StatusConflict)
 		return
 	}
 	if b.Sessions == nil {
@@ -482,7 +532,9 @@ func (b *board) carryOut(w http.ResponseWriter, r *http.Request, a requested, i 
 	if b.Sessions == nil {
 		b.setCookie(w, r, nameCookie, url.QueryEscape(i.By), nameKept)
 	}
-	b.setSaid(w, r, saidOf(a.service, a.row.Name, answer))
+	said := saidOf(a.service, a.row.Name, answer)
+	said.At = b.Now()
+	b.setSaid(w, r, said)
 	http.Redirect(w, r, servicePath(a.service), http.StatusSeeOther)
 }
 
@@ -513,6 +565,7 @@ func (b *board) writeRefused(w http.ResponseWriter, r *http.Request, a requested
 	b.addPerson(r, &s, now, i.Form)
 	s.RequestID, s.Refused, s.Disabled = i.RequestID, why, b.ReadOnly
 	s.Release = cmp.Or(i.Release, s.Release)
+	s.fix(func(name string) bool { return slices.Contains(i.Fixed, name) && i.Form.Get(name) != "" })
 	b.write(w, r, b.sheetPage(s, known), status)
 }
 

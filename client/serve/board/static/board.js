@@ -9,7 +9,11 @@
   let timer = 0, reading = false, again = false;
   let known = ['', '']; // the last state of the stream, and its words
 
-  const say = (state, text) => { live.dataset.state = state; live.textContent = text; };
+  const say = (state, text) => {
+    if (document.body.dataset.outdated) return; // it says so
+    live.dataset.state = state;
+    live.textContent = text;
+  };
   const watched = () => (document.body.dataset.watch || '').split(' ').filter(Boolean);
 
   // Times are in the zone of the reader; the title has UTC.
@@ -81,8 +85,30 @@
   };
 
   // A page of what is under way changes by more than services: it is read every two seconds while a person sees it.
+  let moving = 0;
   const moves = (body) => {
-    if (body.dataset.moves) setTimeout(() => { if (document.visibilityState === 'visible') soon(); }, 2000);
+    clearTimeout(moving);
+    if (body.dataset.moves) moving = setTimeout(() => { if (document.visibilityState === 'visible') soon(); }, 2000);
+  };
+
+  // A form that a person fills in stays as it is. When what it is about has changed, it says so.
+  const outdated = () => {
+    if (document.body.dataset.outdated) return;
+    const link = document.createElement('a');
+    link.href = location.href;
+    link.textContent = 'load the page again';
+    say('lost', 'this has changed: ');
+    live.append(link);
+    document.body.dataset.outdated = 'true';
+  };
+  // While the stream is alive and nothing has changed, the page is as of now.
+  const asOfNow = () => {
+    const t = document.querySelector('.as-of time');
+    if (!document.body.dataset.lists && !watched().length) return; // it comes from elsewhere
+    if (known[0] !== 'on' || document.body.dataset.outdated || document.body.dataset.signedOut) return;
+    t.dateTime = new Date().toISOString();
+    t.title = new Date().toUTCString();
+    t.textContent = new Date().toLocaleTimeString();
   };
 
   const concerns = (event) => {
@@ -95,12 +121,17 @@
   const on = (event) => {
     switch (event.name) {
       case 'leaves': check(); return;
+      case 'alive': asOfNow(); return;
       case 'who': if (leads) channel.postMessage({ name: 'state', state: leads }); return;
       case 'state':
         known = [event.state, event.state === 'on' ? 'live' : 'no connection'];
         if (event.state === 'on') delete document.body.dataset.signedOut;
         if (!document.body.dataset.signedOut) say(...known); // else it says how to sign in
         return;
+    }
+    if (document.body.dataset.still) {
+      if (event.name === 'changed' && concerns(event)) outdated();
+      return;
     }
     if (concerns(event) && document.visibilityState === 'visible') soon(); // a hidden tab reads when it is seen again
   };
@@ -137,7 +168,7 @@
         if (shares) channel.postMessage({ name: 'reset' }); // the others may have missed what came before
       };
       source.onerror = lost;
-      source.addEventListener('alive', (e) => { heard = Date.now(); last = e.lastEventId; });
+      source.addEventListener('alive', (e) => { heard = Date.now(); last = e.lastEventId; tell({ name: 'alive' }); });
       source.addEventListener('end', () => { source.close(); open(); }); // the server ends it now and then
       source.addEventListener('reset', (e) => { heard = Date.now(); last = e.lastEventId; tell({ name: 'reset' }); });
       source.addEventListener('changed', (e) => {
