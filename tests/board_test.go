@@ -133,9 +133,16 @@ func TestApproveOnAPhone(t *testing.T) {
 	require.LessOrEqual(t, value[int](bob, `document.documentElement.scrollWidth`), 320, "nothing is wider than the screen")
 	bob.do(chromedp.Click(chromedp.CSS("main a.button")))
 	bob.sees("Approve shop/hello v2", "Runs v1", "What changes", "version: v1 → v2")
+	late := browse(t, 1000).strict()
+	late.do(chromedp.Navigate(apiURL(t, d) + "/services/shop/hello/act/approve?version=v2&topic=production"))
+	late.sees("Approve shop/hello v2", "After one more, another one is needed.", "live")
 	bob.act("alice")
 	bob.sees("may not approve production")
+	require.Empty(t, value[string](bob, `document.querySelector("#f-version, #f-topic")?.id || ""`), "the form stays about what the page showed")
 	bob.act("bob")
+	late.sees("this has changed: load the page again")
+	late.do(chromedp.Click(chromedp.CSS("#live a")))
+	late.sees("One more is the last that is needed: v2 then enters production.", "live")
 	bob.sees("v2 approved for production by bob: 1 of 2", "Dismiss")
 	carol.sees("1 of 2")
 	carol.do(chromedp.Click(chromedp.CSS("main a.button")))
@@ -143,6 +150,10 @@ func TestApproveOnAPhone(t *testing.T) {
 	carol.act("carol")
 	d.Await("shop/hello", "staging CONVERGED v2, production CONVERGED v2")
 	bob.sees("v2 converged in every channel")
+	late.sees("this has changed")
+	late.do(chromedp.Click(chromedp.CSS("#live a")))
+	late.sees("v2 is over: production succeeded, staging succeeded")
+	require.True(t, value[bool](late, `document.querySelector("main form.act button").disabled && document.activeElement.getAttribute("role") === "alert"`))
 	carol.sees("v2 approved for production by carol")
 	carol.do(chromedp.Click(chromedp.CSS("main .said button")), chromedp.WaitNotPresent(chromedp.CSS("main .said")))
 	carol.do(chromedp.Navigate(apiURL(t, d) + "/services/shop/hello/history?kind=approval"))
@@ -241,7 +252,8 @@ func TestWatchARelease(t *testing.T) {
 			if (window.steps[window.steps.length - 1] !== text) window.steps.push(text);
 			if (!window.converged && text.includes("Runs v2") && text.includes("converged")) window.converged = Date.now();
 		}).observe(document.body, {subtree: true, childList: true, characterData: true, attributes: true}); true`)
-	person.do(chromedp.Navigate(url+"/services/shop/hello/act/release"), chromedp.SendKeys(chromedp.CSS("#f-version"), "v2"))
+	person.do(chromedp.Navigate(url+"/services/shop/hello/act/release"), chromedp.SendKeys(chromedp.CSS("#f-version"), "v2"),
+		chromedp.SendKeys(chromedp.CSS("#f-reason"), "for the fair"))
 	person.act("alice")
 	person.sees("Runs v2")
 	watcher.sees("Runs v2")
@@ -252,6 +264,8 @@ func TestWatchARelease(t *testing.T) {
 	status := d.Await("shop/hello", "staging CONVERGED v2, production CONVERGED v2")
 	since := status.Channels[len(status.Channels)-1].Since
 	shown := time.UnixMilli(int64(value[float64](watcher, `window.converged`)))
+	person.do(chromedp.Navigate(url + "/services/shop/hello/history?kind=release"))
+	person.sees("release of v2", "(for the fair)", "alice?")
 	t.Logf("the page showed the end %s after the status", shown.Sub(since).Round(time.Millisecond))
 }
 

@@ -210,8 +210,12 @@ func TestApproveByForm(t *testing.T) {
 	require.NotContains(t, w.Body.String(), "<script>alert")
 
 	i.refuse = &connection.RefusedError{Reason: "ann released v8, and may not approve it"}
-	w = do("POST", sheet, "requestId=r1&version=v8&topic=go-live&comment=checked&by=ann")
+	require.Contains(t, w.Body.String(), `<input type="hidden" name="fixed" value="version">`)
+	require.Contains(t, w.Body.String(), "One more is the last that is needed: v8 then enters production.")
+	w = do("POST", sheet, "requestId=r1&version=v8&topic=go-live&comment=checked&by=ann&fixed=version&fixed=topic")
 	require.Equal(t, http.StatusConflict, w.Code)
+	require.Contains(t, w.Body.String(), `<b>Version</b>: v8<input type="hidden"`, "the form stays about what the page showed")
+	require.NotContains(t, w.Body.String(), `id="f-topic"`)
 	require.Contains(t, w.Body.String(), "ann released v8, and may not approve it")
 	require.Contains(t, w.Body.String(), `value="ann"`)
 	require.Contains(t, w.Body.String(), ">checked</textarea>")
@@ -230,7 +234,11 @@ func TestApproveByForm(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, do("POST", "/services/shop/web/dismiss", "").Code)
 	require.Equal(t, -1, cookies[len(cookies)-1].MaxAge)
 
-	require.Equal(t, http.StatusConflict, do("POST", sheet, "version=v8&topic=go-live&by=").Code, "a name is required")
+	i.updates = nil
+	w = do("POST", sheet, "version=v8&topic=go-live&by=+++")
+	require.Equal(t, http.StatusConflict, w.Code)
+	require.Contains(t, w.Body.String(), "Write your name.")
+	require.Empty(t, i.updates)
 	require.Equal(t, http.StatusNotFound, do("POST", "/services/shop/web/act/reserve", "by=ann").Code, "a verb of workflows")
 	require.Equal(t, http.StatusNotFound, do("GET", "/services/shop/web/act/nothing", "").Code)
 

@@ -183,8 +183,11 @@ func (b *board) judge(s *sheet, row *verb.Row, now state.State, given url.Values
 
 // followsApproval says what one more approval does.
 func followsApproval(a *explain.OpenApproval) string {
-	if missing := max(a.Need, 1) - len(a.ApprovedBy); missing > 1 {
-		return fmt.Sprintf("After one more, %d are still needed.", missing-1)
+	switch missing := max(a.Need, 1) - len(a.ApprovedBy); {
+	case missing == 2:
+		return "After one more, another one is needed."
+	case missing > 2:
+		return fmt.Sprintf("After one more, %d others are needed.", missing-1)
 	}
 	text := "One more is the last that is needed:"
 	for n, c := range a.Channels {
