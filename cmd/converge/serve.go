@@ -117,7 +117,7 @@ func (o *serveOptions) run(ctx context.Context) error {
 		readers = access.New(api, o.f.Now)
 	}
 	if mon != nil {
-		mon.AddCheck("temporal", api.Healthy)
+		mon.SetOnlyCheck("temporal", api.Healthy)
 	}
 	o.server.Identifies = sessions != nil
 	c, namespace := api.Temporal()

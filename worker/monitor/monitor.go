@@ -39,17 +39,15 @@ func New(version string) (*Monitor, error) {
 		OnError: func(err error) { slog.Warn("not measured", "error", err) },
 	})
 	m.handler.WithTags(map[string]string{"version": version}).Gauge("converge_build_info").Update(1)
+	m.ready.add("polling", m.polls.check)
 	return m, nil
 }
 
 // Handler receives metrics.
 func (m *Monitor) Handler() client.MetricsHandler { return m.handler }
 
-// Polls is the result of the polls of a worker's connection, which has its DialOption. The program is ready only while these succeed.
-func (m *Monitor) Polls() *Polls {
-	m.ready.add("polling", m.polls.check)
-	return &m.polls
-}
+// Polls is the result of the polls of a connection that has its DialOption.
+func (m *Monitor) Polls() *Polls { return &m.polls }
 
 // buckets fit both milliseconds, as of a decision, and minutes, as of an apply.
 var buckets = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800}

@@ -76,11 +76,6 @@ func TestPolls(t *testing.T) {
 	t.Parallel()
 	m, err := New("v1")
 	require.NoError(t, err)
-	text, all := m.Ready(t.Context())
-	require.True(t, all, text)
-	require.Empty(t, text, "a program that is no worker does not poll")
-	m.ready.cachedAt = time.Time{}
-	m.Polls()
 	ready := func() string {
 		text, all := m.Ready(t.Context())
 		require.Equal(t, text == "polling: ok\n", all)
@@ -115,4 +110,17 @@ func TestReady(t *testing.T) {
 	text, all := m.Ready(t.Context())
 	require.False(t, all)
 	require.Equal(t, "one: ok\ntwo: in two lines\n", text)
+}
+
+// A program that is no worker does not wait for polls.
+func TestOnlyCheck(t *testing.T) {
+	t.Parallel()
+	m, err := New("v1")
+	require.NoError(t, err)
+	text, all := m.Ready(t.Context())
+	require.False(t, all, text)
+	m.SetOnlyCheck("temporal", func(context.Context) error { return nil })
+	text, all = m.Ready(t.Context())
+	require.True(t, all)
+	require.Equal(t, "temporal: ok\n", text)
 }

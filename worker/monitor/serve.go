@@ -47,6 +47,14 @@ func (r *readiness) add(name string, check func(context.Context) error) {
 // AddCheck adds a check that must pass for the worker to be ready, or replaces the one of that name. It must return when its context ends.
 func (m *Monitor) AddCheck(name string, check func(context.Context) error) { m.ready.add(name, check) }
 
+// SetOnlyCheck replaces all checks by one: the program is no worker, and does not poll.
+func (m *Monitor) SetOnlyCheck(name string, check func(context.Context) error) {
+	m.ready.mu.Lock()
+	m.ready.names, m.ready.checks = nil, nil
+	m.ready.mu.Unlock()
+	m.ready.add(name, check)
+}
+
 // Ready runs all checks and returns one line per check, and whether all passed.
 func (m *Monitor) Ready(ctx context.Context) (text string, all bool) {
 	r := &m.ready
