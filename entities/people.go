@@ -59,7 +59,7 @@ type Rules struct {
 
 var boardRE = regexp.MustCompile(`^https?://[A-Za-z0-9.:\[\]-]+/?$`)
 
-// CheckBoard rejects what is not the address of a board. An empty one is none.
+// CheckBoard rejects a text other than the address of a board. An empty one is none.
 func CheckBoard(text string) error {
 	if text == "" {
 		return nil

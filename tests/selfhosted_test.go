@@ -111,16 +111,25 @@ func (h *thirty) done(plan string) map[string]string {
 	return so
 }
 
-// watchPlan opens the page of the plan in a browser, if there is one. The function that it returns waits until the page, which is not loaded
-// again, shows all nodes as done, and requires that it showed the progress.
-func (h *thirty) watchPlan(nodes int) (live func()) {
+// browser starts a browser, before there is anything to see; nil: there is none here.
+func (h *thirty) browser() *tab {
 	h.T.Helper()
 	if _, err := exec.LookPath("chromium"); err != nil {
 		h.T.Log("the page of the plan is not looked at: there is no browser here (make chromium)")
+		return nil
+	}
+	b := browse(h.T, 1000)
+	return &b
+}
+
+// watchPlan opens the page of the plan. The function that it returns waits until the page, which is not loaded again, shows all nodes as done, and
+// requires that it showed the progress.
+func (h *thirty) watchPlan(look *tab, nodes int) (live func()) {
+	h.T.Helper()
+	if look == nil {
 		return func() {}
 	}
-	url := apiURL(h.T, h.Dev) + "/applications/home/plans/live"
-	b := browse(h.T, 1000)
+	b, url := *look, apiURL(h.T, h.Dev)+"/applications/home/plans/live"
 	temporaltest.WaitFor(h.T, stage.Patience, func() (bool, string) {
 		b.do(chromedp.Navigate(url))
 		return value[int](b, `document.querySelectorAll("tbody tr").length`) == nodes, "no plan on its page yet"
@@ -150,8 +159,9 @@ func TestThirtyServicesFromNothing_E1_E2_E3_E4_E5_E7(t *testing.T) {
 		t.Skip("builds the programs and runs real processes; not with -short")
 	}
 	h := newThirty(t)
+	look := h.browser()
 	h.Start()
-	live := h.watchPlan(42)
+	live := h.watchPlan(look, 42)
 	all := h.done("i1")
 	require.Len(t, all, 42)
 	live()

@@ -73,6 +73,11 @@ type ServiceItem struct {
 	WaitingFor  []string `json:"waitingFor,omitempty" doc:"What it waits for, such as approval:go-live"`
 }
 
+// Alive is the data of an event that says that a stream is alive.
+type Alive struct {
+	AsOf time.Time `json:"asOf,omitzero" doc:"When Temporal last said what has changed"`
+}
+
 // Reset is the event after which a client reads everything again: its first one, or after it has missed too much.
 type Reset struct {
 	Services int  `json:"services" doc:"Number of services that are known"`

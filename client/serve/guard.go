@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -9,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/converge-engine/converge/client/api"
-	"github.com/converge-engine/converge/entities/outcome"
 )
 
 // guard refuses what no handler should see, and protects browsers: requests for another host, requests of other sites, bodies that are too
@@ -46,10 +46,8 @@ func isOfOtherPage(r *http.Request) bool {
 }
 
 func refuse(w http.ResponseWriter, status int, detail string) {
-	p := api.Problem{
-		Type: "urn:converge:problem:" + string(api.OtherSite), Title: "The request is for another host, or of another site",
-		Status: status, Detail: detail, Code: api.OtherSite, Exit: outcome.Error,
-	}
+	p := api.NewProblem(api.OtherSite, errors.New(detail))
+	p.Status = status
 	p.Write(w)
 }
 

@@ -9,10 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"go.temporal.io/sdk/client"
@@ -24,6 +21,7 @@ import (
 	"github.com/converge-engine/converge/client/serve/apiv1"
 	"github.com/converge-engine/converge/client/serve/board"
 	"github.com/converge-engine/converge/client/serve/limit"
+	"github.com/converge-engine/converge/client/serve/measure"
 	"github.com/converge-engine/converge/client/serve/session"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/worker"
@@ -130,11 +128,11 @@ func (o *serveOptions) run(ctx context.Context) error {
 			Calls: api, Stores: o.f.stores(o.store), Overview: known, Now: o.f.Now, ReadOnly: o.readOnly, Sessions: sessions, Readers: readers, Examine: examine,
 		})
 		apiv1.Mount(mux, apiv1.Options{Calls: api, Stores: o.f.stores(o.store), Now: o.f.Now, ReadOnly: o.readOnly, Stopping: stopping, Overview: known, Readers: readers})
-		handler := routed(mux)
+		handler := measure.Route(mux)
 		if sessions != nil {
 			handler = sessions.Require(limit.New(o.f.Now).Wrap(handler))
 		}
-		return measured(handler, metrics)
+		return measure.Wrap(handler, metrics)
 	}
 	server, err := serve.Listen(ctx, o.server)
 	if err != nil {
@@ -149,63 +147,6 @@ func (o *serveOptions) run(ctx context.Context) error {
 	}
 	return err
 }
-
-// measured measures the requests by route and status code, also those that never reach a route, and those whose handler panics.
-func measured(next http.Handler, metrics client.MetricsHandler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		begun, route := time.Now(), ""
-		answer := &statusWriter{ResponseWriter: w}
-		defer func() {
-			if recover := recover(); recover != nil {
-				answer.status = http.StatusInternalServerError
-				defer panic(recover)
-			}
-			metrics.WithTags(map[string]string{"route": cmp.Or(route, "none"), "method": knownMethod(r.Method), "code": strconv.Itoa(cmp.Or(answer.status, http.StatusOK))}).
-				Timer("converge_http_request_duration").Record(time.Since(begun))
-		}()
-		next.ServeHTTP(answer, r.WithContext(context.WithValue(r.Context(), routeKey{}, &route)))
-	})
-}
-
-// routeKey is the key of the route of a request in its context: a *string.
-type routeKey struct{}
-
-// routed says for measured which route a request takes.
-func routed(mux *http.ServeMux) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		defer func() {
-			if route, ok := r.Context().Value(routeKey{}).(*string); ok {
-				_, path, _ := strings.Cut(r.Pattern, " ")
-				*route = cmp.Or(path, r.Pattern)
-			}
-		}()
-		mux.ServeHTTP(w, r)
-	})
-}
-
-// knownMethod bounds the number of metrics: a sender may write anything.
-func knownMethod(method string) string {
-	if slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodPost}, method) {
-		return method
-	}
-	return "other"
-}
-
-// statusWriter keeps the status code of an answer.
-type statusWriter struct {
-	http.ResponseWriter
-	status int
-}
-
-func (w *statusWriter) WriteHeader(status int) {
-	if w.status == 0 && status >= http.StatusOK { // the first one that is no announcement of another is the answer
-		w.status = status
-	}
-	w.ResponseWriter.WriteHeader(status)
-}
-
-// Unwrap lets handlers set deadlines and flush (http.ResponseController).
-func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // fromRules takes from the rules of the installation, as they are now, what no flag says: where people sign in, and the address of the board.
 func (o *serveOptions) fromRules(ctx context.Context, api connection.API) error {

@@ -97,7 +97,11 @@ func (o *simulateOptions) run(ctx context.Context) error {
 	}
 	timeline, err := simulate.Run(simulate.Input{
 		State: state, Version: o.version, Aspect: o.aspect, At: at, Judge: checks.Judge, Apply: o.apply, Until: o.until, Approve: o.approved,
+		Stop: func() bool { return ctx.Err() != nil },
 	})
+	if err == nil {
+		err = context.Cause(ctx) // it was not finished
+	}
 	if err != nil {
 		return err
 	}

@@ -127,7 +127,7 @@ func writeCanonicalObject(b *bytes.Buffer, object map[string]any) error {
 const maxExact = 1<<53 - 1
 
 // writeCanonicalNumber writes a number as ECMAScript does (RFC 8785, 3.2.2.3). So does encoding/json, except for a negative zero. A number that
-// others would be taken for is refused.
+// others would be equal to is refused.
 func writeCanonicalNumber(b *bytes.Buffer, literal json.Number) error {
 	number, err := literal.Float64()
 	if err != nil || !strings.ContainsAny(literal.String(), ".eE") && math.Abs(number) > maxExact {

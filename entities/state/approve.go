@@ -219,7 +219,7 @@ func (s *State) approve(r *Release, applyChannel string, a entities.Approval) (E
 	}, nil
 }
 
-// CheckOpen returns why nobody can approve or reject a version for a topic now.
+// CheckOpen returns why no person can approve or reject a version for a topic now.
 func (s *State) CheckOpen(version, topic string) error {
 	channel := s.applyChannel(topic)
 	r, err := s.FindOpen(version, channel)
@@ -229,7 +229,7 @@ func (s *State) CheckOpen(version, topic string) error {
 	return s.checkTopic(r, topic)
 }
 
-// checkTopic returns why nobody can approve or reject a release for a topic.
+// checkTopic returns why no person can approve or reject a release for a topic.
 func (s *State) checkTopic(r *Release, topic string) error {
 	requirements := s.topicRequirements(topic)
 	if len(requirements) == 0 {

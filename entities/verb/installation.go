@@ -60,20 +60,31 @@ func checkRules(r Request) error {
 				return fmt.Errorf("grant %d: unknown verb %q; expected one of %s", n+1, Clip(v, 60), strings.Join(allowed, ", "))
 			}
 		}
-		for _, scope := range g.Channels {
-			name, ok := strings.CutPrefix(scope, entities.ScopeRuntime)
-			if !ok {
-				name, ok = strings.CutPrefix(scope, entities.ScopeApplications)
-			}
-			if !ok {
-				name, ok = strings.CutPrefix(scope, entities.ScopeLibraries)
-			}
-			if !ok || name == "" {
-				return fmt.Errorf(`grant %d: %q is not a runtime, application or library; expected runtime/NAME, application/NAME or library/NAME`, n+1, Clip(scope, 60))
-			}
+		if err := checkScopes(g); err != nil {
+			return fmt.Errorf("grant %d: %w", n+1, err)
 		}
 	}
 	return r.Rules.Baseline.Check()
+}
+
+// checkScopes rejects a grant whose scopes are none of an installation.
+func checkScopes(g entities.Grant) error {
+	if len(g.Channels) > 0 && slices.Contains(g.Verbs, entities.VerbRead) {
+		return errors.New(`"read" is for the whole installation; expected a grant of its own without scopes`)
+	}
+	for _, scope := range g.Channels {
+		name, ok := strings.CutPrefix(scope, entities.ScopeRuntime)
+		if !ok {
+			name, ok = strings.CutPrefix(scope, entities.ScopeApplications)
+		}
+		if !ok {
+			name, ok = strings.CutPrefix(scope, entities.ScopeLibraries)
+		}
+		if !ok || name == "" {
+			return fmt.Errorf(`%q is not a runtime, application or library; expected runtime/NAME, application/NAME or library/NAME`, Clip(scope, 60))
+		}
+	}
+	return nil
 }
 
 // checkLibrary rejects an invalid library name. The content of the library is checked in the store.

@@ -46,8 +46,8 @@ func (c *compiler) rules(doc *config.Document[config.Installation]) (rules entit
 		if d.Has(at+".runtimes") && len(grant.Runtimes) == 0 && !d.Faulty(at+".runtimes") {
 			c.report(d.Decoder, at+".runtimes", strict.Fault{Code: "missing-field", Message: "the list is empty", Expected: "at least one; omit the field for everything"})
 		}
-		if slices.Contains(grant.Verbs, entities.VerbRead) && d.Has(at+".runtimes") {
-			c.report(d.Decoder, at+".verbs", strict.Fault{Code: "bad-value", Message: `"read" is for the whole installation`, Expected: "a grant of its own without runtimes"})
+		if slices.Contains(grant.Verbs, entities.VerbRead) && (d.Has(at+".runtimes") || d.Has(at+".applications") || d.Has(at+".libraries")) {
+			c.report(d.Decoder, at+".verbs", strict.Fault{Code: "bad-value", Message: `"read" is for the whole installation`, Expected: "a grant of its own without runtimes, applications and libraries"})
 		}
 		var scopes []string
 		for _, runtime := range grant.Runtimes {

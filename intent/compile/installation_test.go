@@ -37,7 +37,7 @@ func TestMalformedRules_F4(t *testing.T) {
 		installationHead + "---\n" + installationHead:                                         "rules.yaml:1:1: this is not one document of kind Installation; expected nothing else in this file [one-document]",
 		"apiVersion: converge/v1\nkind: Application\nname: shop\n":                            `rules.yaml:2:7: kind: there is no kind "Application"; expected Installation [unknown-kind]`,
 		installationHead + "authorization:\n- {verbs: [approve], to: [alice]}\n":              `rules.yaml:4:12: authorization[0].verbs[0]: "approve" is not possible here; expected one of pause, resume, drain, restore, release, grant, configure, publish, publish-library, read [bad-value]`,
-		installationHead + "authorization:\n- {verbs: [read], runtimes: [eu], to: [alice]}\n": `rules.yaml:4:11: authorization[0].verbs: "read" is for the whole installation; expected a grant of its own without runtimes [bad-value]`,
+		installationHead + "authorization:\n- {verbs: [read], runtimes: [eu], to: [alice]}\n": `rules.yaml:4:11: authorization[0].verbs: "read" is for the whole installation; expected a grant of its own without runtimes, applications and libraries [bad-value]`,
 		installationHead + "authorization:\n- {verbs: [pause], runtimes: [], to: []}\n": `rules.yaml:4:30: authorization[0].runtimes: the list is empty; expected at least one; omit the field for everything [missing-field]
 rules.yaml:4:38: authorization[0].to: the list is empty; expected names of people, or of groups as group:NAME [missing-field]`,
 		installationHead + "board: https://shop.dev/board\n":            `rules.yaml:3:8: board: invalid address "https://shop.dev/board"; expected https://HOST [bad-value]`,

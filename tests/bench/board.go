@@ -86,7 +86,7 @@ func (s *served) get(ctx context.Context, path string) (took time.Duration, body
 	return time.Since(began), body, err
 }
 
-// boardCost is what was measured.
+// boardCost is the result of the measurements.
 type boardCost struct {
 	*bench
 	w *world

@@ -184,7 +184,7 @@ func TestTenantsReadTheirOwn_G2(t *testing.T) {
 
 	service := "/services/" + first.App + "/web"
 	for _, path := range []string{
-		service, service + "/changes?version=v2", service + "/history", service + "/timeline", service + "/calendar?version=v2", service + "/logs", service + "/act/approve?version=v1&topic=production", service + "/act/pause",
+		service, service + "/changes?version=v2", service + "/history", service + "/timeline", service + "/calendar?version=v2", service + "/logs", service + "/state", service + "/act/approve?version=v1&topic=production", service + "/act/pause",
 		"/applications/" + first.App, "/applications/" + first.App + "/plans/staging", "/applications/" + first.App + "/diff?from=1&to=1",
 	} {
 		status, text := s.request("bob@shop.dev", http.MethodGet, path, "")
@@ -252,6 +252,9 @@ func TestReadersOfTheInstallation_G2(t *testing.T) {
 	require.NotContains(t, text, w.App, "the report names services of all applications")
 	var answer protocol.Answer
 	require.NoError(t, w.Update(protocol.InstallationID(), protocol.Configure, json.RawMessage(`{"by":"carol","grants":[{"verbs":["read"],"to":["alice@shop.dev"]}]}`), &answer))
+
+	err := w.Update(protocol.InstallationID(), protocol.Configure, json.RawMessage(`{"by":"carol","grants":[{"verbs":["read"],"to":["bob@shop.dev"],"channels":["runtime/eu"]}]}`), &answer)
+	require.ErrorContains(t, err, `grant 1: "read" is for the whole installation`, "it would let him read more than it says")
 
 	s := newServer(t, w)
 	walked := 0

@@ -50,9 +50,8 @@ func (m *Monitor) AddCheck(name string, check func(context.Context) error) { m.r
 // SetOnlyCheck replaces all checks by one: the program is no worker, and does not poll.
 func (m *Monitor) SetOnlyCheck(name string, check func(context.Context) error) {
 	m.ready.mu.Lock()
-	m.ready.names, m.ready.checks = nil, nil
-	m.ready.mu.Unlock()
-	m.ready.add(name, check)
+	defer m.ready.mu.Unlock()
+	m.ready.names, m.ready.checks, m.ready.cachedAt = []string{name}, []func(context.Context) error{check}, time.Time{}
 }
 
 // Ready runs all checks and returns one line per check, and whether all passed.

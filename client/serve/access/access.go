@@ -63,8 +63,8 @@ func New(own connection.API, now func() time.Time) *Readers {
 	return &Readers{own: own, now: now, known: map[string]readers{}}
 }
 
-// Check returns why the sender of a request may not read an application: a *HiddenError, or why it is not known who may. What belongs to no
-// application ("") is part of what is shown of applications, such as the pause of a runtime, for every known sender (CheckInstallation).
+// Check returns why the sender of a request may not read an application: a *HiddenError, or why it is not known who may. What is of no
+// application ("") belongs to each, such as the pause of its runtime, so that every known sender may read it (but see CheckInstallation).
 func (r *Readers) Check(ctx context.Context, application string) error {
 	if r == nil {
 		return nil

@@ -153,11 +153,11 @@ var inHeaders = []string{"token", "requestId"}
 // perform carries out one act.
 func (a *operations) perform(ctx context.Context, row *verb.Row, workflowID string, in ActHeaders) (json.RawMessage, error) {
 	if a.ReadOnly {
-		return nil, newProblem(api.ReadOnly, fmt.Errorf("%s was not carried out: this server only reads; expected another one, or converge", row.Name))
+		return nil, api.NewProblem(api.ReadOnly, fmt.Errorf("%s was not carried out: this server only reads; expected another one, or converge", row.Name))
 	}
 	r, err := requestOf(row, workflowID, in)
 	if err != nil {
-		return nil, newProblem(api.Invalid, err)
+		return nil, api.NewProblem(api.Invalid, err)
 	}
 	who, known := session.From(ctx)
 	if known && r.Token == "" { // a person who is signed in: the name is not up to the request
@@ -172,7 +172,7 @@ func (a *operations) perform(ctx context.Context, row *verb.Row, workflowID stri
 	}
 	var invalid *act.InvalidError
 	if errors.As(err, &invalid) {
-		err = newProblem(api.Invalid, invalid.Err)
+		err = api.NewProblem(api.Invalid, invalid.Err)
 	}
 	return out, err
 }

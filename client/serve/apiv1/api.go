@@ -107,13 +107,13 @@ func unknownOperations(document *huma.OpenAPI) http.Handler {
 		slices.Sort(methods)
 		other.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Allow", strings.Join(methods, ", "))
-			p := newProblem(api.Invalid, fmt.Errorf("%s %s: expected %s", r.Method, r.URL.Path, strings.Join(methods, " or ")))
+			p := api.NewProblem(api.Invalid, fmt.Errorf("%s %s: expected %s", r.Method, r.URL.Path, strings.Join(methods, " or ")))
 			p.Status = http.StatusMethodNotAllowed
 			p.Write(w)
 		})
 	}
 	other.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		newProblem(api.NotFound, fmt.Errorf("no operation %s %s; %s/openapi.json lists them", r.Method, r.URL.Path, prefix)).Write(w)
+		api.NewProblem(api.NotFound, fmt.Errorf("no operation %s %s; %s/openapi.json lists them", r.Method, r.URL.Path, prefix)).Write(w)
 	})
 	return other
 }
@@ -143,7 +143,7 @@ func jsonOnly(next http.Handler) http.Handler {
 		if r.Method == http.MethodPost {
 			kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 			if err != nil || kind != "application/json" {
-				p := newProblem(api.Invalid, fmt.Errorf("the body has the type %q; expected: Content-Type: application/json", r.Header.Get("Content-Type")))
+				p := api.NewProblem(api.Invalid, fmt.Errorf("the body has the type %q; expected: Content-Type: application/json", r.Header.Get("Content-Type")))
 				p.Status = http.StatusUnsupportedMediaType
 				p.Write(w)
 				return

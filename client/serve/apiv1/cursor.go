@@ -47,7 +47,7 @@ func decodeCursor(text string, into any) error {
 		err = decoder.Decode(into)
 	}
 	if err != nil {
-		return newProblem(api.Invalid, fmt.Errorf("query.after: %q; expected the value of next in the page before", text))
+		return api.NewProblem(api.Invalid, fmt.Errorf("query.after: %q; expected the value of next in the page before", text))
 	}
 	return nil
 }

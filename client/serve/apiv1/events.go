@@ -36,12 +36,12 @@ func (a *operations) events(w http.ResponseWriter, r *http.Request) {
 	case a.streams <- struct{}{}:
 		defer func() { <-a.streams }()
 	default:
-		newProblem(api.Unreachable, fmt.Errorf("%d streams are open; try again later", maxStreams)).Write(w)
+		api.NewProblem(api.Unreachable, fmt.Errorf("%d streams are open; try again later", maxStreams)).Write(w)
 		return
 	}
 	watched, err := parseWatched(r.URL.Query()["service"])
 	if err != nil {
-		newProblem(api.Invalid, err).Write(w)
+		api.NewProblem(api.Invalid, err).Write(w)
 		return
 	}
 	defer a.Overview.Open()()
@@ -127,7 +127,8 @@ func (s *stream) follow(ctx context.Context, stopping <-chan struct{}) {
 			case <-time.After(minEventGap):
 			}
 		case <-beat.C:
-			if s.send("alive", struct{}{}) != nil {
+			state, _ := s.overview.State()
+			if s.send("alive", api.Alive{AsOf: state.GoodAt}) != nil {
 				return
 			}
 		}
@@ -190,11 +191,12 @@ func (a *operations) describeEvents(document *huma.OpenAPI) {
 	text := func() *huma.Schema { return &huma.Schema{Type: huma.TypeString} }
 	schemas := document.Components.Schemas
 	changed, reset := schemas.Schema(reflect.TypeOf(api.Changed{}), true, ""), schemas.Schema(reflect.TypeOf(api.Reset{}), true, "")
+	alive := schemas.Schema(reflect.TypeOf(api.Alive{}), true, "")
 	document.AddOperation(&huma.Operation{
 		OperationID: "follow-events", Method: http.MethodGet, Path: prefix + "/events", Tags: []string{"service"},
 		Summary: "Streams what changes",
 		Description: "Server-sent events. The data of an event reset is a Reset: read everything again, and continue from here. The data of an event changed is a Changed. " +
-			"An event alive comes every 15 seconds: a stream without one is dead. After an event end, and otherwise too, a client that connects again sends the id of its last event as Last-Event-ID.",
+			"An event alive, whose data is an Alive, comes every 15 seconds: a stream without one is dead. After an event end, and otherwise too, a client that connects again sends the id of its last event as Last-Event-ID.",
 		Parameters: []*huma.Param{
 			{Name: "Last-Event-ID", In: "header", Description: "The id of the last event that the client has", Schema: text()},
 			{Name: "after", In: "query", Description: "The same, for clients that cannot set headers", Schema: text()},
@@ -204,7 +206,7 @@ func (a *operations) describeEvents(document *huma.OpenAPI) {
 			},
 		},
 		Responses: map[string]*huma.Response{
-			"200":     {Description: "Events", Content: map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{AnyOf: []*huma.Schema{reset, changed}}}}},
+			"200":     {Description: "Events", Content: map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{AnyOf: []*huma.Schema{reset, changed, alive}}}}},
 			"default": {Description: "Error", Content: map[string]*huma.MediaType{"application/problem+json": {Schema: schemas.Schema(reflect.TypeOf(api.Problem{}), true, "")}}},
 		},
 	})

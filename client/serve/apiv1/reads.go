@@ -78,13 +78,13 @@ const coldStart = 5 * time.Second
 func (a *operations) services(ctx context.Context, in *servicesInput) (api.ServicesPage, error) {
 	page := api.ServicesPage{Page: api.Page[api.ServiceItem]{Items: []api.ServiceItem{}}}
 	if in.Status != "" && !slices.ContainsFunc(entities.StatusTable(), func(row entities.StatusRow) bool { return string(row.Status) == in.Status }) {
-		return page, newProblem(api.Invalid, fmt.Errorf("status %q: expected a status such as CONVERGED", in.Status))
+		return page, api.NewProblem(api.Invalid, fmt.Errorf("status %q: expected a status such as CONVERGED", in.Status))
 	}
 	var after connection.ServiceName
 	if in.After != "" {
 		application, service, ok := strings.Cut(in.After, "/")
 		if !ok {
-			return page, newProblem(api.Invalid, fmt.Errorf("query.after: %q; expected the value of next in the page before", in.After))
+			return page, api.NewProblem(api.Invalid, fmt.Errorf("query.after: %q; expected the value of next in the page before", in.After))
 		}
 		after = connection.ServiceName{Application: application, Service: service}
 	}
@@ -152,7 +152,7 @@ func checkChannel(s protocol.Status, name string) error {
 		return nil
 	}
 	if err := s.CheckChannel(name); err != nil {
-		return newProblem(api.NotFound, err)
+		return api.NewProblem(api.NotFound, err)
 	}
 	return nil
 }
@@ -213,7 +213,7 @@ func (a *operations) history(ctx context.Context, in HistoryQuery, trail func() 
 	page := api.Page[read.HistoryEntry]{Items: []read.HistoryEntry{}}
 	for _, kind := range in.Kind {
 		if !slices.Contains(entities.EventKinds(), kind) {
-			return page, newProblem(api.Invalid, fmt.Errorf("kind %q: expected one of %v", kind, entities.EventKinds()))
+			return page, api.NewProblem(api.Invalid, fmt.Errorf("kind %q: expected one of %v", kind, entities.EventKinds()))
 		}
 	}
 	var after historyCursor
@@ -360,7 +360,7 @@ func (a *operations) incarnations(ctx context.Context, in *incarnationsInput) (a
 	before := int64(0)
 	if in.After != "" {
 		if before, err = strconv.ParseInt(in.After, 10, 64); err != nil || before < 1 {
-			return page, newProblem(api.Invalid, fmt.Errorf("after %q: expected the value of next in the page before", in.After))
+			return page, api.NewProblem(api.Invalid, fmt.Errorf("after %q: expected the value of next in the page before", in.After))
 		}
 	}
 	items, more, err := h.Before(ctx, before, in.Limit)
@@ -397,7 +397,7 @@ type assetsInput struct {
 func (a *operations) assets(ctx context.Context, in *assetsInput) (api.Page[incarnation.Asset], error) {
 	var page api.Page[incarnation.Asset]
 	if in.Kind != "" && !slices.Contains(incarnation.AssetKinds(), incarnation.AssetKind(in.Kind)) {
-		return page, newProblem(api.Invalid, fmt.Errorf("kind %q: expected one of %v", in.Kind, incarnation.AssetKinds()))
+		return page, api.NewProblem(api.Invalid, fmt.Errorf("kind %q: expected one of %v", in.Kind, incarnation.AssetKinds()))
 	}
 	h, err := a.openIncarnations(ctx, in.Application)
 	if err != nil {
@@ -458,7 +458,7 @@ func (a *operations) plan(ctx context.Context, in *planInput) (protocol.PlanStat
 func (a *operations) runtime(ctx context.Context, in *RuntimePath) (s protocol.RuntimeStatus, err error) {
 	err = a.Calls.Query(ctx, protocol.RuntimeID(in.Runtime), protocol.QueryStatus, &s)
 	if errors.Is(err, connection.ErrNotFound) {
-		err = newProblem(api.NotFound, fmt.Errorf("no workflow of runtime %s: it was never limited, paused or drained", in.Runtime))
+		err = api.NewProblem(api.NotFound, fmt.Errorf("no workflow of runtime %s: it was never limited, paused or drained", in.Runtime))
 	}
 	return s, err
 }
@@ -475,7 +475,7 @@ func pageAfter[T any](all []T, q PageQuery, id func(T) string) (api.Page[T], err
 	if q.After != "" {
 		begin = slices.IndexFunc(all, func(item T) bool { return id(item) == q.After }) + 1
 		if begin == 0 {
-			return page, newProblem(api.Invalid, fmt.Errorf("after %q: expected the value of next in the page before", q.After))
+			return page, api.NewProblem(api.Invalid, fmt.Errorf("after %q: expected the value of next in the page before", q.After))
 		}
 	}
 	end := min(begin+q.Limit, len(all))

@@ -40,7 +40,7 @@ func (a *operations) wait(ctx context.Context, in *waitInput) (api.Outcome, erro
 func parseWait(name, text string) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	if err != nil || d <= 0 || d > maxWait {
-		return 0, newProblem(api.Invalid, fmt.Errorf("query.%s: %q; expected a duration up to %s, such as 30s", name, text, maxWait))
+		return 0, api.NewProblem(api.Invalid, fmt.Errorf("query.%s: %q; expected a duration up to %s, such as 30s", name, text, maxWait))
 	}
 	return d, nil
 }
@@ -79,7 +79,7 @@ func (a *operations) await(ctx context.Context, n connection.ServiceName, g outc
 // checkGoal refuses a channel or a release that a service does not have.
 func checkGoal(s protocol.Status, g outcome.Goal) error {
 	if _, known := outcome.ReleaseByID(s, g.Release); g.Release != "" && !known {
-		return newProblem(api.NotFound, fmt.Errorf("%s/%s has no release with the id %s", s.Application, s.Service, g.Release))
+		return api.NewProblem(api.NotFound, fmt.Errorf("%s/%s has no release with the id %s", s.Application, s.Service, g.Release))
 	}
 	return checkChannel(s, g.Channel)
 }

@@ -86,6 +86,7 @@ func Mount(mux *http.ServeMux, o Options) {
 	b.handle(mux, "GET /services/{application}/{service}/calendar", b.calendar)
 	b.handle(mux, "GET /services/{application}/{service}/logs", b.logs)
 	b.handle(mux, "GET /services/{application}/{service}/act/{verb}", b.sheet)
+	mux.HandleFunc("GET /services/{application}/{service}/state", b.stateOfService)
 	mux.HandleFunc("POST /services/{application}/{service}/act/{verb}", b.perform)
 	mux.HandleFunc("POST /services/{application}/{service}/dismiss", b.dismiss)
 	if b.Sessions != nil {
@@ -116,8 +117,10 @@ type page struct {
 	After   overview.Revision
 	Content any
 	AsOf    time.Time
-	Moves   bool   // the page shows what is under way, and changes by more than services
+	Moves   bool   // the page shows work in progress, and changes by more than services
 	Still   bool   // the page does not change while a person fills it in
+	Compare string // the path of the state of its subject, which a page that is still compares with State
+	State   string
 	Known   string // how much is known, if that is not everything
 	Who     string // who is signed in
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -18,6 +19,7 @@ import (
 	"github.com/converge-engine/converge/client/overview"
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/entities/state"
 )
 
 // now is the time in every test.
@@ -381,4 +383,35 @@ func TestParametersOfARelease(t *testing.T) {
 	payload, err = json.Marshal(fieldsOf(acts[protocol.Pause], given))
 	require.NoError(t, err)
 	require.JSONEq(t, `{}`, string(payload), "of another verb")
+}
+
+// stateOnly answers the state of every service.
+type stateOnly struct{ connection.API }
+
+func (stateOnly) Query(_ context.Context, _, _ string, into any) error {
+	*into.(*state.State) = state.State{Application: "shop", Service: "web"}
+	return nil
+}
+
+// As many calendars as there are places are computed at once; another one waits its turn, and says so if it does not come.
+func TestCalendarsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &board{Options: Options{Calls: stateOnly{}, Now: time.Now}, calendars: make(chan struct{}, 1)}
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/services/shop/web/calendar?version=v2", nil)
+		r.SetPathValue("application", "shop")
+		r.SetPathValue("service", "web")
+		p, err := b.calendar(r)
+		require.NoError(t, err)
+		require.Equal(t, "web has no configuration yet", p.Content.(calendarContent).WhatIf.Refused)
+
+		b.calendars <- struct{}{} // another one
+		begun := time.Now()
+		_, err = b.calendar(r)
+		require.EqualError(t, err, "Others look at calendars now; load the page again.")
+		require.Equal(t, calendarPatience, time.Since(begun))
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err = b.calendar(r.WithContext(ended))
+		require.ErrorIs(t, err, context.Canceled)
+	})
 }

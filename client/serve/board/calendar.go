@@ -11,6 +11,7 @@ import (
 
 	"github.com/converge-engine/converge/client/connection"
 	"github.com/converge-engine/converge/client/forecast"
+	"github.com/converge-engine/converge/client/read"
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/chart"
 	"github.com/converge-engine/converge/entities/protocol"
@@ -20,13 +21,10 @@ import (
 
 // calendarContent is the content of the page of a calendar: when releases may enter, and what a release would do.
 type calendarContent struct {
-	Tabs    tabs
-	From    time.Time
-	To      time.Time
-	Chart   template.HTML // made by package chart, which escapes texts
-	Lines   []string
-	Problem string
-	WhatIf  whatIf
+	Tabs   tabs
+	Chart  template.HTML // made by package chart, which escapes texts
+	Lines  []string
+	WhatIf whatIf
 }
 
 // whatIf is a simulated release.
@@ -57,7 +55,7 @@ func (b *board) calendar(r *http.Request) (page, error) {
 	}
 	now := b.Now().UTC().Truncate(time.Minute)
 	q := r.URL.Query()
-	c := calendarContent{Tabs: tabs{n, "calendar"}, From: now, To: now.Add(calendarSpan)}
+	c := calendarContent{Tabs: tabs{n, "calendar"}}
 	c.WhatIf = whatIf{Version: strings.TrimSpace(q.Get("version")), At: q.Get("at"), Approved: q.Get("approved") != ""}
 	s, checks, err := b.rulesOf(r.Context(), n)
 	if err != nil {
@@ -74,7 +72,7 @@ func (b *board) calendar(r *http.Request) (page, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), calendarPatience)
 	defer cancel()
 	if s.Spec != nil {
-		c.addClosed(n, checks.Calendar(ctx, s.Spec, c.From, c.To))
+		c.addClosed(n, checks.Calendar(ctx, s.Spec, now, now.Add(calendarSpan)), now)
 	}
 	switch {
 	case c.WhatIf.Version != "":
@@ -90,29 +88,30 @@ func (b *board) calendar(r *http.Request) (page, error) {
 // rulesOf returns the state of a service, and its checks.
 func (b *board) rulesOf(ctx context.Context, n connection.ServiceName) (*state.State, *forecast.Checks, error) {
 	var s state.State
-	if err := b.Calls.Query(ctx, n.ID(), protocol.QueryState, &s); err != nil {
+	if err := read.Query(ctx, b.Calls, n, protocol.QueryState, &s); err != nil {
 		return nil, nil, err
 	}
 	checks, err := forecast.Read(ctx, b.Stores, &s)
 	return &s, checks, err
 }
 
-func (c *calendarContent) addClosed(n connection.ServiceName, all []forecast.Closed) {
+func (c *calendarContent) addClosed(n connection.ServiceName, all []forecast.Closed, from time.Time) {
 	if len(all) == 0 {
 		return
 	}
-	drawn := chart.Chart{Title: "When no release enters", From: c.From, To: c.To, End: c.To}
+	to := from.Add(calendarSpan)
+	drawn := chart.Chart{Title: "When no release enters", From: from, To: to, End: to}
 	for _, channel := range all {
 		drawn.Rows = append(drawn.Rows, chart.Row{Name: channel.Channel, Spans: channel.Spans})
 		for _, s := range channel.Spans {
 			c.Lines = append(c.Lines, fmt.Sprintf("%s is closed from %s to %s: %s", channel.Channel,
-				chart.Moment(s.From, c.From, time.UTC), chart.Moment(s.To, c.From, time.UTC), strings.Join(s.Reasons, "; ")))
+				chart.Moment(s.From, from, time.UTC), chart.Moment(s.To, from, time.UTC), strings.Join(s.Reasons, "; ")))
 		}
 		if len(channel.Spans) == 0 {
 			c.Lines = append(c.Lines, channel.Channel+" is open all the time")
 		}
-		if channel.Until.Before(c.To) {
-			c.Lines = append(c.Lines, fmt.Sprintf("%s after %s is not shown: its times change too often to be listed", channel.Channel, chart.Moment(channel.Until, c.From, time.UTC)))
+		if channel.Until.Before(to) {
+			c.Lines = append(c.Lines, fmt.Sprintf("%s after %s is not shown: its times change too often to be listed", channel.Channel, chart.Moment(channel.Until, from, time.UTC)))
 		}
 	}
 	c.Chart = template.HTML(drawn.Figure("When no release enters the channels of "+n.String(), time.UTC)) //nolint:gosec // escaped

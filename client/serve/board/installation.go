@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/singleflight"
-
 	"github.com/converge-engine/converge/client/connection"
 	"github.com/converge-engine/converge/entities/explain"
 	"github.com/converge-engine/converge/entities/protocol"
@@ -64,29 +62,19 @@ const (
 
 // examined is the last report of what the installation looks like from outside, so that many readers cost one examination.
 type examined struct {
-	loading singleflight.Group
-	mu      sync.Mutex
-	last    deployment.Report
-	at      time.Time
+	mu   sync.Mutex
+	last deployment.Report
+	at   time.Time
 }
 
+// report examines the installation, unless that was done a moment ago. Others wait meanwhile.
 func (e *examined) report(ctx context.Context, examine func(context.Context) deployment.Report, now func() time.Time) (deployment.Report, time.Time) {
-	_, _, _ = e.loading.Do("", func() (any, error) {
-		e.mu.Lock()
-		fresh := !e.at.IsZero() && now().Sub(e.at) < reportKept
-		e.mu.Unlock()
-		if fresh {
-			return nil, nil
-		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportPatience)
-		defer cancel()
-		report, at := examine(ctx), now()
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		e.last, e.at = report, at
-		return nil, nil
-	})
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.at.IsZero() || now().Sub(e.at) >= reportKept {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportPatience) // for the others too
+		defer cancel()
+		e.last, e.at = examine(ctx), now()
+	}
 	return e.last, e.at
 }

@@ -127,7 +127,43 @@ func titleOf(name string, n connection.ServiceName, version string) string {
 }
 
 func (b *board) sheetPage(s sheet, status protocol.Status) page {
-	return page{Name: "sheet", Title: s.Title + " · " + statusOf(status.Status).Word, Nav: "services", Content: s, Still: true, Watch: []string{s.Service.String()}}
+	return page{Name: "sheet", Title: s.Title + " · " + statusOf(status.Status).Word, Nav: "services", Content: s, Still: true,
+		Watch: []string{s.Service.String()}, Compare: servicePath(s.Service) + "/state", State: digestOf(status)}
+}
+
+// digestOf is a digest of the part of a status that a sheet shows.
+func digestOf(s protocol.Status) string {
+	type shown struct {
+		Name, Status, Current, Target, Desired string
+		Conditions                             []string
+	}
+	var all []shown
+	for _, c := range s.Channels {
+		each := shown{Name: c.Name, Status: c.Status, Current: c.Current, Target: c.Target, Desired: c.Desired}
+		for _, k := range c.Conditions {
+			each.Conditions = append(each.Conditions, strings.Join(append([]string{k.ID, k.Verdict, k.Code}, k.ApprovedBy...), " "))
+		}
+		all = append(all, each)
+	}
+	return entities.DigestOf(all)
+}
+
+// stateOfService answers the digest of a service as it is now, as text.
+func (b *board) stateOfService(w http.ResponseWriter, r *http.Request) {
+	n, err := serviceOf(r)
+	if err == nil {
+		err = b.readable(r)
+	}
+	var status protocol.Status
+	if err == nil {
+		status, err = read.Status(r.Context(), b.Calls, n)
+	}
+	if err != nil {
+		p, code := b.problem(err)
+		http.Error(w, p.Title, code)
+		return
+	}
+	fmt.Fprint(w, digestOf(status))
 }
 
 // readSheet makes the sheet of an act for the service as it is now.
@@ -168,12 +204,13 @@ func (f field) isText() bool { return f.Kind == kindLong }
 // judge says why the service would refuse the act now. The button is disabled if nothing that the person may still fill in can change that.
 func (b *board) judge(s *sheet, row *verb.Row, now state.State, given url.Values) {
 	isOpen := func(f field) bool { return !f.Fixed && !f.isText() }
+	closed := s.closed(&now, given)
 	dependsOnPerson := slices.Contains([]string{protocol.Approve, protocol.Reject, protocol.Bypass}, s.Verb)
 	switch {
 	case b.ReadOnly:
 		s.Refused, s.Disabled = "This server only reads.", true
-	case s.closed(&now, given) != "":
-		s.Refused, s.Disabled = s.closed(&now, given), true
+	case closed != "":
+		s.Refused, s.Disabled = closed, true
 	case dependsOnPerson && s.By == "", slices.ContainsFunc(s.Fields, func(f field) bool { return isOpen(f) && f.Value == "" && (f.Required || f.Name == "version") }):
 	default:
 		s.Refused = b.refusalNow(s, row, now, given)

@@ -1,9 +1,10 @@
 // Package limit bounds how many requests one sender makes, so that a page that asks in a loop, or a program, leaves the server to others. The
-// senders are those who signed in, or whose token was accepted; a server on which nobody signs in is one person's.
+// senders are those who signed in, or whose token was accepted; without a sign-in, a server is one person's.
 package limit
 
 import (
 	"cmp"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync"
@@ -14,7 +15,6 @@ import (
 	"github.com/converge-engine/converge/client/api"
 	"github.com/converge-engine/converge/client/serve/session"
 	"github.com/converge-engine/converge/entities"
-	"github.com/converge-engine/converge/entities/outcome"
 )
 
 // A sender makes Rate requests a second, and Burst at once: ten tabs that are opened together.
@@ -51,16 +51,12 @@ func (l *Limits) Wrap(next http.Handler) http.Handler {
 			return
 		}
 		w.Header().Set("Retry-After", "1")
-		const text = "you sent too many requests; expected 20 a second at most"
+		err := fmt.Errorf("you sent too many requests; expected %d a second at most", Rate)
 		if !strings.HasPrefix(r.URL.Path, "/api/") {
-			http.Error(w, text, http.StatusTooManyRequests)
+			http.Error(w, err.Error(), http.StatusTooManyRequests)
 			return
 		}
-		p := api.Problem{
-			Type: "urn:converge:problem:" + string(api.TooMany), Title: "The sender made too many requests", Status: http.StatusTooManyRequests,
-			Detail: text, Code: api.TooMany, Exit: outcome.Error,
-		}
-		p.Write(w)
+		api.NewProblem(api.TooMany, err).Write(w)
 	})
 }
 

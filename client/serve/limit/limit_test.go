@@ -13,7 +13,7 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// A sender in a loop is told to wait, others are served; a server on which nobody signs in limits nobody.
+// A sender in a loop has to wait, others are served; without a sign-in there is no limit.
 func TestLimits(t *testing.T) {
 	now := time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
 	l := New(func() time.Time { return now })

@@ -20,7 +20,6 @@ import (
 	"github.com/converge-engine/converge/activities"
 	"github.com/converge-engine/converge/client/api"
 	"github.com/converge-engine/converge/entities"
-	"github.com/converge-engine/converge/entities/outcome"
 )
 
 // Options are those of the sign-in.
@@ -190,11 +189,7 @@ func (s *Sessions) Require(next http.Handler) http.Handler {
 		case isOpen(r):
 		case strings.HasPrefix(r.URL.Path, "/api/"):
 			w.Header().Set("WWW-Authenticate", "Bearer")
-			p := api.Problem{
-				Type: "urn:converge:problem:" + string(api.Unauthenticated), Title: "The server does not know who sent the request", Status: http.StatusUnauthorized,
-				Detail: why, Code: api.Unauthenticated, Exit: outcome.Error,
-			}
-			p.Write(w)
+			api.NewProblem(api.Unauthenticated, errors.New(why)).Write(w)
 			return
 		case r.Method == http.MethodGet && isNavigation(r):
 			http.Redirect(w, r, loginPath+"?"+url.Values{"return_to": {r.URL.RequestURI()}}.Encode(), http.StatusSeeOther)

@@ -84,16 +84,19 @@
     timer = setTimeout(() => { timer = 0; read(); }, gap);
   };
 
-  // A page of what is under way changes by more than services: it is read every two seconds while a person sees it.
+  // A page of work in progress changes by more than services: it is read every two seconds while a person sees it.
   let moving = 0;
   const moves = (body) => {
     clearTimeout(moving);
     if (body.dataset.moves) moving = setTimeout(() => { if (document.visibilityState === 'visible') soon(); }, 2000);
   };
 
-  // A form that a person fills in stays as it is. When what it is about has changed, it says so.
-  const outdated = () => {
-    if (document.body.dataset.outdated) return;
+  // A form that a person fills in stays as it is. When its subject is in another state than the form shows, it says so.
+  const compare = async () => {
+    const { compare: path, state } = document.body.dataset;
+    if (!path || document.body.dataset.outdated) return;
+    const now = await fetch(path, { credentials: 'same-origin' }).then((a) => a.ok ? a.text() : state, () => state);
+    if (now === state || document.body.dataset.outdated) return;
     const link = document.createElement('a');
     link.href = location.href;
     link.textContent = 'load the page again';
@@ -101,14 +104,14 @@
     live.append(link);
     document.body.dataset.outdated = 'true';
   };
-  // While the stream is alive and nothing has changed, the page is as of now.
-  const asOfNow = () => {
+  // While nothing has changed, the page is as of when the server last heard from Temporal.
+  const upTo = (at) => {
     const t = document.querySelector('.as-of time');
     if (!document.body.dataset.lists && !watched().length) return; // it comes from elsewhere
-    if (known[0] !== 'on' || document.body.dataset.outdated || document.body.dataset.signedOut) return;
-    t.dateTime = new Date().toISOString();
-    t.title = new Date().toUTCString();
-    t.textContent = new Date().toLocaleTimeString();
+    if (live.dataset.state !== 'on' || !at || new Date(at) <= new Date(t.dateTime)) return;
+    t.dateTime = at;
+    t.title = new Date(at).toUTCString();
+    t.textContent = new Date(at).toLocaleTimeString();
   };
 
   const concerns = (event) => {
@@ -121,7 +124,7 @@
   const on = (event) => {
     switch (event.name) {
       case 'leaves': check(); return;
-      case 'alive': asOfNow(); return;
+      case 'alive': upTo(event.asOf); return;
       case 'who': if (leads) channel.postMessage({ name: 'state', state: leads }); return;
       case 'state':
         known = [event.state, event.state === 'on' ? 'live' : 'no connection'];
@@ -130,7 +133,7 @@
         return;
     }
     if (document.body.dataset.still) {
-      if (event.name === 'changed' && concerns(event)) outdated();
+      if (event.name === 'reset' || concerns(event)) compare();
       return;
     }
     if (concerns(event) && document.visibilityState === 'visible') soon(); // a hidden tab reads when it is seen again
@@ -168,7 +171,7 @@
         if (shares) channel.postMessage({ name: 'reset' }); // the others may have missed what came before
       };
       source.onerror = lost;
-      source.addEventListener('alive', (e) => { heard = Date.now(); last = e.lastEventId; tell({ name: 'alive' }); });
+      source.addEventListener('alive', (e) => { heard = Date.now(); last = e.lastEventId; tell({ name: 'alive', asOf: JSON.parse(e.data).asOf }); });
       source.addEventListener('end', () => { source.close(); open(); }); // the server ends it now and then
       source.addEventListener('reset', (e) => { heard = Date.now(); last = e.lastEventId; tell({ name: 'reset' }); });
       source.addEventListener('changed', (e) => {
