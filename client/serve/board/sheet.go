@@ -127,8 +127,10 @@ func titleOf(name string, n connection.ServiceName, version string) string {
 }
 
 func (b *board) sheetPage(s sheet, status protocol.Status) page {
-	return page{Name: "sheet", Title: s.Title + " · " + statusOf(status.Status).Word, Nav: "services", Content: s, Still: true,
-		Watch: []string{s.Service.String()}, Compare: servicePath(s.Service) + "/state", State: digestOf(status)}
+	return page{
+		Name: "sheet", Title: s.Title + " · " + statusOf(status.Status).Word, Nav: "services", Content: s, Still: true,
+		Watch: []string{s.Service.String()}, Compare: servicePath(s.Service) + "/state", State: digestOf(status),
+	}
 }
 
 // digestOf is a digest of the part of a status that a sheet shows.
