@@ -16,8 +16,9 @@ const (
 	EventSucceeded = "succeeded"
 	EventFailed    = "failed"
 	EventRollback  = "rollback"
-	EventApproval  = "approval" // given or rejected
-	EventWaiting   = "waiting"  // a channel begins to wait for an approval
+	EventApproval  = "approval" // given or withdrawn
+	EventRejection = "rejection"
+	EventWaiting   = "waiting" // a channel begins to wait for an approval
 	EventBypass    = "bypass"
 	EventPause     = "pause" // or resume
 	EventPin       = "pin"   // or unpin
@@ -37,7 +38,7 @@ const (
 // EventKinds lists the kinds of AuditEntry.
 func EventKinds() []string {
 	return []string{
-		EventRelease, EventTarget, EventSucceeded, EventFailed, EventRollback, EventApproval, EventWaiting, EventBypass,
+		EventRelease, EventTarget, EventSucceeded, EventFailed, EventRollback, EventApproval, EventRejection, EventWaiting, EventBypass,
 		EventPause, EventPin, EventCancel, EventRetry, EventDelete, EventRestart, EventManage, EventPublish, EventRules, EventError,
 		EventDegraded, EventRepaired, EventFlapping,
 	}

@@ -128,6 +128,16 @@ func Authorize(grants []Grant, verb string, channels []string, who Who) error {
 	return nil
 }
 
+// GrantedTo returns the names and groups that may use a verb in a channel; none: everybody may.
+func GrantedTo(grants []Grant, verb, channel string) (names []string) {
+	for _, g := range grants {
+		if g.coversVerb(verb) && g.coversScope(channel) {
+			names = append(names, g.To...)
+		}
+	}
+	return names
+}
+
 // VerbRead is what a grant names to say who may read an application, or the installation, through a server (converge serve). No "*" stands for it.
 const VerbRead = "read"
 
@@ -161,10 +171,13 @@ func (g Grant) coversVerb(verb string) bool {
 	return slices.Contains(g.Verbs, verb) || slices.Contains(g.Verbs, "*")
 }
 
+// PrefixGroup is the prefix of a group in a list of people: "group:sre".
+const PrefixGroup = "group:"
+
 // IsOneOf reports whether a caller is in a list of names and groups ("alice", "group:sre").
 func (w Who) IsOneOf(list []string) bool {
 	for _, entry := range list {
-		if group, ok := strings.CutPrefix(entry, "group:"); ok {
+		if group, ok := strings.CutPrefix(entry, PrefixGroup); ok {
 			if slices.Contains(w.Groups, group) {
 				return true
 			}
@@ -174,6 +187,20 @@ func (w Who) IsOneOf(list []string) bool {
 	}
 	return false
 }
+
+// Eligible says who may do something: whoever is in each of the lists that are not empty, and is not excepted.
+type Eligible struct {
+	Named   []string `json:"named,omitempty"`   // names and groups ("group:sre") of the condition
+	Granted []string `json:"granted,omitempty"` // those of the grants
+	Except  []string `json:"except,omitempty"`  // names
+}
+
+// Includes reports whether a person may, as far as names and groups tell.
+func (e *Eligible) Includes(who Who) bool {
+	return e == nil || isNamed(e.Named, who) && isNamed(e.Granted, who) && !slices.Contains(e.Except, who.Name)
+}
+
+func isNamed(list []string, who Who) bool { return len(list) == 0 || who.IsOneOf(list) }
 
 // RequiresProof reports whether a verb requires proof of identity. "*" is every verb that changes something: all but refresh. So does a
 // verb that requires a token for the one act. Without an Identity nothing requires proof.

@@ -97,6 +97,8 @@ func TestIssuerSignsApprovals(t *testing.T) {
 	bob.do(chromedp.Click(chromedp.CSS("main form.act button")))
 	bob.sees("v2 approved for production by bob@shop.dev: 1 of 2")
 	require.Equal(t, codes+1, issuer.Codes(), "the issuer signed it, and did not ask")
+	bob.do(chromedp.Navigate(url + "/"))
+	bob.sees("No approval can be given now.", "Approvals that others can give", "1 of 2 (bob@shop.dev), by carol@shop.dev")
 
 	carol := browse(t, 1000)
 	carol.do(chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
@@ -105,7 +107,7 @@ func TestIssuerSignsApprovals(t *testing.T) {
 	}))
 	carol.do(chromedp.Navigate(url + "/"))
 	carol.signIn("carol@shop.dev")
-	carol.sees("shop/hello v2", "1 of 2")
+	carol.sees("shop/hello v2", "1 of 2", "Look and approve")
 	carol.do(chromedp.Navigate(issuer.URL + "/end"))
 	carol.sees("You are logged out of the issuer.")
 	carol.do(chromedp.Navigate(sheet), chromedp.Click(chromedp.CSS("main form.act button")))

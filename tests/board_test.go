@@ -153,7 +153,9 @@ func TestApproveOnAPhone(t *testing.T) {
 	late.sees("this has changed")
 	late.do(chromedp.Click(chromedp.CSS("#live a")))
 	late.sees("v2 is over: production succeeded, staging succeeded")
-	require.True(t, value[bool](late, `document.querySelector("main form.act button").disabled && document.activeElement.getAttribute("role") === "alert"`))
+	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) { // a browser moves the focus when it draws
+		return value[bool](late, `document.querySelector("main form.act button").disabled && document.activeElement.getAttribute("role") === "alert"`), "no focus"
+	})
 	carol.sees("v2 approved for production by carol")
 	carol.do(chromedp.Click(chromedp.CSS("main .said button")), chromedp.WaitNotPresent(chromedp.CSS("main .said")))
 	carol.do(chromedp.Navigate(apiURL(t, d) + "/services/shop/hello/history?kind=approval"))
@@ -178,6 +180,10 @@ func TestBoardWithoutScript(t *testing.T) {
 	b.do(chromedp.SendKeys(chromedp.CSS("#f-by"), "bob"), chromedp.Click(chromedp.CSS("main form.act button")))
 	b.sees("v2 approved for production by bob")
 	d.Await("shop/hello", "staging CONVERGED v2, production CONVERGED v2")
+	b.do(chromedp.Navigate(apiURL(t, d) + "/services/shop/hello/act/rollback?channel=production"))
+	b.sees("Roll back shop/hello in production", "What follows", "The answer will be: v2 is rolled back in production to v1.", "version: v2 → v1")
+	b.do(chromedp.Navigate(apiURL(t, d) + "/services/shop/hello/act/pause?channel=production"))
+	b.sees("The answer will be: shop/hello production is paused.")
 }
 
 // Ten tabs of a browser follow one stream: with one each, the connections that browsers allow to a host would be used up.

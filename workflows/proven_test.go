@@ -43,7 +43,7 @@ var tokenCallsOfService = map[string]tokenCall{
 	protocol.Cancel:         {[]string{releaseV1}, `"version":"v1"`, entities.EventCancel, false, false},
 	protocol.Retry:          {[]string{releaseV1}, `"version":"v1"`, entities.EventRetry, true, false},
 	protocol.Approve:        {[]string{releaseV1}, `"version":"v1","topic":"go-live"`, entities.EventApproval, false, false},
-	protocol.Reject:         {[]string{releaseV1}, `"version":"v1","topic":"go-live"`, entities.EventApproval, false, false},
+	protocol.Reject:         {[]string{releaseV1}, `"version":"v1","topic":"go-live"`, entities.EventRejection, false, false},
 	protocol.Bypass:         {[]string{releaseV1}, `"version":"v1","channel":"prod","condition":"approval/go-live","reason":"fire"`, entities.EventBypass, false, false},
 	protocol.Pin:            {[]string{releaseV1}, `"version":"v1","channel":"staging"`, entities.EventPin, false, false},
 	protocol.Unpin:          {[]string{releaseV1, `pin {"version":"v1","channel":"staging","by":"ci"}`}, `"channel":"staging"`, entities.EventPin, false, false},

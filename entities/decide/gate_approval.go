@@ -23,6 +23,9 @@ func judgeApprovals(p *admission, _ entities.Stage) {
 		if j.Verdict == entities.Wait && j.Since.Before(since) {
 			j.Since = since
 		}
+		if j.Verdict == entities.Wait && open {
+			j.Eligible = p.s.EligibleApprovers(p.release, p.spec.Name, c)
+		}
 		p.addApproval(j, open)
 	}
 	if !p.approvesApplies() {

@@ -129,6 +129,8 @@ type Judgement struct {
 	// Have are the people who approved. Need is the required number.
 	Have []string
 	Need int
+	// Eligible are the people who may give an open approval; nil: everybody may.
+	Eligible *entities.Eligible
 	// Awaits are the channels in which the release is still to succeed, in the order of the condition.
 	Awaits []string
 	// Elsewhere is the channel for which a shared extension ran, if it is another one.

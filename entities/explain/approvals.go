@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
@@ -28,6 +29,13 @@ type ApprovalChannel struct {
 	Name    string   `json:"name"`
 	Current string   `json:"current,omitempty"` // what runs there
 	Waits   []string `json:"waits,omitempty"`   // ids of the other conditions that do not pass yet
+	// Eligible are the people who may give the approval for the channel; nil: everybody may.
+	Eligible *entities.Eligible `json:"eligible,omitempty"`
+}
+
+// MayGive reports whether a person may give the approval for some channel, as far as names and groups tell.
+func (a OpenApproval) MayGive(who entities.Who) bool {
+	return slices.ContainsFunc(a.Channels, func(c ApprovalChannel) bool { return c.Eligible.Includes(who) })
 }
 
 // OpenApprovals lists the approvals that people are asked for now, those that wait longest first.
@@ -50,7 +58,7 @@ func OpenApprovals(services []protocol.Status) []OpenApproval {
 						Reason: k.Reason, Since: k.Since, Command: k.Unblock,
 					})
 				}
-				all[at].Channels = append(all[at].Channels, ApprovalChannel{c.Name, c.Current, otherWaits(c, k)})
+				all[at].Channels = append(all[at].Channels, ApprovalChannel{c.Name, c.Current, otherWaits(c, k), k.Eligible})
 			}
 		}
 	}

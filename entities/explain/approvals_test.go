@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
@@ -55,5 +56,10 @@ func TestOpenApprovals_A14(t *testing.T) {
 		"  converge approve shop/api v2 go-live",
 	}, lines)
 	require.Equal(t, []string{"dave"}, open[0].ApprovedBy)
+	require.True(t, open[0].MayGive(entities.Who{Name: "eve"}), "everybody may")
+	open[0].Channels[0].Eligible = &entities.Eligible{Except: []string{"eve"}}
+	require.True(t, open[0].MayGive(entities.Who{Name: "eve"}), "for the other channel")
+	open[0].Channels[1].Eligible = open[0].Channels[0].Eligible
+	require.False(t, open[0].MayGive(entities.Who{Name: "eve"}))
 	require.NotNil(t, OpenApprovals(nil), "JSON has an empty list")
 }

@@ -160,6 +160,8 @@ type ConditionStatus struct {
 	// ApprovedBy are the users who approved. Need is how many approvals are required.
 	ApprovedBy []string `json:"approvedBy,omitempty"`
 	Need       int      `json:"need,omitempty"`
+	// Eligible are the people who may give an open approval; nil: everybody may.
+	Eligible *entities.Eligible `json:"eligible,omitempty"`
 	// Elsewhere is the channel that a shared extension ran for, if that is another one.
 	Elsewhere string `json:"elsewhere,omitempty"`
 	// Errors counts failed evaluations of a check in a row. Interval is the initial interval of its retries, in nanoseconds.

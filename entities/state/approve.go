@@ -60,7 +60,7 @@ func (s *State) ApprovalText(r *Release, channel string, c entities.Condition) s
 		text += " (" + strings.Join(s.FormatApprovers(r, c.Topic, t.Approvers), ", ") + ")"
 	}
 	if !t.Satisfied() {
-		text += ", by " + r.eligibleApprovers(c, t.Approvers) + s.withdrawnText(r, channel, c.Topic, t.Approvers)
+		text += r.eligibleApprovers(c, t.Approvers) + s.withdrawnText(r, channel, c.Topic, t.Approvers)
 	}
 	return text
 }
@@ -105,17 +105,47 @@ func (r *Release) mayApprove(c entities.Condition, who entities.Who) bool {
 // releaser is the person who released it.
 func (r *Release) releaser() entities.Who { return entities.Who{Name: r.By, Subject: r.Subject} }
 
-// eligibleApprovers lists the people who can still approve: "any of group:sre except alice".
-func (r *Release) eligibleApprovers(c entities.Condition, have []string) string {
-	text := "any caller"
-	if len(c.Approvers) > 0 {
-		text = "any of " + strings.Join(c.Approvers, ", ")
-	}
+// EligibleApprovers are the people who can still approve for a condition of a channel.
+func (s *State) EligibleApprovers(r *Release, channel string, c entities.Condition) *entities.Eligible {
+	have := r.CountApprovals(channel, c).Approvers
 	if c.NotReleaser {
-		have = append([]string{r.By + " (the releaser)"}, have...)
+		have = append(have, r.By)
 	}
-	if len(have) > 0 {
-		text += " except " + strings.Join(have, ", ")
+	return &entities.Eligible{Named: c.Approvers, Granted: entities.GrantedTo(s.Spec.Grants, "approve", channel), Except: have}
+}
+
+// eligibleApprovers lists the people who can still approve, at the end of a text: ", by any of group:sre except alice (the releaser)". Of the
+// people whom the condition names, it leaves out those who cannot; if none is left, it says so.
+func (r *Release) eligibleApprovers(c entities.Condition, have []string) string {
+	except := slices.Clone(have)
+	if c.NotReleaser {
+		except = append([]string{r.By + " (the releaser)"}, except...)
+	}
+	left := slices.DeleteFunc(slices.Clone(c.Approvers), func(name string) bool {
+		return slices.Contains(have, name) || c.NotReleaser && name == r.By
+	})
+	ownRelease := ""
+	if c.NotReleaser && slices.Contains(c.Approvers, r.By) {
+		ownRelease = " (" + r.By + " released it)"
+	}
+	isGroup := func(name string) bool { return strings.HasPrefix(name, entities.PrefixGroup) }
+	byName := len(c.Approvers) > 0 && !slices.ContainsFunc(c.Approvers, isGroup)
+	switch {
+	case byName && len(left) == 0:
+		return "; no one else may approve it" + ownRelease
+	case byName && len(left) < max(c.MinApprovers, 1)-len(have):
+		return "; too few others may approve it: " + strings.Join(left, ", ") + ownRelease
+	case byName && len(left) == 1:
+		return ", by " + left[0]
+	case byName:
+		return ", by any of " + strings.Join(left, ", ")
+	}
+	text := ", by any caller"
+	if len(left) > 0 {
+		text = ", by any of " + strings.Join(left, ", ")
+	}
+	if len(except) > 0 {
+		text += " except " + strings.Join(except, ", ")
 	}
 	return text
 }
@@ -303,14 +333,20 @@ func (s *State) reject(r *Release, a entities.Approval) string {
 			cancelled = append(cancelled, req.channel)
 		}
 	}
-	s.recordApproval(r, a, "", "rejected "+a.Topic)
+	for _, channel := range cancelled {
+		s.recordApproval(r, a, channel, "rejected "+a.Topic)
+	}
 	return fmt.Sprintf("%s rejected by %s in %s", r.FullVersion, a.Who.Name, strings.Join(cancelled, ", "))
 }
 
 func (s *State) recordApproval(r *Release, a entities.Approval, channel, text string) {
 	s.AppendJournal(a.At, channel, fmt.Sprintf("%s %s by %s%s", r.FullVersion, text, a.Who.Name, entities.Because(a.Comment)))
+	kind := entities.EventApproval
+	if a.Reject {
+		kind = entities.EventRejection
+	}
 	s.recordAudit(entities.AuditEntry{
-		At: a.At, Kind: entities.EventApproval, Who: &a.Who, Channel: channel, Release: r.ID, Version: r.FullVersion,
+		At: a.At, Kind: kind, Who: &a.Who, Channel: channel, Release: r.ID, Version: r.FullVersion,
 		Text: text, Reason: a.Comment,
 	})
 }

@@ -71,8 +71,14 @@ type release struct {
 	id, version string
 	aspect      string // the aspect whose values it sets; each aspect is an independent line
 	at          time.Time
-	cancelledIn map[string]time.Time // channels in which it was cancelled, and "" for all
-	rollsBack   bool                 // a user rolls back another release with it
+	cancelledIn map[string]ending // channels in which it was cancelled or rejected, and "" for all
+	rollsBack   bool              // a user rolls back another release with it
+}
+
+// ending is when a release ended before a channel, and why.
+type ending struct {
+	at  time.Time
+	why string
 }
 
 // run is a period in which a release was the target of a channel.
@@ -136,13 +142,15 @@ func (m *reader) rename(old, name string) {
 func (m *reader) apply(l entities.AuditEntry) {
 	switch l.Kind {
 	case entities.EventRelease:
-		r := &release{id: l.Release, version: l.Version, at: l.At, cancelledIn: map[string]time.Time{}, rollsBack: m.pinEndedAt(l.At)}
+		r := &release{id: l.Release, version: l.Version, at: l.At, cancelledIn: map[string]ending{}, rollsBack: m.pinEndedAt(l.At)}
 		if entities.IsValuesName(l.Version) {
 			r.aspect = entities.AspectOf(l.Version)
 		}
 		m.releases = append(m.releases, r)
 	case entities.EventCancel:
-		m.cancel(l)
+		m.cancel(l, "cancelled")
+	case entities.EventRejection:
+		m.cancel(l, l.Text+by(l.Who)+entities.Because(l.Reason))
 	case entities.EventTarget:
 		m.target(l)
 	case entities.EventSucceeded:
@@ -205,13 +213,20 @@ func (m *reader) approved(l entities.AuditEntry) {
 	}
 }
 
-// cancel records that a release was cancelled, in a channel or everywhere. Runs in progress end.
-func (m *reader) cancel(l entities.AuditEntry) {
+func by(who *entities.Who) string {
+	if who == nil {
+		return ""
+	}
+	return " by " + who.Name
+}
+
+// cancel records that a release was cancelled or rejected, in a channel or everywhere. Runs in progress end.
+func (m *reader) cancel(l entities.AuditEntry, why string) {
 	r := m.release(l.Release)
 	if r == nil {
 		return
 	}
-	r.cancelledIn[l.Channel] = l.At
+	r.cancelledIn[l.Channel] = ending{l.At, why}
 	for n := range m.runs {
 		if x := &m.runs[n]; x.release == r && x.to.IsZero() && (l.Channel == "" || l.Channel == x.channel) {
 			x.cancelled = cmp.Or(x.cancelled, l.At)
@@ -235,9 +250,7 @@ func (m *reader) toggle(l entities.AuditEntry) {
 	if l.Kind == entities.EventPin {
 		key, reason = l.Kind+" "+l.Version, "pinned to "+l.Version
 	}
-	if l.Who != nil {
-		reason += " by " + l.Who.Name
-	}
+	reason += by(l.Who)
 	for n := range m.holdsByChannel[l.Channel] {
 		h := &m.holdsByChannel[l.Channel][n]
 		switch {
@@ -402,8 +415,8 @@ func (m *reader) waitedUntil(r *release, channel string) (until time.Time, why s
 			}
 		}
 	}
-	if at := cmp.Or(r.cancelledIn[channel], r.cancelledIn[""]); !at.IsZero() {
-		return at, "cancelled", true
+	if end := cmp.Or(r.cancelledIn[channel], r.cancelledIn[""]); !end.at.IsZero() {
+		return end.at, end.why, true
 	}
 	n := slices.Index(m.releases, r)
 	for _, x := range m.runs { // a newer release went there

@@ -229,3 +229,21 @@ v1 prod               ▒▒▒▒███████████████�
 		"6 runs v1-" + flags, "7 deploys v2-" + flags, "8 runs v2-" + flags,
 	}, got)
 }
+
+// A release that a person rejected is shown where it waited, with who rejected it and why.
+func TestRejectedReleaseIsShown(t *testing.T) {
+	rejected := entities.AuditEntry{
+		At: hours(3), Kind: entities.EventRejection, Channel: "production", Release: "1", Version: "v1", Text: "rejected go-live",
+		Who: &entities.Who{Name: "bob"}, Reason: "not today",
+	}
+	entries := Of(Input{Now: hours(5), Lines: []entities.AuditEntry{
+		{At: hours(0), Kind: entities.EventRelease, Release: "1", Version: "v1"},
+		{At: hours(1), Kind: entities.EventWaiting, Channel: "production", Release: "1", Version: "v1", Text: "approval/go-live: 0 of 1"},
+		rejected,
+	}})
+	require.Len(t, entries, 1)
+	require.Equal(t, "production", entries[0].Channel)
+	require.Equal(t, []chart.Span{{
+		Kind: chart.Waits, From: hours(0), To: hours(3), Reasons: []string{"rejected go-live by bob: not today", "approval/go-live: 0 of 1"},
+	}}, entries[0].Spans)
+}

@@ -144,7 +144,7 @@ func channel(s *state.State, c *decide.ChannelDecision) protocol.ChannelStatus {
 		out.Conditions = append(out.Conditions, protocol.ConditionStatus{
 			ID: j.ID, Kind: string(j.Kind), Subject: j.Subject, Verdict: string(j.Verdict), Code: string(j.Code), Reason: j.Reason,
 			Since: j.Since, NextCheck: j.Next, Unblock: j.Unblock, Bypassable: j.Bypassable, Plain: j.Plain,
-			Elsewhere: j.Elsewhere, Channels: channelsOf(s, c.Channel, j.ID), ApprovedBy: j.Have, Need: j.Need, Errors: j.Errors, Interval: j.Interval,
+			Elsewhere: j.Elsewhere, Channels: channelsOf(s, c.Channel, j.ID), ApprovedBy: j.Have, Need: j.Need, Eligible: j.Eligible, Errors: j.Errors, Interval: j.Interval,
 		})
 	}
 	instances(s, &out, c)

@@ -246,6 +246,9 @@ func TestApproveByForm(t *testing.T) {
 
 	reader := mounted(t, i, Options{ReadOnly: true})
 	i.updates = nil
+	w = httptest.NewRecorder()
+	reader.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/services/shop/web/changes?version=v8", nil))
+	require.Contains(t, w.Body.String(), "this server only reads, and runs no preview")
 	r := httptest.NewRequestWithContext(t.Context(), "POST", sheet, strings.NewReader("version=v8&topic=go-live&by=bob"))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	w = httptest.NewRecorder()

@@ -1,6 +1,7 @@
 package board
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"github.com/converge-engine/converge/client/connection"
 	"github.com/converge-engine/converge/client/preview"
 	"github.com/converge-engine/converge/client/read"
+	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/store"
 )
@@ -46,8 +48,22 @@ type objectChange struct {
 
 type fieldChange struct{ Path, Old, New string }
 
+// changesIn are the changes of versions, each in its channels; none: in all where it is not yet.
+func (b *board) changesIn(ctx context.Context, n connection.ServiceName, versions map[string][]string) *changes {
+	all := &changes{}
+	for _, version := range entities.SortedKeys(versions) {
+		c := b.changesOf(ctx, n, version, versions[version]...)
+		all.Channels = append(all.Channels, c.Channels...)
+		all.Problem = cmp.Or(all.Problem, c.Problem)
+	}
+	return all
+}
+
 // changesOf asks the runtimes, through a short workflow, what the release of a version would change.
 func (b *board) changesOf(ctx context.Context, n connection.ServiceName, version string, channels ...string) *changes {
+	if b.ReadOnly {
+		return &changes{Problem: "what changes is not known: this server only reads, and runs no preview"}
+	}
 	ctx, cancel := context.WithTimeout(ctx, previewPatience)
 	defer cancel()
 	select {

@@ -12,6 +12,7 @@ import (
 	"github.com/converge-engine/converge/client/overview"
 	"github.com/converge-engine/converge/client/read"
 	"github.com/converge-engine/converge/client/serve/access"
+	"github.com/converge-engine/converge/client/serve/session"
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/explain"
 	"github.com/converge-engine/converge/entities/maestro"
@@ -154,6 +155,7 @@ func (g *group) fill(now time.Time) {
 // waitingContent is the content of the landing page.
 type waitingContent struct {
 	Approvals []explain.OpenApproval
+	Others    []explain.OpenApproval // that the person cannot give
 	Failed    []overview.Service
 	Waiting   []overview.Service // for a person, other than by an approval; or their status was not read yet
 	Services  int                // that the person may read
@@ -191,7 +193,14 @@ func (b *board) waiting(r *http.Request) (page, error) {
 			content.Waiting = append(content.Waiting, s)
 		}
 	}
-	content.Approvals = explain.OpenApprovals(all)
+	who, known := session.From(r.Context())
+	for _, a := range explain.OpenApprovals(all) {
+		if known && !a.MayGive(who) {
+			content.Others = append(content.Others, a)
+		} else {
+			content.Approvals = append(content.Approvals, a)
+		}
+	}
 	p.Content = content
 	return p, nil
 }

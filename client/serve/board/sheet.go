@@ -38,10 +38,12 @@ type sheet struct {
 	Release     string // id of the release that the page shows, which the act is for
 	who         entities.Who
 	Refused     string // why it would be, or was, refused
+	Answer      string // what the service would answer now; "": that is not known
 	Disabled    bool
 	Channels    []channelView // those that the act is about
 	Approval    *explain.OpenApproval
 	Changes     *changes // nil: the act is not about a version
+	ChangesURL  string   // instead, of a form that was refused: the runtimes are not asked again
 }
 
 // field is an input of a sheet.
@@ -113,17 +115,32 @@ func (b *board) sheet(r *http.Request) (page, error) {
 	}
 	b.addPerson(r, &s, now, given)
 	s.fix(func(name string) bool { return given.Get(name) != "" })
-	b.judge(&s, a.row, now, given)
+	t := b.judge(&s, a.row, now, given)
+	if asked := s.changesAsked(t, given); len(asked) > 0 && !s.Disabled {
+		s.Changes = b.changesIn(r.Context(), a.service, asked)
+	}
 	return b.sheetPage(s, known), nil
 }
 
-// titleOf is the title of a sheet, and the text of its button.
-func titleOf(name string, n connection.ServiceName, version string) string {
-	title := strings.ToUpper(name[:1]) + name[1:] + " "
-	if name == protocol.Cancel && version == "" {
-		title += "a release of "
+// titleOf is the title of a sheet, and the text of its button: "Pin shop/web v2 in production".
+func titleOf(name string, n connection.ServiceName, given url.Values) string {
+	words := []string{strings.ToUpper(name[:1]) + name[1:]}
+	switch {
+	case name == protocol.Rollback:
+		words[0] = "Roll back"
+	case name == protocol.Bypass && given.Get("condition") != "":
+		words = append(words, given.Get("condition"), "for")
+	case name == protocol.Cancel && given.Get("version") == "":
+		words = append(words, "a release of")
 	}
-	return title + strings.TrimSpace(n.String()+" "+version)
+	words = append(words, n.String())
+	if version := given.Get("version"); version != "" {
+		words = append(words, version)
+	}
+	if channel := given.Get("channel"); channel != "" {
+		words = append(words, "in", channel)
+	}
+	return strings.Join(words, " ")
 }
 
 func (b *board) sheetPage(s sheet, status protocol.Status) page {
@@ -179,7 +196,7 @@ func (b *board) readSheet(ctx context.Context, a requested, given url.Values) (s
 	_ = read.Query(ctx, b.Calls, a.service, protocol.QueryState, &now) // a service that cannot be judged now can be acted on
 	s := sheet{
 		Verb: name, Service: a.service, Description: a.row.Description, RequestID: connection.NewRequestID(),
-		Title: titleOf(name, a.service, given.Get("version")),
+		Title: titleOf(name, a.service, given),
 	}
 	for _, each := range acts[name] {
 		if each == parametersField {
@@ -188,7 +205,7 @@ func (b *board) readSheet(ctx context.Context, a requested, given url.Values) (s
 		}
 		s.Fields = append(s.Fields, fieldOf(each, given.Get(each), status, slices.Contains(a.row.Required, each) || requiredHere[name] == each))
 	}
-	b.addSituation(ctx, &s, status, given)
+	b.addSituation(&s, status, given)
 	return s, status, now, nil
 }
 
@@ -203,8 +220,9 @@ func (s *sheet) fix(given func(name string) bool) {
 
 func (f field) isText() bool { return f.Kind == kindLong }
 
-// judge says why the service would refuse the act now. The button is disabled if nothing that the person may still fill in can change that.
-func (b *board) judge(s *sheet, row *verb.Row, now state.State, given url.Values) {
+// judge says why the service would refuse the act now, or what it would answer. The button is disabled if nothing that the person may still fill in
+// can change a refusal.
+func (b *board) judge(s *sheet, row *verb.Row, now state.State, given url.Values) (t trial) {
 	isOpen := func(f field) bool { return !f.Fixed && !f.isText() }
 	closed := s.closed(&now, given)
 	dependsOnPerson := slices.Contains([]string{protocol.Approve, protocol.Reject, protocol.Bypass}, s.Verb)
@@ -213,11 +231,13 @@ func (b *board) judge(s *sheet, row *verb.Row, now state.State, given url.Values
 		s.Refused, s.Disabled = "This server only reads.", true
 	case closed != "":
 		s.Refused, s.Disabled = closed, true
-	case dependsOnPerson && s.By == "", slices.ContainsFunc(s.Fields, func(f field) bool { return isOpen(f) && f.Value == "" && (f.Required || f.Name == "version") }):
+	case dependsOnPerson && s.By == "", slices.ContainsFunc(s.Fields, func(f field) bool { return isOpen(f) && f.Value == "" && f.Required }):
 	default:
-		s.Refused = b.refusalNow(s, row, now, given)
+		t = s.try(row, now, given, b.Now())
+		s.Refused, s.Answer = t.Refused, t.Answer
 		s.Disabled = s.Refused != "" && !dependsOnPerson && !slices.ContainsFunc(s.Fields, isOpen)
 	}
+	return t
 }
 
 // followsApproval says what one more approval does.
@@ -253,8 +273,8 @@ func (s *sheet) closed(now *state.State, given url.Values) string {
 	return ""
 }
 
-// addSituation adds the channels that an act is about, as they are now, the approval that it is for, and what it changes.
-func (b *board) addSituation(ctx context.Context, s *sheet, status protocol.Status, given url.Values) {
+// addSituation adds the channels that an act is about, as they are now, and the approval that it is for.
+func (b *board) addSituation(s *sheet, status protocol.Status, given url.Values) {
 	now := b.Now()
 	for _, c := range status.Channels {
 		if given.Get("channel") == "" || given.Get("channel") == c.Name {
@@ -266,54 +286,6 @@ func (b *board) addSituation(ctx context.Context, s *sheet, status protocol.Stat
 			s.Approval = &a
 		}
 	}
-	if v := given.Get("version"); v != "" && (s.Verb == protocol.Approve || s.Verb == protocol.Release) {
-		var channels []string
-		if s.Approval != nil {
-			for _, c := range s.Approval.Channels {
-				channels = append(channels, c.Name)
-			}
-		}
-		s.Changes = b.changesOf(ctx, s.Service, v, channels...)
-	}
-}
-
-// refusalNow returns why a service would refuse an act now; "": it would not, or that is unknown. The effect is discarded.
-func (b *board) refusalNow(s *sheet, row *verb.Row, now state.State, given url.Values) string {
-	if row.Do == nil || now.Spec == nil {
-		return ""
-	}
-	by := cmp.Or(s.By, "board")
-	fields := fieldsOf(acts[row.Name], given)
-	fields["by"], _ = json.Marshal(by) // a text is always valid
-	if s.Release != "" {
-		fields["version"], _ = json.Marshal(entities.IDPrefix + s.Release)
-	}
-	if fields["reason"] == nil {
-		fields["reason"] = json.RawMessage(`"?"`) // a person fills it in
-	}
-	payload, err := json.Marshal(fields)
-	if err != nil {
-		return ""
-	}
-	request, err := row.Decode(payload)
-	if err != nil {
-		return err.Error()
-	}
-	who := entities.Who{Name: by}
-	if s.Known {
-		who = s.who
-		var channels []string
-		if row.Channels != nil {
-			channels = row.Channels(&now, request)
-		}
-		if err := entities.Authorize(now.Spec.Grants, row.GrantedAs(now.Spec.Grants), channels, who); err != nil {
-			return err.Error()
-		}
-	}
-	if _, err := row.Do(&now, request, who, b.Now()); err != nil {
-		return err.Error()
-	}
-	return ""
 }
 
 // fieldsOf returns the given fields of a payload.
@@ -607,6 +579,9 @@ func (b *board) writeRefused(w http.ResponseWriter, r *http.Request, a requested
 	b.addPerson(r, &s, now, i.Form)
 	s.RequestID, s.Refused, s.Disabled = i.RequestID, why, b.ReadOnly
 	s.Release = cmp.Or(i.Release, s.Release)
+	if version := i.Form.Get("version"); version != "" {
+		s.ChangesURL = servicePath(a.service) + "/changes?" + url.Values{"version": {version}}.Encode()
+	}
 	s.fix(func(name string) bool { return slices.Contains(i.Fixed, name) && i.Form.Get(name) != "" })
 	b.write(w, r, b.sheetPage(s, known), status)
 }

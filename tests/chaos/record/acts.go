@@ -35,7 +35,7 @@ func checkAnswered(r *Record, f *Finding) {
 var traces = map[string][]string{
 	protocol.Release:  {entities.EventRelease},
 	protocol.Approve:  {entities.EventApproval},
-	protocol.Reject:   {entities.EventApproval},
+	protocol.Reject:   {entities.EventRejection},
 	protocol.Bypass:   {entities.EventBypass},
 	protocol.Pause:    {entities.EventPause},
 	protocol.Resume:   {entities.EventPause},
