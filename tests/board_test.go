@@ -258,6 +258,8 @@ func TestWatchARelease(t *testing.T) {
 			if (window.steps[window.steps.length - 1] !== text) window.steps.push(text);
 			if (!window.converged && text.includes("Runs v2") && text.includes("converged")) window.converged = Date.now();
 		}).observe(document.body, {subtree: true, childList: true, characterData: true, attributes: true}); true`)
+	value[bool](watcher, `document.body.style.minHeight = "300vh"; const d = document.querySelector("#channel-staging details"); d.open = true;
+		d.querySelector("summary").focus(); scrollTo(0, 200); getSelection().selectAllChildren(document.querySelector("h1")); true`)
 	person.do(chromedp.Navigate(url+"/services/shop/hello/act/release"), chromedp.SendKeys(chromedp.CSS("#f-version"), "v2"),
 		chromedp.SendKeys(chromedp.CSS("#f-reason"), "for the fair"))
 	person.act("alice")
@@ -267,6 +269,8 @@ func TestWatchARelease(t *testing.T) {
 		steps := value[[]string](watcher, `window.steps`)
 		return value[float64](watcher, `window.converged`) > 0, strings.Join(steps, "\n")
 	})
+	require.Equal(t, "200 true SUMMARY shop/hello", value[string](watcher, `[scrollY, document.querySelector("#channel-staging details").open,
+		document.activeElement.tagName, getSelection().toString().split(" ")[0]].join(" ")`), "the place, what is open, the focus and the selection stay")
 	status := d.Await("shop/hello", "staging CONVERGED v2, production CONVERGED v2")
 	since := status.Channels[len(status.Channels)-1].Since
 	shown := time.UnixMilli(int64(value[float64](watcher, `window.converged`)))
@@ -354,7 +358,7 @@ func TestBoardPages(t *testing.T) {
 		{"release", "/services/shop/hello/act/release", "Release shop/hello"},
 		{"changes", "/services/shop/hello/changes?version=v2", "What is sent to the runtime"},
 		{"history", "/services/shop/hello/history?verify=true", "verified up to line"},
-		{"timeline", "/services/shop/hello/timeline", "As text"},
+		{"timeline", "/services/shop/hello/timeline", "Delivery in the last 30 days"},
 		{"calendar", "/services/shop/hello/calendar?version=v3&approved=true&at=" + frozen, "v3 is in every channel"},
 		{"calendar-of-nothing", "/services/shop/hello/calendar?version=v3&at=tomorrow", "expected one such as 2026-12-23T16:00"},
 		{"logs", "/services/shop/hello/logs", "apply"},

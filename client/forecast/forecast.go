@@ -14,7 +14,6 @@ import (
 	"github.com/converge-engine/converge/entities/chart"
 	"github.com/converge-engine/converge/entities/selection"
 	"github.com/converge-engine/converge/entities/state"
-	"github.com/converge-engine/converge/intent/store"
 )
 
 // Checks are the checks of a service.
@@ -35,11 +34,7 @@ func Read(ctx context.Context, stores read.Store, s *state.State) (*Checks, erro
 	if s.Spec == nil {
 		return c, nil
 	}
-	location, err := stores.Readable(s.Store)
-	if err != nil {
-		return nil, err
-	}
-	at, err := store.Open(ctx, location)
+	at, err := stores.Open(ctx, s.Store)
 	if err != nil {
 		return nil, err
 	}

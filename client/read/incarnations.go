@@ -22,12 +22,8 @@ func OpenIncarnations(ctx context.Context, c Calls, application string, stores S
 	if err != nil {
 		return nil, err
 	}
-	at, err := stores.Readable(status.Store)
-	if err != nil {
-		return nil, err
-	}
-	opened, err := store.Open(ctx, at)
-	return &Incarnations{status, opened}, err
+	at, err := stores.Open(ctx, status.Store)
+	return &Incarnations{status, at}, err
 }
 
 // Number finds one incarnation.

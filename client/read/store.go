@@ -1,16 +1,57 @@
 package read
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+
+	"github.com/converge-engine/converge/intent/store"
 )
 
 // Store says which store is opened. A workflow reports its store, but everyone with write access to the namespace can make it report
 // another one. So a reported store is only opened if no data leaves this machine (G6).
 type Store struct {
 	Configured string // by the user; a directory or a URL; empty: none
+	kept       *keptStores
+}
+
+// Keep returns the same stores for a process that reads them again and again: they stay open until it ends, with what they have read.
+func (s Store) Keep() Store {
+	s.kept = &keptStores{open: map[string]*store.Store{}}
+	return s
+}
+
+// keptStores are opened stores by location.
+type keptStores struct {
+	mu   sync.Mutex
+	open map[string]*store.Store
+}
+
+const maxKept = 8 // stores of one installation: there is one, and another one while it moves
+
+// Open opens the store that a workflow reports, for reading. It returns a *StoreError for one that is not readable here.
+func (s Store) Open(ctx context.Context, reported string) (*store.Store, error) {
+	location, err := s.Readable(reported)
+	if err != nil {
+		return nil, err
+	}
+	if s.kept == nil {
+		return store.Open(ctx, location)
+	}
+	s.kept.mu.Lock()
+	defer s.kept.mu.Unlock()
+	if at := s.kept.open[location]; at != nil {
+		return at, nil
+	}
+	at, err := store.Open(context.WithoutCancel(ctx), location)
+	if err == nil && len(s.kept.open) < maxKept {
+		at.KeepOpen()
+		s.kept.open[location] = at
+	}
+	return at, err
 }
 
 // StoreError is a store that is not opened.

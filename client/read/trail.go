@@ -63,14 +63,10 @@ func (t Trail) Open(ctx context.Context, stores Store) (at *store.Store, status 
 	case stores.Configured == "":
 		reported, statusErr = t.anyKnownStore(ctx)
 	}
-	location, err := stores.Readable(reported)
-	if err != nil {
-		return nil, status, statusErr, err
-	}
-	if statusErr != nil && location == "" {
+	if statusErr != nil && reported == "" && stores.Configured == "" {
 		return nil, status, statusErr, statusErr
 	}
-	at, err = store.Open(ctx, location)
+	at, err = stores.Open(ctx, reported)
 	return at, status, statusErr, err
 }
 

@@ -190,13 +190,14 @@ func work(ctx context.Context, o options, server *embedded.Server, store string,
 
 // serveAPI serves the HTTP API until it is stopped.
 func serveAPI(ctx context.Context, o options, c *connection.Client, known *overview.Overview, store string, log *slog.Logger, out io.Writer) (stop func(), err error) {
+	stores := read.Store{Configured: store}.Keep()
 	temporal, namespace := c.Temporal()
 	examine := deployment.Namespace{Client: temporal, Name: namespace, Attributes: worker.SearchAttributes()}.Examine
 	server, err := serve.Listen(ctx, serve.Options{
 		Listen: fmt.Sprintf("127.0.0.1:%d", o.apiPort), Log: log, Ready: c.Healthy,
 		Mount: func(mux *http.ServeMux, _ *url.URL, stopping <-chan struct{}) http.Handler {
-			board.Mount(mux, board.Options{Calls: c, Stores: read.Store{Configured: store}, Overview: known, Now: time.Now, Examine: examine})
-			apiv1.Mount(mux, apiv1.Options{Calls: c, Stores: read.Store{Configured: store}, Now: time.Now, Stopping: stopping, Overview: known})
+			board.Mount(mux, board.Options{Calls: c, Stores: stores, Overview: known, Now: time.Now, Examine: examine})
+			apiv1.Mount(mux, apiv1.Options{Calls: c, Stores: stores, Now: time.Now, Stopping: stopping, Overview: known})
 			return mux
 		},
 	})

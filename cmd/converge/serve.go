@@ -117,6 +117,7 @@ func (o *serveOptions) run(ctx context.Context) error {
 	if mon != nil {
 		mon.SetOnlyCheck("temporal", api.Healthy)
 	}
+	stores := o.f.stores(o.store).Keep()
 	o.server.Identifies = sessions != nil
 	c, namespace := api.Temporal()
 	examine := deployment.Namespace{Client: c, Name: namespace, Attributes: worker.SearchAttributes()}.Examine
@@ -125,9 +126,9 @@ func (o *serveOptions) run(ctx context.Context) error {
 			sessions.Base = base
 		}
 		board.Mount(mux, board.Options{
-			Calls: api, Stores: o.f.stores(o.store), Overview: known, Now: o.f.Now, ReadOnly: o.readOnly, Sessions: sessions, Readers: readers, Examine: examine,
+			Calls: api, Stores: stores, Overview: known, Now: o.f.Now, ReadOnly: o.readOnly, Sessions: sessions, Readers: readers, Examine: examine,
 		})
-		apiv1.Mount(mux, apiv1.Options{Calls: api, Stores: o.f.stores(o.store), Now: o.f.Now, ReadOnly: o.readOnly, Stopping: stopping, Overview: known, Readers: readers})
+		apiv1.Mount(mux, apiv1.Options{Calls: api, Stores: stores, Now: o.f.Now, ReadOnly: o.readOnly, Stopping: stopping, Overview: known, Readers: readers})
 		handler := measure.Route(mux)
 		if sessions != nil {
 			handler = sessions.Require(limit.New(o.f.Now).Wrap(handler))

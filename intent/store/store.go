@@ -41,6 +41,8 @@ type Store struct {
 	cache *cache
 	keys  *seal.Ring // for content with secrets; nil: none
 
+	keepOpen bool
+
 	tokensRemovedOn atomic.Value // the day of the last removal of old token records
 }
 
@@ -104,7 +106,15 @@ func (s *Store) CheckReachable(definitions []entities.RuntimeDefinition) error {
 }
 
 // Close releases the resources of the store.
-func (s *Store) Close() error { return s.blobs.close() }
+func (s *Store) Close() error {
+	if s.keepOpen {
+		return nil
+	}
+	return s.blobs.close()
+}
+
+// KeepOpen makes Close do nothing: others use the store, until the process ends.
+func (s *Store) KeepOpen() { s.keepOpen = true }
 
 // blobs is the bucket interface that the store needs. Keys are slash-separated paths of plain characters.
 type blobs interface {

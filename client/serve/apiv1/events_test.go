@@ -118,6 +118,7 @@ func TestEvents(t *testing.T) {
 	url := server.URL + prefix + "/events?service=shop/web"
 
 	c := connect(t, url, "")
+	require.Equal(t, "no", c.response.Header.Get("X-Accel-Buffering"), "proxies pass events on at once")
 	require.Equal(t, "reset", c.next(t).name)
 	first := c.next(t)
 	require.Equal(t, "changed", first.name, "the list has come")

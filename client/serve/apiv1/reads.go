@@ -20,7 +20,6 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/entities/timeline"
 	"github.com/converge-engine/converge/intent/incarnation"
-	"github.com/converge-engine/converge/intent/store"
 )
 
 func (a *operations) addReads() {
@@ -287,11 +286,7 @@ func (a *operations) logs(ctx context.Context, in *logsInput) (api.Logs, error) 
 	if err != nil {
 		return api.Logs{}, err
 	}
-	location, err := a.Stores.Readable(s.Store)
-	if err != nil {
-		return api.Logs{}, err
-	}
-	at, err := store.Open(ctx, location)
+	at, err := a.Stores.Open(ctx, s.Store)
 	if err != nil {
 		return api.Logs{}, err
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/converge-engine/converge/client/read"
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
-	"github.com/converge-engine/converge/intent/store"
 )
 
 // previewPatience is how long a page waits for the runtimes to say what a release would change.
@@ -102,11 +101,7 @@ func (b *board) plan(ctx context.Context, n connection.ServiceName, version stri
 	if err != nil {
 		return nil, err
 	}
-	location, err := b.Stores.Readable(application.Store)
-	if err != nil {
-		return nil, err
-	}
-	at, err := store.Open(ctx, location)
+	at, err := b.Stores.Open(ctx, application.Store)
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/explain"
 	"github.com/converge-engine/converge/entities/timeline"
-	"github.com/converge-engine/converge/intent/store"
 )
 
 // historyContent is the content of the page of a history, newest first.
@@ -88,13 +87,30 @@ func (b *board) verify(ctx context.Context, t read.Trail) (text []string, broken
 
 // timelineContent is the content of the page of a timeline.
 type timelineContent struct {
-	Tabs    tabs
-	Chart   template.HTML // made by package chart, which escapes texts
-	Lines   []string
-	Problem string
+	Tabs     tabs
+	Chart    template.HTML // made by package chart, which escapes texts
+	Lines    []string
+	Delivery []deliveryRow
+	Problem  string
 }
 
-const timelineReleases = 10
+// deliveryRow are the metrics of software delivery of a channel.
+type deliveryRow struct{ Channel, Deployed, PerWeek, LeadTime, FailureRate, Recovered string }
+
+const (
+	timelineReleases = 10
+	deliveryPeriod   = 30 * 24 * time.Hour
+)
+
+// deliveryOf returns the metrics of the last channels of a service.
+func deliveryOf(in timeline.Input) (rows []deliveryRow) {
+	deliveries, _ := timeline.Report(in, in.Now.Add(-deliveryPeriod))
+	for _, d := range deliveries {
+		cells := d.Cells()
+		rows = append(rows, deliveryRow{Channel: d.Channel, Deployed: cells[3], PerWeek: cells[4], LeadTime: cells[5], FailureRate: cells[7], Recovered: cells[9]})
+	}
+	return rows
+}
 
 // timeline shows when each release waited, was deployed, ran and failed in each channel.
 func (b *board) timeline(r *http.Request) (page, error) {
@@ -107,8 +123,8 @@ func (b *board) timeline(r *http.Request) (page, error) {
 	if err != nil {
 		return page{}, err
 	}
+	c := timelineContent{Tabs: tabs{n, "timeline"}, Problem: problem, Delivery: deliveryOf(input)}
 	input.Last = timelineReleases
-	c := timelineContent{Tabs: tabs{n, "timeline"}, Problem: problem}
 	if entries := timeline.Of(input); len(entries) > 0 {
 		drawn := timeline.Chart("", entries, now)
 		c.Chart = template.HTML(drawn.Figure("Timeline of "+n.String(), time.UTC)) //nolint:gosec // escaped
@@ -145,11 +161,7 @@ func (b *board) logs(r *http.Request) (page, error) {
 	if c.Channel != "" && !slices.Contains(c.Channels, c.Channel) {
 		return page{}, &pageError{http.StatusNotFound, fmt.Sprintf("%s has no release channel %s.", n, c.Channel)}
 	}
-	location, err := b.Stores.Readable(s.Store)
-	if err != nil {
-		return page{}, err
-	}
-	at, err := store.Open(r.Context(), location)
+	at, err := b.Stores.Open(r.Context(), s.Store)
 	if err != nil {
 		return page{}, err
 	}
