@@ -343,11 +343,16 @@ func TestBoardPages(t *testing.T) {
 		t.Skip("there is no axe-core here: make axe")
 	}
 	week := time.Now().UTC().Add(7 * 24 * time.Hour)
-	d := shopWithGate(t, fmt.Sprintf("{}\n  protections:\n  - {name: stocktaking, allowedTimes: {timeZone: UTC, freezes: [{from: %q, to: %q, reason: we count}]}}",
+	edge := "\n- name: edge\n  runtimes: [{selector: {place: edge}}]\n  rollout: {steps: [{instances: 1}]}\n  constants: {greeting: hello}"
+	for _, name := range []string{"east", "west"} {
+		edge += "\n---\napiVersion: converge/v1\nkind: Runtime\nname: " + name + "\nlabels: {place: edge}\n" +
+			"custom: {apply: {command: [./runtime.sh, apply]}, fetch: {command: [./runtime.sh, fetch], mode: structured}}"
+	}
+	d := shopWithGate(t, fmt.Sprintf("{}\n  protections:\n  - {name: stocktaking, allowedTimes: {timeZone: UTC, freezes: [{from: %q, to: %q, reason: we count}]}}"+edge,
 		week.Format(time.DateOnly), week.Add(24*time.Hour).Format(time.DateOnly)), "0")
 	out, code := d.Converge("release", "shop/hello", "v2", "--as", "alice")
 	require.Zero(t, code, out)
-	d.Await("shop/hello", "staging CONVERGED v2, production WAITING_MANUAL_APPROVAL v1")
+	d.Await("shop/hello", "staging CONVERGED v2, production WAITING_MANUAL_APPROVAL v1, edge CONVERGED v2")
 	b := browse(t, 1000)
 	frozen := week.Format(time.DateOnly) + "T12:00"
 	for _, each := range []struct{ name, path, has string }{
@@ -361,6 +366,7 @@ func TestBoardPages(t *testing.T) {
 		{"timeline", "/services/shop/hello/timeline", "Delivery in the last 30 days"},
 		{"calendar", "/services/shop/hello/calendar?version=v3&approved=true&at=" + frozen, "v3 is in every channel"},
 		{"calendar-of-nothing", "/services/shop/hello/calendar?version=v3&at=tomorrow", "expected one such as 2026-12-23T16:00"},
+		{"fleet", "/services/shop/hello/fleet/edge", "2 of 2 instances have converged at v2"},
 		{"logs", "/services/shop/hello/logs", "apply"},
 		{"installation", "/installation", "Nothing was found that needs a person."},
 		{"application", "/applications/shop", "is in force"},

@@ -304,22 +304,52 @@ func instances(s *state.State, out *protocol.ChannelStatus, c *decide.ChannelDec
 			out.MoreInstances = len(all) - n
 			return
 		}
-		runtime, _ := s.Runtime(d.ID)
-		entry := protocol.InstanceStatus{
-			Name: d.ID.Name, Runtime: runtime, Status: string(d.Status), Current: entities.ShownVersions(d.Current.Active), Reason: d.Current.Reason,
-		}
-		if i := s.Instances[d.ID]; i != nil {
-			entry.Unread = unread(s, i)
-		}
-		if i := s.Instances[d.ID]; i != nil && i.Delivery.Target != nil {
-			entry.Target = i.Delivery.Target.FullVersion
-			if i.Delivery.Failure != "" {
-				entry.Reason = i.Delivery.Failure
-			}
-		}
-		entry.Reason = cmp.Or(d.Drained, entry.Reason)
-		out.Instances = append(out.Instances, entry)
+		out.Instances = append(out.Instances, instance(s, d))
 	}
+}
+
+// instance is the status of one instance of a fleet.
+func instance(s *state.State, d decide.InstanceDecision) protocol.InstanceStatus {
+	runtime, _ := s.Runtime(d.ID)
+	entry := protocol.InstanceStatus{
+		Name: d.ID.Name, Runtime: runtime, Status: string(d.Status), Current: entities.ShownVersions(d.Current.Active), Reason: d.Current.Reason,
+	}
+	if i := s.Instances[d.ID]; i != nil {
+		entry.Unread = unread(s, i)
+	}
+	if i := s.Instances[d.ID]; i != nil && i.Delivery.Target != nil {
+		entry.Target = i.Delivery.Target.FullVersion
+		if i.Delivery.Failure != "" {
+			entry.Reason = i.Delivery.Failure
+		}
+	}
+	entry.Reason = cmp.Or(d.Drained, entry.Reason)
+	return entry
+}
+
+// FleetStatus is a fleet as it is now, whole: a status lists no more than 50 of its instances.
+type FleetStatus struct {
+	Counts    protocol.FleetStatus
+	Step      string                    // progress of a release that goes in steps
+	Instances []protocol.InstanceStatus // in the order in which they are declared, which is that of the steps
+}
+
+// Fleet returns the fleet of a channel, or nil if it is none. It decides, and changes nothing.
+func Fleet(s *state.State, channel string, now time.Time) *FleetStatus {
+	d := decide.Decide(s, now, decide.Mode{})
+	for n := range d.Channels {
+		c := &d.Channels[n]
+		counts := fleet(s, c)
+		if c.Channel != channel || counts == nil {
+			continue
+		}
+		out := &FleetStatus{Counts: *counts, Step: c.Step}
+		for _, i := range c.Instances {
+			out.Instances = append(out.Instances, instance(s, i))
+		}
+		return out
+	}
+	return nil
 }
 
 // fleet counts the instances of a fleet, or returns nil if the channel has none.

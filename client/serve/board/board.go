@@ -65,7 +65,7 @@ func Mount(mux *http.ServeMux, o Options) {
 	o.Calls = o.Readers.Limit(own)
 	b := &board{Options: o, own: own, pages: map[string]*template.Template{}, previews: make(chan struct{}, maxPreviews), calendars: make(chan struct{}, maxCalendars)}
 	layout := template.Must(template.New("layout").Funcs(functions(o.Now)).ParseFS(files, "pages/layout.html", "pages/parts.html"))
-	for _, name := range []string{"waiting", "services", "service", "sheet", "changes", "history", "timeline", "calendar", "installation", "logs", "application", "plan", "diff", "problem"} {
+	for _, name := range []string{"waiting", "services", "service", "sheet", "changes", "history", "timeline", "calendar", "fleet", "installation", "logs", "application", "plan", "diff", "problem"} {
 		b.pages[name] = template.Must(template.Must(layout.Clone()).ParseFS(files, "pages/"+name+".html"))
 	}
 	static, err := fs.Sub(files, "static")
@@ -84,6 +84,7 @@ func Mount(mux *http.ServeMux, o Options) {
 	b.handle(mux, "GET /services/{application}/{service}/history", b.history)
 	b.handle(mux, "GET /services/{application}/{service}/timeline", b.timeline)
 	b.handle(mux, "GET /services/{application}/{service}/calendar", b.calendar)
+	b.handle(mux, "GET /services/{application}/{service}/fleet/{channel}", b.fleet)
 	b.handle(mux, "GET /services/{application}/{service}/logs", b.logs)
 	b.handle(mux, "GET /services/{application}/{service}/act/{verb}", b.sheet)
 	mux.HandleFunc("GET /services/{application}/{service}/state", b.stateOfService)

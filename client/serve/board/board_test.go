@@ -32,6 +32,7 @@ type installation struct {
 	updates  []string // "workflow verb payload"
 	refuse   error
 	others   map[string]any // statuses of other workflows, by id
+	states   map[string]*state.State
 }
 
 func (i *installation) Update(_ context.Context, id, verb, _ string, payload, into any) error {
@@ -58,10 +59,17 @@ func (i *installation) ListServices(context.Context, connection.ServiceFilter, i
 }
 
 func (i *installation) Query(_ context.Context, id, query string, into any) error {
-	if query == protocol.QueryState {
-		return fmt.Errorf("%s: %w", id, connection.ErrNotFound) // a fake has no state
-	}
 	s := i.others[id]
+	if query == protocol.QueryState {
+		if i.states[id] == nil {
+			return fmt.Errorf("%s: %w", id, connection.ErrNotFound)
+		}
+		data, err := json.Marshal(i.states[id])
+		if err != nil {
+			return err
+		}
+		return json.Unmarshal(data, into)
+	}
 	if service, ok := i.statuses[id]; ok {
 		s = service
 	}
