@@ -68,11 +68,12 @@ const maxBoundAge = 5 * time.Minute
 
 // checkBound rejects a token that was issued for another act, and one that was issued for no act where that is required.
 func checkBound(r protocol.VerifyRequest, token *oidc.IDToken, who entities.Who, at time.Time) error {
-	isBound := strings.HasPrefix(token.Nonce, protocol.ActNonce)
+	acts := boundActs(token.Nonce, token.Audience, r.Identity.Audience)
+	isBound := len(acts) > 0
 	switch {
 	case isBound && r.NoNonce != "":
 		return refuse("the token was issued for another act: %s", r.NoNonce)
-	case isBound && token.Nonce != r.Nonce:
+	case slices.ContainsFunc(acts, func(act string) bool { return act != r.Nonce }):
 		return refuse("the token was issued for another act than this one")
 	case isBound && at.Sub(token.IssuedAt) > maxBoundAge:
 		return refuse("the token was issued for this act at %s, which is more than %s ago", token.IssuedAt.UTC().Format(time.RFC3339), maxBoundAge)
@@ -80,6 +81,29 @@ func checkBound(r protocol.VerifyRequest, token *oidc.IDToken, who entities.Who,
 		return refuse("the token was issued for no act, and this needs one that was issued for it (identity.bound): act on the board, or with --sign")
 	}
 	return nil
+}
+
+// boundActs returns the acts that a token was issued for: its nonce names one, or an audience, after the own one and "#". An issuer of CI lets a
+// job choose the audience of a token, and takes no nonce.
+func boundActs(nonce string, audiences []string, own string) (acts []string) {
+	if strings.HasPrefix(nonce, protocol.ActNonce) {
+		acts = append(acts, nonce)
+	}
+	for _, audience := range audiences {
+		if act, found := strings.CutPrefix(audience, own+"#"); found && strings.HasPrefix(act, protocol.ActNonce) {
+			acts = append(acts, act)
+		}
+	}
+	return acts
+}
+
+// audienceOf returns the audience of a token that is the own one, or the own one with an act; "": there is none.
+func audienceOf(audiences []string, own string) string {
+	n := slices.IndexFunc(audiences, func(audience string) bool { return audience == own || boundActs("", []string{audience}, own) != nil })
+	if n < 0 {
+		return ""
+	}
+	return audiences[n]
 }
 
 // asOf returns the time at which a token had to be valid: the arrival of its request. The use of a token is recorded for a day after it
@@ -147,7 +171,8 @@ func (a *Activities) useToken(ctx context.Context, r protocol.VerifyRequest, pay
 
 // verifyToken returns a token that meets all requirements of the identity.
 func (a *Activities) verifyToken(ctx context.Context, r protocol.VerifyRequest, now time.Time) (*oidc.IDToken, error) {
-	if err := checkClaims(r, now); err != nil {
+	audience, err := checkClaims(r, now)
+	if err != nil {
 		return nil, err
 	}
 	keys, err := a.issuers.keys(ctx, r.Identity, time.Now())
@@ -156,7 +181,7 @@ func (a *Activities) verifyToken(ctx context.Context, r protocol.VerifyRequest, 
 	}
 	keySet := &recordingKeySet{KeySet: keys}
 	token, err := oidc.NewVerifier(r.Identity.Issuer, keySet, &oidc.Config{
-		ClientID: r.Identity.Audience, SupportedSigningAlgs: signatures[:], Now: func() time.Time { return now },
+		ClientID: audience, SupportedSigningAlgs: signatures[:], Now: func() time.Time { return now },
 	}).Verify(ctx, r.Token)
 	if keySet.fetchErr != nil {
 		return nil, issuerError(r.Identity.Issuer, keySet.fetchErr)
@@ -195,37 +220,38 @@ type claims struct {
 	Expiry   *float64        `json:"exp"`
 }
 
-func checkClaims(r protocol.VerifyRequest, now time.Time) error {
+// checkClaims returns the audience that makes the token one for us.
+func checkClaims(r protocol.VerifyRequest, now time.Time) (audience string, _ error) {
 	if r.Identity.Issuer == "" || r.Identity.Audience == "" {
-		return refuse("a token was given, but the application's identity names no issuer or no audience to check it against")
+		return "", refuse("a token was given, but the application's identity names no issuer or no audience to check it against")
 	}
 	parts := strings.Split(r.Token, ".")
 	if len(r.Token) > maxToken || len(parts) != 3 {
-		return refuse("the token is not an ID token: expected a JWT, three parts with dots between them, of at most %d bytes", maxToken)
+		return "", refuse("the token is not an ID token: expected a JWT, three parts with dots between them, of at most %d bytes", maxToken)
 	}
 	var header struct {
 		Algorithm string `json:"alg"`
 	}
 	var c claims
 	if decodePart(parts[0], &header) != nil || decodePart(parts[1], &c) != nil {
-		return refuse("the token is not an ID token: its parts are not JSON in base64url")
+		return "", refuse("the token is not an ID token: its parts are not JSON in base64url")
 	}
 	if !slices.Contains(signatures[:], header.Algorithm) {
-		return refuse("the token is signed with %q; expected one of %s", clip(header.Algorithm), strings.Join(signatures[:], ", "))
+		return "", refuse("the token is signed with %q; expected one of %s", clip(header.Algorithm), strings.Join(signatures[:], ", "))
 	}
 	if c.Issuer != r.Identity.Issuer {
-		return refuse("the token is issued by %q, expected %q", clip(c.Issuer), r.Identity.Issuer)
+		return "", refuse("the token is issued by %q, expected %q", clip(c.Issuer), r.Identity.Issuer)
 	}
-	if !slices.Contains(texts(c.Audience), r.Identity.Audience) {
-		return refuse("the token is for the audience %s, expected %q", clip(string(c.Audience)), r.Identity.Audience)
+	if audience = audienceOf(texts(c.Audience), r.Identity.Audience); audience == "" {
+		return "", refuse("the token is for the audience %s, expected %q", clip(string(c.Audience)), r.Identity.Audience)
 	}
 	if c.Expiry == nil {
-		return refuse("the token has no expiry time: expected the claim exp")
+		return "", refuse("the token has no expiry time: expected the claim exp")
 	}
 	if at := time.Unix(int64(*c.Expiry), 0); at.Before(now) {
-		return refuse("the token expired at %s; get a new one", at.UTC().Format(time.RFC3339))
+		return "", refuse("the token expired at %s; get a new one", at.UTC().Format(time.RFC3339))
 	}
-	return nil
+	return audience, nil
 }
 
 func decodePart(part string, into any) error {

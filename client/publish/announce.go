@@ -21,6 +21,14 @@ import (
 // once the publication is accepted.
 func (p *publication) announce(ctx context.Context) error {
 	request := p.request()
+	var payload any = request
+	if p.options.Sign != nil && p.takesToken() {
+		signed, err := p.options.Sign(ctx, protocol.ApplicationID(p.application), protocol.Publish, request)
+		if err != nil {
+			return err
+		}
+		payload = signed
+	}
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	c := p.options.Client
@@ -28,7 +36,7 @@ func (p *publication) announce(ctx context.Context) error {
 		StartWorkflowOperation: c.NewWithStartWorkflowOperation(p.start(), protocol.ApplicationWorkflow,
 			protocol.ApplicationInput{Application: p.application, StartMode: protocol.StartMode{Adopt: true}}),
 		UpdateOptions: client.UpdateWorkflowOptions{
-			UpdateID: request.RequestID, UpdateName: protocol.Publish, Args: []any{request},
+			UpdateID: request.RequestID, UpdateName: protocol.Publish, Args: []any{payload},
 			WaitForStage: client.WorkflowUpdateStageCompleted,
 		},
 	})
@@ -80,12 +88,20 @@ func isSlow(err error) bool {
 		errors.As(err, new(*serviceerror.ResourceExhausted)) || errors.As(err, new(*serviceerror.WorkflowNotReady))
 }
 
+// takesToken reports whether the receiver can verify a token: for the first publication the rules of the installation define its issuer, if there is
+// one yet.
+func (p *publication) takesToken() bool {
+	if p.before.Newest != 0 {
+		return true
+	}
+	identity, _ := p.rules.FirstPublication(p.application, protocol.Publish)
+	return identity != nil
+}
+
 func (p *publication) request() protocol.PublishRequest {
 	token := p.options.Token
-	if p.before.Newest == 0 { // the rules of the installation define the issuer of tokens, if there is one yet
-		if identity, _ := p.rules.FirstPublication(p.application, protocol.Publish); identity == nil {
-			token = ""
-		}
+	if !p.takesToken() {
+		token = ""
 	}
 	id := make([]byte, 8)
 	_, _ = rand.Read(id) // never fails (crypto/rand)

@@ -26,7 +26,7 @@ func (f *Factory) newAct(reason string) protocol.RequestMeta {
 // actOn returns these fields for one act on several services: its token is valid for all of them, and for no other.
 func (f *Factory) actOn(reason string, names []connection.ServiceName) protocol.RequestMeta {
 	act := f.newAct(reason)
-	if (act.Token != "" || f.sign) && len(names) > 1 {
+	if (act.Token != "" || f.signs()) && len(names) > 1 {
 		for _, n := range names {
 			act.To = append(act.To, n.Service)
 		}
@@ -39,7 +39,7 @@ const noToken = "none"
 
 // authToken returns the token for one act: the given one, or one from the login. If there is no token, the reason stops the act.
 func (f *Factory) authToken() string {
-	if f.sign { // the token is requested once the act is known
+	if f.signs() { // the token is requested once the act is known
 		return ""
 	}
 	token := first(f.token, f.Env("CONVERGE_TOKEN"))
@@ -101,7 +101,7 @@ func (f *Factory) send(ctx context.Context, workflowID, verb, requestID string, 
 	if err != nil {
 		return err
 	}
-	if f.sign {
+	if f.signs() {
 		if payload, err = f.signed(ctx, api, workflowID, verb, payload); err != nil {
 			return err
 		}

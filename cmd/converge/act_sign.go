@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"strings"
 	"sync"
 	"time"
 
@@ -62,6 +64,13 @@ func (f *Factory) tokenFor(ctx context.Context, nonce string) (string, error) {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, signTimeout, fmt.Errorf("no answer within %s", signTimeout))
 	defer cancel()
+	if command := f.signCommand(); command != "" {
+		token, err := f.tokenByCommand(ctx, command, nonce)
+		if err == nil {
+			f.signedBy.tokens[nonce] = token
+		}
+		return token, err
+	}
 	name, err := f.loginFile()
 	if err != nil {
 		return "", err
@@ -91,4 +100,30 @@ func (f *Factory) tokenFor(ctx context.Context, nonce string) (string, error) {
 	}
 	f.signedBy.tokens[nonce] = l.Token
 	return l.Token, nil
+}
+
+// signCommand is the command that requests tokens for acts, for callers without a browser; "": the issuer of the login signs in a browser.
+func (f *Factory) signCommand() string { return f.Env("CONVERGE_SIGN_COMMAND") }
+
+// signs reports whether each act gets a token that is issued for it alone.
+func (f *Factory) signs() bool { return f.sign || f.signCommand() != "" }
+
+const maxCommandToken = 64 << 10 // bytes; a worker takes 16 KiB
+
+// tokenByCommand runs the command of CONVERGE_SIGN_COMMAND, which prints a token for the act that CONVERGE_ACT names.
+func (f *Factory) tokenByCommand(ctx context.Context, command, nonce string) (string, error) {
+	run := exec.CommandContext(ctx, "sh", "-c", command)
+	run.Env = append(run.Environ(), "CONVERGE_ACT="+nonce)
+	run.Stderr = f.Err
+	out, err := run.Output()
+	token := strings.TrimSpace(string(out))
+	switch {
+	case ctx.Err() != nil:
+		return "", fmt.Errorf("CONVERGE_SIGN_COMMAND: %w", context.Cause(ctx))
+	case err != nil:
+		return "", fmt.Errorf("CONVERGE_SIGN_COMMAND: %w; its errors are above", err)
+	case token == "" || len(out) > maxCommandToken || strings.Count(token, ".") != 2:
+		return "", fmt.Errorf("CONVERGE_SIGN_COMMAND printed %d bytes that are no ID token; expected three parts with dots between them", len(out))
+	}
+	return token, nil
 }

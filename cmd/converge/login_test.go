@@ -18,7 +18,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/converge-engine/converge/client/connection"
-	"github.com/converge-engine/converge/client/publish"
 	"github.com/converge-engine/converge/entities/outcome"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/tests/idptest"
@@ -219,9 +218,6 @@ func TestSign(t *testing.T) {
 	after, err := os.ReadFile(file)
 	require.NoError(t, err)
 	require.Equal(t, string(before), string(after))
-
-	_, err = c.publish(t.Context(), publish.Options{})
-	require.ErrorContains(t, err, "--sign is not for a publication", "before anything is sent")
 
 	issuer.Refuses = "access_denied"
 	require.Equal(t, outcome.Error, run(t.Context(), c.Factory, []string{"approve", "shop/web", "v9", "go-live", "--sign"}))

@@ -83,7 +83,7 @@ func (f *Factory) addFlags(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.conn.Namespace, "namespace", "n", "", "Temporal namespace (TEMPORAL_NAMESPACE)")
 	flags.StringVar(&f.token, "token", "", "OIDC ID token that proves the caller's identity, or none to ignore a login (CONVERGE_TOKEN)")
 	f.signedBy = &signer{tokens: map[string]string{}}
-	flags.BoolVar(&f.sign, "sign", false, "have the issuer of converge login sign this one act, in a browser")
+	flags.BoolVar(&f.sign, "sign", false, "have the issuer of converge login sign this one act, in a browser (CONVERGE_SIGN_COMMAND: by a command)")
 	flags.BoolVar(&f.encrypt, "encrypt-payloads", false, "encrypt the payloads that Temporal stores, with the first key of CONVERGE_STORE_KEY (CONVERGE_ENCRYPT_PAYLOADS)")
 	flags.StringVar(&f.conn.Profile, "profile", "", "profile in Temporal's configuration file (TEMPORAL_PROFILE)")
 }

@@ -100,13 +100,19 @@ func (o *publishOptions) run(ctx context.Context) error {
 
 // publish publishes the source. It leaves out the login if the installation could not verify it.
 func (f *Factory) publish(ctx context.Context, options publish.Options) (publish.Result, error) {
-	if f.sign {
-		return publish.Result{}, errors.New("--sign is not for a publication, whose content is known only after it is compiled; expected --token")
+	if f.signs() {
+		api, err := f.client(ctx)
+		if err != nil {
+			return publish.Result{}, err
+		}
+		options.Sign = func(ctx context.Context, workflowID, verb string, payload any) (any, error) {
+			return f.signed(ctx, api, workflowID, verb, payload)
+		}
 	}
 	result, err := publish.Publish(ctx, options)
 	if f.loginUnusable(err) {
 		f.note("the application declares no token issuer: published as %s, without your login", options.By)
-		options.Token, options.Before = "", nil
+		options.Token, options.Sign, options.Before = "", nil, nil
 		result, err = publish.Publish(ctx, options)
 	}
 	return result, err

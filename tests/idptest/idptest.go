@@ -85,6 +85,7 @@ func Start() (*Issuer, error) {
 		answer(w, map[string]any{"device_code": "device", "user_code": "WXYZ", "verification_uri": i.URL + "/enter", "expires_in": 60, "interval": 1})
 	})
 	mux.HandleFunc("POST /token", i.grant)
+	mux.HandleFunc("GET /job", i.job)
 	i.Server = httptest.NewServer(mux)
 	return i, nil
 }
@@ -189,6 +190,23 @@ func (i *Issuer) grant(w http.ResponseWriter, r *http.Request) {
 	}
 	answer(w, all)
 }
+
+// job answers a token for a job of CI, which chooses the audience, as the issuer of GitHub Actions does.
+func (i *Issuer) job(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("Authorization") != "bearer "+JobSecret {
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	token, err := i.Sign(map[string]any{"sub": "repo:shop/web:ref:refs/heads/main", "aud": r.FormValue("audience")})
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	answer(w, map[string]string{"value": token})
+}
+
+// JobSecret lets a job of CI request tokens at /job.
+const JobSecret = "of the job"
 
 // Codes is how many codes it has given.
 func (i *Issuer) Codes() int {

@@ -108,6 +108,22 @@ func TestTokenForOneAct_G3(t *testing.T) {
 	other := approval("r3")
 	refused(rejection, func() string { return boundTo(t, issuer, "bob@shop.dev", other, nil) }, "was issued for another act")
 
+	// An issuer of CI takes no nonce, and lets a job choose the audience.
+	for what, aud := range map[string]any{
+		"another act":          idptest.Audience + "#" + other.nonce(t),
+		"another one, too":     []string{idptest.Audience, idptest.Audience + "#" + other.nonce(t)},
+		"this one, for others": "other#" + rejection.nonce(t),
+	} {
+		t.Log("an audience of " + what)
+		why := "was issued for another act"
+		if aud == "other#"+rejection.nonce(t) {
+			why = "the token is for the audience"
+		}
+		refused(rejection, func() string { return boundTo(t, issuer, "bob@shop.dev", rejection, map[string]any{"aud": aud}) }, why)
+	}
+	audience := map[string]any{"aud": idptest.Audience + "#" + rejection.nonce(t), "nonce": ""}
+	require.Contains(t, w.Act("api", protocol.Reject, rejection.with(t, boundTo(t, issuer, "bob@shop.dev", rejection, audience))), "rejected by bob@shop.dev")
+
 	ci := approval("r4")
 	w.Act("web", protocol.Approve, ci.with(t, issuer.TokenOf(t, "ci@shop.dev")))
 

@@ -148,6 +148,22 @@ func (d *Dev) Background(args ...string) (said func() string) {
 // stdout, and its exit code.
 func (d *Dev) Run(program string, args ...string) (string, int) {
 	d.T.Helper()
+	stdout, stderr, code := d.run(program, args...)
+	if stderr != "" && args[0] != "status" { // which is asked until it answers
+		d.T.Logf("%s %s: %s", program, strings.Join(args, " "), stderr)
+	}
+	return stdout, code
+}
+
+// ConvergeSaid is Converge with all that it printed, on stderr too.
+func (d *Dev) ConvergeSaid(args ...string) (string, int) {
+	d.T.Helper()
+	stdout, stderr, code := d.run("converge", append(args, "--address", fmt.Sprintf("127.0.0.1:%d", d.Port))...)
+	return stdout + stderr, code
+}
+
+func (d *Dev) run(program string, args ...string) (stdout, stderr string, code int) {
+	d.T.Helper()
 	ctx, cancel := context.WithTimeout(d.T.Context(), 2*Patience)
 	defer cancel()
 	path := program
@@ -155,17 +171,13 @@ func (d *Dev) Run(program string, args ...string) (string, int) {
 		path = filepath.Join(d.bin, program)
 	}
 	cmd := exec.CommandContext(ctx, path, args...)
-	var stdout, stderr bytes.Buffer
-	cmd.Dir, cmd.Stdout, cmd.Stderr = d.Dir, &stdout, &stderr
+	var out, err bytes.Buffer
+	cmd.Dir, cmd.Stdout, cmd.Stderr = d.Dir, &out, &err
 	cmd.Env = append(append(os.Environ(), "CONVERGE_BY=tester"), d.Env...)
-	err := cmd.Run()
-	if cmd.ProcessState == nil {
-		require.NoError(d.T, err)
+	if failed := cmd.Run(); cmd.ProcessState == nil {
+		require.NoError(d.T, failed)
 	}
-	if stderr.Len() > 0 && args[0] != "status" { // which is asked until it answers
-		d.T.Logf("%s %s: %s", program, strings.Join(args, " "), stderr.String())
-	}
-	return stdout.String(), cmd.ProcessState.ExitCode()
+	return out.String(), err.String(), cmd.ProcessState.ExitCode()
 }
 
 // Await waits until `converge status --output json` shows the service as wanted.
