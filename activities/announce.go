@@ -143,7 +143,7 @@ func (a *Activities) boardLink(ctx context.Context, r protocol.AnnounceRequest) 
 	case err != nil || rules.Board == "":
 		return ""
 	case r.Service == "":
-		return strings.TrimSuffix(rules.Board, "/") + "/applications/" + url.PathEscape(r.Application)
+		return entities.BoardPage(rules.Board, "applications", r.Application)
 	}
 	return entities.BoardLink(rules.Board, r.Application, r.Service)
 }

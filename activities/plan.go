@@ -28,21 +28,26 @@ import (
 
 // StartPlan starts a plan, unless it is running.
 func (a *Activities) StartPlan(ctx context.Context, of protocol.PlanRef, request protocol.PlanTask) error {
-	_, err := StartPlan(ctx, a.Client, of, request)
+	_, err := StartPlan(ctx, a.Client, a.Store, of, request)
 	return err
 }
 
 // StartPlan starts a plan with a client, or returns the running one.
-func StartPlan(ctx context.Context, c client.Client, of protocol.PlanRef, request protocol.PlanTask) (client.WorkflowRun, error) {
+func StartPlan(ctx context.Context, c client.Client, at *store.Store, of protocol.PlanRef, request protocol.PlanTask) (client.WorkflowRun, error) {
 	if raw, err := json.Marshal(request); err != nil || len(raw) > protocol.MaxAnswer {
 		return nil, refuse("plan %s: the service names take %d bytes; expected at most %d: name fewer services, or all", of.Name, len(raw), protocol.MaxAnswer)
+	}
+	rules, err := at.Rules(ctx)
+	if err != nil {
+		rules.Board = "" // a plan does not fail for want of a link
 	}
 	return c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
 		ID: of.ID(), TaskQueue: protocol.TaskQueue,
 		WorkflowIDReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
 		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
 		StaticSummary:            fmt.Sprintf("plan %s of %s in %s", of.Name, of.Application, of.Channel),
-		StaticDetails:            "The order in which services are deployed and integrated. Its status query shows the progress.",
+		StaticDetails:            "The order in which services are deployed and integrated. Its status query shows the progress." +
+			entities.BoardMarkdown(entities.BoardPage(rules.Board, "applications", of.Application, "plans", of.Channel)),
 		TypedSearchAttributes:    temporal.NewSearchAttributes(attrApplication.ValueSet(of.Application)),
 	}, protocol.PlanWorkflow, protocol.PlanInput{PlanRef: of, PlanTask: request})
 }

@@ -70,12 +70,29 @@ func CheckBoard(text string) error {
 	return nil
 }
 
-// BoardLink returns the address of a service's page on a board, or "" without a board.
-func BoardLink(board, application, service string) string {
+// BoardPage returns the address of a page on a board, or "" without a board.
+func BoardPage(board string, path ...string) string {
 	if board == "" {
 		return ""
 	}
-	return strings.TrimSuffix(board, "/") + "/services/" + url.PathEscape(application) + "/" + url.PathEscape(service)
+	page := strings.TrimSuffix(board, "/")
+	for _, part := range path {
+		page += "/" + url.PathEscape(part)
+	}
+	return page
+}
+
+// BoardMarkdown is a link to a page on a board for the Temporal UI, as a paragraph of its own after a text; "" without a board.
+func BoardMarkdown(page string) string {
+	if page == "" {
+		return ""
+	}
+	return "\n\n[Its page on the board](" + page + ")"
+}
+
+// BoardLink returns the address of a service's page on a board, or "" without a board.
+func BoardLink(board, application, service string) string {
+	return BoardPage(board, "services", application, service)
 }
 
 // Identity defines how callers prove their identity: an OIDC ID token in the payload.

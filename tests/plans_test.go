@@ -17,6 +17,7 @@ import (
 
 	"github.com/converge-engine/converge/activities"
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent/store"
 	"github.com/converge-engine/converge/tests/fakeruntime"
 	"github.com/converge-engine/converge/tests/internal/stage"
 	"github.com/converge-engine/converge/tests/temporaltest"
@@ -105,7 +106,10 @@ func (h *household) ask(incarnation int64, asked protocol.PlanTask) {
 	h.T.Helper()
 	ref := protocol.PlanOfIncarnation(h.App, "production", incarnation)
 	asked.Incarnation = incarnation
-	_, err := activities.StartPlan(h.T.Context(), h.Client, ref, asked)
+	at, err := store.Open(h.T.Context(), h.Store)
+	require.NoError(h.T, err)
+	defer at.Close()
+	_, err = activities.StartPlan(h.T.Context(), h.Client, at, ref, asked)
 	require.NoError(h.T, err)
 }
 

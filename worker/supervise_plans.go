@@ -34,7 +34,7 @@ func (s *supervisor) restartPlan(ctx context.Context, of protocol.PlanRef) error
 	if err != nil || s.failures.mustWait(e, time.Now()) {
 		return err
 	}
-	if _, err := activities.StartPlan(ctx, s.client, of, r.PlanTask); err != nil {
+	if _, err := activities.StartPlan(ctx, s.client, s.store, of, r.PlanTask); err != nil {
 		return fmt.Errorf("start %s again: %w", of.ID(), err)
 	}
 	s.log.Warn("started again", "workflow", of.ID(), "why", e.why)

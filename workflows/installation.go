@@ -110,6 +110,7 @@ func (i *installation) show() {
 	if i.state.Problem != "" {
 		text += "\n\n" + explain.Plain(i.state.Problem)
 	}
+	text += entities.BoardMarkdown(entities.BoardPage(i.state.Rules.Board, "installation"))
 	if text != i.shownDetails {
 		workflow.SetCurrentDetails(i.ctx, text)
 		i.shownDetails = text

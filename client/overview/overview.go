@@ -271,6 +271,19 @@ func (o *Overview) Select(match func(*Service) bool, after connection.ServiceNam
 	return page, total
 }
 
+// Counts is how many services that match have each status, by the list.
+func (o *Overview) Counts(match func(*Service) bool) map[string]int {
+	counts := map[string]int{}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, id := range o.names {
+		if s := o.services[id]; !s.gone && match(s) {
+			counts[s.ListedService.Status]++
+		}
+	}
+	return counts
+}
+
 // SelectCurrent is Select after the services of the page have been queried, for as long as the patience lasts.
 func (o *Overview) SelectCurrent(ctx context.Context, match func(*Service) bool, after connection.ServiceName, limit int, patience time.Duration) (page []Service, total int) {
 	timer := time.NewTimer(patience)

@@ -14,6 +14,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
+	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
@@ -120,7 +121,7 @@ func (p *publication) start() client.StartWorkflowOptions {
 		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
 		StaticSummary:            p.application,
 		StaticDetails: fmt.Sprintf("The incarnations of %s, and which services know them.\n\n`converge config list %s` · `converge status %s`",
-			p.application, p.application, p.application),
+			p.application, p.application, p.application) + entities.BoardMarkdown(entities.BoardPage(p.rules.Board, "applications", p.application)),
 		TypedSearchAttributes: temporal.NewSearchAttributes(attribute.ValueSet(p.application)),
 	}
 }

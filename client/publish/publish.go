@@ -40,12 +40,12 @@ const (
 type Options struct {
 	Client   client.Client
 	Dir      string
-	StoreURL string   // a URL or a directory
-	By       string   // the publisher
-	Token    string   // proves By; empty: no proof
+	StoreURL string // a URL or a directory
+	By       string // the publisher
+	Token    string // proves By; empty: no proof
 	// Sign adds a token that is issued for this one act to the payload of a verb; nil: Token serves.
-	Sign func(ctx context.Context, workflowID, verb string, payload any) (any, error)
-	Causes   []string // the causes, for the incarnation's record
+	Sign   func(ctx context.Context, workflowID, verb string, payload any) (any, error)
+	Causes []string // the causes, for the incarnation's record
 	// Origin is the source of the configuration; the default is the directory. Root is the directory outside of which nothing is read;
 	// empty: everything that the user can read.
 	Origin protocol.Origin

@@ -13,7 +13,9 @@ import (
 	sdk "go.temporal.io/api/sdk/v1"
 	"go.temporal.io/sdk/client"
 
+	"github.com/converge-engine/converge/activities"
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent/store"
 	"github.com/converge-engine/converge/tests/internal/stage"
 	"github.com/converge-engine/converge/tests/temporaltest"
 )
@@ -132,11 +134,35 @@ func TestRulesNameTheBoard(t *testing.T) {
 	shows(page)
 	require.Contains(t, cli(w, "explain", w.App+"/web"), "Board: "+page)
 	require.Contains(t, cli(w, "admin", "rules"), "board: https://converge.shop.dev")
-	metadata, err := w.Client.QueryWorkflow(t.Context(), id, "", "__temporal_workflow_metadata")
+	details := func(id string) string { // in the Temporal UI
+		t.Helper()
+		metadata, err := w.Client.QueryWorkflow(t.Context(), id, "", "__temporal_workflow_metadata")
+		require.NoError(t, err)
+		var shown sdk.WorkflowMetadata
+		require.NoError(t, metadata.Get(&shown))
+		return shown.CurrentDetails
+	}
+	require.Contains(t, details(id), "[Its page on the board]("+page+")")
+	require.Contains(t, details(protocol.InstallationID()), "[Its page on the board](https://converge.shop.dev/installation)")
+	started := func(id string) string {
+		t.Helper()
+		about, err := w.Client.DescribeWorkflow(t.Context(), id, "")
+		require.NoError(t, err)
+		text, err := about.GetStaticDetails()
+		require.NoError(t, err)
+		return text
+	}
+	dir := t.TempDir()
+	cli(w, "config", "init", filepath.Join(dir, "later"))
+	cli(w, "config", "publish", filepath.Join(dir, "later"), "--store", w.Store)
+	require.Contains(t, started(protocol.ApplicationID("later")), "[Its page on the board](https://converge.shop.dev/applications/later)")
+	at, err := store.Open(t.Context(), w.Store)
 	require.NoError(t, err)
-	var shown sdk.WorkflowMetadata
-	require.NoError(t, metadata.Get(&shown))
-	require.Contains(t, shown.CurrentDetails, "[Its page on the board]("+page+")", "in the Temporal UI")
+	defer at.Close()
+	plan := protocol.PlanOfIncarnation(w.App, "production", 1)
+	_, err = activities.StartPlan(t.Context(), w.Client, at, plan, protocol.PlanTask{Incarnation: 1})
+	require.NoError(t, err)
+	require.Contains(t, started(plan.ID()), "[Its page on the board](https://converge.shop.dev/applications/"+w.App+"/plans/production)")
 
 	var answer protocol.Answer
 	err = w.Update(protocol.InstallationID(), protocol.Configure, json.RawMessage(`{"by":"carol","board":"https://shop.dev/board"}`), &answer)

@@ -134,7 +134,7 @@ func TestDoctorOfServices_F10(t *testing.T) {
 	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
 	found, looked := doctor(t, "--address", w.Address)
 	require.Empty(t, found)
-	require.Contains(t, looked, "namespace default; search attributes: 6; versions of workers at the task queue: 1")
+	require.Contains(t, looked, "namespace default; search attributes: 6; versions of workers at the task queue: 1; tasks that wait at the task queue: ")
 	require.Contains(t, looked, "the store "+w.Store)
 
 	w.Fake.At(w.App, "web", "production").FailReadings(1<<30, "unreachable")

@@ -8,9 +8,13 @@ import (
 	"strings"
 	"time"
 
+	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/operatorservice/v1"
 	"go.temporal.io/api/serviceerror"
+	taskqueuepb "go.temporal.io/api/taskqueue/v1"
 	"go.temporal.io/api/workflowservice/v1"
+
+	"github.com/converge-engine/converge/entities/protocol"
 )
 
 // Finding is one problem, or one action of a person that may have been forgotten. The codes never change.
@@ -146,10 +150,35 @@ func (n Namespace) countServing(ctx context.Context, r *Report) (serving int, po
 		}
 	}
 	r.AddExamined("versions of workers at the task queue: %d", serving)
+	backlog, oldest, err := n.backlog(ctx)
+	if err != nil {
+		return serving, polled, err
+	}
+	text := fmt.Sprintf("tasks that wait at the task queue: %d", backlog)
+	if backlog > 0 {
+		text += fmt.Sprintf(", the oldest for %s", oldest.Round(time.Second))
+	}
+	r.AddExamined("%s", text)
 	if serving == 0 {
 		r.AddFinding(NoWorkers, "namespace "+n.Name, "no worker has polled for "+n.pollTimeout().String(), "start one: converge worker")
 	}
 	return serving, polled, nil
+}
+
+// backlog is how many tasks wait at the common queue, as far as the server knows, and for how long the oldest.
+func (n Namespace) backlog(ctx context.Context) (tasks int64, oldest time.Duration, err error) {
+	for _, kind := range queueKinds {
+		queue, err := n.Client.WorkflowService().DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
+			Namespace: n.Name, TaskQueueType: kind, ReportStats: true,
+			TaskQueue: &taskqueuepb.TaskQueue{Name: protocol.TaskQueue, Kind: enumspb.TASK_QUEUE_KIND_NORMAL},
+		})
+		if err != nil {
+			return 0, 0, fmt.Errorf("describe the task queue %s: %w", protocol.TaskQueue, err)
+		}
+		tasks += queue.GetStats().GetApproximateBacklogCount()
+		oldest = max(oldest, queue.GetStats().GetApproximateBacklogAge().AsDuration())
+	}
+	return tasks, oldest, nil
 }
 
 func (n Namespace) examineDeployment(ctx context.Context, name string, polled map[Version]time.Time, r *Report) error {

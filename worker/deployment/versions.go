@@ -72,11 +72,14 @@ func (n Namespace) Deployments(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
+// queueKinds are the kinds of tasks of the common queue.
+var queueKinds = [...]enumspb.TaskQueueType{enumspb.TASK_QUEUE_TYPE_WORKFLOW, enumspb.TASK_QUEUE_TYPE_ACTIVITY}
+
 // Polled is when workers of each version last polled for tasks of workflows or of activities: a worker that is busy with workflows in
 // its cache may not poll for others for long. Workers without versioning have the zero version.
 func (n Namespace) Polled(ctx context.Context) (map[Version]time.Time, error) {
 	polled := map[Version]time.Time{}
-	for _, kind := range [...]enumspb.TaskQueueType{enumspb.TASK_QUEUE_TYPE_WORKFLOW, enumspb.TASK_QUEUE_TYPE_ACTIVITY} {
+	for _, kind := range queueKinds {
 		queue, err := n.Client.WorkflowService().DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
 			Namespace: n.Name, TaskQueueType: kind,
 			TaskQueue: &taskqueuepb.TaskQueue{Name: protocol.TaskQueue, Kind: enumspb.TASK_QUEUE_KIND_NORMAL},

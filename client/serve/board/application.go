@@ -75,6 +75,34 @@ type planContent struct {
 type planNode struct {
 	protocol.PlanNodeStatus
 	Service connection.ServiceName // whose work it is; zero: of the application
+	HoldsUp []string               // the nodes that cannot begin because it failed or is held
+}
+
+// heldUp returns the nodes that cannot begin because of a failed or a held one, directly or through others. A failed node has ended, so it holds up only
+// those that need its success.
+func heldUp(all []protocol.PlanNodeStatus, by int) (names []string) {
+	waitsFor := func(n int) []int {
+		if all[by].State == string(plan.Failed) {
+			return all[n].Needs
+		}
+		return slices.Concat(all[n].Needs, all[n].After)
+	}
+	waits := make([]bool, len(all))
+	waits[by] = true
+	for found := true; found; {
+		found = false
+		for n := range all {
+			if !waits[n] && slices.ContainsFunc(waitsFor(n), func(need int) bool { return waits[need] }) {
+				waits[n], found = true, true
+			}
+		}
+	}
+	for n := range all {
+		if waits[n] && n != by && all[n].State != string(plan.Done) {
+			names = append(names, all[n].Node)
+		}
+	}
+	return names
 }
 
 // planPage shows the newest plan of a release channel.
@@ -101,6 +129,9 @@ func (b *board) planPage(r *http.Request) (page, error) {
 	c.Picture = template.HTML(graph.SVG(progress)) //nolint:gosec // escaped
 	for _, n := range graph.InOrder() {
 		node := planNode{PlanNodeStatus: run.Nodes[n]}
+		if node.State == string(plan.Failed) || node.State == string(plan.Held) {
+			node.HoldsUp = heldUp(run.Nodes, n)
+		}
 		if service := plan.ParseNode(run.Nodes[n].Node).Service; service != "" {
 			node.Service = connection.ServiceName{Application: c.Application, Service: service}
 		}

@@ -295,7 +295,7 @@ func TestPagesOfAnApplication(t *testing.T) {
 	get := served(t, i)
 	for path, want := range map[string][]string{
 		"/applications/shop":                  {"Incarnation 2 is in force", "Paused by ann", "diff?from=1&amp;to=2", "the first", "/applications/shop/plans/production"},
-		"/applications/shop/plans/staging":    {"<svg", "DEPLOY web", "failed", `href="/services/shop/api"`},
+		"/applications/shop/plans/staging":    {"<svg", "DEPLOY web", "failed", "holds up 1", `href="/services/shop/api"`, `href="/services/shop/web/logs"`},
 		"/applications/shop/plans/production": {"Incarnation 2 has no plan in production"},
 	} {
 		status, html, _ := get(path)
@@ -425,4 +425,20 @@ func TestCalendarsAreBounded(t *testing.T) {
 		_, err = b.calendar(r.WithContext(ended))
 		require.ErrorIs(t, err, context.Canceled)
 	})
+}
+
+// A failed node holds up those that need it; one that is held, also those that only come after it.
+func TestHeldUp(t *testing.T) {
+	nodes := func(first string) []protocol.PlanNodeStatus {
+		return []protocol.PlanNodeStatus{
+			{Node: "a", State: first},
+			{Node: "b", State: "blocked", Needs: []int{0}},
+			{Node: "c", State: "blocked", Needs: []int{1}},
+			{Node: "d", State: "waiting", After: []int{0}},
+			{Node: "e", State: "done", Needs: []int{0}}, // of a run before
+			{Node: "f", State: "running"},
+		}
+	}
+	require.Equal(t, []string{"b", "c"}, heldUp(nodes("failed"), 0))
+	require.Equal(t, []string{"b", "c", "d"}, heldUp(nodes("held"), 0))
 }

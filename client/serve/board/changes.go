@@ -160,26 +160,35 @@ func fieldChanges(all []protocol.PreviewField) (out []fieldChange) {
 	return out
 }
 
-// changesPage shows what the release of a version would change.
+// changesContent is the content of the page of what a version changes.
+type changesContent struct {
+	Title   string
+	Tabs    tabs
+	Version string   // "": nothing was released, and none was named
+	Changes *changes // nil: there is no version
+	Release link
+}
+
+// changesPage shows what the release of a version would change, of the newest one if none is named. Where a version runs already, that is what
+// differs from it.
 func (b *board) changesPage(r *http.Request) (page, error) {
 	n, err := serviceOf(r)
 	if err != nil {
 		return page{}, err
 	}
 	version := strings.TrimSpace(r.URL.Query().Get("version"))
-	if version == "" {
-		return page{}, &pageError{http.StatusBadRequest, "The address names no version: ?version=VERSION"}
-	}
-	if _, err := read.Status(r.Context(), b.Calls, n); err != nil {
+	status, err := read.Status(r.Context(), b.Calls, n)
+	if err != nil {
 		return page{}, err
 	}
-	title := "What " + n.String() + " " + version + " changes"
-	return page{Name: "changes", Title: title, Nav: "services", Still: true, Content: struct {
-		Title   string
-		Tabs    tabs
-		Changes *changes
-		Release link
-	}{title, tabs{n, "changes"}, b.changesOf(r.Context(), n, version), actLink(n, protocol.Release, "Release "+version, "version", version)}}, nil
+	c := changesContent{Tabs: tabs{n, "changes"}, Version: cmp.Or(version, status.Version)}
+	title := "What " + n.String() + " changes"
+	if c.Version != "" {
+		title = "What " + n.String() + " " + c.Version + " changes"
+		c.Changes, c.Release = b.changesOf(r.Context(), n, c.Version), actLink(n, protocol.Release, "Release "+c.Version, "version", c.Version)
+	}
+	c.Title = title
+	return page{Name: "changes", Title: title, Nav: "services", Still: true, Content: c}, nil
 }
 
 // serviceOf returns the service of a path.

@@ -18,7 +18,8 @@ type installationContent struct {
 	Problem  string // why its state is not known
 	Status   protocol.InstallationStatus
 	Rules    []string
-	Hidden   string // why the report is not shown
+	Services []count // that the sender may read, by status
+	Hidden   string  // why the report is not shown
 	Report   deployment.Report
 	Examined time.Time
 }
@@ -35,6 +36,10 @@ func (b *board) installation(r *http.Request) (page, error) {
 	}
 	if c.Status.Rules.Number > 0 {
 		c.Rules = explain.Rules(c.Status.Rules.Rules)
+	}
+	if _, err := b.Overview.Await(r.Context(), statusPatience); err == nil { // the rest does not depend on it
+		allowed, _ := b.Readers.Allowed(r.Context(), b.Overview.Applications())
+		c.Services = b.countsOf(filter{}, allowed)
 	}
 	c.Hidden = b.hiddenReport(r.Context())
 	if c.Hidden == "" {

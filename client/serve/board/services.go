@@ -1,6 +1,7 @@
 package board
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
 	"slices"
@@ -39,7 +40,16 @@ func filterOf(q url.Values) filter {
 
 // next is the query of the page after a service.
 func (f filter) next(last connection.ServiceName) string {
-	q := url.Values{"after": {last.String()}}
+	f.after = last
+	return f.query()
+}
+
+// query is the query of a page.
+func (f filter) query() string {
+	q := url.Values{}
+	if f.after != (connection.ServiceName{}) {
+		q.Set("after", f.after.String())
+	}
 	for name, value := range map[string]string{"application": f.Application, "status": f.Status, "name": f.Name} {
 		if value != "" {
 			q.Set(name, value)
@@ -55,8 +65,39 @@ func (f filter) next(last connection.ServiceName) string {
 type matrix struct {
 	Filter filter
 	Groups []group // by application
+	Counts []count // of the services that match but for their status
 	Total  int
 	Next   string // query of the next page; empty: this is the last
+}
+
+// count is how many services have a status, and the page that shows them.
+type count struct {
+	Status string
+	N      int
+	URL    string
+	Here   bool
+}
+
+// countsOf returns how many services that a filter selects have each status, the worst first, each with the page of the filter with that status.
+func (b *board) countsOf(f filter, allowed func(application string) bool) (counts []count) {
+	any := f.Filter
+	any.Status = ""
+	for status, n := range b.Overview.Counts(func(s *overview.Service) bool { return any.Matches(s) && allowed(s.Application) }) {
+		g := f
+		g.Status, g.after = status, connection.ServiceName{}
+		counts = append(counts, count{status, n, g.query(), status == f.Status})
+	}
+	slices.SortFunc(counts, func(a, b count) int {
+		return cmp.Or(entities.Status(b.Status).Row().Severity-entities.Status(a.Status).Row().Severity, cmp.Compare(a.Status, b.Status))
+	})
+	return counts
+}
+
+// All is the page without a status.
+func (m matrix) All() string {
+	f := m.Filter
+	f.Status, f.after = "", connection.ServiceName{}
+	return f.query()
 }
 
 // group is the services of an application with its channels as columns.
@@ -87,7 +128,7 @@ func (b *board) services(r *http.Request) (page, error) {
 	allowed, unknown := b.Readers.Allowed(r.Context(), b.Overview.Applications())
 	matches := func(s *overview.Service) bool { return f.Matches(s) && allowed(s.Application) }
 	found, total := b.Overview.SelectCurrent(r.Context(), matches, f.after, pageLength+1, statusPatience)
-	m := matrix{Filter: f, Total: total}
+	m := matrix{Filter: f, Total: total, Counts: b.countsOf(f, allowed)}
 	if len(found) > pageLength {
 		found = found[:pageLength]
 		m.Next = f.next(found[pageLength-1].ServiceName)
