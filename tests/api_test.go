@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/converge-engine/converge/client/api"
+	"github.com/converge-engine/converge/client/preview"
 	"github.com/converge-engine/converge/client/read"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/tests/internal/stage"
@@ -211,6 +212,11 @@ func TestWalkOverHTTP(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, out.Exit, out.Why)
 
+	var plan preview.Plan
+	require.NoError(t, c.Get(t.Context(), hello+"/changes", url.Values{"version": {"v3"}}, &plan))
+	require.Equal(t, "v3", plan.Services[0].Version)
+	require.Len(t, plan.Services[0].Channels, 2)
+	require.Equal(t, "v2", plan.Services[0].Channels[1].Present)
 	act(hello, "pause", "", map[string]any{"channel": "production", "by": "bob", "reason": "printing"})
 	act("/applications/shop", "pause", "", map[string]any{"by": "bob", "reason": "printing"})
 	act("/installation", "pause", "", map[string]any{"by": "bob"})
@@ -275,6 +281,8 @@ func TestServeReadOnly(t *testing.T) {
 	var problem *api.Problem
 	require.ErrorAs(t, c.Act(t.Context(), api.ServicePath("shop", "hello"), "pause", "", map[string]any{"by": "alice"}, &map[string]any{}), &problem)
 	require.Equal(t, api.ReadOnly, problem.Code)
+	require.ErrorAs(t, c.Get(t.Context(), api.ServicePath("shop", "hello")+"/changes", map[string][]string{"version": {"v3"}}, &map[string]any{}), &problem)
+	require.Equal(t, api.ReadOnly, problem.Code, "it starts no workflow")
 	status, err := c.Status(t.Context(), "shop", "hello")
 	require.NoError(t, err)
 	require.Empty(t, status.Pauses)

@@ -21,6 +21,7 @@ import (
 
 	"github.com/converge-engine/converge/client/connection"
 	"github.com/converge-engine/converge/client/overview"
+	"github.com/converge-engine/converge/client/preview"
 	"github.com/converge-engine/converge/client/publish"
 	"github.com/converge-engine/converge/client/read"
 	"github.com/converge-engine/converge/client/serve"
@@ -190,14 +191,14 @@ func work(ctx context.Context, o options, server *embedded.Server, store string,
 
 // serveAPI serves the HTTP API until it is stopped.
 func serveAPI(ctx context.Context, o options, c *connection.Client, known *overview.Overview, store string, log *slog.Logger, out io.Writer) (stop func(), err error) {
-	stores := read.Store{Configured: store}.Keep()
+	stores, previews := read.Store{Configured: store}.Keep(), preview.NewServed()
 	temporal, namespace := c.Temporal()
 	examine := deployment.Namespace{Client: temporal, Name: namespace, Attributes: worker.SearchAttributes()}.Examine
 	server, err := serve.Listen(ctx, serve.Options{
 		Listen: fmt.Sprintf("127.0.0.1:%d", o.apiPort), Log: log, Ready: c.Healthy,
 		Mount: func(mux *http.ServeMux, _ *url.URL, stopping <-chan struct{}) http.Handler {
-			board.Mount(mux, board.Options{Calls: c, Stores: stores, Overview: known, Now: time.Now, Examine: examine})
-			apiv1.Mount(mux, apiv1.Options{Calls: c, Stores: stores, Now: time.Now, Stopping: stopping, Overview: known})
+			board.Mount(mux, board.Options{Calls: c, Stores: stores, Overview: known, Now: time.Now, Previews: previews, Examine: examine})
+			apiv1.Mount(mux, apiv1.Options{Calls: c, Stores: stores, Now: time.Now, Stopping: stopping, Overview: known, Previews: previews})
 			return mux
 		},
 	})

@@ -16,6 +16,7 @@ import (
 
 	"github.com/converge-engine/converge/client/connection"
 	"github.com/converge-engine/converge/client/overview"
+	"github.com/converge-engine/converge/client/preview"
 	"github.com/converge-engine/converge/client/serve"
 	"github.com/converge-engine/converge/client/serve/access"
 	"github.com/converge-engine/converge/client/serve/apiv1"
@@ -121,14 +122,18 @@ func (o *serveOptions) run(ctx context.Context) error {
 	o.server.Identifies = sessions != nil
 	c, namespace := api.Temporal()
 	examine := deployment.Namespace{Client: c, Name: namespace, Attributes: worker.SearchAttributes()}.Examine
+	var previews *preview.Served
+	if !o.readOnly {
+		previews = preview.NewServed()
+	}
 	o.server.Mount = func(mux *http.ServeMux, base *url.URL, stopping <-chan struct{}) http.Handler {
 		if sessions != nil {
 			sessions.Base = base
 		}
 		board.Mount(mux, board.Options{
-			Calls: api, Stores: stores, Overview: known, Now: o.f.Now, ReadOnly: o.readOnly, Sessions: sessions, Readers: readers, Examine: examine,
+			Calls: api, Stores: stores, Overview: known, Now: o.f.Now, ReadOnly: o.readOnly, Sessions: sessions, Readers: readers, Previews: previews, Examine: examine,
 		})
-		apiv1.Mount(mux, apiv1.Options{Calls: api, Stores: stores, Now: o.f.Now, ReadOnly: o.readOnly, Stopping: stopping, Overview: known, Readers: readers})
+		apiv1.Mount(mux, apiv1.Options{Calls: api, Stores: stores, Now: o.f.Now, ReadOnly: o.readOnly, Stopping: stopping, Overview: known, Previews: previews, Readers: readers})
 		handler := measure.Route(mux)
 		if sessions != nil {
 			handler = sessions.Require(limit.New(o.f.Now).Wrap(handler))

@@ -105,13 +105,17 @@ func (r *Release) mayApprove(c entities.Condition, who entities.Who) bool {
 // releaser is the person who released it.
 func (r *Release) releaser() entities.Who { return entities.Who{Name: r.By, Subject: r.Subject} }
 
-// EligibleApprovers are the people who can still approve for a condition of a channel.
+// EligibleApprovers are the people who can still approve for a condition of a channel; nil: everybody can.
 func (s *State) EligibleApprovers(r *Release, channel string, c entities.Condition) *entities.Eligible {
 	have := r.CountApprovals(channel, c).Approvers
 	if c.NotReleaser {
 		have = append(have, r.By)
 	}
-	return &entities.Eligible{Named: c.Approvers, Granted: entities.GrantedTo(s.Spec.Grants, "approve", channel), Except: have}
+	e := entities.Eligible{Named: c.Approvers, Granted: entities.GrantedTo(s.Spec.Grants, "approve", channel), Except: have}
+	if len(e.Named)+len(e.Granted)+len(e.Except) == 0 {
+		return nil
+	}
+	return &e
 }
 
 // eligibleApprovers lists the people who can still approve, at the end of a text: ", by any of group:sre except alice (the releaser)". Of the

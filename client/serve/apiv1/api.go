@@ -20,6 +20,7 @@ import (
 	"github.com/converge-engine/converge/client/api"
 	"github.com/converge-engine/converge/client/connection"
 	"github.com/converge-engine/converge/client/overview"
+	"github.com/converge-engine/converge/client/preview"
 	"github.com/converge-engine/converge/client/read"
 	"github.com/converge-engine/converge/client/serve/access"
 )
@@ -32,6 +33,7 @@ type Options struct {
 	ReadOnly bool            // refuse every act
 	Stopping <-chan struct{} // closed when the server stops: waits end
 	Overview *overview.Overview
+	Previews *preview.Served // nil: the server only reads
 	Readers  *access.Readers // nil: everybody may read everything
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/converge-engine/converge/client/api"
 	"github.com/converge-engine/converge/client/connection"
 	"github.com/converge-engine/converge/client/overview"
+	"github.com/converge-engine/converge/client/preview"
 	"github.com/converge-engine/converge/client/read"
 	"github.com/converge-engine/converge/client/serve/access"
 	"github.com/converge-engine/converge/entities"
@@ -35,6 +36,7 @@ func (a *operations) addReads() {
 	get(a, "service", "/services", "list-services", "Lists services with what Temporal lists of them", a.services)
 	get(a, "service", service, "get-service", "Shows the status of a service", a.service)
 	get(a, "service", service+"/explain", "explain-service", "Explains what each channel does or waits for", a.explain)
+	get(a, "service", service+"/changes", "preview-release", "Shows what the release of a version would change, as the runtimes say; it runs a short workflow, and changes nothing", a.changes)
 	get(a, "service", service+"/releases", "list-releases", "Lists the releases of a service, newest first", a.releases)
 	get(a, "service", service+"/history", "get-service-history", "Shows the audit trail of a service, with the acts on its application, its runtimes and the installation", a.serviceHistory)
 	get(a, "service", service+"/timeline", "get-timeline", "Shows when each release waited, was deployed, ran and failed in each channel", a.timeline)
@@ -154,6 +156,30 @@ func checkChannel(s protocol.Status, name string) error {
 		return api.NewProblem(api.NotFound, err)
 	}
 	return nil
+}
+
+type changesInput struct {
+	ServicePath
+	Version string `query:"version" required:"true" minLength:"1" maxLength:"300" doc:"The version that would be released"`
+}
+
+func (a *operations) changes(ctx context.Context, in *changesInput) (*preview.Plan, error) {
+	if _, err := read.Status(ctx, a.Calls, in.name()); err != nil {
+		return nil, err
+	}
+	plan, err := a.Previews.Release(ctx, a.Calls, a.Stores, in.name(), in.Version)
+	var refused *preview.Refused
+	switch {
+	case errors.As(err, &refused):
+		return nil, api.NewProblem(api.Refused, err)
+	case errors.Is(err, preview.ErrNotServed):
+		return nil, api.NewProblem(api.ReadOnly, err)
+	case errors.Is(err, preview.ErrBusy):
+		return nil, api.NewProblem(api.TooMany, err)
+	case errors.Is(err, preview.ErrNoWorker):
+		return nil, api.NewProblem(api.NoWorker, err)
+	}
+	return plan, err
 }
 
 type releasesInput struct {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/converge-engine/converge/client/connection"
 	"github.com/converge-engine/converge/client/overview"
+	"github.com/converge-engine/converge/client/preview"
 	"github.com/converge-engine/converge/client/read"
 	"github.com/converge-engine/converge/client/serve/access"
 	"github.com/converge-engine/converge/client/serve/session"
@@ -33,6 +34,7 @@ type Options struct {
 	Now      func() time.Time
 	ReadOnly bool
 	Examine  func(context.Context) deployment.Report // the installation, from outside; nil: its page has no report
+	Previews *preview.Served                         // nil: the server only reads
 	Readers  *access.Readers                         // nil: everybody may read everything
 	Sessions *session.Sessions                       // nil: people do not sign in, and state their names
 }
@@ -54,7 +56,6 @@ type board struct {
 	Options
 	own       connection.API                // of the server, for any sender
 	pages     map[string]*template.Template // by name
-	previews  chan struct{}                 // a place for each that runs
 	calendars chan struct{}                 // a place for each that is computed
 	examined  examined
 }
@@ -63,7 +64,7 @@ type board struct {
 func Mount(mux *http.ServeMux, o Options) {
 	own := o.Calls
 	o.Calls = o.Readers.Limit(own)
-	b := &board{Options: o, own: own, pages: map[string]*template.Template{}, previews: make(chan struct{}, maxPreviews), calendars: make(chan struct{}, maxCalendars)}
+	b := &board{Options: o, own: own, pages: map[string]*template.Template{}, calendars: make(chan struct{}, maxCalendars)}
 	layout := template.Must(template.New("layout").Funcs(functions(o.Now)).ParseFS(files, "pages/layout.html", "pages/parts.html"))
 	for _, name := range []string{"waiting", "services", "service", "sheet", "changes", "history", "timeline", "calendar", "fleet", "installation", "logs", "application", "plan", "diff", "problem"} {
 		b.pages[name] = template.Must(template.Must(layout.Clone()).ParseFS(files, "pages/"+name+".html"))

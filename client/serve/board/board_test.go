@@ -267,17 +267,6 @@ func TestApproveByForm(t *testing.T) {
 	require.Empty(t, i.updates)
 }
 
-// As many pages as there are places ask the runtimes at once; another one waits its turn, and says so if it does not come.
-func TestPreviewsAreBounded(t *testing.T) {
-	b := &board{previews: make(chan struct{}, 1)}
-	b.previews <- struct{}{}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	c := b.changesOf(ctx, connection.ServiceName{Application: "shop", Service: "web"}, "v8")
-	require.Equal(t, "others ask the runtimes now; load the page again", c.Problem)
-	require.Len(t, b.previews, 1)
-}
-
 // The pages of an application and its plans show the pause, the graph, and why nodes wait, as text.
 func TestPagesOfAnApplication(t *testing.T) {
 	i := shop()

@@ -4,11 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/converge-engine/converge/client/connection"
 	"github.com/converge-engine/converge/client/preview"
@@ -16,12 +14,6 @@ import (
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 )
-
-// previewPatience is how long a page waits for the runtimes to say what a release would change.
-const previewPatience = 10 * time.Second
-
-// maxPreviews is how many pages ask the runtimes at once: each starts a workflow.
-const maxPreviews = 4
 
 // changes is what a release would change where it is not yet, or why that is not known.
 type changes struct {
@@ -60,27 +52,13 @@ func (b *board) changesIn(ctx context.Context, n connection.ServiceName, version
 
 // changesOf asks the runtimes, through a short workflow, what the release of a version would change.
 func (b *board) changesOf(ctx context.Context, n connection.ServiceName, version string, channels ...string) *changes {
-	if b.ReadOnly {
-		return &changes{Problem: "what changes is not known: this server only reads, and runs no preview"}
-	}
-	ctx, cancel := context.WithTimeout(ctx, previewPatience)
-	defer cancel()
-	select {
-	case b.previews <- struct{}{}:
-		defer func() { <-b.previews }()
-	case <-ctx.Done():
-		return &changes{Problem: "others ask the runtimes now; load the page again"}
-	}
-	plan, err := b.plan(ctx, n, version)
-	if err != nil {
-		var refused *preview.Refused
-		switch {
-		case errors.As(err, &refused):
-			return &changes{Problem: refused.Reason}
-		case ctx.Err() != nil:
-			return &changes{Problem: fmt.Sprintf("the runtimes did not answer within %s", previewPatience)}
-		}
-		return &changes{Problem: err.Error()}
+	plan, err := b.Previews.Release(ctx, b.Calls, b.Stores, n, version)
+	var refused *preview.Refused
+	switch {
+	case errors.As(err, &refused):
+		return &changes{Problem: refused.Reason}
+	case err != nil:
+		return &changes{Problem: "what changes is not known: " + err.Error()}
 	}
 	c := &changes{}
 	for _, s := range plan.Services {
@@ -94,19 +72,6 @@ func (b *board) changesOf(ctx context.Context, n connection.ServiceName, version
 		c.Problem = "nothing would change"
 	}
 	return c
-}
-
-func (b *board) plan(ctx context.Context, n connection.ServiceName, version string) (*preview.Plan, error) {
-	application, err := read.Application(ctx, b.Calls, n.Application)
-	if err != nil {
-		return nil, err
-	}
-	at, err := b.Stores.Open(ctx, application.Store)
-	if err != nil {
-		return nil, err
-	}
-	defer at.Close() // the written objects are content-addressed and independent
-	return preview.New(b.Calls, n.Application, at, "board").Release(ctx, preview.Release{Application: application, Service: n.Service, Version: version})
 }
 
 func changesOfChannel(c preview.Channel) channelChanges {
