@@ -46,9 +46,9 @@ func StartPlan(ctx context.Context, c client.Client, at *store.Store, of protoco
 		WorkflowIDReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
 		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
 		StaticSummary:            fmt.Sprintf("plan %s of %s in %s", of.Name, of.Application, of.Channel),
-		StaticDetails:            "The order in which services are deployed and integrated. Its status query shows the progress." +
+		StaticDetails: "The order in which services are deployed and integrated. Its status query shows the progress." +
 			entities.BoardMarkdown(entities.BoardPage(rules.Board, "applications", of.Application, "plans", of.Channel)),
-		TypedSearchAttributes:    temporal.NewSearchAttributes(attrApplication.ValueSet(of.Application)),
+		TypedSearchAttributes: temporal.NewSearchAttributes(attrApplication.ValueSet(of.Application)),
 	}, protocol.PlanWorkflow, protocol.PlanInput{PlanRef: of, PlanTask: request})
 }
 

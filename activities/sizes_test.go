@@ -95,7 +95,7 @@ func TestUndeployedOfManyServicesFit_E2_F8(t *testing.T) {
 	require.Len(t, w.Undeployed, 1500)
 	require.Greater(t, jsonSize(t, w), largestPayload, "the names alone are too large")
 
-	_, err := StartPlan(t.Context(), nil, ref, protocol.PlanTask{Incarnation: 1, Changed: w.Undeployed})
+	_, err := StartPlan(t.Context(), nil, nil, ref, protocol.PlanTask{Incarnation: 1, Changed: w.Undeployed})
 	require.ErrorContains(t, err, "plan i1: the service names take ")
 }
 

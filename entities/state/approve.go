@@ -121,37 +121,37 @@ func (s *State) EligibleApprovers(r *Release, channel string, c entities.Conditi
 // eligibleApprovers lists the people who can still approve, at the end of a text: ", by any of group:sre except alice (the releaser)". Of the
 // people whom the condition names, it leaves out those who cannot; if none is left, it says so.
 func (r *Release) eligibleApprovers(c entities.Condition, have []string) string {
-	except := slices.Clone(have)
+	except, ownRelease := slices.Clone(have), ""
 	if c.NotReleaser {
 		except = append([]string{r.By + " (the releaser)"}, except...)
+		if slices.Contains(c.Approvers, r.By) {
+			ownRelease = " (" + r.By + " released it)"
+		}
 	}
 	left := slices.DeleteFunc(slices.Clone(c.Approvers), func(name string) bool {
 		return slices.Contains(have, name) || c.NotReleaser && name == r.By
 	})
-	ownRelease := ""
-	if c.NotReleaser && slices.Contains(c.Approvers, r.By) {
-		ownRelease = " (" + r.By + " released it)"
-	}
 	isGroup := func(name string) bool { return strings.HasPrefix(name, entities.PrefixGroup) }
-	byName := len(c.Approvers) > 0 && !slices.ContainsFunc(c.Approvers, isGroup)
 	switch {
-	case byName && len(left) == 0:
+	case len(c.Approvers) == 0:
+		return ", by any caller" + exceptText(except)
+	case slices.ContainsFunc(c.Approvers, isGroup):
+		return ", by any of " + strings.Join(left, ", ") + exceptText(except)
+	case len(left) == 0:
 		return "; no one else may approve it" + ownRelease
-	case byName && len(left) < max(c.MinApprovers, 1)-len(have):
+	case len(left) < max(c.MinApprovers, 1)-len(have):
 		return "; too few others may approve it: " + strings.Join(left, ", ") + ownRelease
-	case byName && len(left) == 1:
+	case len(left) == 1:
 		return ", by " + left[0]
-	case byName:
-		return ", by any of " + strings.Join(left, ", ")
 	}
-	text := ", by any caller"
-	if len(left) > 0 {
-		text = ", by any of " + strings.Join(left, ", ")
+	return ", by any of " + strings.Join(left, ", ")
+}
+
+func exceptText(names []string) string {
+	if len(names) == 0 {
+		return ""
 	}
-	if len(except) > 0 {
-		text += " except " + strings.Join(except, ", ")
-	}
-	return text
+	return " except " + strings.Join(names, ", ")
 }
 
 // RestrictsApprovers reports whether a topic limits its approvers: a condition names the approvers, or requires more than one person.
