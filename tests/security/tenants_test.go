@@ -19,6 +19,7 @@ import (
 
 	"github.com/converge-engine/converge/client/connection"
 	"github.com/converge-engine/converge/client/overview"
+	"github.com/converge-engine/converge/client/preview"
 	"github.com/converge-engine/converge/client/read"
 	"github.com/converge-engine/converge/client/serve/access"
 	"github.com/converge-engine/converge/client/serve/apiv1"
@@ -60,11 +61,11 @@ func newServer(t *testing.T, w *stage.World) server {
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
 	go known.Run(ctx)
-	readers, stores, mux := access.New(api, time.Now), read.Store{Configured: w.Store}, http.NewServeMux()
-	board.Mount(mux, board.Options{Calls: api, Stores: stores, Overview: known, Now: time.Now, Sessions: sessions, Readers: readers, Examine: func(context.Context) deployment.Report {
+	readers, stores, previews, mux := access.New(api, time.Now), read.Store{Configured: w.Store}, preview.NewServed(), http.NewServeMux()
+	board.Mount(mux, board.Options{Calls: api, Stores: stores, Overview: known, Now: time.Now, Sessions: sessions, Readers: readers, Previews: previews, Examine: func(context.Context) deployment.Report {
 		return deployment.Report{Findings: []deployment.Finding{{Code: deployment.FailingChannel, What: "staging of " + w.App + "/web", Why: "the command fails", Next: "look"}}}
 	}})
-	document := apiv1.Mount(mux, apiv1.Options{Calls: api, Stores: stores, Overview: known, Now: time.Now, Readers: readers, Stopping: ctx.Done()})
+	document := apiv1.Mount(mux, apiv1.Options{Calls: api, Stores: stores, Overview: known, Now: time.Now, Readers: readers, Previews: previews, Stopping: ctx.Done()})
 	data, err := document.MarshalJSON()
 	require.NoError(t, err)
 	var described struct {
@@ -158,8 +159,11 @@ func TestTenantsReadTheirOwn_G2(t *testing.T) {
 		for method := range methods {
 			method = strings.ToUpper(method)
 			query := ""
-			if strings.HasSuffix(path, "/diff") {
+			switch path[strings.LastIndex(path, "/"):] {
+			case "/diff":
 				query = "?from=1"
+			case "/changes":
+				query = "?version=v2"
 			}
 			status, text := s.request("bob@shop.dev", method, filled(path, first.App)+query, `{"version":"v1","topic":"production","channel":"staging","reason":"x","by":"bob"}`)
 			switch {
@@ -184,14 +188,14 @@ func TestTenantsReadTheirOwn_G2(t *testing.T) {
 
 	service := "/services/" + first.App + "/web"
 	for _, path := range []string{
-		service, service + "/changes?version=v2", service + "/history", service + "/timeline", service + "/calendar?version=v2", service + "/logs", service + "/state", service + "/act/approve?version=v1&topic=production", service + "/act/pause",
+		service, service + "/changes?version=v2", service + "/history", service + "/timeline", service + "/calendar?version=v2", service + "/logs", service + "/fleet/staging", service + "/state", service + "/act/approve?version=v1&topic=production", service + "/act/pause",
 		"/applications/" + first.App, "/applications/" + first.App + "/plans/staging", "/applications/" + first.App + "/diff?from=1&to=1",
 	} {
 		status, text := s.request("bob@shop.dev", http.MethodGet, path, "")
 		require.Equal(t, http.StatusNotFound, status, path)
 		require.NotContains(t, text, "staging", path)
 		status, _ = s.request("alice@shop.dev", http.MethodGet, path, "")
-		require.True(t, status == http.StatusOK || strings.Contains(path, "/plans/"), "%s: %d", path, status)
+		require.True(t, status == http.StatusOK || strings.Contains(path, "/plans/") || strings.Contains(path, "/fleet/"), "%s: %d", path, status)
 		status, _ = s.request("", http.MethodGet, path, "")
 		require.Equal(t, http.StatusUnauthorized, status, path)
 	}

@@ -65,7 +65,7 @@ func good() *Record {
 		told(11, "c8 pin production v1 pinned to v1"),
 		told(12, "c9 pin production v1 unpinned from v1"),
 		told(13, "c10 release - v3 release of v3"),
-		told(13, "c11 approval - v3 rejected production"),
+		told(13, "c11 rejection production v3 rejected production"),
 		told(13, "- target staging v3 target v2 → v3"),
 		told(14, "- succeeded staging v3 converged at v3"),
 		told(20, "c20 release - v9 release of v9"),
