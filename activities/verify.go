@@ -124,6 +124,9 @@ func (a *Activities) Identify(ctx context.Context, identity entities.Identity, t
 	if err != nil {
 		return entities.Who{}, err
 	}
+	if boundActs("", verified.Audience, identity.Audience) != nil {
+		return entities.Who{}, refuse("the token was issued for one act; expected one whose audience is %q alone", identity.Audience)
+	}
 	return identityIn(identity, verified)
 }
 

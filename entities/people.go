@@ -145,14 +145,16 @@ func Authorize(grants []Grant, verb string, channels []string, who Who) error {
 	return nil
 }
 
-// GrantedTo returns the names and groups that may use a verb in a channel; none: everybody may.
-func GrantedTo(grants []Grant, verb, channel string) (names []string) {
+// GrantedTo returns the names and groups that grants let use a verb in a channel. Nobody: grants name the verb, and none of them for the channel.
+// Without either, everybody may.
+func GrantedTo(grants []Grant, verb, channel string) (names []string, nobody bool) {
 	for _, g := range grants {
+		nobody = nobody || g.coversVerb(verb)
 		if g.coversVerb(verb) && g.coversScope(channel) {
 			names = append(names, g.To...)
 		}
 	}
-	return names
+	return names, nobody && len(names) == 0
 }
 
 // VerbRead is what a grant names to say who may read an application, or the installation, through a server (converge serve). No "*" stands for it.
@@ -210,14 +212,21 @@ type Eligible struct {
 	Named   []string `json:"named,omitempty"`   // names and groups ("group:sre") of the condition
 	Granted []string `json:"granted,omitempty"` // those of the grants
 	Except  []string `json:"except,omitempty"`  // names
+	Nobody  bool     `json:"nobody,omitempty"`  // no grant covers it
 }
 
 // Includes reports whether a person may, as far as names and groups tell.
 func (e *Eligible) Includes(who Who) bool {
-	return e == nil || isNamed(e.Named, who) && isNamed(e.Granted, who) && !slices.Contains(e.Except, who.Name)
+	return e == nil || isNamed(e.Named, who) && e.Grants(who) && !slices.Contains(e.Except, who.Name)
 }
 
-func isNamed(list []string, who Who) bool { return len(list) == 0 || who.IsOneOf(list) }
+// Grants reports whether the grants let a person, as far as names and groups tell.
+func (e *Eligible) Grants(who Who) bool { return e == nil || !e.Nobody && isNamed(e.Granted, who) }
+
+// isNamed reports whether a list names a person, or may do so by a group that is not known.
+func isNamed(list []string, who Who) bool {
+	return len(list) == 0 || who.IsOneOf(list) || who.MoreGroups > 0
+}
 
 // RequiresProof reports whether a verb requires proof of identity. "*" is every verb that changes something: all but refresh. So does a
 // verb that requires a token for the one act. Without an Identity nothing requires proof.

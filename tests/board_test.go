@@ -181,7 +181,9 @@ func TestBoardWithoutScript(t *testing.T) {
 	b.sees("v2 approved for production by bob")
 	d.Await("shop/hello", "staging CONVERGED v2, production CONVERGED v2")
 	b.do(chromedp.Navigate(apiURL(t, d) + "/services/shop/hello/act/rollback?channel=production"))
-	b.sees("Roll back shop/hello in production", "What follows", "The answer will be: v2 is rolled back in production to v1.", "version: v2 → v1")
+	b.sees("Roll back shop/hello in production", "What follows", "If you change nothing below, the answer will be: v2 is rolled back in production to v1.", "What v1 changes")
+	b.do(chromedp.Click(chromedp.CSS("main ul.acts a")))
+	b.sees("What shop/hello v1 changes", "version: v2 → v1")
 	b.do(chromedp.Navigate(apiURL(t, d) + "/services/shop/hello/act/pause?channel=production"))
 	b.sees("The answer will be: shop/hello production is paused.")
 }

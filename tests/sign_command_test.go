@@ -56,8 +56,13 @@ func TestSignCommandOfCI_G3(t *testing.T) {
 	refused("echo no token", "CONVERGE_SIGN_COMMAND printed 9 bytes that are no ID token; expected three parts with dots between them")
 	refused("echo too bad >&2; exit 3", "CONVERGE_SIGN_COMMAND: exit status 3; its errors are above")
 
+	d.Env = []string{"CONVERGE_SIGN_COMMAND=exit 3"}
+	out, code := d.ConvergeSaid("release", "shop/hello", "v2", "--token", "x.y.z")
+	require.NotZero(t, code)
+	require.Contains(t, out, "the token is not an ID token", "a token that the caller names comes first")
+
 	d.Env = []string{"CONVERGE_SIGN_COMMAND=" + strings.ReplaceAll(request, "AUDIENCE", "converge%23$CONVERGE_ACT")}
-	out, code := d.ConvergeSaid("release", "shop/hello", "v2")
+	out, code = d.ConvergeSaid("release", "shop/hello", "v2")
 	require.Zero(t, code, out)
 	d.Await("shop/hello", "staging CONVERGED v2, production CONVERGED v2")
 	out, code = d.ConvergeSaid("history", "shop/hello", "--kind", entities.EventRelease)

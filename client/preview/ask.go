@@ -1,6 +1,7 @@
 package preview
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -19,7 +20,7 @@ import (
 
 const (
 	previewTimeout = 5 * time.Minute  // of one workflow
-	pickupTimeout  = 15 * time.Second // for a worker to start it
+	pickupTimeout  = 15 * time.Second // for a worker to start it, unless a Planner has its own
 	cancelTimeout  = 5 * time.Second  // to cancel a workflow without a caller
 	workflows      = 4                // in parallel
 	writers        = 16               // writes to the store, or queries, in parallel
@@ -71,7 +72,7 @@ func (p *Planner) run(ctx context.Context, o client.StartWorkflowOptions, in pro
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	watcher := time.AfterFunc(pickupTimeout, func() {
+	watcher := time.AfterFunc(cmp.Or(p.Pickup, pickupTimeout), func() {
 		if !p.isStarted(ctx, o.ID) {
 			stop(ErrNoWorker)
 		}

@@ -17,6 +17,7 @@ type Served struct{ places chan struct{} }
 const (
 	maxServed      = 4
 	servedPatience = 10 * time.Second
+	servedPickup   = 5 * time.Second
 )
 
 // Why a server makes no plan.
@@ -28,8 +29,8 @@ var (
 // NewServed returns one for a server, for all of its pages and operations.
 func NewServed() *Served { return &Served{make(chan struct{}, maxServed)} }
 
-// Release plans the release of a version, as Planner.Release does. The error is ErrNotServed, ErrBusy, a *Refused, or that of a call.
-func (s *Served) Release(ctx context.Context, calls connection.API, stores read.Store, n connection.ServiceName, version string) (*Plan, error) {
+// Release plans the release of a version, as Planner.Release does; compare: or only compares with it. The error is ErrNotServed, ErrBusy, a *Refused, or that of a call.
+func (s *Served) Release(ctx context.Context, calls connection.API, stores read.Store, n connection.ServiceName, version string, compare bool) (*Plan, error) {
 	if s == nil {
 		return nil, ErrNotServed
 	}
@@ -51,7 +52,9 @@ func (s *Served) Release(ctx context.Context, calls connection.API, stores read.
 		return nil, err
 	}
 	defer at.Close() // the written objects are content-addressed and independent
-	plan, err := New(calls, n.Application, at, "board").Release(ctx, Release{Application: application, Service: n.Service, Version: version})
+	planner := New(calls, n.Application, at, "board")
+	planner.Pickup = servedPickup
+	plan, err := planner.Release(ctx, Release{Application: application, Service: n.Service, Version: version, Compare: compare})
 	if err != nil && ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}

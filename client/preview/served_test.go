@@ -21,17 +21,17 @@ func TestServedPlansAreBounded(t *testing.T) {
 			s.places <- struct{}{}
 		}
 		begun := time.Now()
-		_, err := s.Release(t.Context(), nil, read.Store{}, n, "v8")
+		_, err := s.Release(t.Context(), nil, read.Store{}, n, "v8", true)
 		require.ErrorIs(t, err, ErrBusy)
 		require.Equal(t, servedPatience, time.Since(begun))
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, err = s.Release(gone, nil, read.Store{}, n, "v8")
+		_, err = s.Release(gone, nil, read.Store{}, n, "v8", true)
 		require.ErrorIs(t, err, ErrBusy)
 		require.Len(t, s.places, maxServed)
 
 		s = nil
-		_, err = s.Release(t.Context(), nil, read.Store{}, n, "v8")
+		_, err = s.Release(t.Context(), nil, read.Store{}, n, "v8", true)
 		require.ErrorIs(t, err, ErrNotServed)
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
@@ -23,6 +24,8 @@ type Planner struct {
 	Client client.Client
 	Store  *store.Store
 	By     string // the caller
+	// Pickup is how long a worker may take to start the workflow; 0: the default.
+	Pickup time.Duration
 	// Status queries a service; one that does not exist returns a Status without a name.
 	Status func(ctx context.Context, service string) (protocol.Status, error)
 	// State queries a service for its whole state, to compute its removals.
@@ -70,6 +73,8 @@ type Release struct {
 	Application protocol.ApplicationStatus
 	Service     string
 	Version     string
+	// Compare: only compare with the version. Whether a version that exists may be released again does not matter.
+	Compare bool
 	// These fields are as in protocol.ReleaseRequest.
 	Parameters        map[string]any
 	ChannelParameters map[string]map[string]any
@@ -83,8 +88,9 @@ func (p *Planner) Release(ctx context.Context, r Release) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := check(spec, r); err != nil {
-		return nil, err
+	refused := check(spec, r)
+	if refused != nil && !r.Compare {
+		return nil, refused
 	}
 	status, err := p.Status(ctx, r.Service)
 	if err != nil {
@@ -97,6 +103,9 @@ func (p *Planner) Release(ctx context.Context, r Release) (*Plan, error) {
 	})
 	if err != nil {
 		return nil, err
+	}
+	if refused != nil && !draft.Known {
+		return nil, refused
 	}
 	service := Service{Service: r.Service, Version: r.Version, Incarnation: draft.Record.Incarnation, Known: draft.Known, Channels: []Channel{}}
 	if draft.Known && draft.Record.Incarnation != spec.Incarnation {

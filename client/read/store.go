@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/converge-engine/converge/intent/store"
 )
@@ -18,19 +19,27 @@ type Store struct {
 	kept       *keptStores
 }
 
-// Keep returns the same stores for a process that reads them again and again: they stay open until it ends, with what they have read.
+// Keep returns the same stores for a process that reads them again and again: they stay open for a while, with what they have read.
 func (s Store) Keep() Store {
-	s.kept = &keptStores{open: map[string]*store.Store{}}
+	s.kept = &keptStores{open: map[string]keptStore{}}
 	return s
 }
 
 // keptStores are opened stores by location.
 type keptStores struct {
 	mu   sync.Mutex
-	open map[string]*store.Store
+	open map[string]keptStore
 }
 
-const maxKept = 8 // stores of one installation: there is one, and another one while it moves
+type keptStore struct {
+	*store.Store
+	since time.Time
+}
+
+const (
+	maxKept = 8               // stores of one installation: there is one, and another one while it moves
+	keptFor = 5 * time.Minute // then keys are read again, and what was restored at the same place is seen
+)
 
 // Open opens the store that a workflow reports, for reading. It returns a *StoreError for one that is not readable here.
 func (s Store) Open(ctx context.Context, reported string) (*store.Store, error) {
@@ -43,13 +52,18 @@ func (s Store) Open(ctx context.Context, reported string) (*store.Store, error) 
 	}
 	s.kept.mu.Lock()
 	defer s.kept.mu.Unlock()
-	if at := s.kept.open[location]; at != nil {
-		return at, nil
+	for other, k := range s.kept.open {
+		if time.Since(k.since) >= keptFor {
+			delete(s.kept.open, other) // others may still read it
+		}
+	}
+	if k, known := s.kept.open[location]; known {
+		return k.Store, nil
 	}
 	at, err := store.Open(context.WithoutCancel(ctx), location)
 	if err == nil && len(s.kept.open) < maxKept {
 		at.KeepOpen()
-		s.kept.open[location] = at
+		s.kept.open[location] = keptStore{at, time.Now()}
 	}
 	return at, err
 }

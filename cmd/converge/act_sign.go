@@ -47,7 +47,7 @@ func (f *Factory) signed(ctx context.Context, api connection.API, workflowID, ve
 	if err != nil {
 		return nil, err
 	}
-	token, err := f.tokenFor(ctx, nonce)
+	token, err := f.tokenFor(ctx, nonce, fields["to"] != nil)
 	if err != nil {
 		return nil, err
 	}
@@ -55,21 +55,17 @@ func (f *Factory) signed(ctx context.Context, api connection.API, workflowID, ve
 	return fields, err
 }
 
-// tokenFor returns the token with a nonce.
-func (f *Factory) tokenFor(ctx context.Context, nonce string) (string, error) {
+// tokenFor returns a token for the act of a nonce. keep: it is the same for others that the act is for.
+func (f *Factory) tokenFor(ctx context.Context, nonce string, keep bool) (string, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, signTimeout, fmt.Errorf("no answer within %s", signTimeout))
+	defer cancel()
+	if command := f.signCommand(); command != "" {
+		return f.tokenByCommand(ctx, command, nonce)
+	}
 	f.signedBy.mu.Lock()
 	defer f.signedBy.mu.Unlock()
 	if token := f.signedBy.tokens[nonce]; token != "" {
 		return token, nil
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, signTimeout, fmt.Errorf("no answer within %s", signTimeout))
-	defer cancel()
-	if command := f.signCommand(); command != "" {
-		token, err := f.tokenByCommand(ctx, command, nonce)
-		if err == nil {
-			f.signedBy.tokens[nonce] = token
-		}
-		return token, err
 	}
 	name, err := f.loginFile()
 	if err != nil {
@@ -98,15 +94,17 @@ func (f *Factory) tokenFor(ctx context.Context, nonce string) (string, error) {
 	if id.Nonce != nonce {
 		return "", fmt.Errorf("sign at %s: the token is for something else", l.Issuer)
 	}
-	f.signedBy.tokens[nonce] = l.Token
+	if keep {
+		f.signedBy.tokens[nonce] = l.Token
+	}
 	return l.Token, nil
 }
 
 // signCommand is the command that requests tokens for acts, for callers without a browser; "": the issuer of the login signs in a browser.
 func (f *Factory) signCommand() string { return f.Env("CONVERGE_SIGN_COMMAND") }
 
-// signs reports whether each act gets a token that is issued for it alone.
-func (f *Factory) signs() bool { return f.sign || f.signCommand() != "" }
+// signs reports whether each act gets a token that is issued for it alone. A token that the caller names comes before the command.
+func (f *Factory) signs() bool { return f.sign || f.signCommand() != "" && f.usesLogin() }
 
 const maxCommandToken = 64 << 10 // bytes; a worker takes 16 KiB
 
@@ -115,6 +113,7 @@ func (f *Factory) tokenByCommand(ctx context.Context, command, nonce string) (st
 	run := exec.CommandContext(ctx, "sh", "-c", command)
 	run.Env = append(run.Environ(), "CONVERGE_ACT="+nonce)
 	run.Stderr = f.Err
+	run.WaitDelay = time.Second // what the shell has started may still hold its output
 	out, err := run.Output()
 	token := strings.TrimSpace(string(out))
 	switch {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"os"
@@ -226,4 +227,17 @@ func TestSign(t *testing.T) {
 	require.Equal(t, outcome.Error, run(t.Context(), c.Factory, []string{"approve", "shop/web", "v9", "go-live", "--sign"}))
 	require.Contains(t, c.err.String(), "expected before: converge login ISSUER")
 	require.Len(t, c.api.updates, 1)
+}
+
+// A command that does not answer is given up with what it has started, and watching has no person who signs.
+func TestSignCommandEnds(t *testing.T) {
+	c := newConsole(t, nil)
+	c.Env = func(name string) string { return map[string]string{"CONVERGE_SIGN_COMMAND": "sleep 600 | cat"}[name] }
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, errors.New("no answer"))
+	defer cancel()
+	_, err := c.tokenFor(ctx, "converge-act-1.x", false)
+	require.EqualError(t, err, "CONVERGE_SIGN_COMMAND: no answer")
+
+	require.Equal(t, outcome.Error, run(t.Context(), c.Factory, []string{"config", "watch", t.TempDir(), "--sign"}))
+	require.Contains(t, c.err.String(), "--sign has a person sign each publication")
 }

@@ -69,6 +69,9 @@ func (o *watchOptions) run(ctx context.Context) error {
 	if o.quiet < 0 || o.maxDelay < o.quiet {
 		return fmt.Errorf("--quiet %v --within %v: expected --quiet not longer than --within", o.quiet, o.maxDelay)
 	}
+	if o.f.sign {
+		return errors.New("--sign has a person sign each publication; expected CONVERGE_SIGN_COMMAND, or CONVERGE_TOKEN")
+	}
 	o.f.Out, o.f.Err = &lockedWriter{Writer: o.f.Out}, &lockedWriter{Writer: o.f.Err}
 	api, err := o.f.client(ctx)
 	if err != nil {

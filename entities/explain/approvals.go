@@ -33,9 +33,10 @@ type ApprovalChannel struct {
 	Eligible *entities.Eligible `json:"eligible,omitempty"`
 }
 
-// MayGive reports whether a person may give the approval for some channel, as far as names and groups tell.
+// MayGive reports whether a person may give the approval for some channel, as far as names and groups tell. Grants have to cover all channels.
 func (a OpenApproval) MayGive(who entities.Who) bool {
-	return slices.ContainsFunc(a.Channels, func(c ApprovalChannel) bool { return c.Eligible.Includes(who) })
+	notGranted := func(c ApprovalChannel) bool { return !c.Eligible.Grants(who) }
+	return !slices.ContainsFunc(a.Channels, notGranted) && slices.ContainsFunc(a.Channels, func(c ApprovalChannel) bool { return c.Eligible.Includes(who) })
 }
 
 // OpenApprovals lists the approvals that people are asked for now, those that wait longest first.

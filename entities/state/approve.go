@@ -111,8 +111,8 @@ func (s *State) EligibleApprovers(r *Release, channel string, c entities.Conditi
 	if c.NotReleaser {
 		have = append(have, r.By)
 	}
-	e := entities.Eligible{Named: c.Approvers, Granted: entities.GrantedTo(s.Spec.Grants, "approve", channel), Except: have}
-	if len(e.Named)+len(e.Granted)+len(e.Except) == 0 {
+	e := entities.Eligible{Named: c.Approvers, Except: have}
+	if e.Granted, e.Nobody = entities.GrantedTo(s.Spec.Grants, "approve", channel); len(e.Named)+len(e.Granted)+len(e.Except) == 0 && !e.Nobody {
 		return nil
 	}
 	return &e
@@ -337,9 +337,11 @@ func (s *State) reject(r *Release, a entities.Approval) string {
 			cancelled = append(cancelled, req.channel)
 		}
 	}
-	for _, channel := range cancelled {
-		s.recordApproval(r, a, channel, "rejected "+a.Topic)
+	channel := ""
+	if len(cancelled) == 1 {
+		channel = cancelled[0]
 	}
+	s.recordApproval(r, a, channel, "rejected "+a.Topic)
 	return fmt.Sprintf("%s rejected by %s in %s", r.FullVersion, a.Who.Name, strings.Join(cancelled, ", "))
 }
 

@@ -77,5 +77,9 @@ func TestEligibleApprovers_A14_G2(t *testing.T) {
 	} {
 		require.Equal(t, may, e.Includes(*who), "%+v", *who)
 	}
+	require.True(t, e.Includes(entities.Who{Name: "dave", MoreGroups: 3}), "a group that is not known may name him")
+	s.Spec.Grants[0].Channels = []string{"staging"}
+	e = s.EligibleApprovers(r, "production", entities.Condition{Topic: "go-live"})
+	require.False(t, e.Includes(entities.Who{Name: "eve", Groups: []string{"sre"}}), "no grant is for production")
 	require.True(t, (*entities.Eligible)(nil).Includes(entities.Who{Name: "anyone"}))
 }

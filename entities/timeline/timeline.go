@@ -148,9 +148,11 @@ func (m *reader) apply(l entities.AuditEntry) {
 		}
 		m.releases = append(m.releases, r)
 	case entities.EventCancel:
-		m.cancel(l, "cancelled")
+		m.cancel(l)
 	case entities.EventRejection:
-		m.cancel(l, l.Text+by(l.Who)+entities.Because(l.Reason))
+		if r := m.release(l.Release); r != nil { // it waited there: nothing of it runs
+			r.cancelledIn[l.Channel] = ending{l.At, l.Text + by(l.Who) + entities.Because(l.Reason)}
+		}
 	case entities.EventTarget:
 		m.target(l)
 	case entities.EventSucceeded:
@@ -220,13 +222,13 @@ func by(who *entities.Who) string {
 	return " by " + who.Name
 }
 
-// cancel records that a release was cancelled or rejected, in a channel or everywhere. Runs in progress end.
-func (m *reader) cancel(l entities.AuditEntry, why string) {
+// cancel records that a release was cancelled, in a channel or everywhere. Runs in progress end.
+func (m *reader) cancel(l entities.AuditEntry) {
 	r := m.release(l.Release)
 	if r == nil {
 		return
 	}
-	r.cancelledIn[l.Channel] = ending{l.At, why}
+	r.cancelledIn[l.Channel] = ending{l.At, "cancelled"}
 	for n := range m.runs {
 		if x := &m.runs[n]; x.release == r && x.to.IsZero() && (l.Channel == "" || l.Channel == x.channel) {
 			x.cancelled = cmp.Or(x.cancelled, l.At)

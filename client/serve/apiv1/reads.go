@@ -167,7 +167,7 @@ func (a *operations) changes(ctx context.Context, in *changesInput) (*preview.Pl
 	if _, err := read.Status(ctx, a.Calls, in.name()); err != nil {
 		return nil, err
 	}
-	plan, err := a.Previews.Release(ctx, a.Calls, a.Stores, in.name(), in.Version)
+	plan, err := a.Previews.Release(ctx, a.Calls, a.Stores, in.name(), in.Version, false)
 	var refused *preview.Refused
 	switch {
 	case errors.As(err, &refused):

@@ -11,7 +11,6 @@ import (
 	"github.com/converge-engine/converge/client/connection"
 	"github.com/converge-engine/converge/client/preview"
 	"github.com/converge-engine/converge/client/read"
-	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
@@ -39,20 +38,9 @@ type objectChange struct {
 
 type fieldChange struct{ Path, Old, New string }
 
-// changesIn are the changes of versions, each in its channels; none: in all where it is not yet.
-func (b *board) changesIn(ctx context.Context, n connection.ServiceName, versions map[string][]string) *changes {
-	all := &changes{}
-	for _, version := range entities.SortedKeys(versions) {
-		c := b.changesOf(ctx, n, version, versions[version]...)
-		all.Channels = append(all.Channels, c.Channels...)
-		all.Problem = cmp.Or(all.Problem, c.Problem)
-	}
-	return all
-}
-
 // changesOf asks the runtimes, through a short workflow, what the release of a version would change.
 func (b *board) changesOf(ctx context.Context, n connection.ServiceName, version string, channels ...string) *changes {
-	plan, err := b.Previews.Release(ctx, b.Calls, b.Stores, n, version)
+	plan, err := b.Previews.Release(ctx, b.Calls, b.Stores, n, version, true)
 	var refused *preview.Refused
 	switch {
 	case errors.As(err, &refused):

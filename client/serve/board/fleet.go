@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/converge-engine/converge/client/overview"
 	"github.com/converge-engine/converge/client/read"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/entities/state"
@@ -64,5 +65,9 @@ func (b *board) fleet(r *http.Request) (page, error) {
 		}
 		c.Next = "?" + q.Encode()
 	}
-	return page{Name: "fleet", Title: "Fleet of " + n.String() + " in " + c.Channel, Nav: "services", Watch: []string{n.String()}, Content: c}, nil
+	p := page{Name: "fleet", Title: "Fleet of " + n.String() + " in " + c.Channel, Nav: "services", Content: c}
+	if p.Moves = overview.IsMoving(status); !p.Moves { // else it is read now and then: the service may change all the time, and its state is large
+		p.Watch = []string{n.String()}
+	}
+	return p, nil
 }

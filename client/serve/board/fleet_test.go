@@ -3,7 +3,6 @@ package board
 import (
 	"fmt"
 	"net/http"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -88,17 +87,8 @@ func TestWhatAnActWouldDo(t *testing.T) {
 	}
 	require.Equal(t, trial{}, (&sheet{}).try(verb.Find(verb.Service(), protocol.Pause), state.State{}, nil, now), "without a configuration nothing is known")
 
-	asked := func(verb, fields string, t trial) string {
-		given := map[string][]string{}
-		for _, pair := range strings.Fields(fields) {
-			name, value, _ := strings.Cut(pair, "=")
-			given[name] = []string{value}
-		}
-		return fmt.Sprint((&sheet{Verb: verb}).changesAsked(t, given))
-	}
 	back := trial{Targets: map[string]string{"eu": "v1", "us": "v1", "staging": "v2"}}
-	require.Equal(t, "map[v1:[eu us] v2:[staging]]", asked(protocol.Rollback, "", back))
-	require.Equal(t, "map[v3:[]]", asked(protocol.Release, "version=v3", trial{}))
-	require.Equal(t, "map[v3:[eu]]", asked(protocol.Bypass, "version=v3 channel=eu condition=x", trial{}))
-	require.Equal(t, "map[]", asked(protocol.Pause, "channel=eu", back))
+	require.Equal(t, []string{"v1", "v2"}, (&sheet{Verb: protocol.Rollback}).versionsAfter(back, ""))
+	require.Equal(t, []string{"v3"}, (&sheet{Verb: protocol.Bypass}).versionsAfter(trial{}, "v3"))
+	require.Empty(t, (&sheet{Verb: protocol.Pause}).versionsAfter(back, ""))
 }

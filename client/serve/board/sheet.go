@@ -43,7 +43,8 @@ type sheet struct {
 	Channels    []channelView // those that the act is about
 	Approval    *explain.OpenApproval
 	Changes     *changes // nil: the act is not about a version
-	ChangesURL  string   // instead, of a form that was refused: the runtimes are not asked again
+	Compare     []link   // instead: pages with what versions change, which take a while
+	Open        bool     // the person may fill in more than texts
 }
 
 // field is an input of a sheet.
@@ -108,7 +109,7 @@ func (b *board) sheet(r *http.Request) (page, error) {
 	if err != nil {
 		return page{}, err
 	}
-	given := r.URL.Query()
+	given := formOf(a.row.Name, r.URL.Query())
 	s, known, now, err := b.readSheet(r.Context(), a, given)
 	if err != nil {
 		return page{}, err
@@ -116,8 +117,8 @@ func (b *board) sheet(r *http.Request) (page, error) {
 	b.addPerson(r, &s, now, given)
 	s.fix(func(name string) bool { return given.Get(name) != "" })
 	t := b.judge(&s, a.row, now, given)
-	if asked := s.changesAsked(t, given); len(asked) > 0 && !s.Disabled {
-		s.Changes = b.changesIn(r.Context(), a.service, asked)
+	if !s.Disabled {
+		b.addChanges(r.Context(), &s, t, given)
 	}
 	return b.sheetPage(s, known), nil
 }
@@ -234,10 +235,34 @@ func (b *board) judge(s *sheet, row *verb.Row, now state.State, given url.Values
 	case dependsOnPerson && s.By == "", slices.ContainsFunc(s.Fields, func(f field) bool { return isOpen(f) && f.Value == "" && f.Required }):
 	default:
 		t = s.try(row, now, given, b.Now())
-		s.Refused, s.Answer = t.Refused, t.Answer
+		s.Refused, s.Answer, s.Open = t.Refused, t.Answer, slices.ContainsFunc(s.Fields, isOpen)
 		s.Disabled = s.Refused != "" && !dependsOnPerson && !slices.ContainsFunc(s.Fields, isOpen)
 	}
 	return t
+}
+
+// compareLink leads to the page of what a version changes.
+func compareLink(n connection.ServiceName, version string) link {
+	return link{Text: "What " + version + " changes", URL: servicePath(n) + "/changes?" + url.Values{"version": {version}}.Encode()}
+}
+
+// addChanges adds what an approval or a release changes. Other acts may be urgent: their sheets lead to a page with that, and wait for no runtime.
+func (b *board) addChanges(ctx context.Context, s *sheet, t trial, given url.Values) {
+	version := given.Get("version")
+	switch {
+	case s.Verb == protocol.Release && version != "":
+		s.Changes = b.changesOf(ctx, s.Service, version)
+	case s.Verb == protocol.Approve && s.Approval != nil:
+		var channels []string
+		for _, c := range s.Approval.Channels {
+			channels = append(channels, c.Name)
+		}
+		s.Changes = b.changesOf(ctx, s.Service, version, channels...)
+	default:
+		for _, version := range s.versionsAfter(t, version) {
+			s.Compare = append(s.Compare, compareLink(s.Service, version))
+		}
+	}
 }
 
 // followsApproval says what one more approval does.
@@ -580,7 +605,7 @@ func (b *board) writeRefused(w http.ResponseWriter, r *http.Request, a requested
 	s.RequestID, s.Refused, s.Disabled = i.RequestID, why, b.ReadOnly
 	s.Release = cmp.Or(i.Release, s.Release)
 	if version := i.Form.Get("version"); version != "" {
-		s.ChangesURL = servicePath(a.service) + "/changes?" + url.Values{"version": {version}}.Encode()
+		s.Compare = []link{compareLink(a.service, version)}
 	}
 	s.fix(func(name string) bool { return slices.Contains(i.Fixed, name) && i.Form.Get(name) != "" })
 	b.write(w, r, b.sheetPage(s, known), status)

@@ -3,6 +3,7 @@ package board
 import (
 	"cmp"
 	"encoding/json"
+	"maps"
 	"net/url"
 	"slices"
 	"time"
@@ -92,33 +93,16 @@ func targetsOf(s *state.State) map[string]string {
 	return targets
 }
 
-// changesAsked returns the versions whose changes a sheet shows, each with its channels; none: all channels where it is not yet.
-func (s *sheet) changesAsked(t trial, given url.Values) map[string][]string {
-	version := given.Get("version")
+// versionsAfter are the versions that an act brings.
+func (s *sheet) versionsAfter(t trial, given string) []string {
 	switch s.Verb {
-	case protocol.Approve:
-		if s.Approval == nil {
-			break
-		}
-		var channels []string
-		for _, c := range s.Approval.Channels {
-			channels = append(channels, c.Name)
-		}
-		return map[string][]string{version: channels}
-	case protocol.Release:
-		if version != "" {
-			return map[string][]string{version: nil}
-		}
 	case protocol.Bypass, protocol.Retry, protocol.Pin:
-		if channel := given.Get("channel"); version != "" && channel != "" {
-			return map[string][]string{version: {channel}}
+		if given != "" {
+			return []string{given}
 		}
 	case protocol.Rollback, protocol.Unpin, protocol.Abort:
-		asked := map[string][]string{}
-		for _, channel := range entities.SortedKeys(t.Targets) {
-			asked[t.Targets[channel]] = append(asked[t.Targets[channel]], channel)
-		}
-		return asked
+		versions := slices.Sorted(maps.Values(t.Targets))
+		return slices.Compact(versions)
 	}
 	return nil
 }

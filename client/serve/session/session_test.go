@@ -157,6 +157,9 @@ func TestProgramsSendTokens(t *testing.T) {
 	status, text := s.request(http.MethodGet, "/api/v1/x", "", "Authorization", "Bearer "+s.issuer.Token(t, map[string]any{"aud": "another"}))
 	require.Equal(t, http.StatusUnauthorized, status)
 	require.Contains(t, text, "is for the audience")
+	status, text = s.request(http.MethodGet, "/api/v1/x", "", "Authorization", "Bearer "+s.issuer.Token(t, map[string]any{"aud": idptest.Audience + "#converge-act-1.x"}))
+	require.Equal(t, http.StatusUnauthorized, status)
+	require.Contains(t, text, "the token was issued for one act")
 	status, _ = s.request(http.MethodGet, "/api/v1/x", "", "Authorization", "Bearer "+idptest.New(t).TokenOf(t, "ci@shop.dev"))
 	require.Equal(t, http.StatusUnauthorized, status)
 }
