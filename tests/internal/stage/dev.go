@@ -235,7 +235,7 @@ func (l *lockedBuffer) String() string {
 // listens on it later, and again after it was killed.
 func (s *Stage) FreePort(t *testing.T) int {
 	t.Helper()
-	const low, high = 12000, 32000
+	const low, high = 12000, 31000 // clusters have those above (tests/kube/lab)
 	for range 1000 {
 		port := low + rand.IntN(high-low)
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))

@@ -3,6 +3,7 @@ package lab
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -63,18 +64,25 @@ func emptyFolder(dir string) error {
 	return os.WriteFile(filepath.Join(dir, marker), nil, 0o600)
 }
 
+// The ports of labs: below those that the system gives to outgoing connections (32768 and above on Linux), one of which could have the port of an API
+// server that is stopped for a while.
+const lowPort, highPort = 31000, 32768
+
 // freePorts finds ports that nothing listens on now. They are held together, so that none is found twice.
 func freePorts(n int) ([]int, error) {
 	var found []int
-	for range n {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
+	for range highPort - lowPort {
+		port := lowPort + rand.IntN(highPort-lowPort)
+		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		if err != nil {
-			return nil, err
+			continue // something has it
 		}
 		defer listener.Close()
-		found = append(found, listener.Addr().(*net.TCPAddr).Port)
+		if found = append(found, port); len(found) == n {
+			return found, nil
+		}
 	}
-	return found, nil
+	return nil, fmt.Errorf("no %d free ports from %d to %d", n, lowPort, highPort)
 }
 
 func (c *cluster) path(elements ...string) string {
