@@ -19,6 +19,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"google.golang.org/grpc"
 
+	"github.com/converge-engine/converge/activities"
 	"github.com/converge-engine/converge/client/publish"
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
@@ -40,6 +41,8 @@ func (k *killable) backup() (dir string) {
 // restore replaces the files of the database by those of a backup.
 func (k *killable) restore(dir string) {
 	k.t.Helper()
+	// To restore a database takes longer than this; what came sooner after a checkpoint could be from before.
+	temporaltest.WaitFor(k.t, stage.Patience, func() (bool, string) { return time.Since(k.killed) > activities.RestoreTolerance, "too soon" })
 	k.remove()
 	copyFiles(k.t, dir, filepath.Dir(k.file))
 }

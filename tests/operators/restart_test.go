@@ -62,6 +62,7 @@ type killable struct {
 	port    int
 	content string // of a new file
 	process *exec.Cmd
+	killed  time.Time
 }
 
 func newKillable(t *testing.T) *killable {
@@ -94,6 +95,7 @@ func (k *killable) start() {
 func (k *killable) kill() {
 	_ = k.process.Process.Kill()
 	_ = k.process.Wait() // reports the kill
+	k.killed = time.Now()
 }
 
 // atV1 runs two services, with approvals, under two workers of that server. Both are at v1 in both channels.
