@@ -145,16 +145,16 @@ func Authorize(grants []Grant, verb string, channels []string, who Who) error {
 	return nil
 }
 
-// GrantedTo returns the names and groups that grants let use a verb in a channel. Nobody: grants name the verb, and none of them for the channel.
+// GrantedTo returns the names and groups that grants let use a verb in a channel. none: grants name the verb, and none of them for the channel.
 // Without either, everybody may.
-func GrantedTo(grants []Grant, verb, channel string) (names []string, nobody bool) {
+func GrantedTo(grants []Grant, verb, channel string) (names []string, none bool) {
 	for _, g := range grants {
-		nobody = nobody || g.coversVerb(verb)
+		none = none || g.coversVerb(verb)
 		if g.coversVerb(verb) && g.coversScope(channel) {
 			names = append(names, g.To...)
 		}
 	}
-	return names, nobody && len(names) == 0
+	return names, none && len(names) == 0
 }
 
 // VerbRead is what a grant names to say who may read an application, or the installation, through a server (converge serve). No "*" stands for it.
@@ -207,12 +207,12 @@ func (w Who) IsOneOf(list []string) bool {
 	return false
 }
 
-// Eligible says who may do something: whoever is in each of the lists that are not empty, and is not excepted.
+// Eligible says who may do something: people who are in each of the lists that are not empty, and are not excepted.
 type Eligible struct {
 	Named   []string `json:"named,omitempty"`   // names and groups ("group:sre") of the condition
 	Granted []string `json:"granted,omitempty"` // those of the grants
 	Except  []string `json:"except,omitempty"`  // names
-	Nobody  bool     `json:"nobody,omitempty"`  // no grant covers it
+	None    bool     `json:"none,omitempty"`    // no one may: no grant covers it
 }
 
 // Includes reports whether a person may, as far as names and groups tell.
@@ -221,7 +221,7 @@ func (e *Eligible) Includes(who Who) bool {
 }
 
 // Grants reports whether the grants let a person, as far as names and groups tell.
-func (e *Eligible) Grants(who Who) bool { return e == nil || !e.Nobody && isNamed(e.Granted, who) }
+func (e *Eligible) Grants(who Who) bool { return e == nil || !e.None && isNamed(e.Granted, who) }
 
 // isNamed reports whether a list names a person, or may do so by a group that is not known.
 func isNamed(list []string, who Who) bool {

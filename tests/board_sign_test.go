@@ -98,7 +98,7 @@ func TestIssuerSignsApprovals(t *testing.T) {
 	bob.sees("v2 approved for production by bob@shop.dev: 1 of 2")
 	require.Equal(t, codes+1, issuer.Codes(), "the issuer signed it, and did not ask")
 	bob.do(chromedp.Navigate(url + "/"))
-	bob.sees("No approval can be given now.", "Approvals that others can give", "1 of 2 (bob@shop.dev), by carol@shop.dev")
+	bob.sees("No approval can be given now.", "Approvals that you cannot give", "1 of 2 (bob@shop.dev), by carol@shop.dev")
 
 	carol := browse(t, 1000)
 	carol.do(chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/enums/v1"
@@ -241,6 +242,31 @@ func TestPlanWithoutAWorker(t *testing.T) {
 	w.StopWorker()
 	_, err := planner.Release(t.Context(), preview.Release{Application: application, Service: "web", Version: "v1"})
 	require.ErrorIs(t, err, preview.ErrNoWorker)
+
+	planner.Pickup = time.Second
+	ctx, cancel := context.WithTimeout(t.Context(), stage.Patience)
+	defer cancel()
+	_, err = planner.Release(ctx, preview.Release{Application: application, Service: "web", Version: "v1"})
+	require.ErrorIs(t, err, preview.ErrNoWorker)
+}
+
+// A version that exists can be compared with, also where its release would be refused; an unknown one cannot.
+func TestPlanThatOnlyCompares(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.RunWeb()
+	w.Write(stage.TwoChannels + stage.Web + "version: v2\n")
+	w.Publish()
+	w.Await("web", "staging CONVERGED v2, production CONVERGED v2")
+	const set = "the version of "
+	_, err := w.planRelease(preview.Release{Version: "v1"})
+	require.ErrorContains(t, err, set)
+	plan, err := w.planRelease(preview.Release{Version: "v1", Compare: true})
+	require.NoError(t, err)
+	require.Len(t, plan.Services[0].Channels, 2)
+	require.Equal(t, "v2", plan.Services[0].Channels[0].Present)
+	_, err = w.planRelease(preview.Release{Version: "v3", Compare: true})
+	require.ErrorContains(t, err, set)
 }
 
 // The verb itself, on a runtime of commands: it cannot say what changes, so what it is told is shown.

@@ -38,7 +38,7 @@ type keptStore struct {
 
 const (
 	maxKept = 8               // stores of one installation: there is one, and another one while it moves
-	keptFor = 5 * time.Minute // then keys are read again, and what was restored at the same place is seen
+	keptFor = 5 * time.Minute // then keys are read again, and content that was restored at the same place is seen
 )
 
 // Open opens the store that a workflow reports, for reading. It returns a *StoreError for one that is not readable here.
@@ -60,7 +60,7 @@ func (s Store) Open(ctx context.Context, reported string) (*store.Store, error) 
 	if k, known := s.kept.open[location]; known {
 		return k.Store, nil
 	}
-	at, err := store.Open(context.WithoutCancel(ctx), location)
+	at, err := store.Open(ctx, location)
 	if err == nil && len(s.kept.open) < maxKept {
 		at.KeepOpen()
 		s.kept.open[location] = keptStore{at, time.Now()}

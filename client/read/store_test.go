@@ -3,6 +3,8 @@ package read
 import (
 	"context"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -39,4 +41,24 @@ func TestStoresAreKept(t *testing.T) {
 	var refused *StoreError
 	_, err = reported.Open(t.Context(), "s3://elsewhere")
 	require.ErrorAs(t, err, &refused)
+}
+
+// After a while a store is opened again, so that another key, or a store that was restored at its place, is seen without a restart.
+func TestKeptStoresAreOpenedAgain(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		kept := Store{Configured: dir}.Keep()
+		first, err := kept.Open(t.Context(), "")
+		require.NoError(t, err)
+		time.Sleep(keptFor - time.Second)
+		second, err := kept.Open(t.Context(), "")
+		require.NoError(t, err)
+		require.Same(t, first, second)
+		time.Sleep(time.Second)
+		second, err = kept.Open(t.Context(), "")
+		require.NoError(t, err)
+		require.NotSame(t, first, second)
+		_, err = first.Audit(t.Context(), "shop", "web")
+		require.NoError(t, err, "others may still read it")
+	})
 }

@@ -57,8 +57,6 @@ func (f *Factory) signed(ctx context.Context, api connection.API, workflowID, ve
 
 // tokenFor returns a token for the act of a nonce. keep: it is the same for others that the act is for.
 func (f *Factory) tokenFor(ctx context.Context, nonce string, keep bool) (string, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, signTimeout, fmt.Errorf("no answer within %s", signTimeout))
-	defer cancel()
 	if command := f.signCommand(); command != "" {
 		return f.tokenByCommand(ctx, command, nonce)
 	}
@@ -67,6 +65,8 @@ func (f *Factory) tokenFor(ctx context.Context, nonce string, keep bool) (string
 	if token := f.signedBy.tokens[nonce]; token != "" {
 		return token, nil
 	}
+	ctx, cancel := withSignTimeout(ctx) // from here on: one page after the other is answered
+	defer cancel()
 	name, err := f.loginFile()
 	if err != nil {
 		return "", err
@@ -100,6 +100,10 @@ func (f *Factory) tokenFor(ctx context.Context, nonce string, keep bool) (string
 	return l.Token, nil
 }
 
+func withSignTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, signTimeout, fmt.Errorf("no answer within %s", signTimeout))
+}
+
 // signCommand is the command that requests tokens for acts, for callers without a browser; "": the issuer of the login signs in a browser.
 func (f *Factory) signCommand() string { return f.Env("CONVERGE_SIGN_COMMAND") }
 
@@ -110,6 +114,8 @@ const maxCommandToken = 64 << 10 // bytes; a worker takes 16 KiB
 
 // tokenByCommand runs the command of CONVERGE_SIGN_COMMAND, which prints a token for the act that CONVERGE_ACT names.
 func (f *Factory) tokenByCommand(ctx context.Context, command, nonce string) (string, error) {
+	ctx, cancel := withSignTimeout(ctx)
+	defer cancel()
 	run := exec.CommandContext(ctx, "sh", "-c", command)
 	run.Env = append(run.Environ(), "CONVERGE_ACT="+nonce)
 	run.Stderr = f.Err

@@ -181,8 +181,9 @@ func (v *view) awaitsApplyApproval(i *instance) bool {
 	}
 	j := Judgement{
 		Kind: KindApproval, ID: id, Subject: state.ApplyTopic + v.spec.Name, Verdict: entities.Wait, Code: CodeOpen, Since: i.Approval.WaitingSince,
-		Reason:  v.prefixInstance(i, "an apply of "+version+" waits for a person's approval"),
-		Unblock: fmt.Sprintf("converge approve %s/%s %s %s", v.s.Application, v.s.Title(), version, state.ApplyTopic+v.spec.Name),
+		Eligible: v.s.EligibleForApplies(v.spec.Name),
+		Reason:   v.prefixInstance(i, "an apply of "+version+" waits for a person's approval"),
+		Unblock:  fmt.Sprintf("converge approve %s/%s %s %s", v.s.Application, v.s.Title(), version, state.ApplyTopic+v.spec.Name),
 	}
 	if !v.mayExplain() {
 		return true

@@ -43,6 +43,9 @@ func judgeApprovals(p *admission, _ entities.Stage) {
 			j.Since, j.Reason = given.At, "approved by "+given.Who.Name
 		}
 	}
+	if j.Verdict == entities.Wait && open {
+		j.Eligible = p.s.EligibleForApplies(p.spec.Name)
+	}
 	p.addApproval(j, open)
 }
 

@@ -31,7 +31,7 @@ var readOnlyMethods = namesOf(
 	(*state.State).CanRemove, (*state.State).WillRemove, (*state.State).RemovesPlacement, (*state.State).TakedownOf, (*state.State).HasWiderPause,
 	(*state.State).IsReportOnly, (*state.State).DrainOf, (*state.State).MissedTarget, (*state.State).PauseBesidesDrain, (*state.State).RemainingInstances,
 	(*state.State).ResumeCommand, (*state.State).RollbackTarget, (*state.State).Runtime, (*state.State).Strategy, (*state.State).RuntimeNamed,
-	(*state.State).FormatApprovers, (*state.State).ApprovalText, (*state.State).EligibleApprovers, (*state.State).Title,
+	(*state.State).FormatApprovers, (*state.State).ApprovalText, (*state.State).EligibleApprovers, (*state.State).EligibleForApplies, (*state.State).Title,
 )
 
 // namesOf are the names of methods, given as method expressions.

@@ -111,8 +111,18 @@ func (s *State) EligibleApprovers(r *Release, channel string, c entities.Conditi
 	if c.NotReleaser {
 		have = append(have, r.By)
 	}
-	e := entities.Eligible{Named: c.Approvers, Except: have}
-	if e.Granted, e.Nobody = entities.GrantedTo(s.Spec.Grants, "approve", channel); len(e.Named)+len(e.Granted)+len(e.Except) == 0 && !e.Nobody {
+	return s.eligible(channel, entities.Eligible{Named: c.Approvers, Except: have})
+}
+
+// EligibleForApplies are the people who can approve every apply in a channel; nil: everybody can.
+func (s *State) EligibleForApplies(channel string) *entities.Eligible {
+	return s.eligible(channel, entities.Eligible{})
+}
+
+// eligible adds the grants; nil: nothing restricts it.
+func (s *State) eligible(channel string, e entities.Eligible) *entities.Eligible {
+	e.Granted, e.None = entities.GrantedTo(s.Spec.Grants, "approve", channel)
+	if len(e.Named)+len(e.Granted)+len(e.Except) == 0 && !e.None {
 		return nil
 	}
 	return &e

@@ -81,5 +81,10 @@ func TestEligibleApprovers_A14_G2(t *testing.T) {
 	s.Spec.Grants[0].Channels = []string{"staging"}
 	e = s.EligibleApprovers(r, "production", entities.Condition{Topic: "go-live"})
 	require.False(t, e.Includes(entities.Who{Name: "eve", Groups: []string{"sre"}}), "no grant is for production")
+	require.True(t, s.EligibleForApplies("staging").Includes(entities.Who{Name: "bob"}))
+	require.False(t, s.EligibleForApplies("staging").Includes(entities.Who{Name: "eve"}))
+	require.False(t, s.EligibleForApplies("production").Includes(entities.Who{Name: "bob"}))
+	s.Spec.Grants = nil
+	require.Nil(t, s.EligibleForApplies("production"), "everybody can")
 	require.True(t, (*entities.Eligible)(nil).Includes(entities.Who{Name: "anyone"}))
 }

@@ -113,7 +113,7 @@ func (s *Store) Close() error {
 	return s.blobs.close()
 }
 
-// KeepOpen makes Close do nothing: others use the store, until the process ends.
+// KeepOpen makes Close do nothing: others use the store, and the last of them is not known.
 func (s *Store) KeepOpen() { s.keepOpen = true }
 
 // blobs is the bucket interface that the store needs. Keys are slash-separated paths of plain characters.

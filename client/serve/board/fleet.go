@@ -55,7 +55,7 @@ func (b *board) fleet(r *http.Request) (page, error) {
 		}
 	}
 	selected := slices.DeleteFunc(slices.Clone(c.Fleet.Instances), func(i protocol.InstanceStatus) bool { return c.Status != "" && i.Status != c.Status })
-	c.From, _ = strconv.Atoi(r.URL.Query().Get("from")) // what is no number is the first page
+	c.From, _ = strconv.Atoi(r.URL.Query().Get("from")) // text that is no number leads to the first page
 	c.From = min(max(c.From, 0), len(selected))
 	end := min(c.From+fleetPage, len(selected))
 	if c.Shown = selected[c.From:end]; end < len(selected) {

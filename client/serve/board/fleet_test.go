@@ -62,7 +62,7 @@ func TestWhatAnActWouldDo(t *testing.T) {
 	for _, c := range []struct {
 		verb    string
 		fields  []string
-		who     string // signed in; "": nobody
+		who     string // signed in; "": no one
 		answer  string
 		refused string
 	}{
