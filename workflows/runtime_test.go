@@ -353,7 +353,7 @@ func TestRuntimeRefusesGarbage(t *testing.T) {
 		{"grant", `{"id":"a"}`, `"by" is missing; expected the name of the caller`},
 		{"grant", `{"id":"a","by":"bob"}`, `no lease "a" waits; waiting are none`},
 		{"pause", `{"reason":"drill"}`, `"by" is missing; expected the name of the caller`},
-		{"pause", `"drill"`, `payload of pause: cannot unmarshal string into Go value of type protocol.RequestMeta`},
+		{"pause", `"drill"`, `payload of pause: a text; expected an object`},
 		{"resume", `{"by":"bob"}`, "runtime edge is not paused"},
 	}
 	for _, tt := range append(rows, struct{ name, payload, want string }{"explode", `{}`, "no such verb; expected one of request, keep, release, grant, pause, resume, drain, restore"}) {

@@ -9,12 +9,15 @@ import (
 	"time"
 
 	"github.com/go-git/go-git/v5/config"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
 // repositoryTimeout is the limit for reading the repository of a directory: a slow disk must not delay a publication.
 const repositoryTimeout = 3 * time.Second
+
+var reading singleflight.Group // by directory
 
 // Of is the origin of a directory's configuration. In a git repository with a remote it is repository//path, the same in every clone;
 // otherwise the absolute path. If the repository cannot be read in time, only the path is set.
@@ -25,11 +28,11 @@ func Of(ctx context.Context, dir string) protocol.Origin {
 	}
 	ctx, cancel := context.WithTimeout(ctx, repositoryTimeout)
 	defer cancel()
-	read := make(chan protocol.Origin, 1)
-	go func() { read <- originOf(ctx, absolute) }() // a read of the file system cannot be cancelled
+	// A read of the file system cannot be cancelled. One that hangs is shared, so that a process that reads again does not collect them.
+	read := reading.DoChan(absolute, func() (any, error) { return originOf(ctx, absolute), nil })
 	select {
-	case origin := <-read:
-		return origin
+	case r := <-read:
+		return r.Val.(protocol.Origin)
 	case <-ctx.Done():
 		return protocol.Origin{Path: absolute}
 	}

@@ -1,10 +1,14 @@
 package origin
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -57,4 +61,26 @@ func TestOfDirectory(t *testing.T) {
 	require.False(t, Of(t.Context(), deploy).Dirty, "only the directory counts, without our own state")
 	require.NoError(t, os.WriteFile(file, []byte("b"), 0o600))
 	require.True(t, Of(t.Context(), deploy).Dirty)
+}
+
+// A repository whose files hang, such as a named pipe that has no writer, delays one reading and collects no goroutines.
+func TestOfDirectoryThatHangs(t *testing.T) {
+	dir := t.TempDir()
+	out, err := exec.Command("git", "-C", dir, "init", "-q").CombinedOutput()
+	require.NoError(t, err, string(out))
+	head := filepath.Join(dir, ".git", "HEAD")
+	require.NoError(t, os.Remove(head))
+	require.NoError(t, syscall.Mkfifo(head, 0o600))
+	t.Cleanup(func() { // the reading ends
+		pipe, err := os.OpenFile(head, os.O_RDWR, 0)
+		require.NoError(t, err)
+		require.NoError(t, pipe.Close())
+	})
+	before := runtime.NumGoroutine()
+	for range 20 {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		require.Equal(t, protocol.Origin{Path: dir}, Of(ctx, dir))
+		cancel()
+	}
+	require.Less(t, runtime.NumGoroutine(), before+10)
 }

@@ -118,6 +118,10 @@ func (t Trail) Entries(ctx context.Context, stores Store, wider bool) ([]History
 	if wider {
 		out = t.withWiderScopes(ctx, at, status, out)
 	}
+	if n := len(entries); errors.Is(statusErr, connection.ErrNotFound) && n > 0 { // what came after its end does not concern it
+		last := entries[n-1].At
+		out = slices.DeleteFunc(out, func(e HistoryEntry) bool { return e.Of != "" && e.At.After(last) })
+	}
 	return out, nil
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -328,6 +329,7 @@ func TestHistoryIncludesWiderScopes_G7(t *testing.T) {
 	noted(&runtime, 6, entities.EventPause, "runtime edge paused")
 	noted(&application, 7, entities.EventPublish, "incarnation 3")
 	noted(&service, 8, entities.EventPause, "paused")
+	noted(&application, 9, entities.EventPublish, "incarnation 4")
 	for _, trail := range []struct {
 		id   string
 		desk *state.Mailbox
@@ -351,9 +353,9 @@ func TestHistoryIncludesWiderScopes_G7(t *testing.T) {
 		return code, texts
 	}
 	for line, want := range map[string][]string{
-		"history shop/web":                   {"incarnation 2", "release of v1", "everything paused", "runtime edge paused", "incarnation 3", "paused"},
+		"history shop/web":                   {"incarnation 2", "release of v1", "everything paused", "runtime edge paused", "incarnation 3", "paused", "incarnation 4"},
 		"history shop/web --kind release":    {"release of v1"},
-		"history shop":                       {"incarnation 1", "incarnation 2", "incarnation 3"},
+		"history shop":                       {"incarnation 1", "incarnation 2", "incarnation 3", "incarnation 4"},
 		"history runtime/edge":               {"a lease", "runtime edge paused"},
 		"history --installation":             {"everything paused"},
 		"history shop/web --verify":          {"shop/web: 2 lines; verified up to line 2"},
@@ -366,10 +368,16 @@ func TestHistoryIncludesWiderScopes_G7(t *testing.T) {
 		_, output := run(line)
 		require.Equal(t, want, output, line)
 	}
+	removed := fmt.Errorf("service/shop/web: %w", connection.ErrNotFound)
+	_, output := newConsole(t, &fakeAPI{statuses: map[string][]any{
+		"service/shop/web": {removed}, "application/shop": {protocol.ApplicationStatus{Store: dir}, protocol.HistoryAnswer{}},
+	}}).run(t, "history shop/web --store "+dir)
+	require.NotContains(t, output, "incarnation 4", "the service was gone")
+	require.Contains(t, output, "incarnation 3")
 	end.N, end.Hash = 3, "another"
-	code, output := run("history shop/web --verify")
+	code, lines := run("history shop/web --verify")
 	require.Equal(t, outcome.Error, code)
-	require.Equal(t, []string{"shop/web: 2 lines; 1 problem", "line 3 was removed from the end"}, output)
+	require.Equal(t, []string{"shop/web: 2 lines; 1 problem", "line 3 was removed from the end"}, lines)
 }
 
 // What an application records of one service is not in the history of another, and hides nothing in it. The lines of each trail keep their

@@ -276,8 +276,12 @@ func (s *State) CheckOpen(version, topic string) error {
 // checkTopic returns why no person can approve or reject a release for a topic.
 func (s *State) checkTopic(r *Release, topic string) error {
 	requirements := s.topicRequirements(topic)
-	if len(requirements) == 0 {
-		return fmt.Errorf("no approval topic %q%s", topic, entities.Expected(s.topics()))
+	topics := s.topics()
+	switch {
+	case len(topics) == 0:
+		return fmt.Errorf("no approval topic %q: no channel needs an approval", topic)
+	case len(requirements) == 0:
+		return fmt.Errorf("no approval topic %q%s", topic, entities.Expected(topics))
 	}
 	for i := range r.Approvals {
 		if old := &r.Approvals[i]; old.Topic == topic && old.Reject {

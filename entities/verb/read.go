@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
+	"strconv"
 	"strings"
 
 	"github.com/converge-engine/converge/entities/protocol"
@@ -59,10 +61,51 @@ func decode(verb string, raw json.RawMessage, out any, configure func(*json.Deco
 	}
 	d := json.NewDecoder(strings.NewReader(string(raw)))
 	configure(d)
-	if err := d.Decode(out); err != nil {
+	err := d.Decode(out)
+	if mismatch, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		subject := ""
+		if mismatch.Field != "" {
+			subject = strconv.Quote(mismatch.Field) + " is "
+		}
+		return fmt.Errorf("payload of %s: %s%s; expected %s", verb, subject, jsonKind(mismatch.Value), jsonShape(mismatch.Type))
+	}
+	if err != nil {
 		return fmt.Errorf("payload of %s: %s", verb, strings.TrimPrefix(err.Error(), "json: "))
 	}
 	return nil
+}
+
+// jsonKind is what encoding/json calls a JSON value, in words: "string", "number 1.5".
+func jsonKind(value string) string {
+	kind, literal, _ := strings.Cut(value, " ")
+	switch kind {
+	case "string":
+		return "a text"
+	case "bool":
+		return "true or false"
+	case "array", "object":
+		return "an " + kind
+	}
+	return strings.TrimSpace("a number " + literal)
+}
+
+// jsonShape is the JSON value that a Go type is decoded from, in words.
+func jsonShape(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		return "a text"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice, reflect.Array:
+		return "an array"
+	case reflect.Struct, reflect.Map:
+		return "an object"
+	case reflect.Pointer:
+		return jsonShape(t.Elem())
+	case reflect.Float32, reflect.Float64:
+		return "a number"
+	}
+	return "a whole number"
 }
 
 // checkAct rejects an Act with a missing or too long field. Every payload contains an Act.

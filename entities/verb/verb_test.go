@@ -103,7 +103,7 @@ func TestDecodeRejectsInvalidPayloads(t *testing.T) {
 	for _, tt := range []struct{ verb, payload, want string }{
 		{"pause", ``, "pause without a payload; expected JSON as in docs/protocol.md"},
 		{"pause", `{`, "payload of pause: not JSON; expected JSON as in docs/protocol.md"},
-		{"pause", `"drill"`, "payload of pause: cannot unmarshal string into Go value of type protocol.ScopeRequest"},
+		{"pause", `"drill"`, "payload of pause: a text; expected an object"},
 		{"pause", `{"by":"bob","reason":"` + long(MaxPayload) + `"}`, "payload of pause: 65560 bytes; at most 65536"},
 		{"pause", `{"by":"bob","chanel":"prod"}`, `payload of pause: unknown field "chanel"`},
 		{"pause", `{}`, `"by" is missing; expected the name of the caller`},
