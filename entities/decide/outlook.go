@@ -213,15 +213,26 @@ func waitsFor(gates []Judgement) (what, command string) {
 
 // still describes a channel for which no release waits.
 func (f *outlook) still(c *ChannelDecision) prospect {
-	version, cancelled := "", false
+	var all, moving []string // versions: a fleet may have several
+	cancelled := false
 	for _, i := range f.s.InstancesIn(c.Channel) {
 		cancelled = cancelled || i.Delivery.Cancelled != ""
-		if i.Delivery.Target != nil {
-			version = i.Delivery.Target.FullVersion
+		if t := i.Delivery.Target; t != nil {
+			all = appendNew(all, t.FullVersion)
+			if !i.Delivery.Converged {
+				moving = appendNew(moving, t.FullVersion)
+			}
 		}
 	}
+	if len(moving) == 0 {
+		moving = all
+	}
+	stay, version := " stays", strings.Join(moving, ", ")
+	if len(all) > 1 {
+		stay = " stay"
+	}
 	switch pin, pinned := f.s.PinOf(c.Channel); {
-	case version == "":
+	case len(all) == 0:
 		return prospect{text: "nothing was released yet"}
 	case c.Status == entities.StatusConverging && cancelled:
 		return prospect{text: "the apply of " + version + " is being ended"}
@@ -232,9 +243,16 @@ func (f *outlook) still(c *ChannelDecision) prospect {
 	case c.Status != entities.StatusConverged && len(c.Reasons) > 0:
 		return prospect{text: string(c.Status) + entities.Because(entities.ClipMessage(c.Reasons[0].Text, maxGateText))}
 	case pinned:
-		return prospect{text: version + " stays, pinned by " + pin.Who.Name}
+		return prospect{text: strings.Join(all, ", ") + stay + ", pinned by " + pin.Who.Name}
 	}
-	return prospect{text: version + " stays"}
+	return prospect{text: strings.Join(all, ", ") + stay}
+}
+
+func appendNew(list []string, text string) []string {
+	if slices.Contains(list, text) {
+		return list
+	}
+	return append(list, text)
 }
 
 func (f *outlook) phase(channel string) maestro.Phase {

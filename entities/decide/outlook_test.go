@@ -41,3 +41,25 @@ func TestOutlookIsBounded_I1(t *testing.T) {
 	require.Equal(t, lines, Outlook(s, "v1", spec.ChannelNames(), now))
 	require.Empty(t, Outlook(state.New("shop", "web"), "v1", nil, now))
 }
+
+// The instances of a fleet that a release has reached in part have several versions.
+func TestOutlookOfAFleet_I1(t *testing.T) {
+	s := state.New("shop", "web")
+	s.Spec = &entities.Spec{Channels: []entities.ChannelSpec{{Name: "prod", Instances: []entities.InstanceSpec{{Name: "a"}, {Name: "b"}}}}}
+	s.Instances = map[entities.InstanceID]*state.Instance{}
+	instances := map[string]*state.Instance{}
+	for name, version := range map[string]string{"a": "v2", "b": "v1"} {
+		i := &state.Instance{ID: entities.InstanceID{Channel: "prod", Name: name}}
+		i.Delivery.Target, i.Delivery.Converged = &entities.Target{FullVersion: version}, true
+		s.Instances[i.ID], instances[name] = i, i
+	}
+	still := func(status entities.Status) string {
+		f := outlook{s: s, d: &Decision{}}
+		return f.still(&ChannelDecision{Channel: "prod", Status: status}).text
+	}
+	require.Equal(t, "v2, v1 stay", still(entities.StatusConverged))
+	instances["a"].Delivery.Converged = false
+	require.Equal(t, "v2 is being deployed", still(entities.StatusConverging))
+	instances["b"].Delivery.Target.FullVersion = "v2"
+	require.Equal(t, "v2 stays", still(entities.StatusConverged))
+}

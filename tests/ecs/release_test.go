@@ -59,7 +59,7 @@ releaseChannels:
 apiVersion: converge/v1
 kind: Service
 name: web
-progressDeadline: 6s
+progressDeadline: 5m
 parameters:
 - {name: tasks, type: int, default: 2}
 ecs:
@@ -166,13 +166,13 @@ func TestImageThatFailsIsBarredAndNeverReachesProduction(t *testing.T) {
 // Tasks that run and then exit trip no breaker: the progress deadline ends it, and the version before is put back.
 func TestProgressDeadlineEndsWhatNoBreakerSees(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorldOf(t, strings.Replace(configuration, "progressDeadline: 5m", "progressDeadline: 20s", 1), ecsfake.Options{})
 	w.aws.Behave("shop/web:v2", ecsfake.Exits(1, time.Second))
 	w.Release("web", "v2")
 	w.AwaitThat("web", "rolled back", func(s protocol.Status) bool {
 		return stage.Channels(s) == "staging ROLLED_BACK v1, production BLOCKED v1"
 	})
-	w.explained("not stable within 6s")
+	w.explained("not stable within 20s")
 }
 
 // What somebody changes or deletes by hand is put back.

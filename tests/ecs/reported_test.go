@@ -17,7 +17,7 @@ func TestOutputsReachTheTaskDefinition_A21(t *testing.T) {
 	t.Parallel()
 	w := newWorldOf(t, strings.NewReplacer(
 		`{name: TASKS, value:`, `{name: DB, value: "${{ outputs.infra.host }}:5432"}, {name: TASKS, value:`,
-		"progressDeadline: 6s", `progressDeadline: 6s
+		"progressDeadline: 5m", `progressDeadline: 5m
 extensions: [{name: infra, lifecycle: preApproval, outputs: [host], command: [echo, '{"outputs": {"host": "db-${{ channel }}-${{ version }}"}}']}]`,
 	).Replace(configuration), ecsfake.Options{})
 	has := func(cluster, version string) {

@@ -23,7 +23,7 @@ import (
 // watched is a world whose drift is only observed, so that it stays to be seen.
 func watched(t *testing.T) *world {
 	t.Helper()
-	return newWorldOf(t, strings.Replace(configuration, "progressDeadline: 6s", "progressDeadline: 6s\ndrift: observe", 1), ecsfake.Options{})
+	return newWorldOf(t, strings.Replace(configuration, "progressDeadline: 5m", "progressDeadline: 5m\ndrift: observe", 1), ecsfake.Options{})
 }
 
 // reads waits until `converge explain` of a channel has all of these texts.
@@ -91,7 +91,7 @@ func TestDeploymentByHandIsSeen(t *testing.T) {
 func TestServiceDeletedByHandIsSeen(t *testing.T) {
 	t.Parallel()
 	const slow = 20 * time.Minute // for tasks to end: 12 s
-	w := newWorldOf(t, strings.Replace(configuration, "progressDeadline: 6s", "progressDeadline: 6s\ndrift: observe", 1), ecsfake.Options{Timing: ecsfake.Timing{Deactivate: slow}})
+	w := newWorldOf(t, strings.Replace(configuration, "progressDeadline: 5m", "progressDeadline: 5m\ndrift: observe", 1), ecsfake.Options{Timing: ecsfake.Timing{Deactivate: slow}})
 	_, err := w.ecs.DeleteService(t.Context(), &ecs.DeleteServiceInput{Cluster: aws.String("staging"), Service: aws.String("web-staging"), Force: aws.Bool(true)})
 	require.NoError(t, err)
 	w.reads("staging", "it had converged and is now unhealthy or drifted", "it is being deleted (DRAINING); it can be created again after its tasks end")
@@ -142,7 +142,7 @@ func TestThrottledAccountIsSeenAndFailsNothing(t *testing.T) {
 // Blue/green: the stage and its end are said while it lasts, and what ECS takes back in the bake time is barred.
 func TestBakeTimeIsSeen(t *testing.T) {
 	t.Parallel()
-	w := newWorldOf(t, strings.Replace(strings.Replace(configuration, "progressDeadline: 6s", "progressDeadline: 1m", 1),
+	w := newWorldOf(t, strings.Replace(strings.Replace(configuration, "progressDeadline: 5m", "progressDeadline: 1m", 1),
 		"deploymentConfiguration: {deploymentCircuitBreaker: {enable: true, rollback: true}}",
 		"deploymentConfiguration: {strategy: BLUE_GREEN, bakeTimeInMinutes: 10, alarms: {alarmNames: [errors], enable: true, rollback: true}}", 1), ecsfake.Options{})
 	w.Release("web", "v2")
@@ -166,7 +166,7 @@ func TestCrashBetweenRegisterAndUpdateIsSeen(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "shop")
 	d := dev(t, dir, server)
 	require.NoError(t, os.MkdirAll(dir, 0o755))
-	text := strings.NewReplacer("APP", "shop", "URL", server.URL, "progressDeadline: 6s", "progressDeadline: 5m\ninitialVersion: v1").Replace(configuration)
+	text := strings.NewReplacer("APP", "shop", "URL", server.URL, "progressDeadline: 5m", "progressDeadline: 5m\ninitialVersion: v1").Replace(configuration)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "converge.yaml"), []byte(text), 0o600))
 	d.Start()
 	d.Await("shop/web", "staging CONVERGED v1, production CONVERGED v1")
