@@ -3,6 +3,7 @@ package entities
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -40,6 +41,17 @@ func HasOrHave(names []string) string {
 		return "has"
 	}
 	return "have"
+}
+
+// plainWordRE matches texts that a shell takes as they are.
+var plainWordRE = regexp.MustCompile(`^[A-Za-z0-9/._:@%+,=-]+$`)
+
+// ShellWord is a text as one word of a command line, in quotes if it needs them.
+func ShellWord(text string) string {
+	if plainWordRE.MatchString(text) {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
 // Expected lists the valid values, for the end of an error.

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
 	"github.com/converge-engine/converge/entities"
@@ -59,4 +60,16 @@ func TestSeveralMessagesAreCutEach(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestShellWord(t *testing.T) {
+	for text, want := range map[string]string{
+		"shop/web@1":                 "shop/web@1",
+		"s3://releases?region=a&x=b": "'s3://releases?region=a&x=b'",
+		"it's":                       `'it'\''s'`,
+		"":                           "''",
+		"$(reboot)":                  "'$(reboot)'",
+	} {
+		require.Equal(t, want, entities.ShellWord(text))
+	}
 }

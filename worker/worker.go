@@ -71,6 +71,8 @@ type Options struct {
 	RefusedFor time.Duration
 	// Interceptors wrap the workflows and activities of this worker, the first outermost (tracing, tests).
 	Interceptors []interceptor.WorkerInterceptor
+	// Started is called when the worker serves: the server and the store have answered. It is called again when it has started over. Nil: none.
+	Started func()
 	// Factories add kinds of runtime to the built-in ones (tests and simulations).
 	Factories map[entities.RuntimeKind]activities.Factory
 }
@@ -106,6 +108,9 @@ func Run(ctx context.Context, c client.Client, o Options) error {
 		}
 		if err != nil {
 			return err
+		}
+		if o.Started != nil {
+			o.Started()
 		}
 		err = lost.wait(ctx, o)
 		stop()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/converge-engine/converge/client/installation"
 	"github.com/converge-engine/converge/client/publish"
+	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/outcome"
 	"github.com/converge-engine/converge/intent/store"
 )
@@ -39,7 +40,8 @@ store, at any time, and disturbs nothing.
 With --from, the export is a move: the installation stops where it is, and continues where
 the archive is imported. Nothing is applied from the old store any more, its workflows
 end, and what they had accepted is in the archive. --from dev means converge dev of the
-working directory; any other name is a profile of Temporal's configuration file.
+working directory, at its default port or at --address; any other name is a profile of
+Temporal's configuration file.
 
 The archive contains all that the store contains: restrict access to it in the same way.`,
 		Example: `  converge admin export backup.tar.gz
@@ -95,7 +97,7 @@ func (o *exportOptions) run(ctx context.Context) error {
 		o.f.note("%s is omitted: %v", id, why)
 	}
 	if o.from != "" {
-		o.f.note("its workers can be stopped; if the archive is lost, resume with: converge worker --take-over --store %s", s.URL())
+		o.f.note("its workers can be stopped; if the archive is lost, resume with: converge worker%s --take-over --store %s", o.f.connectionFlags(), entities.ShellWord(s.URL()))
 	}
 	if len(out.Damaged) > 0 {
 		return exit(outcome.Failed)
@@ -110,6 +112,9 @@ func (o *exportOptions) storeLocation() (string, error) {
 	case "":
 	case localServer:
 		o.f.conn.Local = true
+		if address := o.f.Env("TEMPORAL_ADDRESS"); address != "" && o.f.conn.Address == "" {
+			o.f.note("TEMPORAL_ADDRESS (%s) is not used: --from dev is the server of converge dev at its default port; --address names another", address)
+		}
 		location = o.store
 	default:
 		o.f.conn.Profile = o.from
@@ -143,6 +148,16 @@ func (o *exportOptions) write(ctx context.Context, e installation.Export) (out i
 		err = os.Rename(file.Name(), o.file)
 	}
 	return out, err
+}
+
+// connectionFlags are the flags of this command that say which server it means, for a command that is printed; "" or with a leading blank.
+func (f *Factory) connectionFlags() (flags string) {
+	for _, flag := range [][2]string{{"profile", f.conn.Profile}, {"address", f.conn.Address}, {"namespace", f.conn.Namespace}} {
+		if flag[1] != "" {
+			flags += " --" + flag[0] + " " + entities.ShellWord(flag[1])
+		}
+	}
+	return flags
 }
 
 type importOptions struct {
@@ -215,7 +230,7 @@ func (o *importOptions) run(ctx context.Context) error {
 		if !out.Installation.BackupOf.IsZero() {
 			o.f.note("everything is paused, since changes after the backup are unknown: check, then run converge resume --all")
 		}
-		o.f.note("services are managed again within a minute of: converge worker --store %s", s.URL())
+		o.f.note("services are managed again within a minute of: converge worker%s --store %s", o.f.connectionFlags(), entities.ShellWord(s.URL()))
 	}
 	return nil
 }

@@ -45,3 +45,11 @@ func TestAdminExportNeedsConfirmation(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, entries, 1, "no partial file remains")
 }
+
+// A command that is printed names the server of the command that prints it, and holds for a shell.
+func TestConnectionFlags(t *testing.T) {
+	f := &Factory{}
+	require.Empty(t, f.connectionFlags())
+	f.conn.Profile, f.conn.Address, f.conn.Namespace = "prod", "temporal:7233", "team a"
+	require.Equal(t, " --profile prod --address temporal:7233 --namespace 'team a'", f.connectionFlags())
+}

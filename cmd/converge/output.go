@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/user"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -169,6 +170,8 @@ func (f *Factory) by() string {
 	name := "unknown"
 	if u, err := user.Current(); err == nil {
 		name = u.Username
+	} else if uid := os.Getuid(); uid >= 0 { // in a container it often has no entry
+		name = "uid-" + strconv.Itoa(uid)
 	}
 	if host, err := os.Hostname(); err == nil {
 		name += "@" + host

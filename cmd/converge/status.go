@@ -101,6 +101,7 @@ func (o *statusOptions) run(ctx context.Context) error {
 		o.f.note("no approval can be given now")
 	default:
 		o.f.note("no services yet; declare some with: converge config publish DIR")
+		o.f.note("(after converge admin import, a worker on its store starts them within a minute)")
 	}
 	var commits []statusWithCommits
 	if o.commits {

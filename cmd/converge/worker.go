@@ -181,10 +181,10 @@ func (o *workerOptions) run(ctx context.Context) error {
 	if err != nil || api == nil {
 		return err
 	}
-	o.f.note("serving; store %s. Ctrl-C stops the worker, not the services.", store)
 	c, namespace := api.Temporal()
 	context.AfterFunc(ctx, func() { o.f.note("stopping; applies have %s to finish. Ctrl-C again stops at once.", o.stopTimeout) })
-	return worker.Run(ctx, c, worker.Options{Store: store, Runtime: o.runtime, Namespace: namespace, StopTimeout: o.stopTimeout, TakeOver: o.takeOver, Deployment: o.version, Eager: eager, Roots: roots, AllowEnv: allowed, AllowSecret: allowedSecrets, Sops: keys, Payloads: o.f.conn.Payloads, Monitor: mon, Polls: polls, Interceptors: traced})
+	started := func() { o.f.note("serving; store %s. Ctrl-C stops the worker, not the services.", store) }
+	return worker.Run(ctx, c, worker.Options{Store: store, Started: started, Runtime: o.runtime, Namespace: namespace, StopTimeout: o.stopTimeout, TakeOver: o.takeOver, Deployment: o.version, Eager: eager, Roots: roots, AllowEnv: allowed, AllowSecret: allowedSecrets, Sops: keys, Payloads: o.f.conn.Payloads, Monitor: mon, Polls: polls, Interceptors: traced})
 }
 
 // connectDelay is how often a worker tries to connect to a server that does not answer.

@@ -11,6 +11,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/smithy-go/logging"
+
 	"gocloud.dev/blob"
 	"gocloud.dev/blob/memblob"
 	"gocloud.dev/blob/s3blob"
@@ -163,6 +166,21 @@ func newStore(location, dir string, b blobs) *Store {
 	return &Store{url: location, dir: dir, blobs: b, cache: newCache()}
 }
 
+// openBucket opens the bucket of a URL. The SDK of AWS logs nothing: it would write lines of its own beside the program's log.
+func openBucket(ctx context.Context, u *url.URL) (*blob.Bucket, error) {
+	var opener s3blob.URLOpener
+	b, err := opener.OpenBucketURL(ctx, u)
+	if err != nil {
+		return nil, err
+	}
+	var client *s3.Client
+	if !b.As(&client) {
+		return b, nil
+	}
+	quiet := s3.New(client.Options(), func(o *s3.Options) { o.Logger = logging.Nop{} })
+	return s3blob.OpenBucket(ctx, quiet, u.Host, &opener.Options)
+}
+
 func openS3(ctx context.Context, u *url.URL) (*Store, error) {
 	location := u.String()
 	if u.Host == "" {
@@ -171,9 +189,7 @@ func openS3(ctx context.Context, u *url.URL) (*Store, error) {
 	prefix := strings.Trim(u.Path, "/")
 	plain := *u
 	plain.Path = ""
-	mux := new(blob.URLMux)
-	mux.RegisterBucket(s3blob.Scheme, new(s3blob.URLOpener))
-	b, err := mux.OpenBucketURL(ctx, &plain)
+	b, err := openBucket(ctx, &plain)
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", location, err)
 	}

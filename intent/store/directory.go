@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	osuser "os/user"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -29,10 +31,35 @@ func openDirectory(dir string) (*Store, error) {
 	if err == nil {
 		err = os.MkdirAll(absolute, ownDir)
 	}
+	if err == nil {
+		err = checkOwner(absolute)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", dir, strict.Reason(err))
 	}
 	return newStore(absolute, absolute, newBounded(&directory{absolute})), nil
+}
+
+// checkOwner refuses the directory of another user: each of the two could not read what the other one writes.
+func checkOwner(dir string) error {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	owner, known := info.Sys().(*syscall.Stat_t)
+	if own := os.Geteuid(); known && int64(owner.Uid) != int64(own) {
+		return fmt.Errorf("it belongs to the user %s, and this is %s; expected the same user, or a store that both reach, such as s3://bucket [store-owner]", userName(int(owner.Uid)), userName(own))
+	}
+	return nil
+}
+
+// userName is the name of a user with the number.
+func userName(uid int) string {
+	number := strconv.Itoa(uid)
+	if u, err := osuser.LookupId(number); err == nil {
+		return u.Username + " (" + number + ")"
+	}
+	return number
 }
 
 // path returns the path of a key. It rejects keys that lead out of the store.

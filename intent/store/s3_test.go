@@ -2,6 +2,8 @@ package store
 
 import (
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -59,4 +61,22 @@ func TestStoreInABucketOnS3(t *testing.T) {
 	require.Len(t, logs, keptLogs)
 	_, err = s.Version(t.Context(), "shop", "web", "v9")
 	require.True(t, IsNotFound(err), "%v", err)
+}
+
+// The SDK of AWS writes no lines of its own: a reading of a store that sends no checksums would be one.
+func TestS3IsSilent(t *testing.T) {
+	file, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
+	require.NoError(t, err)
+	defer file.Close()
+	stderr := os.Stderr
+	os.Stderr = file
+	defer func() { os.Stderr = stderr }()
+	s, _ := openS3Store(t)
+	require.NoError(t, s.blobs.write(t.Context(), "key", []byte("value")))
+	data, err := s.blobs.read(t.Context(), "key")
+	require.NoError(t, err)
+	require.Equal(t, "value", string(data))
+	printed, err := os.ReadFile(file.Name())
+	require.NoError(t, err)
+	require.Empty(t, string(printed))
 }

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/aws/smithy-go/logging"
+
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/credentials/stscreds"
@@ -128,7 +130,7 @@ func (a *account) client(ctx context.Context) (*ecs.Client, error) {
 	if a.ecsClient != nil {
 		return a.ecsClient, nil
 	}
-	var options []func(*config.LoadOptions) error
+	options := []func(*config.LoadOptions) error{config.WithLogger(logging.Nop{})} // errors are returned
 	if a.def.Region != "" {
 		options = append(options, config.WithRegion(a.def.Region))
 	}

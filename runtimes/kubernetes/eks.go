@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/aws/smithy-go/logging"
+
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awsconfig "github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/credentials/stscreds"
@@ -183,7 +185,7 @@ func (t *eksTokens) connect(ctx context.Context) error {
 	if t.presign != nil {
 		return nil
 	}
-	settings, err := awsconfig.LoadDefaultConfig(ctx, awsconfig.WithSharedConfigProfile(t.target.profile))
+	settings, err := awsconfig.LoadDefaultConfig(ctx, awsconfig.WithLogger(logging.Nop{}), awsconfig.WithSharedConfigProfile(t.target.profile))
 	if err != nil {
 		return err
 	}

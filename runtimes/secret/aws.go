@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/aws/smithy-go/logging"
+
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/arn"
 	"github.com/aws/aws-sdk-go-v2/config"
@@ -64,7 +66,7 @@ func (m *SecretsManager) connect(ctx context.Context) (*secretsmanager.Client, e
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.client == nil {
-		settings, err := config.LoadDefaultConfig(ctx)
+		settings, err := config.LoadDefaultConfig(ctx, config.WithLogger(logging.Nop{})) // errors are returned
 		if err != nil {
 			return nil, err
 		}

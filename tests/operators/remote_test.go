@@ -33,7 +33,7 @@ releaseChannels:
   extensions:
   - {name: warm, lifecycle: postApproval, worker: remote, command: ["true"]}
 ---
-{apiVersion: converge/v1, kind: Service, name: web, progressDeadline: 5s}
+{apiVersion: converge/v1, kind: Service, name: web, progressDeadline: 20s}
 ---
 apiVersion: converge/v1
 kind: Runtime

@@ -3,7 +3,6 @@ package deployment
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -79,20 +78,9 @@ func (a Alteration) effect() string {
 	return "what depends on it waits"
 }
 
-// plainRE matches ids that a shell takes as they are. Anybody who may start workflows chooses ids.
-var plainRE = regexp.MustCompile(`^[A-Za-z0-9/._:@-]+$`)
-
-// shellWord is an id as one word of a command line.
-func shellWord(id string) string {
-	if plainRE.MatchString(id) {
-		return id
-	}
-	return "'" + strings.ReplaceAll(id, "'", `'\''`) + "'"
-}
-
 // Next is the command that undoes it.
 func (a Alteration) Next() string {
-	id, activity := shellWord(a.Workflow), shellWord(a.Activity)
+	id, activity := entities.ShellWord(a.Workflow), entities.ShellWord(a.Activity)
 	switch {
 	case a.Activity == "":
 		return "temporal workflow unpause --workflow-id " + id

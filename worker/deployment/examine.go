@@ -14,6 +14,7 @@ import (
 	taskqueuepb "go.temporal.io/api/taskqueue/v1"
 	"go.temporal.io/api/workflowservice/v1"
 
+	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
@@ -221,7 +222,7 @@ func (n Namespace) examinePinned(ctx context.Context, v Version, served bool, r 
 		}
 		if to := OverriddenTo(info); to != (Version{}) {
 			r.AddFinding(PinnedByOperator, e.Execution.WorkflowId, "pinned to "+Text(to)+", independent of the current version",
-				"temporal workflow update-options --workflow-id "+shellWord(e.Execution.WorkflowId)+" --versioning-override-behavior unspecified")
+				"temporal workflow update-options --workflow-id "+entities.ShellWord(e.Execution.WorkflowId)+" --versioning-override-behavior unspecified")
 		}
 	}
 	r.AddExamined("%s: %d workflows", Text(v), pinned)

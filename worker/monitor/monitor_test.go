@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -123,4 +124,32 @@ func TestOnlyCheck(t *testing.T) {
 	text, all = m.Ready(t.Context())
 	require.True(t, all)
 	require.Equal(t, "temporal: ok\n", text)
+}
+
+// After a failure a worker is ready again once the server keeps a poll open: a poll that finds no work ends after a minute only.
+func TestPollsThatWaitAreAccepted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var p Polls
+		request := &workflowservice.PollActivityTaskQueueRequest{}
+		away := status.Error(codes.Unavailable, "away")
+		require.Equal(t, away, p.track(request, func() error { return away }))
+		require.ErrorContains(t, p.check(t.Context()), "away")
+		inPoll := make(chan error)
+		ended := make(chan struct{})
+		poll := func() { _ = p.track(request, func() error { return <-inPoll }); ended <- struct{}{} }
+		go poll()
+		synctest.Wait()
+		require.ErrorContains(t, p.check(t.Context()), "away", "it may still be refused")
+		time.Sleep(acceptedAfter)
+		require.NoError(t, p.check(t.Context()))
+		inPoll <- away
+		<-ended
+		require.ErrorContains(t, p.check(t.Context()), "away")
+		go poll()
+		inPoll <- context.Canceled
+		<-ended
+		time.Sleep(acceptedAfter)
+		require.ErrorContains(t, p.check(t.Context()), "away", "no poll waits")
+	})
 }

@@ -24,11 +24,16 @@ type Polls struct {
 	clock      clock
 }
 
-// poll is how the last poll of a kind ended; err is nil if one has started since.
+// poll is how the last poll of a kind ended.
 type poll struct {
 	err   error
 	since time.Time // of the first failure in a row
+	// waiting is since when another poll waits for work since that failure; zero: none does. A poll that finds no work ends after a minute.
+	waiting time.Time
 }
+
+// acceptedAfter is how long a poll waits before it counts as accepted: a server that is away or refuses says so at once.
+const acceptedAfter = 2 * time.Second
 
 // DialOption makes a connection report how its polls end.
 func (p *Polls) DialOption() grpc.DialOption {
@@ -71,18 +76,23 @@ func (p *Polls) recordStart(kind string) {
 	if p.lastByKind == nil {
 		p.lastByKind = map[string]poll{}
 	}
-	if _, known := p.lastByKind[kind]; !known {
-		p.lastByKind[kind] = poll{}
+	last := p.lastByKind[kind]
+	if last.waiting.IsZero() {
+		last.waiting = time.Now()
 	}
+	p.lastByKind[kind] = last
 }
 
-// recordEnd records how a poll ended. A poll that the worker itself cancelled is ignored.
+// recordEnd records how a poll ended. How a poll ended that the worker itself cancelled says nothing.
 func (p *Polls) recordEnd(kind string, err error) {
-	if isOwnCancellation(err) {
-		return
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if isOwnCancellation(err) {
+		last := p.lastByKind[kind]
+		last.waiting = time.Time{}
+		p.lastByKind[kind] = last
+		return
+	}
 	since := p.lastByKind[kind].since
 	switch {
 	case err == nil:
@@ -90,7 +100,7 @@ func (p *Polls) recordEnd(kind string, err error) {
 	case since.IsZero(), isRefused(err) != isRefused(p.lastByKind[kind].err):
 		since = time.Now()
 	}
-	p.lastByKind[kind] = poll{err, since}
+	p.lastByKind[kind] = poll{err: err, since: since}
 }
 
 // Refused returns since when all polls of some kind are refused because of the caller, not because of an outage, and the error; nil if none
@@ -114,7 +124,7 @@ func isOwnCancellation(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.As(err, new(*serviceerror.Canceled)) || status.Code(err) == codes.Canceled
 }
 
-// check fails before the first poll, or if the last poll of some kind failed.
+// check fails before the first poll, or if the last poll of some kind failed and the server has accepted none since.
 func (p *Polls) check(context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -123,7 +133,7 @@ func (p *Polls) check(context.Context) error {
 	}
 	var failing []string
 	for kind, last := range p.lastByKind {
-		if last.err != nil {
+		if last.err != nil && (last.waiting.IsZero() || time.Since(last.waiting) < acceptedAfter) {
 			failing = append(failing, fmt.Sprintf("for %s, since %s: %v", kind, last.since.UTC().Format(time.TimeOnly), last.err))
 		}
 	}
