@@ -1,7 +1,7 @@
 # The commands of this repository. `make check` is what CI runs, once .ci/run has installed what more is tested against.
 
 TOOL := go tool -modfile=tools/go.mod
-CHECKS := build vet test test-long race kube-test sops-test lint workflowcheck tidy generated
+CHECKS := build vet test test-long race kube-test sops-test release-test lint workflowcheck tidy generated
 # Packages that do not link the Temporal server: quick to build in any way.
 LIGHT := ./entities/... ./intent/... ./client/... ./runtimes/... ./activities/... ./workflows/... ./cmd/converge/... ./tests/ecsfake ./tests/fakeruntime
 FUZZTIME ?= 20s
@@ -22,7 +22,7 @@ N ?= 10
 LONG_ALONE := $(addprefix github.com/converge-engine/converge/tests/,chaos operators)
 
 .DEFAULT_GOAL := help
-.PHONY: help build install test test-long stress nightly race lint fmt vet workflowcheck tidy generated check upgrade-demo bench chaos outage fuzz histories freeze-histories freeze-contracts freeze-configurations temporal-cli chromium axe screenshots monitoring moto sbom vulncheck kube kube-build kube-test rollouts flux sops-test manifests applications
+.PHONY: help build install test test-long stress nightly race lint fmt vet workflowcheck tidy generated check upgrade-demo bench chaos outage fuzz histories freeze-histories freeze-contracts freeze-configurations temporal-cli chromium axe screenshots monitoring moto sbom vulncheck kube kube-build kube-test rollouts flux sops-test release release-test manifests applications
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -80,6 +80,7 @@ tidy: ## Check that every go.mod and go.sum is tidy
 	go -C tests/rollouts mod tidy -diff
 	go -C tests/flux mod tidy -diff
 	go -C tests/sops mod tidy -diff
+	go -C tools/release mod tidy -diff
 
 generated: ## Check that go generate changes nothing
 	@state() { { git status --porcelain; git diff; } | git hash-object --stdin; }; \
@@ -195,6 +196,13 @@ kube-test: ## Test and lint the Kubernetes control plane's own code
 sops-test: ## Hold our decryption of SOPS files to SOPS itself
 	go run ./tests/run -C tests/sops
 	cd tests/sops && go tool -modfile=../../tools/go.mod golangci-lint run
+
+release: ## Build what a release of this commit consists of, for each platform, to bin/release (half an hour with cold caches)
+	go -C tools/release run .
+
+release-test: ## Test and lint what builds a release
+	go run ./tests/run -C tools/release
+	cd tools/release && go tool -modfile=../go.mod golangci-lint run
 
 kube: kube-build ## Run two clusters, staging and production, until Ctrl-C: kubeconfig in $(KUBE)
 	@echo "When ready, in another terminal: export KUBECONFIG=$(abspath $(KUBE))/kubeconfig"

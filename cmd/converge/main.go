@@ -61,11 +61,11 @@ func run(ctx context.Context, f *Factory, args []string) int {
 	return finish(ctx, err, f.Err)
 }
 
-// programVersion returns the version of the module. A build from a checkout may have none.
+// programVersion returns the version of the module, which Go takes from git, or from the module that it installs.
 func programVersion() string {
 	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
+	if !ok || info.Main.Version == "" || info.Main.Version == "(devel)" {
+		return "unversioned" // built with -buildvcs=false, or from a directory without git
 	}
 	return info.Main.Version
 }

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"debug/buildinfo"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// printer is a program that is small and has completions, in place of those of the product, which take minutes.
+const printer = `package main
+
+import (
+	"fmt"
+	"os"
+)
+
+func main() { fmt.Println(os.Args[1:]) }
+`
+
+// checkout is one with the programs of the product, each of them small.
+func checkout(t *testing.T) (dir string, git func(args ...string)) {
+	t.Helper()
+	dir = t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	}
+	write("go.mod", "module example.org/small\n\ngo 1.26\n")
+	write("LICENSE", "a license\n")
+	write("docs/cli/README.md", "<!-- generated -->\n\n# Commands\n\nSee [admin](admin.md).\n")
+	write("docs/cli/admin.md", "# converge admin\n\nDiagnose it.\n\n```text\nconverge admin [flags]\n```\n")
+	for _, b := range bundles {
+		for _, p := range b.programs {
+			write("cmd/"+p.name+"/main.go", printer)
+		}
+	}
+	git = func(args ...string) {
+		t.Helper()
+		out, err := exec.CommandContext(t.Context(), "git", append([]string{"-C", dir, "-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"}, args...)...).CombinedOutput()
+		require.NoError(t, err, string(out))
+	}
+	git("init", "-q")
+	git("add", ".")
+	git("commit", "-q", "-m", "small")
+	return dir, git
+}
+
+func built(t *testing.T, source string) (dir string, r *release) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "out")
+	r = &release{source: source, dir: dir, out: io.Discard}
+	require.NoError(t, r.parse("linux/amd64,darwin/arm64"))
+	require.NoError(t, r.build(t.Context()))
+	return dir, r
+}
+
+// unpacked are the files of an archive, by name.
+func unpacked(t *testing.T, path string) map[string]file {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	zipped, err := gzip.NewReader(bytes.NewReader(data))
+	require.NoError(t, err)
+	files := map[string]file{}
+	for archive := tar.NewReader(zipped); ; {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return files
+		}
+		require.NoError(t, err)
+		content, err := io.ReadAll(archive)
+		require.NoError(t, err)
+		files[header.Name] = file{header.Name, fs.FileMode(header.Mode), content} //nolint:gosec // of a test
+	}
+}
+
+// A release has the programs of each platform, with the version that Go gives the commit, and everything is dated with the commit.
+func TestReleaseHasProgramsOfEachPlatform(t *testing.T) {
+	source, _ := checkout(t)
+	dir, r := built(t, source)
+	require.Regexp(t, `^v0\.0\.0-\d{14}-[0-9a-f]{12}$`, r.version)
+	version := r.version[1:]
+	folder := "converge_" + version + "_linux_amd64"
+	files := unpacked(t, filepath.Join(dir, folder+".tar.gz"))
+	modes := map[string]fs.FileMode{}
+	for name, f := range files {
+		modes[name[len(folder)+1:]] = f.mode
+	}
+	require.Equal(t, map[string]fs.FileMode{
+		"converge": 0o755, "converge-render": 0o755, "converge-wrapper": 0o755, "LICENSE": 0o644,
+		"completions/converge.bash": 0o644, "completions/_converge": 0o644, "completions/converge.fish": 0o644,
+		"man/man1/converge.1": 0o644, "man/man1/converge-admin.1": 0o644,
+	}, modes)
+	require.Equal(t, "[completion zsh]\n", string(files[folder+"/completions/_converge"].content))
+	page := string(files[folder+"/man/man1/converge-admin.1"].content)
+	require.Regexp(t, `(?m)^\.TH CONVERGE-ADMIN 1 `, page)
+	require.Contains(t, page, "Diagnose it.")
+	require.NotContains(t, string(files[folder+"/man/man1/converge.1"].content), "admin.md")
+
+	info, err := buildinfo.Read(bytes.NewReader(files[folder+"/converge"].content))
+	require.NoError(t, err)
+	require.Equal(t, r.version, info.Main.Version)
+	names := func(path string) (all []string) {
+		for name := range unpacked(t, filepath.Join(dir, path+".tar.gz")) {
+			all = append(all, filepath.Base(name))
+		}
+		return all
+	}
+	require.NotContains(t, names("converge_"+version+"_darwin_arm64"), "converge-wrapper", "it runs in containers")
+	require.Equal(t, []string{"converge-dev"}, names("converge-dev_"+version+"_darwin_arm64"))
+
+	check := exec.CommandContext(t.Context(), "sha256sum", "--check", "--strict", "SHA256SUMS")
+	check.Dir = dir
+	out, err := check.CombinedOutput()
+	require.NoError(t, err, string(out))
+	require.Len(t, regexp.MustCompile(`: OK`).FindAllString(string(out), -1), 4)
+}
+
+// The same commit gives the same bytes, in another directory too.
+func TestReleaseIsReproducible(t *testing.T) {
+	source, _ := checkout(t)
+	first, _ := built(t, source)
+	clone := filepath.Join(t.TempDir(), "elsewhere")
+	out, err := exec.CommandContext(t.Context(), "git", "clone", "-q", source, clone).CombinedOutput()
+	require.NoError(t, err, string(out))
+	second, _ := built(t, clone)
+	sums := func(dir string) string {
+		text, err := os.ReadFile(filepath.Join(dir, "SHA256SUMS"))
+		require.NoError(t, err)
+		return string(text)
+	}
+	require.Equal(t, sums(first), sums(second))
+}
+
+// What no version describes is refused, and artefacts of before stay.
+func TestReleaseRefusesAChangedCheckout(t *testing.T) {
+	source, git := checkout(t)
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "old"), nil, 0o600))
+	r := &release{source: source, dir: dir, out: io.Discard, platforms: []platform{{"linux", "amd64"}}}
+	require.NoError(t, os.WriteFile(filepath.Join(source, "LICENSE"), []byte("changed"), 0o600))
+	require.ErrorContains(t, r.build(t.Context()), `the checkout has changes, such as "M LICENSE"; commit or remove them`)
+	git("commit", "-q", "-a", "-m", "broken")
+	require.NoError(t, os.WriteFile(filepath.Join(source, "cmd/converge/main.go"), []byte("package main\n"), 0o600))
+	git("commit", "-q", "-a", "-m", "broken")
+	require.ErrorContains(t, r.build(t.Context()), "function main is undeclared")
+	require.FileExists(t, filepath.Join(dir, "old"))
+	require.EqualError(t, r.parse("linux"), `-platforms "linux": expected GOOS/GOARCH, such as linux/amd64`)
+}
