@@ -78,7 +78,7 @@ func TestOfDirectoryThatHangs(t *testing.T) {
 	})
 	before := runtime.NumGoroutine()
 	for range 20 {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond) // the deadline is what is tested
 		require.Equal(t, protocol.Origin{Path: dir}, Of(ctx, dir))
 		cancel()
 	}

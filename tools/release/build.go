@@ -25,7 +25,7 @@ type program struct {
 type bundle struct {
 	name     string
 	programs []program
-	shared   bool // it has the files that all platforms share
+	shared   bool // it has the files that all platforms share, and is in packages for Linux
 }
 
 // bundles are what users install: the program with what it needs beside it, and the server for a laptop, which is larger than all of that.
@@ -126,6 +126,11 @@ func (r *release) buildPlatform(ctx context.Context, p platform, work, complete 
 		name := fmt.Sprintf("%s_%s_%s_%s", b.name, strings.TrimPrefix(r.version, "v"), p.os, p.arch)
 		if err := writeArchive(filepath.Join(complete, name+".tar.gz"), name, files, r.committed); err != nil {
 			return err
+		}
+		if b.shared && p.os == "linux" {
+			if err := r.writePackages(p, name, files, work, complete); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

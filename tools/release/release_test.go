@@ -160,3 +160,49 @@ func TestReleaseRefusesAChangedCheckout(t *testing.T) {
 	require.FileExists(t, filepath.Join(dir, "old"))
 	require.EqualError(t, r.parse("linux"), `-platforms "linux": expected GOOS/GOARCH, such as linux/amd64`)
 }
+
+// The packages have the programs, what shells and man read, and units of systemd that it accepts. They start nothing.
+func TestPackages(t *testing.T) {
+	source, _ := checkout(t)
+	dir := filepath.Join(t.TempDir(), "out")
+	r := &release{source: source, dir: dir, out: io.Discard, platforms: []platform{{"linux", "amd64"}}}
+	require.NoError(t, r.build(t.Context()))
+	packages, err := filepath.Glob(filepath.Join(dir, "*.deb"))
+	require.NoError(t, err)
+	require.Len(t, packages, 1)
+	rpms, err := filepath.Glob(filepath.Join(dir, "*.rpm"))
+	require.NoError(t, err)
+	require.Len(t, rpms, 1)
+	run := func(name string, args ...string) string {
+		t.Helper()
+		out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
+		require.NoError(t, err, "%s %v: %s", name, args, out)
+		return string(out)
+	}
+	if _, err := exec.LookPath("dpkg-deb"); err != nil {
+		t.Skip("no dpkg-deb: the content of the package is not checked")
+	}
+	require.Contains(t, run("dpkg-deb", "--field", packages[0], "Version"), "0.0.0~", "older than the first version")
+	listed := run("dpkg-deb", "--contents", packages[0])
+	for _, line := range []string{
+		`-rwxr-xr-x root/root .* \./usr/bin/converge\n`, `-rwxr-xr-x root/root .* \./usr/bin/converge-render\n`,
+		`-rw-r--r-- root/root .* \./usr/share/man/man1/converge-admin\.1\n`, `\./usr/share/bash-completion/completions/converge\n`,
+		`\./usr/share/zsh/vendor-completions/_converge\n`, `\./usr/share/doc/converge/copyright\n`, `\./usr/lib/sysusers.d/converge.conf\n`,
+		`-rw------- root/root .* \./etc/converge/converge\.env\n`,
+	} {
+		require.Regexp(t, line, listed)
+	}
+	require.NotContains(t, listed, "site-functions")
+	root := t.TempDir()
+	run("dpkg-deb", "--raw-extract", packages[0], root)
+	conffiles, err := os.ReadFile(filepath.Join(root, "DEBIAN", "conffiles"))
+	require.NoError(t, err)
+	require.Equal(t, "/etc/converge/converge.env\n", string(conffiles))
+	run("sh", "-n", filepath.Join(root, "DEBIAN", "postinst"))
+	if _, err := exec.LookPath("systemd-analyze"); err != nil {
+		t.Skip("no systemd-analyze: the units are not checked")
+	}
+	for _, unit := range []string{"converge-worker", "converge-serve"} {
+		require.Empty(t, run("systemd-analyze", "verify", "--man=no", "--root", root, unit+".service"))
+	}
+}
