@@ -186,7 +186,7 @@ flux: ## Build the kustomize-controller of Flux into .cache/bin for the benchmar
 manifests: ## Fetch public manifests and charts into .cache/manifests for the tests that apply them (40 MB, once)
 	go run ./tests/kubetest/build manifests
 
-applications: ## Fetch the public applications of the long form of tests/applications into .cache/manifests (5 MB, once)
+applications: ## Fetch the public applications of the long form of tests/applications into .cache/manifests (50 MB, once)
 	go run ./tests/kubetest/build applications
 
 kube-test: ## Test and lint the Kubernetes control plane's own code

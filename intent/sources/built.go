@@ -7,11 +7,13 @@
 package sources
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path"
 	"strings"
+	"sync"
 
 	"github.com/converge-engine/converge/intent/charts"
 	"github.com/converge-engine/converge/intent/config"
@@ -55,10 +57,45 @@ func (l *objectLoader) kustomization(full string) []strict.Fault {
 		if err != nil {
 			from.Built[full] = &Built{Faults: []strict.Fault{refusal("kustomize", "the kustomization cannot be built: ", err)}}
 		} else {
-			from.Built[full] = readTexts([]Text{text}, text.charts, encryptedIn(l.FS, files))
+			from.Built[full] = latestBuilt.read(text, encryptedIn(l.FS, files))
 		}
 	}
 	return from.Built[full].Faults
+}
+
+// latestBuilt are the objects of the latest kustomizations. Objects are never modified, and several compilations of one command, such as
+// those of an import, read the same texts.
+var latestBuilt builtTexts
+
+// maxBuilt bounds the bytes of the texts whose objects are kept; objects take some times more.
+const maxBuilt = 16 << 20
+
+type builtTexts struct {
+	mu    sync.Mutex
+	known map[[sha256.Size]byte]*Built
+	size  int
+}
+
+// read returns the objects of a built text. Those of encrypted files are not kept.
+func (b *builtTexts) read(text Text, among encrypted) *Built {
+	if len(among) > 0 {
+		return readTexts([]Text{text}, text.charts, among)
+	}
+	key := sha256.Sum256(fmt.Appendf(nil, "%q %t %s", text.Name, text.charts, text.Data))
+	b.mu.Lock()
+	found := b.known[key]
+	b.mu.Unlock()
+	if found != nil {
+		return found
+	}
+	found = readTexts([]Text{text}, text.charts, nil)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.size += len(text.Data); b.known == nil || b.size > maxBuilt {
+		b.known, b.size = map[[sha256.Size]byte]*Built{}, len(text.Data)
+	}
+	b.known[key] = found
+	return found
 }
 
 // refusal returns a problem that explains why a source cannot be used.

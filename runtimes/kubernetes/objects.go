@@ -295,7 +295,7 @@ func unique(objects []declared) error {
 func compareOrder(a, b declared) int {
 	return cmp.Or(
 		cmp.Compare(a.wave, b.wave),
-		cmp.Compare(rankOf(a.GetKind()), rankOf(b.GetKind())),
+		cmp.Compare(a.rank(), b.rank()),
 		cmp.Compare(a.GetAPIVersion()+a.GetKind(), b.GetAPIVersion()+b.GetKind()),
 		cmp.Compare(a.GetNamespace(), b.GetNamespace()),
 		cmp.Compare(a.GetName(), b.GetName()),
@@ -305,6 +305,7 @@ func compareOrder(a, b declared) int {
 var (
 	kindNamespace  = schema.GroupKind{Kind: "Namespace"}
 	kindDefinition = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
+	kindPolicy     = schema.GroupKind{Group: "admissionregistration.k8s.io", Kind: "ValidatingAdmissionPolicy"}
 	kindJob        = schema.GroupKind{Group: "batch", Kind: "Job"}
 	kindClaim      = schema.GroupKind{Kind: "PersistentVolumeClaim"}
 )
@@ -312,13 +313,40 @@ var (
 // firstWave is the wave of objects that contain or define others.
 const firstWave = math.MinInt
 
-// waveOf reads the wave of an object. Namespaces and CustomResourceDefinitions always come first.
+// rank orders the objects of one wave by their kinds. Among the first are policies about definitions, before these.
+func (d declared) rank() int {
+	if d.wave == firstWave && d.GetKind() == kindPolicy.Kind {
+		return -1
+	}
+	return rankOf(d.GetKind())
+}
+
+// isDefinitionPolicy reports whether an object is a policy about CustomResourceDefinitions, such as that of the Gateway API against older
+// ones. It comes before them, so that those of a version are admitted by its own policy, and not by that of the version which it replaces.
+// A policy with parameters does not: their kind may be one of those that are defined.
+func isDefinitionPolicy(o *unstructured.Unstructured) bool {
+	if o.GroupVersionKind().GroupKind() != kindPolicy || nestedMap(o.Object, "spec", "paramKind") != nil {
+		return false
+	}
+	rules, _, _ := unstructured.NestedSlice(o.Object, "spec", "matchConstraints", "resourceRules")
+	return slices.ContainsFunc(rules, func(rule any) bool {
+		fields, _ := rule.(map[string]any)
+		groups, _, _ := unstructured.NestedStringSlice(fields, "apiGroups")
+		return slices.Contains(groups, kindDefinition.Group)
+	})
+}
+
+// waveOf reads the wave of an object. Namespaces and CustomResourceDefinitions always come first, and policies about definitions unless
+// they have a wave.
 func waveOf(o *unstructured.Unstructured) (int, error) {
 	if kind := o.GroupVersionKind().GroupKind(); kind == kindNamespace || kind == kindDefinition {
 		return firstWave, nil
 	}
 	text, ok := o.GetAnnotations()[AnnotationWave]
-	if !ok {
+	switch {
+	case !ok && isDefinitionPolicy(o):
+		return firstWave, nil
+	case !ok:
 		return 0, nil
 	}
 	wave, err := strconv.ParseInt(text, 10, 32) // as in the compiler of payloads; hooks of charts have extreme weights

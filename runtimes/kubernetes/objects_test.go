@@ -167,6 +167,32 @@ func TestDeclareOrdersByWaveAndKind(t *testing.T) {
 	}, order)
 }
 
+// A policy about definitions comes before them: that of a version admits its definitions, also where the policy that it replaces does not.
+func TestDeclareOrdersPoliciesAboutDefinitionsFirst(t *testing.T) {
+	policy := func(name, annotations, spec, rules string) string {
+		return "{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicy, metadata: {name: " + name + ", annotations: {" + annotations + "}}, " +
+			"spec: {" + spec + "matchConstraints: {resourceRules: [{resources: ['*'], " + rules + "}]}}}"
+	}
+	definitions := "apiGroups: [apiextensions.k8s.io]"
+	got, err := serving(t).declare(t.Context(), instanceOf(t,
+		"{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: things.example.com}}",
+		"{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}}",
+		policy("about-definitions", "", "", definitions),
+		policy("about-others", "", "", "apiGroups: [apps]"),
+		policy("with-parameters", "", "paramKind: {apiVersion: example.com/v1, kind: Thing}, ", definitions),
+		policy("with-a-wave", `converge/wave: "-1"`, "", definitions),
+	))
+	require.NoError(t, err)
+	var order []string
+	for _, d := range got {
+		order = append(order, d.GetKind()+" "+d.GetName())
+	}
+	require.Equal(t, []string{
+		"ValidatingAdmissionPolicy about-definitions", "CustomResourceDefinition things.example.com", "ValidatingAdmissionPolicy with-a-wave", "ConfigMap settings",
+		"ValidatingAdmissionPolicy about-others", "ValidatingAdmissionPolicy with-parameters",
+	}, order)
+}
+
 func TestDeclareRefusesInvalidObjects(t *testing.T) {
 	rt := serving(t)
 	rows := map[string]string{

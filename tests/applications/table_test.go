@@ -42,7 +42,26 @@ func secrets(names ...string) string {
 	return all.String()
 }
 
+const ownNamespace = "createNamespace: true"
+
 var rows = []row{
+	{
+		name: "argo-cd-install", shown: "Argo CD", source: "manifests: [DIR/install.yaml]", kind: "manifests", namespace: "argocd",
+		options: []string{ownNamespace}, edited: "Deployment/argocd-server", objects: secrets("argocd-redis"),
+	},
+	{
+		name: "argo-rollouts-install", shown: "Argo Rollouts", source: "manifests: [DIR/install.yaml]", kind: "manifests", namespace: "argo-rollouts",
+		options: []string{ownNamespace}, edited: "Deployment/argo-rollouts",
+	},
+	{
+		name: "cert-manager", shown: "cert-manager", source: "helm: {chart: DIR.tgz, values: {crds: {enabled: true}}}",
+		kind: "chart", namespace: "cert-manager", options: []string{ownNamespace}, edited: "Deployment/public-cert-manager",
+		stay: []string{ // the chart keeps them: crds.keep
+			"CustomResourceDefinition/certificaterequests.cert-manager.io", "CustomResourceDefinition/certificates.cert-manager.io",
+			"CustomResourceDefinition/challenges.acme.cert-manager.io", "CustomResourceDefinition/clusterissuers.cert-manager.io",
+			"CustomResourceDefinition/issuers.cert-manager.io", "CustomResourceDefinition/orders.acme.cert-manager.io",
+		},
+	},
 	{
 		name: "cilium", shown: "Cilium", source: "helm: {chart: DIR, values: {hubble: {tls: {auto: {method: cronJob}}}}}", kind: "chart", namespace: "kube-system",
 		why: "the value `hubble.tls.auto.method: cronJob`, since a chart that makes certificates while it renders is refused", edited: "DaemonSet/cilium",
@@ -53,6 +72,52 @@ var rows = []row{
 	},
 	{
 		name: "external-dns", shown: "ExternalDNS", source: "kustomize: DIR", kind: "kustomization", namespace: "default", edited: "Deployment/external-dns",
+	},
+	{
+		name: "gateway-api", shown: "Gateway API", source: "kustomize: DIR", kind: "kustomization", namespace: "default",
+		edited: "CustomResourceDefinition/gateways.gateway.networking.k8s.io",
+	},
+	{
+		name: "keda", shown: "KEDA", source: "kustomize: DIR/default", kind: "kustomization", namespace: "keda", edited: "Deployment/keda-operator",
+		objects: secrets("kedaorg-certs"), stay: []string{"Namespace/keda"},
+	},
+	{
+		name: "kro", shown: "kro", source: "helm: {chart: DIR}", kind: "chart", namespace: "kro-system", options: []string{ownNamespace}, edited: "Deployment/public-kro",
+	},
+	{
+		name: "kuberay", shown: "KubeRay", source: "kustomize: DIR/default", kind: "kustomization", namespace: "default",
+		edited: "Deployment/kuberay-operator",
+	},
+	{
+		name: "kyverno", shown: "Kyverno", source: "manifests: [DIR/install-latest-testing.yaml]", kind: "manifests", namespace: "kyverno",
+		edited: "Deployment/kyverno-admission-controller", stay: []string{"ConfigMap/kyverno", "Namespace/kyverno"},
+	},
+	{
+		name: "metallb", shown: "MetalLB", source: "manifests: [DIR/metallb-native.yaml]", kind: "manifests", namespace: "metallb-system", edited: "DaemonSet/speaker",
+		objects: secrets("memberlist"), stay: []string{"Namespace/metallb-system"},
+	},
+	{
+		name: "metrics-server-overlays", shown: "metrics-server", source: "kustomize: DIR/overlays/release", kind: "kustomization", namespace: "kube-system",
+		edited: "Deployment/metrics-server",
+	},
+	{
+		name: "prometheus-operator", shown: "Prometheus Operator", source: "manifests: [DIR/bundle.yaml]", kind: "manifests", namespace: "default",
+		edited: "Deployment/prometheus-operator",
+	},
+	{
+		name: "sealed-secrets", shown: "Sealed Secrets", source: "helm: {chart: DIR}", kind: "chart", namespace: "kube-system", edited: "Deployment/public-sealed-secrets",
+	},
+	{
+		name: "snapshot-controller", shown: "CSI snapshot-controller", source: "kustomize: DIR", kind: "kustomization", namespace: "kube-system",
+		edited: "Deployment/snapshot-controller",
+	},
+	{
+		name: "source-controller", shown: "Flux source-controller", source: "kustomize: DIR/default", kind: "kustomization", namespace: "source-system",
+		edited: "Deployment/source-controller", stay: []string{"Namespace/source-system"},
+	},
+	{
+		name: "vertical-pod-autoscaler", shown: "Vertical Pod Autoscaler", source: "kustomize: DIR", kind: "kustomization", namespace: "kube-system",
+		edited: "Deployment/vpa-recommender", objects: secrets("vpa-tls-certs"),
 	},
 }
 
