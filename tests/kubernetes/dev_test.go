@@ -85,7 +85,8 @@ func (r *readme) page() {
 	_, err := exec.LookPath("kubectl")
 	ours := strings.NewReplacer("release shop/web slow", "release shop/web slow -p staging:ready=5s", // to be seen on a loaded machine, too
 		`ImagePullBackOff web-8df945d6b-vlnsr: Back-off pulling image "registry.shop.dev/web:nopull": `, "…", // the node says it in two ways
-		"ImagePullBackOff web-8df945d6b-vlnsr", "…")
+		"ImagePullBackOff web-8df945d6b-vlnsr", "…",
+		"as declared again", "… again") // its pods may be ready by the next reading
 	before := map[string]func(){
 		"converge explain shop/web production": func() {
 			edit(t, filepath.Join(r.example, configFile), "parameters: {replicas: 3}", "parameters: {replicas: 4}")

@@ -109,7 +109,7 @@ func TestBaselineHoldsAtOnceForAll_G2(t *testing.T) {
 	require.NoError(t, sets(t, w, strings.NewReplacer("FROM", year.AddDate(0, 0, -2).Format(time.DateOnly), "TO", year.AddDate(0, 0, 30).Format(time.DateOnly)).Replace(yearEnd), "olga", ""))
 	w.Release("web", "v2")
 	w.AwaitThat("web", "what docs/spec/installation.md shows", func(s protocol.Status) bool {
-		page := stage.Text(t, "../../docs/spec/installation.md", "Baseline").With(strings.NewReplacer("shop/web", w.App+"/web"))
+		page := stage.Text(t, "../../docs/spec/installation.md", "Baseline").With(strings.NewReplacer("shop/web", w.App+"/web", "Mon 4 Jan 00:00 CET", "…"))
 		return page.Missing(strings.Join(explain.Lines(s, "production", time.Now()), "\n")) == ""
 	})
 }
@@ -117,7 +117,7 @@ func TestBaselineHoldsAtOnceForAll_G2(t *testing.T) {
 // yearEnd is the baseline of docs/spec/installation.md, frozen now.
 const yearEnd = `baseline:
   protections:
-  - {name: year-end, allowedTimes: {timeZone: Europe/Paris, freezes: [{from: "FROM", to: "TO", reason: year end}]}}
+  - {name: year-end, allowedTimes: {timeZone: Europe/Paris, freezes: [{from: "FROM", to: "TO", reason: year end}]}, where: {releaseChannels: [prod*]}}
   approvals:
   - {name: go-live, minApprovers: 2, approvers: ["group:sre"], where: {releaseChannels: [prod*]}}
 `
