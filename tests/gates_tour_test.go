@@ -69,7 +69,8 @@ func TestGatesFromTheReadme_A14_A15_A17_A22(t *testing.T) {
 	}
 	const gates = "../docs/gates.md"
 	whenOpen := strings.NewReplacer("open until Thu 31 Dec 00:00 CET", "open…") // the freeze of the copy is in another year
-	after := map[string]stage.Block{                                                   // what docs/gates.md shows, once a command was run
+	// What docs/gates.md shows, once a command was run.
+	after := map[string]stage.Block{
 		"converge status gates":                   stage.Only(t, gates, "Gates and rollbacks"),
 		"converge approve gates/shop v13 go-live": stage.Only(t, gates, "Protections"),
 	}
