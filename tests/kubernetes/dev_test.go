@@ -135,7 +135,7 @@ func TestKubernetesFromTheReadme_A11(t *testing.T) {
 			return d
 		}
 		before := web("staging").Generation
-		_, code := d.Converge("release", "shop/web", "slow", "-p", "replicas=1", "-p", "ready=2s")
+		_, code := d.Converge("release", "shop/web", "v5", "-p", "replicas=1", "-p", "ready=2s")
 		require.Zero(t, code)
 		temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {
 			status := web("staging").Status
@@ -143,12 +143,12 @@ func TestKubernetesFromTheReadme_A11(t *testing.T) {
 		})
 		d.Kill()
 		d.start()
-		d.Await("shop/web", "staging CONVERGED slow, production CONVERGED slow")
+		d.Await("shop/web", "staging CONVERGED v5, production CONVERGED v5")
 		require.Equal(t, before+1, web("staging").Generation, "what was applied is not applied again")
 	})
 	out, code = d.Converge("explain", "shop/web", "production")
 	require.Zero(t, code)
-	require.Contains(t, out, "shop/web production runs slow, as desired")
+	require.Contains(t, out, "shop/web production runs v5, as desired")
 	out, code = d.Converge("logs", "shop/web", "production", "--last", "1")
 	require.Zero(t, code)
 	require.Contains(t, out, "configured Deployment/web")
