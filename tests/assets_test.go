@@ -85,6 +85,7 @@ func TestAssetsAreReadByOthers_D1_D7(t *testing.T) {
 	require.Equal(t, []string{"Service/web"}, ids(carrying))
 	require.Equal(t, map[string]entities.Addon{"oncall": {Type: "example.com/oncall", Value: map[string]any{"team": "checkout"}}}, carrying.Assets[0].Addons)
 	require.Empty(t, ids(read("--addon", "example.com/slo")))
+	d.RunPage(stage.Only(t, "../docs/sources.md", "What was published, for other programs"))
 	for _, wrong := range [][]string{{"--kind", "Pod"}, {"-l", "tier"}, {"--watch", "--incarnation", "1"}, {"--incarnation", "99"}} {
 		out, code := d.Converge(append([]string{"config", "get", "assets", "shop"}, wrong...)...)
 		require.Equal(t, 1, code, out)

@@ -33,6 +33,9 @@ func TestAChannelThatOnlyReports_A25(t *testing.T) {
 	w.Release("web", "v1")
 	would("report only: Converge would apply v1 since ")
 	require.Contains(t, w.Status("web").Headline, "report only: Converge would apply v1")
+	page := stage.Text(t, "../docs/spec/application.md", "Report only").With(strings.NewReplacer("v8", "v1"))
+	c := w.Status("web").Channels[1]
+	require.Empty(t, page.Missing(c.Name+" "+c.Status+": "+c.Reasons[0].Text))
 
 	production.SetVersion("v1") // the old pipeline
 	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")

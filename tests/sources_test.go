@@ -124,7 +124,7 @@ func TestWatchAsACommand_D6_D9(t *testing.T) {
 	require.NoError(t, os.Mkdir(dir, 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "converge.yaml"), []byte(text("first", "v1")), 0o600))
 	d := shared.Dev(t, dir)
-	d.Env = []string{"XDG_CACHE_HOME=" + filepath.Join(home, "cache"), "TMPDIR=" + home}
+	d.Env = []string{"XDG_CACHE_HOME=" + filepath.Join(home, "cache"), "TMPDIR=" + home, "CONVERGE_BY=ci"}
 	d.Start()
 	d.Await("first/web", "prod CONVERGED v1")
 
@@ -140,6 +140,7 @@ func TestWatchAsACommand_D6_D9(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(other, "converge.yaml"), []byte(text("other", "v1")), 0o600))
 	said := d.Background("config", "watch", "git::file:///nowhere", source, other, "--interval", "1s", "--quiet", "10ms")
 	d.Await("other/web", "prod CONVERGED v1")
+	r.Commit(t, "Say so", map[string]string{"README": "more"})
 	sell := r.Commit(t, "Sell more", map[string]string{"deploy/converge.yaml": text("shop", "v2")})
 	d.Await("shop/web", "prod CONVERGED v2")
 	require.Contains(t, said(), "git::file:///nowhere: read git::file:///nowhere: repository does not exist")
@@ -150,6 +151,13 @@ func TestWatchAsACommand_D6_D9(t *testing.T) {
 	require.Zero(t, code)
 	require.Contains(t, out, r.URL()+"//deploy@"+sell.String()[:12])
 	require.Contains(t, out, begin.String()[:12]+" Ada: Begin")
+	list := stage.Only(t, "../docs/sources.md", "Sources").With(strings.NewReplacer("github.com/acme/shop", r.URL()))
+	columns, err := os.ReadFile("../cmd/converge/incarnations.go") // their names are printed on a terminal only
+	require.NoError(t, err)
+	require.Contains(t, string(columns), `{"`+strings.Join(strings.Fields(list.Commands[0].Shown[0]), `", "`)+`"}`)
+	list.Commands[0].Shown = list.Commands[0].Shown[1:]
+	d.RunPage(list)
+	d.RunPage(stage.Only(t, "../docs/sources.md", "All commits"))
 	out, code = d.Converge("config", "diff", "shop", "1")
 	require.Zero(t, code)
 	require.Contains(t, out, "from "+r.URL()+"//deploy@"+sell.String()[:12]+"\n  "+sell.String()[:12]+" Ada: Sell more\n")

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -118,12 +119,16 @@ func TestCompare_D26_A20(t *testing.T) {
 	unstable.Own = fakeStatus
 	at := host(t, server)
 	const when = ", from 2026-11-23 08:30:00 to 08:40:00 UTC"
+	const worse = "increased, 3 against 1.75 (+71.4 %, tolerance 10 %), 8 samples against 8, p 7.77e-05 (level 0.005 = 0.01 / 2), exact Mann-Whitney" + when
+	page, err := os.ReadFile("../../docs/validation.md")
+	require.NoError(t, err)
+	require.Contains(t, string(page), "\n```text\n"+worse+"\n```\n", "what the page shows")
 	Conform(t, Kind{Kind: entities.CheckCompare, Secrets: []string{secret}, Rows: []Row{
-		{Name: "worse", Sources: sources, Request: row(plain), Want: entities.Fail, Reason: "increased, 3 against 1.75 (+71.4 %, tolerance 10 %), 8 samples against 8, p 7.77e-05 (level 0.005 = 0.01 / 2), exact Mann-Whitney" + when},
+		{Name: "worse", Sources: sources, Request: row(plain), Want: entities.Fail, Reason: worse},
 		{Name: "not worse", Sources: sources, Request: against("same"), Want: entities.Pass, Reason: "no increase shown, 3 against 3 (+0 %, tolerance 10 %), 8 samples against 8, p …"},
-		{Name: "against the past", Sources: sources, Request: row(func(c *entities.CompareCheck) { c.Control, c.Offset = "", 24*time.Hour }), Want: entities.Fail, Reason: "increased, 3 against 1.75 (+71.4 %, tolerance 10 %), 8 samples against 8, p 7.77e-05 (level 0.005 = 0.01 / 2), exact Mann-Whitney" + when + ", against 24h before (weaker than a control group at the same time)"},
+		{Name: "against the past", Sources: sources, Request: row(func(c *entities.CompareCheck) { c.Control, c.Offset = "", 24*time.Hour }), Want: entities.Fail, Reason: worse + ", against 24h before (weaker than a control group at the same time)"},
 		{Name: "in a fleet", Sources: ofFleet, Request: against("same"), Want: entities.Pass, Reason: "no increase shown, 3 against 3 …"},
-		{Name: "a pause does not move the period", Sources: paused, Request: row(plain), Want: entities.Fail, Reason: "increased, 3 against 1.75 (+71.4 %, tolerance 10 %), 8 samples against 8, p 7.77e-05 (level 0.005 = 0.01 / 2), exact Mann-Whitney" + when},
+		{Name: "a pause does not move the period", Sources: paused, Request: row(plain), Want: entities.Fail, Reason: worse},
 		{Name: "before the evaluation", Sources: sources, Request: early(row(plain), 39), Want: entities.Wait, Reason: "evaluation at 08:40:00 UTC, since 08:30:00"},
 		{Name: "too few samples wait", Sources: sources, Request: early(against("few"), 41), Want: entities.Wait, Reason: "INCONCLUSIVE: too few samples, 3 against 2 (+50 %, tolerance 10 %), 8 samples against 3; at least 8 of each are needed" + when + "; evaluation at 08:50:00 UTC, since 08:30:00"},
 		{Name: "too few at the deadline", Sources: sources, Request: against("few"), Want: entities.Fail, Reason: "INCONCLUSIVE: too few samples, 3 against 2 (+50 %, tolerance 10 %), 8 samples against 3; at least 8 of each are needed, from 2026-11-23 08:30:00 to 08:50:00 UTC; which is declared to fail"},

@@ -31,7 +31,7 @@ func TestNonceOfAnAct_G3(t *testing.T) {
 	require.NoError(t, err)
 	_, vectors, found := strings.Cut(string(page), "\n## A token for one act\n")
 	require.True(t, found)
-	_, vectors, _ = strings.Cut(vectors, "```\n")
+	_, vectors, _ = strings.Cut(vectors, "```text\n")
 	vectors, _, _ = strings.Cut(vectors, "```")
 	lines := strings.Split(strings.TrimSpace(vectors), "\n")
 	require.Len(t, lines, 4)

@@ -19,6 +19,9 @@ func (s *State) MissingConfig(channel string) string {
 		}
 		if r := s.missingRelease(i.ID, declared.Template); r != nil {
 			why := r.FullVersion + " was " + string(r.Phases[channel].Phase)
+			if r.Phases[channel].Phase == maestro.Failed {
+				why = r.FullVersion + " failed"
+			}
 			if reason := r.Phases[channel].Reason; reason != "" {
 				why += ": " + reason
 			}

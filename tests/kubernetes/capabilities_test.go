@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/converge-engine/converge/tests/internal/stage"
 	"github.com/converge-engine/converge/tests/temporaltest"
 )
 
@@ -44,7 +45,7 @@ func TestCapabilitiesAreCapturedOnKubernetes_H6(t *testing.T) {
 		require.Equal(t, code, cmd.ProcessState.ExitCode(), "%v: %s", err, out)
 		return string(out)
 	}
-	require.Contains(t, lock(0), "converge.lock has 0 charts and the capabilities of 2 runtimes now; commit it\n")
+	w.prompt().RunPage(stage.Only(t, "../../docs/kubernetes.md", "What charts see of a cluster").With(w.ours()))
 	text := w.read("converge.lock")
 	require.Contains(t, text, "      - groupVersion: "+group+"/v1\n        kinds: [Widget]\n")
 	w.Publish()

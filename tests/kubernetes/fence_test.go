@@ -1,7 +1,6 @@
 package kubernetes_test
 
 import (
-	"encoding/json"
 	"os"
 	"strings"
 	"testing"
@@ -11,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/tests/internal/stage"
 	"github.com/converge-engine/converge/tests/kubetest"
 	"github.com/converge-engine/converge/worker"
 	"github.com/converge-engine/converge/worker/embedded"
@@ -102,10 +102,8 @@ func TestSecondInstallationIsRefused_H10(t *testing.T) {
 	second.App, second.Dir = first.App, first.Dir
 	second.StartWorker()
 	second.Publish()
-	second.AwaitThat("web", "a refusal in staging", func(s protocol.Status) bool {
-		text, err := json.Marshal(channelOf(s, "staging"))
-		return err == nil && strings.Contains(string(text), "it belongs to the installation ")
-	})
+	page := stage.Text(t, "../../docs/kubernetes.md", "Two installations on one cluster").With(second.ours()).With(strings.NewReplacer("L5V7", "", "3GFK", "")) // their ids
+	second.AwaitThat("web", "a refusal in staging", func(s protocol.Status) bool { return page.Missing(reasons(s, "staging")) == "" })
 	after := first.deployment(first.staging, "web")
 	require.Equal(t, before.ResourceVersion, after.ResourceVersion)
 	first.Release("web", "v2")

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/converge-engine/converge/client/publish"
+	"github.com/converge-engine/converge/tests/internal/stage"
 	"github.com/converge-engine/converge/tests/temporaltest"
 )
 
@@ -43,6 +44,10 @@ func TestPlanOnKubernetes(t *testing.T) {
 	w.declareWeb(w.production, "argocd", "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {replicas: 5}}")
 	const conflict = "! Deployment/web  spec.replicas belongs to argocd, which declares it too: CONFLICT"
 	require.Equal(t, title+channel("staging   ", moves)+channel("production", conflict)+"8 objects change, 0 removed, 1 conflict\n", plan(w.App+"/web", "v2"))
+	settings, aside := filepath.Join(w.Dir, "web", "settings.yaml"), filepath.Join(t.TempDir(), "settings.yaml")
+	require.NoError(t, os.Rename(settings, aside))
+	w.prompt().RunPage(stage.Only(t, "../../docs/kubernetes.md", "Undeclared objects").With(w.ours()))
+	require.NoError(t, os.Rename(aside, settings))
 	w.edit(configFile, "{releaseChannel: production, parameters: {replicas: 3}}", "{releaseChannel: staging, parameters: {replicas: 7}}")
 	require.Contains(t, plan(w.Dir), "shop/web, changed configuration (not published)\n staging v1 → v1-i2     4 changes\n")
 	require.Contains(t, plan(w.Dir), "  ~ Deployment/web  replicas 2 → 7; env[name=VERSION].value v1 → v1-i2; its pods are replaced\n  ~ 3 objects with no change except the version\n production v1 → v1-i2  4 changes\n")

@@ -105,6 +105,9 @@ func TestKubernetesFailingImage_A8_A23_B10(t *testing.T) {
 	require.Equal(t, int32(2), w.deployment(w.staging, "web").Status.AvailableReplicas)
 	require.NotEmpty(t, failed.Events)
 	require.Equal(t, before, w.deployment(w.production, "web").Generation)
+	if !testing.Short() {
+		w.prompt().RunPage(stage.Only(t, "../../docs/kubernetes.md", "Health and versions").With(w.ours()))
+	}
 
 	w.Release("web", "v2")
 	w.Await("web", "staging CONVERGED v2, production CONVERGED v2")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/converge-engine/converge/client/preview"
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/tests/internal/stage"
 	"github.com/converge-engine/converge/tests/temporaltest"
 )
 
@@ -103,12 +104,7 @@ func TestDeletionIsPlannedOnKubernetes_A24_H5(t *testing.T) {
 		return p
 	}
 	before := w.named(w.production)
-	text := run(0, "channel", "delete", w.App+"/web", "production", "--dry-run")
-	require.True(t, strings.HasPrefix(text, "shop/web, to be deleted\n production v1  "), text)
-	require.Contains(t, text, "  - Deployment/web\n")
-	require.Contains(t, text, "  o PersistentVolumeClaim/data  claims are kept unless the service sets removeClaims: true\n")
-	require.Contains(t, text, "  o ConfigMap/ledger            converge/keep: true\n")
-	require.Contains(t, text, " removed, 2 left in place\n")
+	w.prompt().RunPage(stage.Only(t, "../../docs/gates.md", "Deletion").With(w.ours()))
 	plan := planned("channel", "delete", w.App+"/web", "production", "--dry-run")
 	goes, stays := listed(plan, "remove"), listed(plan, "keep")
 	require.ElementsMatch(t, before, append(append([]string{}, goes...), stays...), "all of it is named")

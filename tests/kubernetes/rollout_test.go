@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/tests/internal/stage"
 	"github.com/converge-engine/converge/tests/kubetest"
 	"github.com/converge-engine/converge/tests/temporaltest"
 )
@@ -60,6 +61,7 @@ func TestRolloutsFromTheCommandLine_H3(t *testing.T) {
 	w.runs("v1 v1")
 
 	command := w.suspended("v2")
+	w.prompt().RunPage(stage.Only(t, "../../docs/kubernetes.md", "Rollouts with steps of their own").With(w.ours()))
 	w.runs("v1 v2")
 	w.converge(append(command, "--reason", "looks good")...)
 	w.Await("web", "production CONVERGED v2")

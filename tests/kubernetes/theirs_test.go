@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/tests/internal/stage"
 	"github.com/converge-engine/converge/tests/temporaltest"
 )
 
@@ -44,6 +45,9 @@ func TestKubernetesForeignFields_H2_A12(t *testing.T) {
 	})
 	require.NotContains(t, fmt.Sprint(s.Journal), "DEGRADED")
 	require.Contains(t, w.explained(), "foreign: "+guest)
+	if !testing.Short() {
+		w.prompt().RunPage(stage.Only(t, "../../docs/kubernetes.md", "Fields left to others").With(w.ours()))
+	}
 	require.Len(t, w.deployment(w.production, "web").Spec.Template.Spec.Containers, 2)
 
 	w.edit(configFile, "manifests: [web]", "manifests: [web], foreign: remove")

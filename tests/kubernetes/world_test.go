@@ -20,6 +20,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/tests/internal/stage"
 	"github.com/converge-engine/converge/tests/kubetest"
+	"github.com/converge-engine/converge/tests/temporaltest"
 )
 
 const kubernetesExample = "../../examples/kubernetes"
@@ -144,6 +145,22 @@ func (w *kubeWorld) declareWeb(namespace, by, object string) {
 	force := true
 	_, err := w.cluster.Client.AppsV1().Deployments(namespace).Patch(w.T.Context(), "web", types.ApplyPatchType, []byte(object), metav1.PatchOptions{FieldManager: by, Force: &force})
 	require.NoError(w.T, err)
+}
+
+// prompt is where converge is run for the application.
+func (w *kubeWorld) prompt() *stage.Dev {
+	w.T.Helper()
+	d := shared.Prompt(w.T, w.Dir, temporaltest.Start(w.T).Address)
+	d.Env = []string{"CONVERGE_STORE=" + w.Store}
+	return d
+}
+
+// ours puts the names of the test in place of those of a page.
+func (w *kubeWorld) ours() *strings.Replacer {
+	return strings.NewReplacer("PodDisruptionBudget shop/web", "PodDisruptionBudget "+w.staging+"/web", "shop/web", w.App+"/web", "examples/kubernetes", w.Dir,
+		"of production: ", "of "+w.App+"-production: ", "of staging: ", "of "+w.App+"-staging: ", "v1.34.2, 412 APIs", "v…APIs",
+		`ImagePullBackOff web-8df945d6b-htbqs: Back-off pulling image "registry.shop.dev/web:nopull": `, "…", // the node says it in two ways
+		"ImagePullBackOff web-8df945d6b-htbqs: Back-off pulling image …", "…")
 }
 
 func channelOf(s protocol.Status, name string) protocol.ChannelStatus {

@@ -8,12 +8,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
 
 	"github.com/converge-engine/converge/client/publish"
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/explain"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/compile"
 	"github.com/converge-engine/converge/intent/incarnation"
@@ -102,7 +104,23 @@ func TestBaselineHoldsAtOnceForAll_G2(t *testing.T) {
 		"olga: rules 1 are in force; baseline: added approval/baseline/go-live, added baseline/freeze, added bypass",
 		"olga: rules 2 are in force; baseline: changed baseline/freeze",
 	}, texts)
+
+	year := time.Now().UTC()
+	require.NoError(t, sets(t, w, strings.NewReplacer("FROM", year.AddDate(0, 0, -2).Format(time.DateOnly), "TO", year.AddDate(0, 0, 30).Format(time.DateOnly)).Replace(yearEnd), "olga", ""))
+	w.Release("web", "v2")
+	w.AwaitThat("web", "what docs/spec/installation.md shows", func(s protocol.Status) bool {
+		page := stage.Text(t, "../../docs/spec/installation.md", "Baseline").With(strings.NewReplacer("shop/web", w.App+"/web", "Mon 4 Jan 00:00 CET", "…", "in 15d", "in …"))
+		return page.Missing(strings.Join(explain.Lines(s, "production", time.Now()), "\n")) == ""
+	})
 }
+
+// yearEnd is the baseline of docs/spec/installation.md, frozen now.
+const yearEnd = `baseline:
+  protections:
+  - {name: year-end, allowedTimes: {timeZone: Europe/Paris, freezes: [{from: "FROM", to: "TO", reason: year end}]}, where: {releaseChannels: [prod*]}}
+  approvals:
+  - {name: go-live, minApprovers: 2, approvers: ["group:sre"], where: {releaseChannels: [prod*]}}
+`
 
 // A service whose workflow was gone when the baseline was set has it once it is started again, from a checkpoint of before.
 func TestReturnedServiceHasTheBaseline_G2(t *testing.T) {

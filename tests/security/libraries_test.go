@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rogpeppe/go-internal/txtar"
 	"github.com/stretchr/testify/require"
 
 	"github.com/converge-engine/converge/client/publish"
@@ -141,6 +142,13 @@ func TestReleasesPassWhatIsImported_G2(t *testing.T) {
 	require.Contains(t, said, "library org 1 is published: "+digest)
 	require.NotContains(t, said, "with other content")
 	require.Equal(t, 1, strings.Count(said, "library org 1 "), said)
+
+	d := shared.Prompt(t, t.TempDir(), w.Address)
+	d.Env = []string{"CONVERGE_STORE=" + w.Store}
+	archive, err := txtar.ParseFile("../../cmd/converge/testdata/library.txtar")
+	require.NoError(t, err)
+	require.NoError(t, txtar.Write(archive, d.Dir)) // has the directory libraries/org
+	d.RunPage(stage.Only(t, "../../docs/spec/library.md", "Publishing"))
 }
 
 // An application that is pinned to an incarnation with an older, looser version of a library has the gates of the version that its newest

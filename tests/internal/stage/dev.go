@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -69,6 +70,19 @@ type Dev struct {
 func (s *Stage) Dev(t *testing.T, dir string) *Dev {
 	t.Helper()
 	return &Dev{T: t, bin: s.Programs(t), Dir: dir, Port: s.FreePort(t), uiPort: s.FreePort(t)}
+}
+
+// Prompt is a directory in which converge is run against a server that is there already; "": against none.
+func (s *Stage) Prompt(t *testing.T, dir, address string) *Dev {
+	t.Helper()
+	d := &Dev{T: t, bin: filepath.Dir(s.Converge(t)), Dir: dir}
+	if address != "" {
+		_, port, err := net.SplitHostPort(address)
+		require.NoError(t, err)
+		d.Port, err = strconv.Atoi(port)
+		require.NoError(t, err)
+	}
+	return d
 }
 
 // DevOfInit prepares one for the application shop as `converge config init` writes it.
