@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -28,6 +29,7 @@ const (
 	annotationRecreate = "converge/recreate"
 	annotationAdopt    = "converge/adopt"
 	annotationKeep     = "converge/keep"
+	annotationPrune    = "converge/prune-propagation"
 	annotationMovedTo  = "converge/moved-to"   // the service that takes over the object
 	annotationFrom     = "converge/moved-from" // the service from which it is taken over
 	annotationLink     = "converge/link-"      // and a name: an address to show with the object
@@ -331,6 +333,8 @@ func reserved(field, key, text string) *strict.Fault {
 			return strict.FaultUnless(strings.TrimSpace(text) != "", "bad-value", "%q is not possible here", text, `"true", "false", additional field managers, or no such annotation`)
 		case annotationKeep:
 			return requireValue(text, "true")
+		case annotationPrune:
+			return strict.FaultUnless(slices.Contains(propagations, text), "bad-value", "%q is not possible here", text, strict.OneOf(propagations)+", or no such annotation")
 		case annotationMovedTo, annotationFrom:
 			return moveFault(text)
 		case bundle.AnnotationSubstitute:
@@ -345,9 +349,12 @@ func reserved(field, key, text string) *strict.Fault {
 	}
 	return &strict.Fault{
 		Code: "reserved-name", Message: fmt.Sprintf("%q is set by Converge itself", key),
-		Expected: "no such name, or one of the annotations converge/wave, converge/recreate, converge/adopt, converge/keep, converge/moved-to, converge/moved-from, converge/substitute, converge/hook, converge/hook-weight, converge/hook-delete-policy, converge/link-NAME, converge/log-NAME",
+		Expected: "no such name, or one of the annotations converge/wave, converge/recreate, converge/adopt, converge/keep, converge/prune-propagation, converge/moved-to, converge/moved-from, converge/substitute, converge/hook, converge/hook-weight, converge/hook-delete-policy, converge/link-NAME, converge/log-NAME",
 	}
 }
+
+// propagations are the ways in which the dependents of a pruned object are deleted.
+var propagations = []string{"background", "foreground", "orphan"}
 
 // isLink reports whether an annotation is an address to show with the object.
 func isLink(key string) bool {
