@@ -168,7 +168,7 @@ func (a *Activities) prepareApply(ctx context.Context, owner runtimes.Owner, r p
 	}
 	in, err := a.instance(ctx, runtimes.Request{
 		Owner: owner, ServiceID: r.ServiceID, FullVersion: r.Instance.FullVersion,
-		Key: fmt.Sprintf("%s/%s/%s", owner.Key(), r.Instance.FullVersion, r.Instance.Payload), AttemptID: attemptID(ctx), Attempt: r.Attempt,
+		Key: fmt.Sprintf("%s/%s/%s", owner.Key(), r.Instance.FullVersion, r.Instance.Payload), AttemptID: attemptID(ctx), Attempt: r.Attempt, LastAttempt: r.Last,
 		Restarted: r.Instance.Restarted, Restart: r.Restart,
 	}, r.Instance.Payload, false)
 	in.Siblings = a.siblings(owner, r.Runtime, "")

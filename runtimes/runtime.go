@@ -41,6 +41,8 @@ type Request struct {
 	// Attempt is 1 for the first apply of a target, and for the first one after a person retried it. Automatic retries increase it.
 	// It is 0 if attempts are not counted.
 	Attempt int
+	// LastAttempt: the release fails if the context ends the apply at its deadline. Otherwise another attempt continues.
+	LastAttempt bool
 	// Fence is the position of an apply or a removal among all of the instance. It is nil if the call writes nothing.
 	Fence *Fence
 	// Installation is the id of the calling installation; empty if it is unknown.

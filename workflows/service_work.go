@@ -84,7 +84,7 @@ func (s *service) apply(op state.ApplyOp) {
 	future := workflow.ExecuteActivity(ctx, protocol.ActivityApply, protocol.ApplyRequest{
 		Application: s.application, Service: s.service, ServiceID: s.state.Spec.ServiceID,
 		Runtime: name, RuntimeDigest: rt.Digest, Attempt: op.Attempt, Instance: s.instanceRef(op.Instance, op.Target),
-		Timeout: op.Timeout, FetchTimeout: rt.Timing.FetchTimeout, Sequence: s.state.Instance(op.Instance).Delivery.Sequence,
+		Timeout: op.Timeout, Last: op.Last, FetchTimeout: rt.Timing.FetchTimeout, Sequence: s.state.Instance(op.Instance).Delivery.Sequence,
 		ReportOnly:         s.state.IsReportOnly(op.Instance.Channel),
 		Restart:            s.state.Instance(op.Instance).Delivery.Restarting,
 		SteadyPollInterval: s.steadyPollInterval(rt),

@@ -17,13 +17,13 @@ func (v *view) startApply(i *instance) {
 	}
 	target := i.Delivery.Target
 	has, cause := i.work()
-	timeout := v.applyTimeout(i)
+	timeout, last := v.applyTimeout(i)
 	if !has || timeout <= 0 || v.repairHeld(i) || v.mustDelayApply(i) || v.awaitsApplyApproval(i) || !v.acquireLease(i, *target) {
 		return
 	}
 	i.startsApply = true
 	v.d.Applies = append(v.d.Applies, state.ApplyOp{
-		Instance: i.ID, Target: *target, Attempt: attempt(&i.Delivery), Timeout: timeout, Cause: cause,
+		Instance: i.ID, Target: *target, Attempt: attempt(&i.Delivery), Timeout: timeout, Last: last, Cause: cause,
 	})
 }
 
@@ -35,19 +35,20 @@ func (v *view) mayApply(i *instance) bool {
 }
 
 // applyTimeout is the timeout of an apply that starts now. It is not positive after the progress deadline: then the instance only waits
-// for a last reading, and holds no lease.
-func (v *view) applyTimeout(i *instance) time.Duration {
+// for a last reading, and holds no lease. last reports whether the deadline has passed when the apply times out.
+func (v *view) applyTimeout(i *instance) (timeout time.Duration, last bool) {
 	d := &i.Delivery
-	timeout, first := i.runtime.Timing.ApplyTimeout, d.Apply.FirstStarted
+	timeout, first, remaining := i.runtime.Timing.ApplyTimeout, d.Apply.FirstStarted, v.spec.ProgressDeadline
 	switch {
 	case d.Converged, d.Failure != "":
-		return timeout
+		return timeout, false
 	case first.IsZero():
-		return min(timeout, v.spec.ProgressDeadline)
 	case !d.StoppedAt.IsZero(): // the clock is stopped since then
-		return min(timeout, first.Add(v.spec.ProgressDeadline).Sub(d.StoppedAt))
+		remaining = first.Add(remaining).Sub(d.StoppedAt)
+	default:
+		remaining = first.Add(remaining).Sub(v.now)
 	}
-	return min(timeout, first.Add(v.spec.ProgressDeadline).Sub(v.now))
+	return min(timeout, remaining), remaining <= timeout
 }
 
 // mustDelayApply delays an apply: for the grace period after a successful one that is not visible yet, for the backoff after a failed one,

@@ -79,6 +79,23 @@ func TestNewKindsByTheTable_A6(t *testing.T) {
 	require.Equal(t, []string{"v1"}, d.Channels[0].Current.Active)
 }
 
+// An apply is the last one if no time is left for another when it times out.
+func TestLastApplyAttempt_H6(t *testing.T) {
+	for deadline, want := range map[time.Duration]state.ApplyOp{
+		2 * time.Minute: {Timeout: time.Minute}, time.Minute: {Timeout: time.Minute, Last: true}, time.Second: {Timeout: time.Second, Last: true},
+	} {
+		s := serviceOn(entities.RuntimeKubernetes)
+		s.Spec.Channels[0].ProgressDeadline = deadline
+		var applies []state.ApplyOp
+		for d := Decide(s, noon, Mode{}); d.HasEffects(); d = Decide(s, noon, Mode{}) {
+			s.Commit(d.Changes, &d.Work, noon)
+			applies = append(applies, d.Applies...)
+		}
+		require.Len(t, applies, 1)
+		require.Equal(t, want, state.ApplyOp{Timeout: applies[0].Timeout, Last: applies[0].Last}, deadline)
+	}
+}
+
 // The health of a channel is computed once, even if many releases wait for it.
 func TestHealthIsComputedOnce_A8(t *testing.T) {
 	computed := 0

@@ -195,6 +195,8 @@ type ApplyRequest struct {
 	ReportOnly bool `json:"reportOnly,omitempty"`
 	// Restart: the instance is restarted, even though it is at its target.
 	Restart bool `json:"restart,omitempty"`
+	// Last: no other attempt follows if this one takes longer than Timeout.
+	Last bool `json:"last,omitempty"`
 	// SteadyPollInterval is as in ObserveRequest. If set, no observation follows immediately after the apply: workers follow hints about the
 	// instance.
 	SteadyPollInterval time.Duration `json:"rest,omitempty"`

@@ -81,6 +81,7 @@ type ApplyOp struct {
 	Target   entities.Target
 	Attempt  int // 1 for the first
 	Timeout  time.Duration
+	Last     bool // the release fails if the apply takes longer than Timeout: no other attempt follows
 	Cause    string
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/intent/incarnation"
+	"github.com/converge-engine/converge/intent/internal/apischema"
 	"github.com/converge-engine/converge/intent/internal/strict"
 	"github.com/converge-engine/converge/intent/internal/substitute"
 	"github.com/converge-engine/converge/intent/sources"
@@ -20,6 +21,7 @@ type unhonouredAnnotation struct{ name, reason string }
 // effect.
 func (b *objectSet) honourAnnotations(doc *incarnation.Kubernetes) {
 	ignored := unhonoured{}
+	defined := b.definedKinds()
 	kept := b.objects[:0:0]
 	for _, o := range b.objects {
 		if o.v.HookOfArgoCD && b.draft.annotations != sources.ArgoCD {
@@ -27,7 +29,8 @@ func (b *objectSet) honourAnnotations(doc *incarnation.Kubernetes) {
 			continue
 		}
 		for _, tool := range []string{sources.ArgoCD, sources.Flux} {
-			if o.v = b.honour(doc, o, tool, ignored); o.v == nil {
+			servedFirst := apischema.IsBuiltin(o.v.Group) || defined[[2]string{o.v.Group, o.v.Kind}]
+			if o.v = b.honour(doc, o, tool, servedFirst, ignored); o.v == nil {
 				break
 			}
 		}
@@ -41,9 +44,22 @@ func (b *objectSet) honourAnnotations(doc *incarnation.Kubernetes) {
 	}
 }
 
-// honour returns an object after the annotations of one tool; nil: it is left out.
-func (b *objectSet) honour(doc *incarnation.Kubernetes, o located[*sources.Object], tool string, ignored unhonoured) *sources.Object {
-	h, err := o.v.Honour(tool)
+// definedKinds are the groups and kinds of the definitions among the objects.
+func (b *objectSet) definedKinds() map[[2]string]bool {
+	defined := map[[2]string]bool{}
+	for _, o := range b.objects {
+		if isDefinition(o.v) {
+			if custom := b.custom.parse(o.v); custom != nil {
+				defined[[2]string{custom.Group, custom.Kind}] = true
+			}
+		}
+	}
+	return defined
+}
+
+// honour returns an object after the annotations of one tool; nil: it is left out. servedFirst is as in sources.Object.Honour.
+func (b *objectSet) honour(doc *incarnation.Kubernetes, o located[*sources.Object], tool string, servedFirst bool, ignored unhonoured) *sources.Object {
+	h, err := o.v.Honour(tool, servedFirst)
 	if err != nil {
 		return o.v // it was made from the same JSON
 	}

@@ -65,6 +65,23 @@ func TestAnnotationsOfArgoCD_H7(t *testing.T) {
 	require.Contains(t, text, `"converge/hook":"pre-install,pre-upgrade,pre-rollback","converge/hook-delete-policy":"hook-succeeded"`)
 }
 
+// An object whose kind may be missing needs no option if its definition is declared with it: it is tried once its kind is served.
+func TestSkipDryRunOnMissingResource_H7(t *testing.T) {
+	const definition = `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: "${{ channel }}.example.com"}, spec: {group: example.com, scope: Namespaced, names: {kind: Thing, plural: things}, versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]}}
+---
+`
+	const objects = `{apiVersion: example.com/v1, kind: Thing, metadata: {name: one, annotations: {argocd.argoproj.io/sync-options: SkipDryRunOnMissingResource=true}}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: plain, annotations: {argocd.argoproj.io/sync-options: SkipDryRunOnMissingResource=true}}}
+`
+	compiled := intenttest.Text(t, cluster("kubernetes: {manifests: [a.yaml], annotations: argocd}"), "a.yaml", definition+objects)
+	require.Empty(t, compiled.Warnings)
+	compiled = intenttest.Text(t, cluster("kubernetes: {manifests: [a.yaml], annotations: argocd}"), "a.yaml", objects)
+	require.Equal(t, []string{
+		"argocd.argoproj.io/sync-options of Thing/one is not honoured: SkipDryRunOnMissingResource=true: every object is tried before the first change, unless this service declares the definition of its kind",
+	}, compiled.Warnings)
+}
+
 // An object that Flux creates only once is created only once here: none of its fields is applied to an existing one.
 func TestAnnotationsOfFlux_H7(t *testing.T) {
 	const files = `{apiVersion: v1, kind: ConfigMap, metadata: {name: once, labels: {a/b: c}, annotations: {kustomize.toolkit.fluxcd.io/ssa: IfNotPresent}}, data: {a: b}}
@@ -81,4 +98,10 @@ func TestAnnotationsOfFlux_H7(t *testing.T) {
 	require.Len(t, objectsOf(t, compiled, "prod", incarnation.RenderInput{Version: "v1"}), 1)
 	plain := intenttest.Text(t, cluster("kubernetes: {manifests: [a.yaml]}"), "a.yaml", files)
 	require.Len(t, plain.Warnings, 2, plain.Warnings)
+
+	const named = `{apiVersion: v1, kind: ConfigMap, metadata: {name: "${{ channel }}-${{ params.name }}-${{ version }}", annotations: {kustomize.toolkit.fluxcd.io/ssa: IfNotPresent}}, data: {a: b}}`
+	compiled = intenttest.Text(t, cluster("parameters: [{name: name, type: string, default: one}]\nkubernetes: {manifests: [a.yaml], annotations: flux}"), "a.yaml", named)
+	payloads, err = incarnation.Render(compiled.Incarnation, "web", incarnation.RenderInput{Version: "v1", FullVersion: "v1", Parameters: map[string]any{"name": "two"}})
+	require.NoError(t, err)
+	require.Equal(t, "prod-two-v1", payloads["prod"].Kubernetes.Ignore[0].Name)
 }

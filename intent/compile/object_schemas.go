@@ -43,7 +43,7 @@ func (b *objectSet) checkSchemas() {
 		b.reportFound(o, apischema.Result{Uses: o.v.Uses, Names: o.v.Open})
 		switch {
 		case o.v.Encrypted:
-		case o.v.Group == "apiextensions.k8s.io" && o.v.Kind == "CustomResourceDefinition":
+		case isDefinition(o.v):
 			if custom := b.custom.parse(o.v); custom != nil {
 				b.custom.definitions[customKind{b.ref.name, custom.Group, custom.Kind}] = custom
 			}
@@ -53,6 +53,11 @@ func (b *objectSet) checkSchemas() {
 	}
 }
 
+func isDefinition(o *sources.Object) bool {
+	return o.Group == "apiextensions.k8s.io" && o.Kind == "CustomResourceDefinition"
+}
+
+// parse reads a definition; nil if it defines no kind.
 func (k *customKinds) parse(o *sources.Object) *apischema.Custom {
 	custom, parsed := k.parsed[o]
 	if !parsed {

@@ -175,9 +175,17 @@ func (k *Kubernetes) payload(scope *substitute.Scope) (*entities.KubernetesPaylo
 	}
 	payload := &entities.KubernetesPayload{
 		Bundled: entities.Bundled{Bundle: k.Bundle}, Prune: k.Prune, Adopt: k.Adopt, CreateNamespace: k.CreateNamespace,
-		RemoveClaims: k.RemoveClaims, RemoveForeign: k.RemoveForeign, Ignore: k.Ignore, Excluded: k.Excluded,
+		RemoveClaims: k.RemoveClaims, RemoveForeign: k.RemoveForeign, Excluded: k.Excluded,
 	}
 	payload.NamespaceLabels, payload.NamespaceAnnotations = k.NamespaceLabels, k.NamespaceAnnotations
+	for _, ignored := range k.Ignore {
+		name, t := scope.Text(ignored.Name) // of an object that is created only once
+		if t != nil {
+			return nil, t
+		}
+		ignored.Name = name
+		payload.Ignore = append(payload.Ignore, ignored)
+	}
 	var t *substitute.ScopedFault
 	payload.Values, t = valuesOf(k.Names, scope)
 	return payload, t

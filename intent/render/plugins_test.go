@@ -144,6 +144,93 @@ type: Opaque
 	}, read)
 }
 
+// A directory among the generators, transformers or validators is a kustomization that makes their configurations. They are checked after
+// it has changed them, and their paths are relative to the kustomization that names the directory, as in Kustomize.
+func TestPluginsFromAKustomization_D8_G4(t *testing.T) {
+	var plain map[string][]byte
+	compile := func(more string) (string, []string, error) {
+		t.Helper()
+		files := fstest.MapFS{}
+		plain = map[string][]byte{}
+		for _, file := range txtar.Parse([]byte(more + `
+-- k/kustomization.yaml --
+resources: [a.yaml]
+generators: [generated]
+transformers: [plugins, ../shared]
+-- k/generated/kustomization.yaml --
+resources: [settings.yaml]
+-- k/generated/settings.yaml --
+{apiVersion: builtin, kind: ConfigMapGenerator, metadata: {name: settings, annotations: {config.kubernetes.io/local-config: "true"}}, envs: [settings.env]}
+-- k/settings.env --
+a=1
+-- shared/kustomization.yaml --
+resources: [prefix.yaml]
+transformers: [more]
+-- shared/prefix.yaml --
+{apiVersion: builtin, kind: PrefixTransformer, metadata: {name: prefix}, prefix: p-, fieldSpecs: [{path: metadata/name}]}
+-- shared/more/kustomization.yaml --
+resources: [annotations.yaml]
+-- shared/more/annotations.yaml --
+{apiVersion: builtin, kind: AnnotationsTransformer, metadata: {name: note}, annotations: {note: "no"}, fieldSpecs: [{path: metadata/annotations, create: true}]}
+-- k/a.yaml --
+{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}
+`)).Files {
+			if files[file.Name] == nil {
+				files[file.Name], plain[file.Name] = &fstest.MapFile{Data: file.Data}, file.Data
+			}
+		}
+		text, read, err := sources.Kustomize(files, "k", nil)
+		return string(text.Data), read, err
+	}
+	const labels = `
+-- k/plugins/kustomization.yaml --
+resources: [labels.yaml]
+patches: [{patch: '[{"op": "replace", "path": "/labels/team", "value": "shop"}]', target: {kind: LabelTransformer}}]
+-- k/plugins/labels.yaml --
+{apiVersion: builtin, kind: LabelTransformer, metadata: {name: labels}, labels: {team: "-"}, fieldSpecs: [{path: metadata/labels, create: true}]}`
+	text, read, err := compile(labels)
+	require.NoError(t, err)
+	require.Equal(t, `apiVersion: v1
+kind: ConfigMap
+metadata:
+  labels:
+    team: shop
+  name: p-a
+---
+apiVersion: v1
+data:
+  a: "1"
+kind: ConfigMap
+metadata:
+  labels:
+    team: shop
+  name: p-settings-h29d89cmmt
+`, text)
+	theirs, err := build(plain, "k")
+	require.NoError(t, err)
+	require.Equal(t, string(theirs), text, "as Kustomize alone")
+	require.Equal(t, []string{
+		"k/a.yaml", "k/generated/kustomization.yaml", "k/generated/settings.yaml", "k/kustomization.yaml", "k/plugins/kustomization.yaml", "k/plugins/labels.yaml",
+		"k/settings.env", "shared/kustomization.yaml", "shared/more/annotations.yaml", "shared/more/kustomization.yaml", "shared/prefix.yaml",
+	}, read)
+
+	for plugin, want := range map[string]string{
+		"{apiVersion: builtin, kind: PatchTransformer, metadata: {name: a}, path: ../../outside.yaml}":         `"../../outside.yaml" is not a path inside the configuration`,
+		"{apiVersion: builtin, kind: HelmChartInflationGenerator, metadata: {name: a}}":                        "HelmChartInflationGenerator runs Helm",
+		"{apiVersion: example.com/v1, kind: Exec, metadata: {name: a}}":                                        "Exec is not built into Kustomize",
+		"{apiVersion: builtin, kind: LabelTransformer, metadata: {name: a}}\n---\n{apiVersion: b, kind: Exec}": "missing metadata.name",
+	} {
+		_, _, err := compile("\n-- k/plugins/kustomization.yaml --\nresources: [a.yaml]\n-- k/plugins/a.yaml --\n" + plugin)
+		require.ErrorContains(t, err, want)
+	}
+	for dir, want := range map[string]string{"..": "a cycle: k/plugins is being built", "../../../outside": "is not a path inside the configuration", "../none": "there is no"} {
+		_, _, err := compile("\n-- k/plugins/kustomization.yaml --\nresources: ['" + dir + "']")
+		require.ErrorContains(t, err, want)
+	}
+	_, _, err = compile("\n-- k/plugins/a.yaml --\n{}")
+	require.ErrorContains(t, err, "k/kustomization.yaml: transformers: there is no kustomization.yaml in k/plugins")
+}
+
 // The same files are rendered once, other files again, and an error is not kept.
 func TestSameSourceIsRenderedOnce_D8(t *testing.T) {
 	count := 0

@@ -33,8 +33,8 @@ type Honoured struct {
 }
 
 // Honour gives an object the meaning that its annotations have for a tool. The object itself is not changed. An encrypted object cannot be
-// changed; its annotations are refused.
-func (o *Object) Honour(tool string) (Honoured, error) {
+// changed; its annotations are refused. servedFirst reports that the service declares the definition of its kind, or that Kubernetes has it.
+func (o *Object) Honour(tool string, servedFirst bool) (Honoured, error) {
 	fields := map[string]any{}
 	decoder := json.NewDecoder(bytes.NewReader(o.Data))
 	decoder.UseNumber() // digits stay as they are
@@ -43,7 +43,7 @@ func (o *Object) Honour(tool string) (Honoured, error) {
 	}
 	metadata, _ := fields["metadata"].(map[string]any)
 	annotations, _ := metadata["annotations"].(map[string]any)
-	h := &honouring{kind: o.Kind, given: map[string]string{}, add: map[string]string{}, refused: map[string]string{}}
+	h := &honouring{kind: o.Kind, servedFirst: servedFirst, given: map[string]string{}, add: map[string]string{}, refused: map[string]string{}}
 	if tool == Flux { // it reads its labels in the same way
 		labels, _ := metadata["labels"].(map[string]any)
 		h.read(labels)
@@ -87,6 +87,7 @@ type honouring struct {
 	kind                string
 	given, add, refused map[string]string
 	changes             []string
+	servedFirst         bool
 	dropped, createOnly bool
 	excluded            string
 }
@@ -260,15 +261,16 @@ func (h *honouring) argoPolicy(from string) {
 	}
 }
 
+// argoSkipDryRun is for an object whose definition is applied together with it.
+const argoSkipDryRun = "SkipDryRunOnMissingResource=true"
+
 // argoRefused are the options of one object that have no effect here. Those that are always on, and those that keep an object, need nothing.
 var argoRefused = map[string]string{
-	"Replace=true":                      "objects are applied by the server and not replaced: fields of others stay",
-	"SkipDryRunOnMissingResource=true":  "every object is tried before the first change; a kind comes first if this service declares its definition",
-	"ServerSideApply=false":             "objects are always applied by the server",
-	"Validate=false":                    "the server checks every object",
-	"ClientSideApplyMigration=false":    "an adoption takes over the fields of client-side applies",
-	"PrunePropagationPolicy=foreground": "objects are pruned in the background",
-	"PrunePropagationPolicy=orphan":     "objects are pruned in the background",
+	"Replace=true":                   "objects are applied by the server and not replaced: fields of others stay",
+	argoSkipDryRun:                   "every object is tried before the first change, unless this service declares the definition of its kind",
+	"ServerSideApply=false":          "objects are always applied by the server",
+	"Validate=false":                 "the server checks every object",
+	"ClientSideApplyMigration=false": "an adoption takes over the fields of client-side applies",
 }
 
 func (h *honouring) argoOptions() {
@@ -277,7 +279,10 @@ func (h *honouring) argoOptions() {
 		switch {
 		case option == "Force=true":
 			h.set(argoOptions, annotationRecreate, "true")
+		case option == "PrunePropagationPolicy=foreground", option == "PrunePropagationPolicy=orphan":
+			h.set(argoOptions, annotationPrune, strings.TrimPrefix(option, "PrunePropagationPolicy="))
 		case option == "Replace=true" && slices.Contains(options, "Force=true"):
+		case option == argoSkipDryRun && h.servedFirst: // it is tried once its kind is served
 		case argoRefused[option] != "":
 			h.refuse(argoOptions, option+": "+argoRefused[option])
 		}

@@ -22,7 +22,7 @@ func annotated(t *testing.T, kind string, annotations map[string]string) *Object
 func honoured(t *testing.T, tool string, annotations map[string]string) string {
 	t.Helper()
 	o := annotated(t, "Job", annotations)
-	h, err := o.Honour(tool)
+	h, err := o.Honour(tool, false)
 	require.NoError(t, err)
 	var all []string
 	if h.Object == nil {
@@ -89,7 +89,8 @@ func TestAnnotationsOfOtherTools(t *testing.T) {
 		{ArgoCD, argo + "sync-options", "RespectIgnoreDifferences=true", ""},
 		{ArgoCD, argo + "sync-options", "FailOnSharedResource=true", ""},
 		{ArgoCD, argo + "sync-options", "PrunePropagationPolicy=background", ""},
-		{ArgoCD, argo + "sync-options", "PrunePropagationPolicy=orphan", "refused " + argo + "sync-options"},
+		{ArgoCD, argo + "sync-options", "PrunePropagationPolicy=orphan", "prune-propagation=orphan"},
+		{ArgoCD, argo + "sync-options", "PrunePropagationPolicy=foreground", "prune-propagation=foreground"},
 		{ArgoCD, argo + "compare-options", "IgnoreExtraneous", ""},
 		{ArgoCD, argo + "compare-options", "ServerSideDiff=true", ""},
 		{ArgoCD, argo + "compare-options", "IncludeMutationWebhook=true", ""},
@@ -136,7 +137,7 @@ func TestAnnotationsOfOtherTools(t *testing.T) {
 
 	sealed := annotated(t, "Secret", map[string]string{argo + "sync-wave": "3"})
 	sealed.Encrypted = true
-	h, err := sealed.Honour(ArgoCD)
+	h, err := sealed.Honour(ArgoCD, false)
 	require.NoError(t, err)
 	require.Same(t, sealed, h.Object)
 	require.Contains(t, h.Refused, argo+"sync-wave")

@@ -1,6 +1,7 @@
 package sources
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io/fs"
@@ -19,20 +20,13 @@ var kustomizationNames = []string{"kustomization.yaml", "kustomization.yml", "Ku
 // Kustomize builds the kustomization in a directory of fsys. It also returns the files that were read, even if the build fails. It
 // rejects remote bases, and plugins that are not built into Kustomize. Charts that are not in the kustomization come from the lock; nil has none.
 func Kustomize(fsys fs.FS, dir string, locked lockedCharts) (Text, []string, error) {
-	g := &gatherer{fsys: fsys, files: map[string][]byte{}, read: map[string]bool{}, locked: locked}
-	err := g.kustomization(dir)
+	g := &gatherer{fsys: fsys, files: map[string][]byte{}, read: map[string]bool{}, plugins: map[string][]byte{}, locked: locked}
+	data, err := g.build(dir)
 	read := strict.Keys(g.read)
 	if err != nil {
 		return Text{}, read, err
 	}
-	answer, err := render(Order{Kustomization: dir, Files: g.files})
-	if err != nil {
-		return Text{}, read, err
-	}
-	if err := checkDigits(g.files, answer.Texts[0].Data); err != nil {
-		return Text{}, read, err
-	}
-	return Text{Name: "kustomization " + dir, Data: answer.Texts[0].Data, charts: g.charts}, read, nil
+	return Text{Name: "kustomization " + dir, Data: data, charts: g.charts}, read, nil
 }
 
 // gatherer collects all inputs of a kustomization before the build. Kustomize sees only these files. It sees each kustomization in its
@@ -42,9 +36,25 @@ type gatherer struct {
 	files map[string][]byte
 	read  map[string]bool
 	size  int64
+	// plugins are the built directories with configurations of plugins; nil: it is being built.
+	plugins map[string][]byte
+	// configurations reports that the objects are configurations of plugins (pluginDirectory).
+	configurations bool
 
 	locked lockedCharts
 	charts bool // the kustomization has charts
+}
+
+// build gathers and builds the kustomization in a directory.
+func (g *gatherer) build(dir string) ([]byte, error) {
+	if err := g.kustomization(dir); err != nil {
+		return nil, err
+	}
+	answer, err := render(Order{Kustomization: dir, Files: g.files})
+	if err != nil {
+		return nil, err
+	}
+	return answer.Texts[0].Data, checkDigits(g.files, answer.Texts[0].Data)
 }
 
 // kustomization gathers the kustomization in a directory and everything that it refers to.
@@ -61,10 +71,13 @@ func (g *gatherer) kustomization(dir string) error {
 	if len(k.HelmChartInflationGenerator) > 0 {
 		return &Refusal{name + ": helmChartInflationGenerator runs Helm", "helmCharts"}
 	}
+	if g.configurations {
+		k.SortOptions = nil // only the outermost kustomization sorts
+	}
 	g.files[name] = []byte{} // it may refer to itself, which Kustomize rejects
 	w := &pathWalk{gatherer: g, name: name, dir: dir}
 	w.kustomization(k)
-	w.plugins(k)
+	w.pluginFields(k)
 	w.inflate(k)
 	if w.err != nil {
 		return w.err
@@ -112,6 +125,9 @@ func (g *gatherer) text(name string) ([]byte, error) {
 		return nil, fmt.Errorf("%s cannot be read: %w", name, strict.Reason(err))
 	}
 	g.read[name] = true
+	if g.configurations {
+		text = bytes.ReplaceAll(text, []byte(localConfig), []byte(keptConfig))
+	}
 	return text, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"strings"
 
@@ -26,9 +27,9 @@ var builtinPlugins = map[string][]string{
 	"ReplacementTransformer": {"replacements"},
 }
 
-// plugins gathers the generators, transformers and validators of a kustomization. Each becomes a file of its own with checked content,
+// pluginFields gathers the generators, transformers and validators of a kustomization. Each becomes a file of its own with checked content,
 // because paths in it are relative to the kustomization, and Kustomize tries a text as a configuration and as a path.
-func (w *pathWalk) plugins(k *types.Kustomization) {
+func (w *pathWalk) pluginFields(k *types.Kustomization) {
 	fields := map[string][]string{"generators": k.Generators, "transformers": k.Transformers, "validators": k.Validators}
 	for _, field := range strict.Keys(fields) {
 		all := fields[field]
@@ -51,18 +52,53 @@ func (w *pathWalk) inline(name string, text []byte) string {
 	return "./" + name
 }
 
-// pluginFile reads a file with the configurations of plugins.
+// pluginFile reads a file, or builds a directory, with the configurations of plugins.
 func (w *pathWalk) pluginFile(field, at string) (text []byte) {
 	full, ok := w.resolveInside(at)
 	if !ok || at == "" {
 		w.refuse(field, at)
 		return nil
 	}
+	if info, err := fs.Stat(w.fsys, full); err == nil && info.IsDir() {
+		text, err := w.pluginDirectory(full)
+		if err != nil {
+			w.err = fmt.Errorf("%s: %s: %w", w.name, field, err)
+		}
+		return text
+	}
 	text, err := w.text(full)
 	if err != nil {
-		w.err = &Refusal{fmt.Sprintf("%s: %s: %v", w.name, field, err), "a file with the configuration, or the configuration itself"}
+		w.err = &Refusal{fmt.Sprintf("%s: %s: %v", w.name, field, err), "a file with the configuration, its directory with a kustomization, or the configuration itself"}
 	}
 	return text
+}
+
+// Kustomize drops objects with this annotation from its result, although it uses them as configurations of plugins.
+const (
+	localConfig = "config.kubernetes.io/local-config"
+	keptConfig  = "converge.invalid/local-config"
+)
+
+// pluginDirectory builds a kustomization whose objects are configurations of plugins. They are checked after the build, because the
+// kustomization can change them. Kustomize then reads their paths relative to the kustomization that names the directory.
+func (w *pathWalk) pluginDirectory(dir string) ([]byte, error) {
+	built, found := w.plugins[dir]
+	if found && built == nil {
+		return nil, &Refusal{"a cycle: " + dir + " is being built", "a directory that does not refer to itself"}
+	}
+	if found {
+		return built, nil
+	}
+	w.plugins[dir] = nil
+	inner := &gatherer{fsys: w.fsys, files: map[string][]byte{}, read: w.read, size: w.size, plugins: w.plugins, locked: w.locked, configurations: true}
+	data, err := inner.build(dir)
+	w.size, w.charts = inner.size, w.charts || inner.charts
+	if err != nil {
+		return nil, err
+	}
+	data = bytes.ReplaceAll(data, []byte(keptConfig), []byte(localConfig))
+	w.plugins[dir] = append([]byte{}, data...)
+	return data, nil
 }
 
 // plugin returns a checked configuration of plugins.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -28,6 +29,7 @@ const (
 	annotationRecreate = "converge/recreate"
 	annotationAdopt    = "converge/adopt"
 	annotationKeep     = "converge/keep"
+	annotationPrune    = "converge/prune-propagation"
 	annotationMovedTo  = "converge/moved-to"   // the service that takes over the object
 	annotationFrom     = "converge/moved-from" // the service from which it is taken over
 	annotationLink     = "converge/link-"      // and a name: an address to show with the object
@@ -319,22 +321,8 @@ func reserved(field, key, text string) *strict.Fault {
 		return nil
 	}
 	if field == "annotations" {
-		switch key {
-		case annotationWave:
-			if n, err := strconv.ParseInt(text, 10, 32); err != nil || strconv.FormatInt(n, 10) != text {
-				return &strict.Fault{Code: "bad-value", Message: fmt.Sprintf("invalid wave %q", strict.Clip(text)), Expected: `a whole number in quotes, such as "-1"`}
-			}
-			return nil
-		case annotationRecreate:
-			return strict.FaultUnless(text == "true" || text == "orphan", "bad-value", "%q is not possible here", text, `"true", "orphan" to keep its dependents, or no such annotation`)
-		case annotationAdopt:
-			return strict.FaultUnless(strings.TrimSpace(text) != "", "bad-value", "%q is not possible here", text, `"true", "false", additional field managers, or no such annotation`)
-		case annotationKeep:
-			return requireValue(text, "true")
-		case annotationMovedTo, annotationFrom:
-			return moveFault(text)
-		case bundle.AnnotationSubstitute:
-			return requireValue(text, "false")
+		if fault, is := settingFault(key, text); is {
+			return fault
 		}
 		if fault, is := hookFault(key, text); is {
 			return fault
@@ -345,9 +333,34 @@ func reserved(field, key, text string) *strict.Fault {
 	}
 	return &strict.Fault{
 		Code: "reserved-name", Message: fmt.Sprintf("%q is set by Converge itself", key),
-		Expected: "no such name, or one of the annotations converge/wave, converge/recreate, converge/adopt, converge/keep, converge/moved-to, converge/moved-from, converge/substitute, converge/hook, converge/hook-weight, converge/hook-delete-policy, converge/link-NAME, converge/log-NAME",
+		Expected: "no such name, or one of the annotations converge/wave, converge/recreate, converge/adopt, converge/keep, converge/prune-propagation, converge/moved-to, converge/moved-from, converge/substitute, converge/hook, converge/hook-weight, converge/hook-delete-policy, converge/link-NAME, converge/log-NAME",
 	}
 }
+
+// settingFault returns the problem of an annotation that configures Converge; is reports whether it is one.
+func settingFault(key, text string) (fault *strict.Fault, is bool) {
+	switch key {
+	case annotationWave:
+		n, err := strconv.ParseInt(text, 10, 32)
+		return strict.FaultUnless(err == nil && strconv.FormatInt(n, 10) == text, "bad-value", "invalid wave %q", text, `a whole number in quotes, such as "-1"`), true
+	case annotationRecreate:
+		return strict.FaultUnless(text == "true" || text == "orphan", "bad-value", "%q is not possible here", text, `"true", "orphan" to keep its dependents, or no such annotation`), true
+	case annotationAdopt:
+		return strict.FaultUnless(strings.TrimSpace(text) != "", "bad-value", "%q is not possible here", text, `"true", "false", additional field managers, or no such annotation`), true
+	case annotationKeep:
+		return requireValue(text, "true"), true
+	case annotationPrune:
+		return strict.FaultUnless(slices.Contains(propagations, text), "bad-value", "%q is not possible here", text, strict.OneOf(propagations)+", or no such annotation"), true
+	case annotationMovedTo, annotationFrom:
+		return moveFault(text), true
+	case bundle.AnnotationSubstitute:
+		return requireValue(text, "false"), true
+	}
+	return nil, false
+}
+
+// propagations are the ways in which the dependents of a pruned object are deleted.
+var propagations = []string{"background", "foreground", "orphan"}
 
 // isLink reports whether an annotation is an address to show with the object.
 func isLink(key string) bool {

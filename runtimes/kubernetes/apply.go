@@ -36,6 +36,7 @@ type apply struct {
 	hooks              []declared                   // declared among the payload's objects, but kept apart from them
 	attempt            int                          // of runtimes.Request
 	attemptID          string                       // its AttemptID
+	lastAttempt        bool                         // its LastAttempt
 	fence              *runtimes.Fence              // nil: no fence
 	allow              *entities.RuntimeAllow       // nil: everything is allowed
 	inventory          *unstructured.Unstructured   // the inventory as this apply wrote it
@@ -117,7 +118,7 @@ func (r *Runtime) newApply(ctx context.Context, in runtimes.Request) (*apply, er
 	objects, hooks := splitHooks(objects)
 	a := &apply{
 		Runtime: r, clients: clients, owner: in.Owner, namespace: namespaceOf(in), version: in.FullVersion, objects: objects, hooks: hooks, log: &applyLog{}, fence: in.Fence, allow: in.Allow, others: newOtherInstallations(in), siblings: readSiblings(ctx, in),
-		attempt: in.Attempt, attemptID: in.AttemptID,
+		attempt: in.Attempt, attemptID: in.AttemptID, lastAttempt: in.LastAttempt,
 		adopt: in.Payload.Kubernetes.Adopt, prune: in.Payload.Kubernetes.Prune, createNS: in.Payload.Kubernetes.CreateNamespace,
 		excluded: exclusionsOf(in), removeClaims: in.Payload.Kubernetes.RemoveClaims, clearForeign: in.Payload.Kubernetes.RemoveForeign,
 		namespaceMeta: metav1.ObjectMeta{Name: namespaceOf(in), Labels: in.Payload.Kubernetes.NamespaceLabels, Annotations: in.Payload.Kubernetes.NamespaceAnnotations},

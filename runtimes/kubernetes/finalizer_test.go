@@ -2,6 +2,8 @@ package kubernetes
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -44,6 +46,39 @@ func TestAPrunedObjectThatAFinalizerHoldsIsBeingDeleted_D10(t *testing.T) {
 			d.wait("the end of the object", func() bool { return len(d.observe(v2)) == 1 }, func() any { return d.observe(v2) })
 		})
 	}
+}
+
+// The annotation for the propagation says how the dependents of a pruned object are deleted: with the object, before it, or not.
+func TestPrunePropagation_D10(t *testing.T) {
+	d := newTestCluster(t).recording()
+	of := func(name, propagation string) string {
+		annotations := ""
+		if propagation != "" {
+			annotations = ", annotations: {converge/prune-propagation: " + propagation + "}"
+		}
+		return strings.Replace(strings.ReplaceAll(deploymentOf("web:v1", 1, ""), "app: web", "app: "+name), "name: web", "name: "+name+annotations, 1)
+	}
+	v1 := d.instance("v1", config, of("plain", ""), of("kept", "orphan"), of("first", "foreground"))
+	d.mustApply(v1)
+	d.until(v1, "v1", settled("v1"))
+	pods := func() (names []string) {
+		list, err := d.admin.typed.CoreV1().Pods(d.namespace).List(t.Context(), metav1.ListOptions{})
+		require.NoError(t, err)
+		for i := range list.Items {
+			if list.Items[i].DeletionTimestamp == nil {
+				names = append(names, list.Items[i].Labels["app"])
+			}
+		}
+		slices.Sort(names)
+		return names
+	}
+	require.Equal(t, []string{"first", "kept", "plain"}, pods())
+	lines := d.mustApply(withPrune(d.instance("v2", config)))
+	require.Contains(t, lines, "pruned Deployment/plain")
+	require.Contains(t, strings.Join(lines, "\n"), "pruned Deployment/kept")
+	require.Contains(t, strings.Join(lines, "\n"), "pruned Deployment/first")
+	d.wait("the deletion of the dependents", func() bool { return slices.Equal(pods(), []string{"kept"}) }, func() any { return pods() })
+	d.wait("the deletion of the object after them", func() bool { return d.liveObject("Deployment", "first") == nil }, func() any { return nil })
 }
 
 func messageOf(objects []entities.Object, name string) string {

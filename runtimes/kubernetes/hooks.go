@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,6 +38,9 @@ const (
 	deleteSucceeded = "hook-succeeded"
 	deleteFailed    = "hook-failed"
 )
+
+// timedOutDeletion is the time to delete a hook after the timeout of its apply.
+const timedOutDeletion = 10 * time.Second
 
 // isHook reports whether an object is a hook.
 func isHook(o *unstructured.Unstructured) bool { return o.GetAnnotations()[AnnotationHook] != "" }
@@ -188,12 +192,26 @@ func (a *apply) runHook(ctx context.Context, run hookRun) error {
 		return runtimes.Permanent(errors.Join(err, a.recordDelivery(ctx), a.deleteHooks(ctx, []declared{run.declared}, deleteFailed)))
 	}
 	if err != nil {
-		return err
+		return a.deleteTimedOut(ctx, run, err)
 	}
 	delete(a.delivery.Failed, run.key)
 	a.delivery.Done = append(a.delivery.Done, run.key)
 	a.log.add("ran the hook %s", run.key)
 	return a.recordDelivery(ctx)
+}
+
+// deleteTimedOut deletes a hook whose policy is hook-failed after the last attempt has timed out: the release fails. Before that, the next
+// attempt continues to wait for it.
+func (a *apply) deleteTimedOut(ctx context.Context, run hookRun, cause error) error {
+	if !a.lastAttempt || !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return cause
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timedOutDeletion)
+	defer cancel()
+	if err := a.deleteHooks(ctx, []declared{run.declared}, deleteFailed); err != nil {
+		return fmt.Errorf("%w\n%s", cause, err.Error())
+	}
+	return cause
 }
 
 func (d *delivery) hookError(key, reason string) error {
@@ -235,6 +253,9 @@ func (a *apply) startHook(ctx context.Context, run hookRun) (*trial, error) {
 		}
 		if err := a.remove(ctx, t); err != nil {
 			return nil, err
+		}
+		if !slices.Contains(policyOf(run.Unstructured), deleteBefore) {
+			a.log.add("deleted the hook %s of an earlier delivery: it had not succeeded", displayName(t.live))
 		}
 	}
 	if err := a.recheckFence(ctx); err != nil {
@@ -288,7 +309,7 @@ func (a *apply) deleteHooks(ctx context.Context, hooks []declared, policy string
 func (a *apply) tryHooks(ctx context.Context, objects []*trial) (trials []*trial) {
 	for _, run := range a.delivery.pendingHooks(a.hooks) {
 		t := a.try(ctx, run.declared)
-		if t.live != nil && t.outcome != refused && !a.delivery.createdFor(t.live, run.key) && !slices.Contains(policyOf(t.Unstructured), deleteBefore) {
+		if t.live != nil && t.outcome != refused && !a.delivery.createdFor(t.live, run.key) && !a.mayReplaceHook(ctx, t) {
 			t.refuse(runtimes.Permanent(&problem{
 				action: "run the hook " + run.key, reason: "it already exists, and its policy is " + strings.Join(policyOf(t.Unstructured), ","),
 				hint: "add before-hook-creation to it, or delete the object",
@@ -300,6 +321,19 @@ func (a *apply) tryHooks(ctx context.Context, objects []*trial) (trials []*trial
 	}
 	a.hookTrials = trials
 	return trials
+}
+
+// mayReplaceHook reports whether an existing object is deleted before the hook is created: by its policy, or because it is a hook that
+// has not succeeded. Otherwise no later release could correct a failed one whose only policy is hook-succeeded.
+func (a *apply) mayReplaceHook(ctx context.Context, t *trial) bool {
+	if slices.Contains(policyOf(t.Unstructured), deleteBefore) {
+		return true
+	}
+	if t.live.GetAnnotations()[AnnotationHookRun] == "" {
+		return false // it was not created as a hook
+	}
+	judged, err := a.health(ctx, t.live)
+	return err == nil && hookJudgement(t.live, judged).status != entities.ObjectSucceeded
 }
 
 // objectsBefore are the objects that are applied before a hook.

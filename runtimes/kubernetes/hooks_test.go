@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/types"
@@ -156,6 +157,42 @@ func TestFailedHook_H6_H4(t *testing.T) {
 	d.mustRefuse(at("v2", "/bin/false", failed, 1, "f"), true)
 	require.Contains(t, hooksOf(d.mustApply(at("v2", "/bin/true", kept, 1, "g"))), "ran the hook pre-upgrade "+d.namespace+"/migrate")
 	require.Equal(t, "v2", d.liveObject("ConfigMap", "settings").Object["data"].(map[string]any)["a"])
+}
+
+// A later release replaces a hook that has not succeeded, even if its only policy deletes it at its success: nothing else would.
+func TestHookThatDidNotSucceedIsReplaced_H6(t *testing.T) {
+	d := newTestCluster(t).recording()
+	at := func(version, command string) runtimes.Request {
+		in := d.instance(version, configOf("settings", version), hookJob("migrate", "pre-install,pre-upgrade", command, "converge/hook-delete-policy: hook-succeeded"))
+		in.Attempt, in.AttemptID = 1, version
+		return in
+	}
+	d.mustRefuse(at("v1", "/bin/false"), true)
+	v2 := at("v2", "/bin/true")
+	plan, err := d.Plan(t.Context(), v2)
+	require.NoError(t, err)
+	require.Contains(t, messagesOf(plan), "runs as hook pre-install")
+	require.Equal(t, []string{
+		"deleted the hook Job/migrate of an earlier delivery: it had not succeeded", "ran the hook pre-install " + d.namespace + "/migrate",
+		"deleted the hook Job/migrate (hook-succeeded)",
+	}, hooksOf(d.mustApply(v2)))
+	require.Nil(t, d.liveObject("Job", "migrate"))
+}
+
+// A hook whose policy is hook-failed is deleted when the last attempt times out, since the release fails then. The attempts before it
+// continue to wait for the hook.
+func TestHookIsDeletedAfterTheLastTimeout_H6(t *testing.T) {
+	d := newTestCluster(t).recording()
+	at := func(n int, last bool) runtimes.Request {
+		in := d.instance("v1", hookJob("migrate", "pre-install", `/bin/sleep", "1h`, "converge/hook-delete-policy: hook-failed"))
+		in.Attempt, in.AttemptID, in.LastAttempt = n, fmt.Sprint(n), last
+		return in
+	}
+	d.def.Timing.ApplyTimeout = 5 * time.Second // long enough to get there on a busy machine
+	require.Contains(t, d.mustRefuse(at(1, false), false), "wait for Job "+d.namespace+"/migrate")
+	require.NotNil(t, d.liveObject("Job", "migrate"))
+	require.Contains(t, d.mustRefuse(at(2, true), false), "wait for Job "+d.namespace+"/migrate")
+	d.wait("the hook to be deleted", func() bool { return d.liveObject("Job", "migrate") == nil }, func() any { return nil })
 }
 
 // A hook does not run twice if the worker is lost while it runs, or after it.

@@ -284,7 +284,7 @@ func (a *apply) pruneAll(ctx context.Context, leftovers []leftover) (kept []left
 		if err := a.recheckFence(ctx); err != nil {
 			return nil, err
 		}
-		deleted, err := a.delete(ctx, l, metav1.DeletePropagationBackground, true) // its dependents are deleted after it
+		deleted, err := a.delete(ctx, l, prunePropagation(l.Unstructured), true)
 		if err != nil {
 			return nil, explain(ctx, "remove "+idOf(l.Unstructured).String()+", which is no longer declared", err)
 		}
@@ -297,10 +297,21 @@ func (a *apply) pruneAll(ctx context.Context, leftovers []leftover) (kept []left
 	return kept, nil
 }
 
-// stillHeld is a deleted object that its finalizers hold; nil if it is gone, or if that is unknown. An object without finalizers is gone
-// at once.
+// prunePropagation is how the dependents of an object are deleted when it is pruned. By default they are deleted after it.
+func prunePropagation(o *unstructured.Unstructured) metav1.DeletionPropagation {
+	switch o.GetAnnotations()[AnnotationPrune] {
+	case "foreground":
+		return metav1.DeletePropagationForeground
+	case orphanDependents:
+		return metav1.DeletePropagationOrphan
+	}
+	return metav1.DeletePropagationBackground
+}
+
+// stillHeld is a deleted object that its finalizers, or those of the deletion, hold; nil if it is gone, or if that is unknown. An object
+// without finalizers is gone at once.
 func (a *apply) stillHeld(ctx context.Context, l leftover) *unstructured.Unstructured {
-	if len(l.GetFinalizers()) == 0 {
+	if len(l.GetFinalizers()) == 0 && prunePropagation(l.Unstructured) == metav1.DeletePropagationBackground {
 		return nil
 	}
 	live, err := a.clients.resourceClient(l.resource, l.GetNamespace()).Get(ctx, l.GetName(), metav1.GetOptions{})

@@ -50,6 +50,8 @@ const (
 	AnnotationAdopt = "converge/adopt"
 	// AnnotationKeep "true" keeps an object when it is no longer declared, and when its channel or service is removed.
 	AnnotationKeep = "converge/keep"
+	// AnnotationPrune is how the dependents of an object are deleted when it is pruned: background (the default), foreground or orphan.
+	AnnotationPrune = "converge/prune-propagation"
 	// AnnotationMovedTo names the service that takes over an object, and AnnotationMovedFrom the one from which an object is taken over
 	// (handover.go).
 	AnnotationMovedTo   = "converge/moved-to"

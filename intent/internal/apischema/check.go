@@ -100,6 +100,7 @@ func (c *check) value(path string, v any, k kind) {
 		c.structured(path, v, k)
 	}
 	c.oneOf(path, v, k)
+	c.within(path, v, k.limits)
 }
 
 // oneOf checks that a value is one of those that the type lists.

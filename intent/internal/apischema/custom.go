@@ -82,10 +82,11 @@ var embedded = map[string]kind{"apiVersion": {form: 's'}, "kind": {form: 's'}, "
 // customKind returns the type of a schema.
 func customKind(s map[string]any) kind {
 	if s["x-kubernetes-int-or-string"] == true {
-		return kind{form: 'i', fallback: s["default"]}
+		return kind{form: 'i', fallback: s["default"], limits: limitsOf(s)}
 	}
 	k := kind{fallback: s["default"]}
 	k.enum, _ = s["enum"].([]any)
+	k.limits = limitsOf(s)
 	switch s["type"] {
 	case "string":
 		k.form = 's'

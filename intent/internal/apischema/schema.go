@@ -31,6 +31,7 @@ type kind struct {
 
 	structure *structure // of a CustomResourceDefinition, or the type of the name
 	enum      []any      // nil: any value
+	limits    *limits    // of a CustomResourceDefinition; nil: none
 }
 
 // structure is a type with fields.
