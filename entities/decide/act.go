@@ -168,7 +168,7 @@ func (d *Decision) returnLease(id entities.InstanceID, l *state.Lease) {
 func (v *view) awaitsApplyApproval(i *instance) bool {
 	version := i.Delivery.Target.FullVersion
 	d := &i.Delivery
-	back := i.RollingBack() && !d.Restarting && !d.ReappliedAfterDrain // a restart, or a return after a drain, is an apply like any other
+	back := i.RollingBack() && !d.AppliesAgain() // a restart, or a return after a drain, is an apply like any other
 	if !i.runtime.ApproveApplies || back || i.ApplyApproved(version) {
 		return false
 	}

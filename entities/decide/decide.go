@@ -352,7 +352,7 @@ func (i *instance) computeFacts() entities.Facts {
 	if b := d.Rollback; b != nil {
 		f.RollbackFailed = !b.Failed.IsZero()
 		f.RolledBack = d.Converged
-		f.RollingBack = !f.RollbackFailed && !f.RolledBack && !d.Restarting && !d.ReappliedAfterDrain
+		f.RollingBack = !f.RollbackFailed && !f.RolledBack && !d.AppliesAgain()
 	}
 	f.Unknown = i.unknown()
 	moving := d.Target != nil && !d.Converged && !i.onlyReported() && (!i.applyCancelled() || d.Apply.Running)

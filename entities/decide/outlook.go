@@ -213,20 +213,9 @@ func waitsFor(gates []Judgement) (what, command string) {
 
 // still describes a channel for which no release waits.
 func (f *outlook) still(c *ChannelDecision) prospect {
-	var all, moving []string // versions: a fleet may have several
-	cancelled := false
-	for _, i := range f.s.InstancesIn(c.Channel) {
-		cancelled = cancelled || i.Delivery.Cancelled != ""
-		if t := i.Delivery.Target; t != nil {
-			all = appendNew(all, t.FullVersion)
-			if !i.Delivery.Converged {
-				moving = appendNew(moving, t.FullVersion)
-			}
-		}
-	}
-	if len(moving) == 0 {
-		moving = all
-	}
+	instances := f.s.InstancesIn(c.Channel)
+	cancelled := slices.ContainsFunc(instances, func(i *state.Instance) bool { return i.Delivery.Cancelled != "" })
+	all, moving := targetsOf(instances)
 	stay, version := " stays", strings.Join(moving, ", ")
 	if len(all) > 1 {
 		stay = " stay"
@@ -246,6 +235,25 @@ func (f *outlook) still(c *ChannelDecision) prospect {
 		return prospect{text: strings.Join(all, ", ") + stay + ", pinned by " + pin.Who.Name}
 	}
 	return prospect{text: strings.Join(all, ", ") + stay}
+}
+
+// targetsOf returns the versions that instances are to have, of which a fleet may have several, and those that are not there yet: all if
+// everything is there.
+func targetsOf(instances []*state.Instance) (all, moving []string) {
+	for _, i := range instances {
+		t := i.Delivery.Target
+		if t == nil {
+			continue
+		}
+		all = appendNew(all, t.FullVersion)
+		if !i.Delivery.Converged {
+			moving = appendNew(moving, t.FullVersion)
+		}
+	}
+	if len(moving) == 0 {
+		moving = all
+	}
+	return all, moving
 }
 
 func appendNew(list []string, text string) []string {

@@ -214,6 +214,9 @@ func (i *Instance) RollbackFailed() bool {
 // RollingBack reports whether a rollback is in progress, which no gate holds.
 func (i *Instance) RollingBack() bool { return i.Delivery.Rollback != nil && !i.Delivery.Converged }
 
+// AppliesAgain reports whether the instance was at its target before: it is restarted, or returns after a drain.
+func (d *Delivery) AppliesAgain() bool { return d.Restarting || d.ReappliedAfterDrain }
+
 // isGood reports whether the current target is the newest good one.
 func (d *Delivery) isGood() bool {
 	return d.Target != nil && d.Converged && d.LastGood != nil && d.LastGood.Same(*d.Target)
