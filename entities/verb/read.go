@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -64,8 +65,10 @@ func decode(verb string, raw json.RawMessage, out any, configure func(*json.Deco
 	err := d.Decode(out)
 	if mismatch, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		subject := ""
-		if mismatch.Field != "" {
-			subject = strconv.Quote(mismatch.Field) + " is "
+		// The path also has the Go names of embedded structs, which JSON has not.
+		path := slices.DeleteFunc(strings.Split(mismatch.Field, "."), func(name string) bool { return strings.ToLower(name[:min(1, len(name))]) != name[:min(1, len(name))] })
+		if field := strings.Join(path, "."); field != "" {
+			subject = strconv.Quote(field) + " is "
 		}
 		return fmt.Errorf("payload of %s: %s%s; expected %s", verb, subject, jsonKind(mismatch.Value), jsonShape(mismatch.Type))
 	}
@@ -86,7 +89,10 @@ func jsonKind(value string) string {
 	case "array", "object":
 		return "an " + kind
 	}
-	return strings.TrimSpace("a number " + literal)
+	if literal != "" {
+		return "the number " + literal
+	}
+	return "a number"
 }
 
 // jsonShape is the JSON value that a Go type is decoded from, in words.
@@ -105,7 +111,7 @@ func jsonShape(t reflect.Type) string {
 	case reflect.Float32, reflect.Float64:
 		return "a number"
 	}
-	return "a whole number"
+	return "a whole number below 2^63"
 }
 
 // checkAct rejects an Act with a missing or too long field. Every payload contains an Act.

@@ -105,6 +105,8 @@ func TestDecodeRejectsInvalidPayloads(t *testing.T) {
 		{"pause", `{`, "payload of pause: not JSON; expected JSON as in docs/protocol.md"},
 		{"pause", `"drill"`, "payload of pause: a text; expected an object"},
 		{"pause", `{"by":"bob","reason":"` + long(MaxPayload) + `"}`, "payload of pause: 65560 bytes; at most 65536"},
+		{"pause", `{"by":7}`, `payload of pause: "by" is a number; expected a text`},
+		{"release", `{"by":"bob","version":["v1"]}`, `payload of release: "version" is an array; expected a text`},
 		{"pause", `{"by":"bob","chanel":"prod"}`, `payload of pause: unknown field "chanel"`},
 		{"pause", `{}`, `"by" is missing; expected the name of the caller`},
 		{"pause", `{"by":"  "}`, `"by" is missing; expected the name of the caller`},

@@ -72,7 +72,7 @@ func TestExploitsByStockCLI_G1(t *testing.T) {
 		{"rules of before, published again", app, protocol.Publish, loosened, unproven, unproven},
 		{"the same, from elsewhere", app, protocol.Publish, strings.Replace(loosened, "{", `{"takeOver":true,`, 1), unproven, unproven},
 		{"a pin to rules of before", app, protocol.Pin, `{"incarnation":1,"by":"alice@shop.dev"}`, unproven, unproven},
-		{"a number out of range", app, protocol.Pin, `{"incarnation":9223372036854775808,"by":"alice@shop.dev"}`, "cannot unmarshal number", "cannot unmarshal number"},
+		{"a number out of range", app, protocol.Pin, `{"incarnation":9223372036854775808,"by":"alice@shop.dev"}`, "expected a whole number below 2^63", "expected a whole number below 2^63"},
 		{"rules of before, as the application tells them", web, protocol.Publish, old, nobody, ""},
 		{"rules that nobody published", web, protocol.Publish, strings.Replace(old, `"incarnation":1`, `"incarnation":9223372036854775807`, 1), nobody, "was never published"},
 		{"the end of a pause", web, protocol.SignalScopePause, `{"scope":"application"}`, nobody, ""},
