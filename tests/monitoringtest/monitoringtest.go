@@ -56,7 +56,40 @@ func Start(t testing.TB, targets map[string]string, rules ...Rule) *Stack {
 			"--web.listen-address", address, "--rules.alert.resend-delay=1s", "--query.lookback-delta=5s", "--log.level=error",
 		}
 	})
+	awaitScrapes(t, "http://"+prometheus, len(targets))
 	return &Stack{Prometheus: "http://" + prometheus, Alertmanager: "http://" + alertmanager}
+}
+
+// awaitScrapes waits until each target has been scraped, even if none answers yet. A new Prometheus finds its targets seconds after it is
+// ready (its discovery passes them on each five seconds), and what happens before that is in no sample.
+func awaitScrapes(t testing.TB, prometheus string, targets int) {
+	t.Helper()
+	var scraped int
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		var answer struct {
+			Data struct {
+				ActiveTargets []struct {
+					Health string `json:"health"`
+				} `json:"activeTargets"`
+			} `json:"data"`
+		}
+		response, err := http.Get(prometheus + "/api/v1/targets?state=active") //nolint:noctx // of a test
+		if err != nil {
+			continue
+		}
+		err = json.NewDecoder(response.Body).Decode(&answer)
+		_ = response.Body.Close()
+		scraped = 0
+		for _, target := range answer.Data.ActiveTargets {
+			if err == nil && target.Health != "unknown" {
+				scraped++
+			}
+		}
+		if scraped == targets {
+			return
+		}
+	}
+	t.Fatalf("Prometheus has scraped %d of %d targets within a minute", scraped, targets)
 }
 
 const alertmanagerConfig = `route: {receiver: nobody, group_wait: 0s, group_interval: 1s}
