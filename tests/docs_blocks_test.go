@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Whoever reads a page believes what its blocks show. So a block is one of these:
+// Readers believe what the blocks of a page show. So a block is one of these:
 //
 //   - `console`, commands and their output: a test runs it with stage.Console or stage.Only;
 //   - `text`, output without its command: a test compares it with stage.Text, or is named in comparedElsewhere;
@@ -99,7 +99,7 @@ func literal(node ast.Expr, constants map[string]string) (string, bool) {
 }
 
 var (
-	// command begins a line of a block without a language, or goes on with one.
+	// command begins a line of a block without a language, or continues one.
 	command = regexp.MustCompile(`^([A-Z_]+=("[^"]*"|\S+) )*(export [A-Z_]+=.*|(converge|converge-\w+|go|make|kubectl|temporal|tcld|curl|sops|git|cat|cp|rm|cd|echo|head)( .*)?)$`)
 	// periodic begins a line of a crontab.
 	periodic = regexp.MustCompile(`^([0-9*]+ +){5}`)

@@ -28,8 +28,13 @@ func Of(ctx context.Context, dir string) protocol.Origin {
 	}
 	ctx, cancel := context.WithTimeout(ctx, repositoryTimeout)
 	defer cancel()
-	// A read of the file system cannot be cancelled. One that hangs is shared, so that a process that reads again does not collect them.
-	read := reading.DoChan(absolute, func() (any, error) { return originOf(ctx, absolute), nil })
+	// A read of the file system cannot be cancelled. One that hangs is shared, so that a process that reads again does not collect them. It
+	// does not end with the caller that began it: others may wait for it.
+	read := reading.DoChan(absolute, func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), repositoryTimeout)
+		defer cancel()
+		return originOf(ctx, absolute), nil
+	})
 	select {
 	case r := <-read:
 		return r.Val.(protocol.Origin)

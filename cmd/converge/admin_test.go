@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -34,6 +35,18 @@ func TestAdminExportNeedsConfirmation(t *testing.T) {
 	code, output := c.run(t, "admin export --from dev --store "+store+" "+file)
 	require.Equal(t, outcome.Error, code)
 	require.Contains(t, output, "to continue elsewhere requires --yes when not running interactively")
+	for line, noted := range map[string]bool{"admin export --from dev ": true, "admin export --from dev --address 127.0.0.1:7300 ": false} {
+		c = newConsole(t, &fakeAPI{})
+		env := c.Env
+		c.Env = func(name string) string {
+			if name == "TEMPORAL_ADDRESS" {
+				return "prod:7233"
+			}
+			return env(name)
+		}
+		_, output = c.run(t, line+"--store "+store+" "+file)
+		require.Equal(t, noted, strings.Contains(output, "TEMPORAL_ADDRESS (prod:7233) is not used"), output)
+	}
 	c = newConsole(t, &fakeAPI{})
 	code, output = c.run(t, "admin export --store "+store+" "+file)
 	require.Equal(t, outcome.Error, code)

@@ -65,9 +65,7 @@ func decode(verb string, raw json.RawMessage, out any, configure func(*json.Deco
 	err := d.Decode(out)
 	if mismatch, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		subject := ""
-		// The path also has the Go names of embedded structs, which JSON has not.
-		path := slices.DeleteFunc(strings.Split(mismatch.Field, "."), func(name string) bool { return strings.ToLower(name[:min(1, len(name))]) != name[:min(1, len(name))] })
-		if field := strings.Join(path, "."); field != "" {
+		if field := jsonPath(mismatch.Field); field != "" {
 			subject = strconv.Quote(field) + " is "
 		}
 		return fmt.Errorf("payload of %s: %s%s; expected %s", verb, subject, jsonKind(mismatch.Value), jsonShape(mismatch.Type))
@@ -78,7 +76,13 @@ func decode(verb string, raw json.RawMessage, out any, configure func(*json.Deco
 	return nil
 }
 
-// jsonKind is what encoding/json calls a JSON value, in words: "string", "number 1.5".
+// jsonPath is the path of a field as encoding/json gives it, without the names of embedded structs: those are of Go, and begin with a capital.
+func jsonPath(path string) string {
+	names := slices.DeleteFunc(strings.Split(path, "."), func(name string) bool { return name != "" && 'A' <= name[0] && name[0] <= 'Z' })
+	return strings.Join(names, ".")
+}
+
+// jsonKind describes a JSON value that encoding/json names "string" or "number 1.5".
 func jsonKind(value string) string {
 	kind, literal, _ := strings.Cut(value, " ")
 	switch kind {

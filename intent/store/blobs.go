@@ -13,7 +13,6 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/smithy-go/logging"
-
 	"gocloud.dev/blob"
 	"gocloud.dev/blob/memblob"
 	"gocloud.dev/blob/s3blob"
@@ -166,7 +165,7 @@ func newStore(location, dir string, b blobs) *Store {
 	return &Store{url: location, dir: dir, blobs: b, cache: newCache()}
 }
 
-// openBucket opens the bucket of a URL. The SDK of AWS logs nothing: it would write lines of its own beside the program's log.
+// openBucket opens the bucket of a URL. The SDK of AWS logs nothing: it would write lines of its own into the output of the program.
 func openBucket(ctx context.Context, u *url.URL) (*blob.Bucket, error) {
 	var opener s3blob.URLOpener
 	b, err := opener.OpenBucketURL(ctx, u)
@@ -177,6 +176,7 @@ func openBucket(ctx context.Context, u *url.URL) (*blob.Bucket, error) {
 	if !b.As(&client) {
 		return b, nil
 	}
+	defer b.Close() // it holds nothing but the client
 	quiet := s3.New(client.Options(), func(o *s3.Options) { o.Logger = logging.Nop{} })
 	return s3blob.OpenBucket(ctx, quiet, u.Host, &opener.Options)
 }

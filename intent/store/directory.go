@@ -31,24 +31,32 @@ func openDirectory(dir string) (*Store, error) {
 	if err == nil {
 		err = os.MkdirAll(absolute, ownDir)
 	}
+	d := &directory{absolute}
 	if err == nil {
-		err = checkOwner(absolute)
+		err = d.checkOwner()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", dir, strict.Reason(err))
 	}
-	return newStore(absolute, absolute, newBounded(&directory{absolute})), nil
+	return newStore(absolute, absolute, newBounded(d)), nil
 }
 
-// checkOwner refuses the directory of another user: each of the two could not read what the other one writes.
-func checkOwner(dir string) error {
-	info, err := os.Stat(dir)
+// checkOwner refuses a store that another user has written: each of the two could not read what the other one writes. The directory itself
+// may belong to another one, such as the mount of a volume.
+func (d *directory) checkOwner() error {
+	entries, err := os.ReadDir(d.dir)
 	if err != nil {
 		return err
 	}
-	owner, known := info.Sys().(*syscall.Stat_t)
-	if own := os.Geteuid(); known && int64(owner.Uid) != int64(own) {
-		return fmt.Errorf("it belongs to the user %s, and this is %s; expected the same user, or a store that both reach, such as s3://bucket [store-owner]", userName(int(owner.Uid)), userName(own))
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil || d.isForeign(filepath.Join(d.dir, e.Name())) {
+			continue // it is gone, or is no part of the store
+		}
+		owner, known := info.Sys().(*syscall.Stat_t)
+		if own := os.Geteuid(); known && int64(owner.Uid) != int64(own) {
+			return fmt.Errorf("it belongs to the user %s, and this is %s; expected the same user, or a store that both reach, such as s3://bucket [store-owner]", userName(int(owner.Uid)), userName(own))
+		}
 	}
 	return nil
 }

@@ -38,16 +38,20 @@ func TestDirectoryIgnoresForeignFolders(t *testing.T) {
 	require.ErrorContains(t, err, "permission denied")
 }
 
-// A directory is the store of one user: another one is refused before anything is written.
+// A directory is the store of one user: another one is refused before anything is written. The directory itself may be of another user, as
+// the mount of a volume is.
 func TestDirectoryOfAnotherUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can give a directory to another user")
 	}
 	dir := t.TempDir()
 	require.NoError(t, os.Chown(dir, 65534, -1))
-	_, err := Open(t.Context(), dir)
-	require.ErrorContains(t, err, "it belongs to the user nobody (65534), and this is root (0); expected the same user, or a store that both reach, such as s3://bucket [store-owner]")
-	entries, err := os.ReadDir(dir)
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "lost+found"), 0o700))
+	require.NoError(t, os.Chown(filepath.Join(dir, "lost+found"), 65534, -1))
+	s, err := Open(t.Context(), dir)
 	require.NoError(t, err)
-	require.Empty(t, entries)
+	require.NoError(t, s.blobs.write(t.Context(), "logs/a", nil))
+	require.NoError(t, os.Chown(filepath.Join(dir, "logs"), 65534, -1))
+	_, err = Open(t.Context(), dir)
+	require.ErrorContains(t, err, "it belongs to the user nobody (65534), and this is root (0); expected the same user, or a store that both reach, such as s3://bucket [store-owner]")
 }

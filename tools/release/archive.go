@@ -47,6 +47,9 @@ func writeArchive(path, folder string, files []file, at time.Time) error {
 	return os.WriteFile(path, out.Bytes(), 0o644) //nolint:gosec // artefacts are for everybody
 }
 
+// sumsName is the file that every release has.
+const sumsName = "SHA256SUMS"
+
 // writeSums writes SHA256SUMS of the files of a directory, as sha256sum -c reads it.
 func writeSums(dir string) error {
 	entries, err := os.ReadDir(dir)
@@ -61,5 +64,5 @@ func writeSums(dir string) error {
 		}
 		fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(content), e.Name())
 	}
-	return os.WriteFile(filepath.Join(dir, "SHA256SUMS"), []byte(sums.String()), 0o644) //nolint:gosec // artefacts are for everybody
+	return os.WriteFile(filepath.Join(dir, sumsName), []byte(sums.String()), 0o644) //nolint:gosec // artefacts are for everybody
 }

@@ -28,7 +28,7 @@ type bundle struct {
 	shared   bool // it has the files that all platforms share, and is in packages for Linux
 }
 
-// bundles are what users install: the program with what it needs beside it, and the server for a laptop, which is larger than all of that.
+// bundles are what users install: the program with those that it starts, and the server for a laptop, which is larger than all of these.
 // The tag is that of cmd/internal/program.
 var bundles = []bundle{
 	{"converge", []program{{name: "converge"}, {name: "converge-render"}, {name: "converge-wrapper", onlyOn: "linux"}}, true},

@@ -4,7 +4,7 @@
 //	go -C tools/release run . [-out DIR] [-platforms linux/amd64,darwin/arm64]
 //
 // It needs Go and git. The version is the one that Go stamps into the programs of a checkout: its tag, or a pseudo-version of its commit.
-// The same commit, built by the same Go, gives the same bytes, wherever and whenever it is built. A checkout with changes is refused: no
+// The same commit, built by the same Go, gives the same bytes, in every directory and at any time. A checkout with changes is refused: no
 // version would say what its programs are made of.
 package main
 
@@ -30,7 +30,7 @@ func main() {
 	r := release{out: os.Stdout}
 	var named string
 	flag.StringVar(&r.source, "source", filepath.Join("..", ".."), "checkout to build")
-	flag.StringVar(&r.dir, "out", filepath.Join("..", "..", "bin", "release"), "directory of the artefacts; it is emptied")
+	flag.StringVar(&r.dir, "out", filepath.Join("..", "..", "bin", "release"), "directory of the artefacts: a new one, or that of an earlier release, which is replaced")
 	flag.StringVar(&named, "platforms", platforms, "GOOS/GOARCH, several with commas")
 	flag.Parse()
 	err := r.parse(named)
@@ -48,7 +48,7 @@ type platform struct{ os, arch string }
 
 func (p platform) String() string { return p.os + "/" + p.arch }
 
-// release is what is built.
+// release is a release of a checkout.
 type release struct {
 	source    string // checkout
 	dir       string // of the artefacts
@@ -72,6 +72,9 @@ func (r *release) parse(named string) error {
 
 // build builds everything. Artefacts appear in the directory when all of them are complete.
 func (r *release) build(ctx context.Context) error {
+	if err := r.checkDir(); err != nil {
+		return err
+	}
 	if err := r.readCheckout(ctx); err != nil {
 		return err
 	}
@@ -79,7 +82,7 @@ func (r *release) build(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(work) // what is released was moved
+	defer os.RemoveAll(work) // the artefacts were copied
 	complete := filepath.Join(work, "complete")
 	if err := os.Mkdir(complete, 0o755); err != nil { //nolint:gosec // artefacts are for everybody
 		return err
@@ -97,6 +100,21 @@ func (r *release) build(ctx context.Context) error {
 		return err
 	}
 	return r.publish(complete)
+}
+
+// checkDir refuses a directory that would be replaced and is not of a release.
+func (r *release) checkDir() error {
+	entries, err := os.ReadDir(r.dir)
+	if os.IsNotExist(err) || err == nil && len(entries) == 0 {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(filepath.Join(r.dir, sumsName)); err != nil {
+		return fmt.Errorf("-out %s: it has files that are not of a release, such as %s; expected a new directory", r.dir, entries[0].Name())
+	}
+	return nil
 }
 
 // publish replaces the directory of the artefacts.

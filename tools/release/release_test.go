@@ -151,6 +151,7 @@ func TestReleaseRefusesAChangedCheckout(t *testing.T) {
 	source, git := checkout(t)
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "old"), nil, 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, sumsName), nil, 0o600))
 	r := &release{source: source, dir: dir, out: io.Discard, platforms: []platform{{"linux", "amd64"}}}
 	require.NoError(t, os.WriteFile(filepath.Join(source, "LICENSE"), []byte("changed"), 0o600))
 	require.ErrorContains(t, r.build(t.Context()), `the checkout has changes, such as "M LICENSE"; commit or remove them`)
@@ -158,6 +159,9 @@ func TestReleaseRefusesAChangedCheckout(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(source, "cmd/converge/main.go"), []byte("package main\n"), 0o600))
 	git("commit", "-q", "-a", "-m", "broken")
 	require.ErrorContains(t, r.build(t.Context()), "function main is undeclared")
+	require.FileExists(t, filepath.Join(dir, "old"))
+	require.NoError(t, os.Remove(filepath.Join(dir, sumsName)))
+	require.ErrorContains(t, r.build(t.Context()), "it has files that are not of a release, such as old; expected a new directory")
 	require.FileExists(t, filepath.Join(dir, "old"))
 	require.EqualError(t, r.parse("linux"), `-platforms "linux": expected GOOS/GOARCH, such as linux/amd64`)
 }

@@ -151,5 +151,15 @@ func TestPollsThatWaitAreAccepted(t *testing.T) {
 		<-ended
 		time.Sleep(acceptedAfter)
 		require.ErrorContains(t, p.check(t.Context()), "away", "no poll waits")
+
+		go poll()
+		inPoll <- status.Error(codes.DeadlineExceeded, "no answer")
+		<-ended
+		go poll()
+		time.Sleep(acceptedAfter)
+		require.ErrorContains(t, p.check(t.Context()), "no answer", "a server that hangs keeps polls open, too")
+		inPoll <- nil
+		<-ended
+		require.NoError(t, p.check(t.Context()))
 	})
 }

@@ -32,7 +32,8 @@ type poll struct {
 	waiting time.Time
 }
 
-// acceptedAfter is how long a poll waits before it counts as accepted: a server that is away or refuses says so at once.
+// acceptedAfter is how long a poll waits before it counts as accepted: a server that is away or refuses says so at once. After a poll that
+// ran into its own deadline, waiting says nothing: a server that hangs keeps polls open, too.
 const acceptedAfter = 2 * time.Second
 
 // DialOption makes a connection report how its polls end.
@@ -83,7 +84,7 @@ func (p *Polls) recordStart(kind string) {
 	p.lastByKind[kind] = last
 }
 
-// recordEnd records how a poll ended. How a poll ended that the worker itself cancelled says nothing.
+// recordEnd records how a poll ended. The end of a poll that the worker itself cancelled says nothing.
 func (p *Polls) recordEnd(kind string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -124,6 +125,15 @@ func isOwnCancellation(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.As(err, new(*serviceerror.Canceled)) || status.Code(err) == codes.Canceled
 }
 
+// accepted reports whether the server keeps a poll open that began after the last failure.
+func (p poll) accepted() bool {
+	return !p.waiting.IsZero() && time.Since(p.waiting) >= acceptedAfter && !isTimeout(p.err)
+}
+
+func isTimeout(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, new(*serviceerror.DeadlineExceeded)) || status.Code(err) == codes.DeadlineExceeded
+}
+
 // check fails before the first poll, or if the last poll of some kind failed and the server has accepted none since.
 func (p *Polls) check(context.Context) error {
 	p.mu.Lock()
@@ -133,7 +143,7 @@ func (p *Polls) check(context.Context) error {
 	}
 	var failing []string
 	for kind, last := range p.lastByKind {
-		if last.err != nil && (last.waiting.IsZero() || time.Since(last.waiting) < acceptedAfter) {
+		if last.err != nil && !last.accepted() {
 			failing = append(failing, fmt.Sprintf("for %s, since %s: %v", kind, last.since.UTC().Format(time.TimeOnly), last.err))
 		}
 	}
