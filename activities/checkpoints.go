@@ -30,6 +30,9 @@ type Checkpoints struct {
 	store *store.Store
 	// Metrics counts the writes. Nil: no metrics.
 	Metrics client.MetricsHandler
+	// IsBehind reports whether a run went back behind the newest checkpoint of its workflow. Nil: no run did. It is called when the newest
+	// checkpoint has a change that the one to write does not have.
+	IsBehind func(ctx context.Context, newest protocol.Checkpoint, run string) (bool, error)
 
 	mu           sync.Mutex
 	changed      *sync.Cond
@@ -71,6 +74,9 @@ func (c *Checkpoints) Take(checkpoint protocol.Checkpoint, state []byte) {
 	if queued && before.Newer(&checkpoint) {
 		return
 	}
+	if queued && checkpoint.Follows(before.Change) {
+		checkpoint.Earlier = append(before.Earlier, checkpoint.Earlier...)
+	}
 	c.pending[checkpoint.ID] = pendingCheckpoint{checkpoint, state}
 	if _, known := c.pendingSince[checkpoint.ID]; !known {
 		c.pendingSince[checkpoint.ID] = time.Now()
@@ -105,13 +111,13 @@ func (c *Checkpoints) write() {
 		c.busy[id] = true
 		c.mu.Unlock()
 		err := c.put(next, &packer)
-		if errors.As(err, new(*store.BehindError)) { // it is stored, and does not count
+		if errors.As(err, new(*store.BehindError)) { // it is not stored: the workflow continues from the newest one
 			slog.Warn("a workflow went back", "workflow", id, "error", err)
 			c.reportBehind()
 			err = nil
 		}
 		c.mu.Lock()
-		c.storeFailed = err != nil
+		c.storeFailed = err != nil && !errors.As(err, new(*undecidedError))
 		c.count(err)
 		if err == nil {
 			if _, newer := c.pending[id]; !newer {
@@ -138,8 +144,23 @@ func (c *Checkpoints) put(checkpoint pendingCheckpoint, packer *protocol.Packer)
 	if checkpoint.State, err = packer.Pack(checkpoint.plain); err != nil {
 		return err
 	}
-	return c.store.PutCheckpoint(ctx, checkpoint.Checkpoint)
+	if c.IsBehind == nil {
+		return c.store.PutCheckpoint(ctx, checkpoint.Checkpoint, nil)
+	}
+	return c.store.PutCheckpoint(ctx, checkpoint.Checkpoint, func(newest protocol.Checkpoint) (bool, error) {
+		behind, err := c.IsBehind(ctx, newest, checkpoint.Run)
+		if err != nil {
+			err = &undecidedError{err}
+		}
+		return behind, err
+	})
 }
+
+// undecidedError means that it is not known whether a workflow went back behind its newest checkpoint. The store answers.
+type undecidedError struct{ err error }
+
+func (e *undecidedError) Error() string { return "compare with the newest checkpoint: " + e.err.Error() }
+func (e *undecidedError) Unwrap() error { return e.err }
 
 // count counts a write and its result. The caller holds the lock.
 func (c *Checkpoints) count(err error) {

@@ -189,12 +189,29 @@ func (s *supervisor) isBehind(ctx context.Context, id, run string) (behind, unce
 	if err != nil {
 		return false, false, err
 	}
+	return s.wentBack(ctx, c, run)
+}
+
+// errMayComplete means that a workflow task has to complete before it is known whether a workflow went back.
+var errMayComplete = errors.New("a workflow task is not complete yet")
+
+// wentBackBehind is wentBack for the writer of checkpoints.
+func (s *supervisor) wentBackBehind(ctx context.Context, newest protocol.Checkpoint, run string) (bool, error) {
+	behind, uncertain, err := s.wentBack(ctx, newest, run)
+	if err == nil && uncertain {
+		err = errMayComplete
+	}
+	return behind, err
+}
+
+// wentBack is isBehind for a given checkpoint.
+func (s *supervisor) wentBack(ctx context.Context, c protocol.Checkpoint, run string) (behind, uncertain bool, err error) {
 	d, length, err := s.describe(ctx, c)
 	switch {
 	case err != nil:
 		return false, false, err
 	case d == nil:
-		behind, err = s.beganBefore(ctx, id, run, c.At)
+		behind, err = s.beganBefore(ctx, c.ID, run, c.At)
 		return behind, false, err
 	case c.Run != run: // it has continued as the running one, or was ended
 		return false, false, nil

@@ -83,11 +83,13 @@ func newSupervisor(c client.Client, namespace string, a *activities.Activities, 
 	if namespace == "" {
 		namespace = client.DefaultNamespace
 	}
-	return &supervisor{
+	s := &supervisor{
 		client: c, namespace: namespace, store: a.Store, restart: a.Restart, end: a.EndUnmanaged, log: slog.Default(), metrics: a.Metrics,
 		installation: installation, scope: fmt.Sprintf("supervision-%d", installation.Epoch), holder: rand.Text(), storedUpTo: checkpoints.KeptUpTo, reportStore: checkpoints.RecordStoreResult,
 		latest: checkpoints.Latest, behind: checkpoints.Behind(), fatal: fatal,
 	}
+	checkpoints.IsBehind = s.wentBackBehind
+	return s
 }
 
 // start checks from now on, until the returned function is called.

@@ -95,6 +95,7 @@ type shell struct {
 	planHinted           bool        // a plan hinted that the service may enter
 	updateAnswered       bool        // an update was answered in this run
 	endPostponed         bool        // the end of this run was postponed for that
+	ending               bool        // endRun is running
 	adopting             bool        // a checkpoint is being adopted
 	adopted              bool        // a checkpoint was adopted after a reset
 	fenced               bool        // an apply was refused, because a later one is recorded at the runtime

@@ -16,6 +16,8 @@ import (
 // endRun continues as new, if possible not in the workflow task that answers an update: a signal that arrives just then makes the server
 // discard that task, and the answer with it. It waits only once, or a stream of updates would prevent the run from ending.
 func (s *shell) endRun() error {
+	s.ending = true
+	defer func() { s.ending = false }()
 	if s.updateAnswered && !s.endPostponed {
 		s.endPostponed = true
 		return workflow.Sleep(s.ctx, time.Millisecond)

@@ -64,6 +64,7 @@ func (s *shell) checkpoint(final bool) {
 	if of := s.entity.accepted(); of != mark.Fingerprint || final {
 		mark.Fingerprint, s.checkpointSubmitted = of, false
 		mark.N = s.checkpointNumber()
+		mark.Changed(s.now())
 	}
 	if !s.checkpointSubmitted && mark.N > 0 && !workflow.IsReplaying(s.ctx) {
 		s.submitCheckpoint(final)
@@ -85,6 +86,10 @@ func (s *shell) submitCheckpoint(final bool) {
 	c := protocol.Checkpoint{
 		ID: info.WorkflowExecution.ID, N: s.checkpointNumber(), Run: info.WorkflowExecution.RunID, Event: int64(info.GetCurrentHistoryLength()),
 		At: s.now().UTC(), Over: final, StateVersion: protocol.Version,
+	}
+	if changes := s.mailbox.Checkpoint.Changes; len(changes) > 0 {
+		last := len(changes) - 1
+		c.Change, c.Earlier = changes[last], slices.Clone(changes[:last])
 	}
 	s.entity.fillCheckpoint(&c)
 	to.Take(c, plain)

@@ -258,6 +258,34 @@ func TestUpdateDuringAnAdoptionIsKept_F1(t *testing.T) {
 	require.Equal(t, 2, reads)
 }
 
+// An update that is answered while a run ends, and waits for the store, is in a checkpoint at once, not only in that of the next run: the
+// worker may be gone by then.
+func TestUpdateAnsweredAtTheEndOfARunIsInACheckpoint_F1(t *testing.T) {
+	r := newPausedResetTest(t)
+	p := r.p
+	answered := make(chan struct{})
+	var written string
+	p.env.RegisterActivityWithOptions(func(context.Context, protocol.HistoryRequest) error {
+		<-answered
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		written = string(r.state)
+		return nil
+	}, activity.RegisterOptions{Name: protocol.ActivityHistory, DisableAlreadyRegisteredCheck: true})
+	p.env.SetOnLocalActivityStartedListener(func(info *activity.Info, _ context.Context, _ []any) {
+		if info.ActivityType.Name != protocol.ActivityHistory {
+			return
+		}
+		p.env.UpdateWorkflow(protocol.Pause, "u", &testsuite.TestUpdateCallback{
+			OnAccept:   func() {},
+			OnReject:   func(err error) { require.NoError(p, err) },
+			OnComplete: func(_ any, err error) { require.NoError(p, err); close(answered) },
+		}, json.RawMessage(`{"channel":"staging","by":"bob","reason":"drill"}`))
+	})
+	p.run(firstInput, minute)
+	require.Contains(t, written, "drill")
+}
+
 // A checkpoint that is gone at the second read, since the store was restored in between, replaces no state.
 func TestAVanishedCheckpointReplacesNoState_F1_F4(t *testing.T) {
 	r := newResetTest(newServiceTest(t))

@@ -111,7 +111,7 @@ func (s *shell) performUpdate(ctx workflow.Context, row *verb.Row, raw json.RawM
 	if err := s.waitForEarlierSignals(ctx); err != nil {
 		return nil, err
 	}
-	defer func() { s.woken, s.updateAnswered = true, true }()
+	defer s.afterUpdate()
 	r, err := decodeUpdate(ctx, row, raw)
 	if err != nil {
 		return nil, asRefusal(err)
@@ -125,6 +125,15 @@ func (s *shell) performUpdate(ctx workflow.Context, row *verb.Row, raw json.RawM
 	}
 	out, err := s.runSerialized(ctx, row, r, who)
 	return s.withFollowUp(row, r, out), err
+}
+
+// afterUpdate wakes the loop, which then submits a checkpoint in the workflow task that answers the update. While the run ends, the loop
+// would do so only in the next run.
+func (s *shell) afterUpdate() {
+	s.woken, s.updateAnswered = true, true
+	if s.ending {
+		s.checkpoint(false)
+	}
 }
 
 // withFollowUp adds the follow-up to an answer, as of now. It is not part of the stored answer, so its text can change freely.

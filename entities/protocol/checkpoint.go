@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"slices"
 	"encoding/json"
 	"time"
 
@@ -21,6 +22,10 @@ type Checkpoint struct {
 	Run   string    `json:"run"`
 	Event int64     `json:"event"`
 	At    time.Time `json:"at"`
+	// Change identifies the last change that the state includes: the time of its workflow task, in Unix nanoseconds. Earlier are the changes
+	// before it, as far as they are known.
+	Change  int64   `json:"change,omitempty"`
+	Earlier []int64 `json:"-"`
 	// Manifest is, for an application, the digest of the manifest that its services were last notified of. Unmanaged are its unmanaged
 	// services, by name, and why; "*" is all of them.
 	Manifest  string            `json:"manifest,omitempty"`
@@ -41,6 +46,11 @@ func (c *Checkpoint) WrittenBefore(i Installation) bool {
 // Newer reports whether a checkpoint is newer than another.
 func (c *Checkpoint) Newer(than *Checkpoint) bool {
 	return c.N > than.N || c.N == than.N && c.Event > than.Event
+}
+
+// Follows reports whether the state of a checkpoint includes a change.
+func (c *Checkpoint) Follows(change int64) bool {
+	return c.Change == change || slices.Contains(c.Earlier, change)
 }
 
 // Restart says that a run was started because the workflow was gone.

@@ -74,10 +74,18 @@ type Mailbox struct {
 }
 
 // Checkpoint detects accepted signals and decisions since the last checkpoint for the store. N is the number of that checkpoint, and
-// Fingerprint identifies everything that was accepted and decided before it.
+// Fingerprint identifies everything that was accepted and decided before it. Changes are the times of the workflow tasks of the last few
+// changes, in Unix nanoseconds, newest last.
 type Checkpoint struct {
-	N           int64  `json:"n"`
-	Fingerprint string `json:"of"`
+	N           int64   `json:"n"`
+	Fingerprint string  `json:"of"`
+	Changes     []int64 `json:"changes,omitempty"`
+}
+
+// Changed records a change.
+func (c *Checkpoint) Changed(at time.Time) {
+	c.Changes = append(c.Changes, at.UnixNano())
+	c.Changes = slices.Clone(c.Changes[max(0, len(c.Changes)-maxChanges):])
 }
 
 // Bounds of the state; the oldest entries are dropped.
@@ -87,6 +95,7 @@ const (
 	MaxRequests         = 100
 	MaxProvenRequests   = 1000 // whose tokens may come again
 	MaxSeenSignals      = 100
+	maxChanges          = 4
 	MaxRefused          = 10
 	MaxJournal          = 40
 	MaxEarlier          = 5 // good targets of an instance before the last one

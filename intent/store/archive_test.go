@@ -31,7 +31,7 @@ func TestArchiveOfAStore_F4(t *testing.T) {
 	from, err := Open(ctx, t.TempDir())
 	require.NoError(t, err)
 	for n := range int64(3) {
-		require.NoError(t, from.PutCheckpoint(ctx, protocol.Checkpoint{ID: "service/shop/web", N: n + 1, Run: "r", At: time.Unix(n, 0).UTC(), State: protocol.Packed("x")}))
+		require.NoError(t, from.PutCheckpoint(ctx, protocol.Checkpoint{ID: "service/shop/web", N: n + 1, Run: "r", At: time.Unix(n, 0).UTC(), State: protocol.Packed("x")}, nil))
 	}
 	payload, err := from.PutPayload(ctx, entities.Payload{})
 	require.NoError(t, err)
@@ -73,7 +73,7 @@ func TestArchiveOmitsDamagedContent_F4(t *testing.T) {
 	ctx := context.Background()
 	s, err := Open(ctx, t.TempDir())
 	require.NoError(t, err)
-	require.NoError(t, s.PutCheckpoint(ctx, protocol.Checkpoint{ID: "service/shop/web", N: 1}))
+	require.NoError(t, s.PutCheckpoint(ctx, protocol.Checkpoint{ID: "service/shop/web", N: 1}, nil))
 	require.NoError(t, s.blobs.write(ctx, checkpointKey(protocol.Checkpoint{ID: "service/shop/api", N: 1}), []byte("{")))
 	all, damaged := archiveOf(t, s)
 	require.Len(t, all, 1)
@@ -86,28 +86,28 @@ func TestHostileArchive_F4(t *testing.T) {
 	s, err := Open(ctx, t.TempDir())
 	require.NoError(t, err)
 	of := protocol.Checkpoint{ID: "service/shop/web", N: 1}
-	require.NoError(t, s.PutCheckpoint(ctx, of))
+	require.NoError(t, s.PutCheckpoint(ctx, of, nil))
 	whole, err := s.blobs.read(ctx, checkpointKey(of))
 	require.NoError(t, err)
 	of.ID = "service/shop/api"
 	for key, data := range map[string]string{
-		"":                              "x",
-		"/etc/passwd":                   "x",
-		"../outside":                    "x",
-		"logs/../../outside":            "x",
-		"logs/./a":                      "x",
-		`logs\a`:                        "x",
-		"logs/.new-1.tmp":               "x",
-		"elsewhere/a":                   "x",
-		"specs/0123456789abcdef":        "x",
-		"specs/":                        "x",
-		"bundles/a":                     "x",
-		"installation/000000009":        `{"id":"I","epoch":9}`,
-		"installation/importing":        "x",
-		"leases/supervision-1/1":        "x",
-		"checkpoints/service/shop/web":  "{}",
-		checkpointKey(of):               string(whole),
-		"checkpoints/" + "x/00000-0000": strings.Repeat("[", 100000),
+		"":                                 "x",
+		"/etc/passwd":                      "x",
+		"../outside":                       "x",
+		"logs/../../outside":               "x",
+		"logs/./a":                         "x",
+		`logs\a`:                           "x",
+		"logs/.new-1.tmp":                  "x",
+		"elsewhere/a":                      "x",
+		"specs/0123456789abcdef":           "x",
+		"specs/":                           "x",
+		"bundles/a":                        "x",
+		"installation/000000009":           `{"id":"I","epoch":9}`,
+		"installation/importing":           "x",
+		"leases/supervision-1/1":           "x",
+		"checkpoints/service/shop/web":     "{}",
+		checkpointKey(of):                  string(whole),
+		"checkpoints/" + "x/00000-0000-00": strings.Repeat("[", 100000),
 	} {
 		require.Error(t, s.Restore(ctx, key, []byte(data)), key)
 	}

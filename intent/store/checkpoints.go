@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
-	"time"
 
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/internal/canonical"
@@ -16,9 +16,18 @@ import (
 const keptCheckpoints = 3
 
 // PutCheckpoint stores a checkpoint, and removes all but the newest few of that workflow. It sets the schema and the digest. It replaces
-// a checkpoint at the same position, unless the existing one has a later time: a lost workflow task and the task that replaced it may
-// each submit one. If an earlier checkpoint has a higher number, the error is a *BehindError.
-func (s *Store) PutCheckpoint(ctx context.Context, c protocol.Checkpoint) error {
+// an equal one, unless the existing one has a later time: a lost workflow task and the task that replaced it may each submit one.
+//
+// If the checkpoint is later than the newest one and does not include its change, isBehind decides whether the workflow went back behind
+// the newest one. Then the error is a *BehindError, and nothing is stored. A nil isBehind: it did not.
+func (s *Store) PutCheckpoint(ctx context.Context, c protocol.Checkpoint, isBehind func(newest protocol.Checkpoint) (bool, error)) error {
+	keys, err := s.checkpointKeys(ctx, c.ID)
+	if err == nil && len(keys) > 0 && isBehind != nil {
+		err = s.checkFollows(ctx, c, keys[len(keys)-1], isBehind)
+	}
+	if err != nil {
+		return err
+	}
 	c.Schema = protocol.CheckpointSchema
 	c.Digest = digestOfCheckpoint(c)
 	data, err := json.Marshal(c)
@@ -33,34 +42,38 @@ func (s *Store) PutCheckpoint(ctx context.Context, c protocol.Checkpoint) error 
 	if err != nil {
 		return err
 	}
-	keys, err := s.checkpointKeys(ctx, c.ID)
-	last := len(keys) - 1
-	for n := 0; n <= last-keptCheckpoints && err == nil; n++ {
+	if at, found := slices.BinarySearch(keys, key); !found {
+		keys = slices.Insert(keys, at, key)
+	}
+	for n := 0; n < len(keys)-keptCheckpoints && err == nil; n++ {
 		err = s.blobs.remove(ctx, keys[n])
-	}
-	if err != nil || last < 0 || keys[last] <= key {
-		return err
-	}
-	return s.checkBehind(ctx, keys[last], c)
-}
-
-// behindTolerance is how much earlier a checkpoint with a higher number must be. The clock is that of the Temporal server.
-const behindTolerance = time.Second
-
-// checkBehind compares a checkpoint with the newest one, which has a higher number.
-func (s *Store) checkBehind(ctx context.Context, newest string, c protocol.Checkpoint) error {
-	stored, err := s.checkpoint(ctx, newest)
-	if IsNotFound(err) || IsDamaged(err) {
-		return nil
-	}
-	if err == nil && c.At.Sub(stored.At) > behindTolerance {
-		return &BehindError{c.ID}
 	}
 	return err
 }
 
-// BehindError means that a workflow submitted a checkpoint that is later than one with a higher number: its state is older than the one in
-// the store, because the database of Temporal was restored from a backup.
+// checkFollows returns a *BehindError if a checkpoint is of a state that went back behind the newest one. The changes are times by the clock
+// of the Temporal server.
+func (s *Store) checkFollows(ctx context.Context, c protocol.Checkpoint, newest string, isBehind func(protocol.Checkpoint) (bool, error)) error {
+	_, _, change, _ := parseCheckpointKey(newest)
+	if c.Follows(change) || c.At.UnixNano() < change {
+		return nil
+	}
+	stored, err := s.checkpoint(ctx, newest)
+	if IsNotFound(err) || IsDamaged(err) {
+		return nil
+	}
+	if err != nil || stored.Over {
+		return err
+	}
+	behind, err := isBehind(stored)
+	if err == nil && behind {
+		err = &BehindError{c.ID}
+	}
+	return err
+}
+
+// BehindError means that a workflow submitted a checkpoint of a state that is older than the one in the store, because the database of
+// Temporal was restored from a backup.
 type BehindError struct{ ID string }
 
 // Error names the workflow.
@@ -164,7 +177,7 @@ func checkpointPrefix(id string) string { return checkpoints + id + "/" }
 
 // checkpointKey returns a key whose sort order is the order of checkpoints.
 func checkpointKey(c protocol.Checkpoint) string {
-	return fmt.Sprintf("%s%019d-%019d", checkpointPrefix(c.ID), c.N, c.Event)
+	return fmt.Sprintf("%s%019d-%019d-%019d", checkpointPrefix(c.ID), c.N, c.Event, c.Change)
 }
 
 // checkpointKeys returns the checkpoint keys of a workflow, oldest first. It skips files that a crashed writer left.
@@ -173,12 +186,17 @@ func (s *Store) checkpointKeys(ctx context.Context, id string) ([]string, error)
 	all, err := s.blobs.list(ctx, prefix)
 	var keys []string
 	for _, key := range all {
-		var n, event int64
-		if found, err := fmt.Sscanf(strings.TrimPrefix(key, prefix), "%d-%d", &n, &event); err == nil && found == 2 {
+		if _, _, _, ok := parseCheckpointKey(key); ok {
 			keys = append(keys, key)
 		}
 	}
 	return keys, err
+}
+
+// parseCheckpointKey reads the position and the change of a checkpoint from its key.
+func parseCheckpointKey(key string) (n, event, change int64, ok bool) {
+	found, err := fmt.Sscanf(key[strings.LastIndexByte(key, '/')+1:], "%d-%d-%d", &n, &event, &change)
+	return n, event, change, err == nil && found == 3
 }
 
 func digestOfCheckpoint(c protocol.Checkpoint) string {

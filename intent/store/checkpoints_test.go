@@ -32,9 +32,9 @@ func TestNewestCheckpoint(t *testing.T) {
 		{N: 1, Event: 9}, {N: 10, Event: 3}, {N: 10, Event: 30}, {N: 10, Event: 4}, {N: 9, Event: 99},
 	} {
 		c.ID, c.State = "service/shop/web", protocol.Packed{1, 2, 3}
-		require.NoError(t, s.PutCheckpoint(t.Context(), c))
+		require.NoError(t, s.PutCheckpoint(t.Context(), c, nil))
 	}
-	require.NoError(t, s.PutCheckpoint(t.Context(), protocol.Checkpoint{ID: "service/shop/web2", N: 77}))
+	require.NoError(t, s.PutCheckpoint(t.Context(), protocol.Checkpoint{ID: "service/shop/web2", N: 77}, nil))
 	c, err := s.Checkpoint(t.Context(), "service/shop/web")
 	require.NoError(t, err)
 	require.Equal(t, protocol.Cursor{Event: 30}, protocol.Cursor{Event: c.Event})
@@ -55,7 +55,7 @@ func TestCheckpointsAtTheSamePosition(t *testing.T) {
 	first := protocol.Checkpoint{ID: "service/shop/web", N: 3, Event: 3, At: at, Run: "lost"}
 	second := protocol.Checkpoint{ID: "service/shop/web", N: 3, Event: 3, At: at.Add(time.Second), Run: "done"}
 	for _, c := range []protocol.Checkpoint{first, second, first, second} {
-		require.NoError(t, s.PutCheckpoint(t.Context(), c))
+		require.NoError(t, s.PutCheckpoint(t.Context(), c, nil))
 	}
 	c, err := s.Checkpoint(t.Context(), "service/shop/web")
 	require.NoError(t, err)
@@ -64,38 +64,62 @@ func TestCheckpointsAtTheSamePosition(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, files, 1)
 	require.NoError(t, os.WriteFile(files[0], []byte("{"), 0o600))
-	require.NoError(t, s.PutCheckpoint(t.Context(), first))
+	require.NoError(t, s.PutCheckpoint(t.Context(), first, nil))
 	c, err = s.Checkpoint(t.Context(), "service/shop/web")
 	require.NoError(t, err)
 	require.Equal(t, "lost", c.Run)
 }
 
-// A checkpoint that is later than one with a higher number shows that its workflow went back. It does not become the newest. One that
-// is written late, or that a lost task submitted at about the same time, shows nothing.
+// A checkpoint that is later than the newest one, and does not include its change, may be of a workflow that went back. Then it is not
+// stored, whether its number is lower, equal or higher. One that is written late, or that follows a lost task, is not of such a workflow.
 func TestCheckpointBehindTheNewest_F1(t *testing.T) {
 	s, _ := opened(t)
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	put := func(n int64, after time.Duration) error {
-		return s.PutCheckpoint(t.Context(), protocol.Checkpoint{ID: "service/shop/web", N: n, Event: n, At: at.Add(after), Run: "r"})
+	asked := 0
+	put := func(n int64, after time.Duration, wentBack bool, earlier ...time.Duration) error {
+		c := protocol.Checkpoint{ID: "service/shop/web", N: n, Event: n, At: at.Add(after), Change: at.Add(after).UnixNano(), Run: "r"}
+		for _, change := range earlier {
+			c.Earlier = append(c.Earlier, at.Add(change).UnixNano())
+		}
+		asked = 0
+		return s.PutCheckpoint(t.Context(), c, func(newest protocol.Checkpoint) (bool, error) {
+			asked++
+			return wentBack, nil
+		})
 	}
-	require.NoError(t, put(10, 0))
-	require.NoError(t, put(20, time.Minute))
-	require.NoError(t, put(15, 30*time.Second), "late")
-	require.NoError(t, put(19, time.Minute+behindTolerance), "of a lost task")
-	var behind *BehindError
-	require.ErrorAs(t, put(12, 2*time.Minute), &behind)
-	require.Equal(t, "service/shop/web", behind.ID)
-	c, err := s.Checkpoint(t.Context(), "service/shop/web")
-	require.NoError(t, err)
-	require.EqualValues(t, 20, c.N)
-	require.NoError(t, put(21, 3*time.Minute))
+	newest := func() int64 {
+		c, err := s.Checkpoint(t.Context(), "service/shop/web")
+		require.NoError(t, err)
+		return c.N
+	}
+	require.NoError(t, put(10, 0, true))
+	require.NoError(t, put(20, time.Minute, true, 0))
+	require.Zero(t, asked, "it follows")
+	require.NoError(t, put(15, 30*time.Second, true, 0))
+	require.Zero(t, asked, "it is late")
+	for _, n := range []int64{12, 20, 21, 1000} {
+		var behind *BehindError
+		require.ErrorAs(t, put(n, 2*time.Minute, true, 0, 30*time.Second), &behind)
+		require.Equal(t, "service/shop/web", behind.ID)
+		require.EqualValues(t, 20, newest())
+	}
+	require.NoError(t, put(21, 2*time.Minute, false, 0), "the newest one is of a lost task")
+	require.Equal(t, 1, asked)
+	require.EqualValues(t, 21, newest())
+	require.NoError(t, put(25, 3*time.Minute, true, 2*time.Minute, 150*time.Second))
+	require.Zero(t, asked)
+
+	over := protocol.Checkpoint{ID: "service/shop/api", N: 5, Event: 5, At: at, Change: 1, Run: "r", Over: true}
+	require.NoError(t, s.PutCheckpoint(t.Context(), over, nil))
+	again := protocol.Checkpoint{ID: "service/shop/api", N: 70000, Event: 4, At: at.Add(time.Hour), Change: 2, Run: "r2"}
+	require.NoError(t, s.PutCheckpoint(t.Context(), again, func(protocol.Checkpoint) (bool, error) { panic("the workflow had ended") }))
 }
 
 // A damaged checkpoint is passed over where an older one is whole, and named where none is.
 func TestDamagedCheckpoint(t *testing.T) {
 	s, dir := opened(t)
 	for n := range int64(2) {
-		require.NoError(t, s.PutCheckpoint(t.Context(), protocol.Checkpoint{ID: "application/shop", N: n + 1, Manifest: "m"}))
+		require.NoError(t, s.PutCheckpoint(t.Context(), protocol.Checkpoint{ID: "application/shop", N: n + 1, Manifest: "m"}, nil))
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "checkpoints", "application", "shop", "*"))
 	require.NoError(t, err)

@@ -113,7 +113,7 @@ func (c *clockedBlobs) collection() Collection {
 func putReferencingState(t require.TestingT, s *Store, n int64, state any) {
 	packed, err := protocol.Pack(state)
 	require.NoError(t, err)
-	require.NoError(t, s.PutCheckpoint(context.Background(), protocol.Checkpoint{ID: "service/shop/web", N: n, Run: "r", StateVersion: 1, State: packed}))
+	require.NoError(t, s.PutCheckpoint(context.Background(), protocol.Checkpoint{ID: "service/shop/web", N: n, Run: "r", StateVersion: 1, State: packed}, nil))
 }
 
 // dropState has all checkpoints of a service say that.

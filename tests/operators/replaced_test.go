@@ -79,7 +79,8 @@ custom: {env: {VERSION: "${{ version }}"}}
 
 // The database of Temporal is replaced by an older backup under running workers, whose store has all that was accepted since.
 // Within a minute everything is as it was: no approval and no pause is lost, a service that the backup does not know runs, nothing
-// is applied twice or backwards, and what is sent to the restored workflows in their first moments counts.
+// is applied twice or backwards, and what is sent to the restored workflows in their first moments counts, also if it is so much that the
+// history of one is longer at once than that which its checkpoint is from.
 func TestOlderBackupOfTemporalUnderRunningWorkers_F1_F2(t *testing.T) {
 	t.Parallel()
 	server := newKillable(t)
@@ -103,25 +104,28 @@ func TestOlderBackupOfTemporalUnderRunningWorkers_F1_F2(t *testing.T) {
 		awaitCheckpoint(w, id)
 	}
 
+	length := len(w.History(w.ID("web")))
+
 	server.kill()
 	server.restore(backup)
 	server.start()
 	since := time.Now()
-	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) { // the workflow may just be between two runs
-		err := w.Client.SignalWorkflow(t.Context(), w.ID("api"), "", protocol.Approve, json.RawMessage(`{"by":"carol","version":"v2","topic":"production"}`))
-		return err == nil, fmt.Sprint(err)
-	})
+	for n := range length + 20 {
+		signalRestored(w, "web", protocol.Pause, fmt.Sprintf(`{"by":"carol","channel":"production","reason":"incident %d"}`, n))
+	}
+	signalRestored(w, "api", protocol.Approve, `{"by":"carol","version":"v2","topic":"production"}`)
 	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {
 		var application protocol.ApplicationStatus
 		err := w.Query(protocol.ApplicationID(w.App), protocol.QueryStatus, &application)
 		return err == nil && application.Notified == 2, fmt.Sprint(application.Notified, err)
 	})
 	w.Await("api", "staging CONVERGED v2, production CONVERGED v2")
-	web := w.Await("web", "staging PAUSED v2, production CONVERGED v2")
+	web := w.Await("web", "staging PAUSED v2, production PAUSED v2")
 	w.Await("lb", "staging CONVERGED v1, production WAITING_MANUAL_APPROVAL")
 	t.Logf("everything was as before %s after the server was back", time.Since(since).Round(100*time.Millisecond))
 	require.True(t, hasApproval(web, "alice"))
 	require.Equal(t, "drill", web.Pauses[0].Reason)
+	w.Act("web", protocol.Resume, `{"by":"carol","channel":"production"}`)
 	require.True(t, w.Publish().Unchanged)
 	for name, versions := range appliedTo(w, "web/staging", "web/production", "api/staging", "api/production") {
 		require.Equal(t, []string{"v1", "v2"}, versions, name)
@@ -138,6 +142,14 @@ func TestOlderBackupOfTemporalUnderRunningWorkers_F1_F2(t *testing.T) {
 	w.Await("web", "staging PAUSED v2, production WAITING_PRECONDITIONS v2")
 	w.Act("web", protocol.Resume, `{"by":"bob","channel":"staging"}`)
 	w.Await("web", "staging CONVERGED v3, production CONVERGED v3")
+}
+
+// signalRestored sends a signal to a restored workflow, which may just be between two runs.
+func signalRestored(w *stage.World, service, verb, payload string) {
+	temporaltest.WaitFor(w.T, stage.Patience, func() (bool, string) {
+		err := w.Client.SignalWorkflow(w.T.Context(), w.ID(service), "", verb, json.RawMessage(payload))
+		return err == nil, fmt.Sprint(err)
+	})
 }
 
 // The same while no worker runs, and so many requests come to the restored workflow before one does that its history is longer than
