@@ -160,6 +160,7 @@ func (c *Checkpoints) put(checkpoint pendingCheckpoint, packer *protocol.Packer)
 type undecidedError struct{ err error }
 
 func (e *undecidedError) Error() string { return "compare with the newest checkpoint: " + e.err.Error() }
+
 func (e *undecidedError) Unwrap() error { return e.err }
 
 // count counts a write and its result. The caller holds the lock.

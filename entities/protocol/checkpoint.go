@@ -1,8 +1,8 @@
 package protocol
 
 import (
-	"slices"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/converge-engine/converge/entities"

@@ -54,7 +54,7 @@ func (s *Store) PutCheckpoint(ctx context.Context, c protocol.Checkpoint, isBehi
 // checkFollows returns a *BehindError if a checkpoint is of a state that went back behind the newest one. The changes are times by the clock
 // of the Temporal server.
 func (s *Store) checkFollows(ctx context.Context, c protocol.Checkpoint, newest string, isBehind func(protocol.Checkpoint) (bool, error)) error {
-	_, _, change, _ := parseCheckpointKey(newest)
+	change, _ := changeOfKey(newest)
 	if c.Follows(change) || c.At.UnixNano() < change {
 		return nil
 	}
@@ -186,17 +186,18 @@ func (s *Store) checkpointKeys(ctx context.Context, id string) ([]string, error)
 	all, err := s.blobs.list(ctx, prefix)
 	var keys []string
 	for _, key := range all {
-		if _, _, _, ok := parseCheckpointKey(key); ok {
+		if _, ok := changeOfKey(key); ok {
 			keys = append(keys, key)
 		}
 	}
 	return keys, err
 }
 
-// parseCheckpointKey reads the position and the change of a checkpoint from its key.
-func parseCheckpointKey(key string) (n, event, change int64, ok bool) {
+// changeOfKey reads the change of a checkpoint from its key; false if it is no such key.
+func changeOfKey(key string) (change int64, ok bool) {
+	var n, event int64
 	found, err := fmt.Sscanf(key[strings.LastIndexByte(key, '/')+1:], "%d-%d-%d", &n, &event, &change)
-	return n, event, change, err == nil && found == 3
+	return change, err == nil && found == 3
 }
 
 func digestOfCheckpoint(c protocol.Checkpoint) string {
