@@ -159,7 +159,9 @@ func (c *Checkpoints) put(checkpoint pendingCheckpoint, packer *protocol.Packer)
 // undecidedError means that it is not known whether a workflow went back behind its newest checkpoint. The store answers.
 type undecidedError struct{ err error }
 
-func (e *undecidedError) Error() string { return "compare with the newest checkpoint: " + e.err.Error() }
+func (e *undecidedError) Error() string {
+	return "compare with the newest checkpoint: " + e.err.Error()
+}
 
 func (e *undecidedError) Unwrap() error { return e.err }
 
