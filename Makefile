@@ -22,7 +22,7 @@ N ?= 10
 LONG_ALONE := $(addprefix github.com/converge-engine/converge/tests/,chaos operators)
 
 .DEFAULT_GOAL := help
-.PHONY: help build install test test-long stress nightly race lint fmt vet workflowcheck tidy generated check upgrade-demo bench chaos outage fuzz histories freeze-histories freeze-contracts freeze-configurations temporal-cli chromium axe screenshots monitoring moto sbom vulncheck kube kube-build kube-test rollouts flux sops-test release release-test manifests applications
+.PHONY: help build install test test-long stress nightly race lint fmt vet workflowcheck tidy generated check upgrade-demo bench chaos outage fuzz histories freeze-histories freeze-contracts freeze-configurations temporal-cli chromium axe screenshots monitoring moto sbom vulncheck kube kube-build kube-test rollouts flux sops-test release images release-test manifests applications
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -199,6 +199,10 @@ sops-test: ## Hold our decryption of SOPS files to SOPS itself
 
 release: ## Build what a release of this commit consists of, for each platform, to bin/release (half an hour with cold caches)
 	go -C tools/release run .
+
+images: release ## Make the images of that release for containers: an OCI layout, bin/images
+	rm -rf bin/images
+	go -C tools/release run . images -layout ../../bin/images
 
 release-test: ## Test and lint what builds a release
 	go run ./tests/run -C tools/release

@@ -27,6 +27,7 @@ func (a *Activities) Apply(ctx context.Context, r protocol.ApplyRequest) (protoc
 	defer a.planFollowers.notify(activity.GetInfo(ctx).WorkflowExecution.ID)
 	began := time.Now()
 	answer, err := a.applyExclusively(ctx, r)
+	answer.Begun = timesBegun(ctx)
 	a.recordApply(began, r, answer, err)
 	return answer, err
 }
@@ -124,6 +125,14 @@ func applyAnswer(err error) protocol.ApplyAnswer {
 		return fencedAnswer(fenced)
 	}
 	return protocol.ApplyAnswer{Err: clipError(err), Permanent: runtimes.IsPermanent(err), Unready: runtimes.IsUnready(err)}
+}
+
+// timesBegun is how often an activity was begun, or 0 if this is the first time.
+func timesBegun(ctx context.Context) int {
+	if n := activity.GetInfo(ctx).Attempt; n > 1 {
+		return int(n)
+	}
+	return 0
 }
 
 // attemptID returns an id of this attempt. An activity that starts again after its worker was lost has the same id; the next attempt of the

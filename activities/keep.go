@@ -24,6 +24,9 @@ func (a *Activities) storeLog(ctx context.Context, in runtimes.Request, kind sto
 	if failed != nil {
 		entry.Error = failed.Error()
 	}
+	if kind == store.LogApply {
+		entry.Begun = timesBegun(ctx)
+	}
 	if err := a.Store.PutLog(context.WithoutCancel(ctx), in.Application, in.Service, in.ID.Key(), entry); err != nil {
 		activity.GetLogger(ctx).Warn("output not stored", "instance", in.ID.String(), "error", err)
 	}

@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -72,12 +73,45 @@ fake: {pollInterval: 100ms, steadyPollInterval: 300ms, retry: {maxAttempts: 3, b
 `
 }
 
-// afterBurst omits first readings that were taken again at once, for at most most evaluations that were replaced.
-func afterBurst(at []time.Time, most int) []time.Time {
-	for n := 0; n < most && len(at) > 1 && at[1].Sub(at[0]) < 400*time.Millisecond; n++ {
-		at = at[1:]
+// backsOff checks that readings grow apart as a check's backoff says, after at most most readings that do not count, and that there are
+// least of these.
+func backsOff(at []time.Time, most, least int) (err error) {
+	const spread, measured = 0.9, 50 * time.Millisecond // a tenth less, so that services do not ask together
+	for first := 0; first <= most; first++ {
+		counted := at[min(first, len(at)):]
+		if len(counted) < least {
+			return errors.Join(err, fmt.Errorf("%d readings, of which %d may not count", len(at), first))
+		}
+		early := 0
+		for n := 2; n < len(counted); n++ {
+			expected := entities.RetryInterval(500*time.Millisecond, n-1)
+			if counted[n].Sub(counted[n-1]) < time.Duration(spread*float64(expected))-measured {
+				early = n
+			}
+		}
+		if early == 0 {
+			return nil
+		}
+		err = fmt.Errorf("reading %d of %d came early", first+early+1, len(at))
 	}
-	return at
+	return err
+}
+
+// Readings that do not grow apart are found, at the beginning too if there are too many of them.
+func TestBacksOff(t *testing.T) {
+	readings := func(apart ...time.Duration) []time.Time {
+		at := []time.Time{time.Unix(0, 0)}
+		for _, d := range apart {
+			at = append(at, at[len(at)-1].Add(d))
+		}
+		return at
+	}
+	const half = 500 * time.Millisecond
+	require.NoError(t, backsOff(readings(0, half, 2*half, 4*half), 1, 5))
+	require.NoError(t, backsOff(readings(half, 0, half, 2*half, 4*half), 1, 5))
+	require.ErrorContains(t, backsOff(readings(half, half, half, half, half, half, half), 1, 5), "reading")
+	require.ErrorContains(t, backsOff(readings(0, half, 2*half, half), 0, 5), "reading 5 of 5 came early")
+	require.ErrorContains(t, backsOff(readings(0, half), 1, 5), "3 readings")
 }
 
 // A check that cannot be evaluated is evaluated with its backoff and no more often, wherever it is in the life of a release: nothing else
@@ -97,23 +131,16 @@ func TestErrorsBackOffInEveryLifecycle_D16(t *testing.T) {
 	b.set("repair", true)
 	w.Fake.At(w.App, "web", "repair").SetDrifted(true)
 
-	channels, readings := []string{"before", "after", "window", "condition", "repair"}, 5
+	channels := []string{"before", "after", "window", "condition", "repair"}
 	temporaltest.WaitFor(t, 2*stage.Patience, func() (bool, string) {
-		counts, least := "", readings
+		var problems []string
 		for _, channel := range channels {
-			n := len(b.times(channel))
-			counts, least = counts+fmt.Sprintf(" %s %d", channel, n), min(least, n)
+			if err := backsOff(b.times(channel), len(channels), 5); err != nil {
+				problems = append(problems, fmt.Sprintf("%s: %v", channel, err))
+			}
 		}
-		return least >= readings, counts
+		return len(problems) == 0, strings.Join(problems, "; ")
 	})
-	const spread, measured = 0.9, 50 * time.Millisecond // a tenth less, so that services do not ask together
-	for _, channel := range channels {
-		at := afterBurst(b.times(channel), len(channels))
-		for n := 2; n < len(at); n++ {
-			expected := entities.RetryInterval(500*time.Millisecond, n-1)
-			require.GreaterOrEqual(t, at[n].Sub(at[n-1]), time.Duration(spread*float64(expected))-measured, "%s, reading %d of %d", channel, n+1, len(at))
-		}
-	}
 	status := w.Status("web")
 	for _, c := range status.Channels {
 		if c.Name != "window" && c.Name != "condition" {

@@ -293,7 +293,7 @@ func TestDocsDoctorCodes(t *testing.T) {
 			coded = append(coded, constant.StringVal(value))
 		}
 	}
-	for _, row := range table(t, readPage(t, "docs/operating.md").section(t, "## What doctor finds"), "| code | means |") {
+	for _, row := range table(t, readPage(t, "docs/observing.md").section(t, "## What doctor finds"), "| code | means |") {
 		given = append(given, quoted(row[0])...)
 	}
 	require.ElementsMatch(t, coded, given)
@@ -325,7 +325,7 @@ func TestDocsExitCodes(t *testing.T) {
 	}
 	require.ElementsMatch(t, coded, codes, "the codes of the program are those of its footer")
 
-	p := readPage(t, "docs/operating.md")
+	p := readPage(t, "docs/reference.md")
 	var written [][]string
 	for _, row := range table(t, p.section(t, "## Exit codes"), "| code | means | for example |") {
 		written = append(written, row[:2])
@@ -360,7 +360,7 @@ func constants(t *testing.T, dir string) map[string]constant.Value {
 	return values
 }
 
-// The limits of the operating page are those of the code.
+// The limits in the documentation are those of the code.
 func TestDocsLimits(t *testing.T) {
 	folders := map[string]string{
 		"config": "intent/config", "sources": "intent/sources", "bundle": "intent/bundle", "incarnation": "intent/incarnation",
@@ -368,7 +368,7 @@ func TestDocsLimits(t *testing.T) {
 		"strict": "intent/internal/strict", "custom": "runtimes/custom",
 	}
 	checked := 0
-	for _, row := range table(t, readPage(t, "docs/operating.md").section(t, "## Limits"), "| what | limit | beyond it | in the code |") {
+	for _, row := range table(t, readPage(t, "docs/reference.md").section(t, "## Limits"), "| what | limit | beyond it | in the code |") {
 		names := quoted(row[3])
 		if len(names) == 0 {
 			continue

@@ -11,7 +11,7 @@ import (
 	"github.com/converge-engine/converge/tests/internal/stage"
 )
 
-// failing is what the runtime of docs/operating.md does with some versions in production.
+// failing is what the runtime of docs/incidents.md does with some versions in production.
 const failing = `if [ "$PVN_RELEASE_CHANNEL" = production ]; then
 	case "$PVN_SERVICE_VERSION" in
 	v3 | v5) echo "no space left on disk" >&2; exit 9 ;;
@@ -20,7 +20,7 @@ const failing = `if [ "$PVN_RELEASE_CHANNEL" = production ]; then
 fi
 mkdir -p "$dir"`
 
-// The commands of docs/operating.md, when a release fails at night, and those of docs/plans.md print what the pages show.
+// The commands of docs/incidents.md, when a release fails at night, and those of docs/observing.md and docs/plans.md print what the pages show.
 func TestOperatingFromThePage(t *testing.T) {
 	stage.Long(t, "builds the programs")
 	t.Parallel()
@@ -56,7 +56,7 @@ func TestOperatingFromThePage(t *testing.T) {
 			release("v5", "staging CONVERGED v5, production FAILED v5")
 		},
 	}
-	for _, b := range stage.Console(t, "../docs/operating.md") {
+	for _, b := range append(stage.Console(t, "../docs/incidents.md"), stage.Console(t, "../docs/observing.md")...) {
 		if prepare := before[b.Commands[0].Line]; prepare != nil {
 			prepare()
 		}

@@ -19,7 +19,7 @@ func TestThreatsNameTheirTests(t *testing.T) {
 // So does every row of what operators may do in Temporal.
 func TestActsOfOperatorsNameTheirTests(t *testing.T) {
 	t.Parallel()
-	require.Greater(t, rowsWithTests(t, "operating.md", "| `temporal …` |"), 8)
+	require.Greater(t, rowsWithTests(t, "incidents.md", "| `temporal …` |"), 8)
 }
 
 // So does every row of the table of what Converge does beside others.

@@ -118,6 +118,7 @@ func (s *service) apply(op state.ApplyOp) {
 			}
 			return
 		}
+		s.state.ApplyBegunAgain(op.Instance, op.Target, answer.Begun, now)
 		hinted := s.state.Instance(op.Instance).Observed.Requested // perhaps after the reading that ended the apply
 		s.state.ApplyEnded(op.Instance, op.Target, answer.Err, answer.Permanent, now)
 		if answer.Reading != nil && s.recordApplyReading(op, name, *answer.Reading, now) {

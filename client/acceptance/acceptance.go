@@ -35,7 +35,7 @@ type Console interface {
 	Lines(lines ...string) error
 }
 
-// Exit statuses of converge (docs/operating.md, Exit codes).
+// Exit statuses of converge (docs/reference.md, Exit codes).
 const (
 	done   = 0
 	failed = 2

@@ -1,5 +1,5 @@
 // Package collect keeps a store small: it removes content that neither the store's own records nor any history in Temporal references
-// (docs/operating.md, The store is kept small). The store knows the references; this package reads histories, and refuses a store that
+// (docs/backup.md, The store is kept small). The store knows the references; this package reads histories, and refuses a store that
 // belongs to another installation, whose histories are elsewhere.
 package collect
 

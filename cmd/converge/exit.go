@@ -9,7 +9,7 @@ import (
 	"github.com/converge-engine/converge/entities/outcome"
 )
 
-// exitInterrupted is the exit status after Ctrl-C; the others are the codes of package outcome (docs/operating.md, Exit codes).
+// exitInterrupted is the exit status after Ctrl-C; the others are the codes of package outcome (docs/reference.md, Exit codes).
 const exitInterrupted = 130
 
 const exitFooter = `Exit status: 0 converged or done (skipped included), 1 error, 2 failed or rolled

@@ -204,6 +204,9 @@ func logLines(e read.Log, withChannel bool, now time.Time) []string {
 	if e.Attempt > 1 {
 		head += fmt.Sprintf(" attempt %d", e.Attempt)
 	}
+	if e.Begun > 1 {
+		head += fmt.Sprintf(" (begun %s: a worker was lost, stopped, or cut off)", entities.Times(e.Begun))
+	}
 	ended := fmt.Sprintf("exit %d", e.ExitCode)
 	switch {
 	case e.TimedOut:

@@ -12,7 +12,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// The codes of outcomes; the exit statuses of the command line (docs/operating.md, Exit codes).
+// The codes of outcomes; the exit statuses of the command line (docs/reference.md, Exit codes).
 const (
 	Done     = 0
 	Error    = 1

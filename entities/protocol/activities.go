@@ -212,6 +212,8 @@ type ApplyAnswer struct {
 	Unready bool `json:"unready,omitempty"`
 	// Fenced is the claim that refused the apply, before its first change, or before further changes on a runtime that noticed a later claim.
 	Fenced *Claim `json:"fenced,omitempty"`
+	// Begun is how often the apply was begun, if more than once: a worker that ran it was lost, or stopped (A11).
+	Begun int `json:"begun,omitempty"`
 	// Reading was taken right after the apply.
 	Reading *entities.Reading `json:"reading,omitempty"`
 	// ServedFromWatchCache is as in ObserveAnswer.

@@ -102,6 +102,13 @@ func (s *State) ApplyLost(id entities.InstanceID, target entities.Target, reason
 	}
 }
 
+// ApplyBegunAgain records in the journal that workers were lost during an apply which ended, if it was begun more than once (A11).
+func (s *State) ApplyBegunAgain(id entities.InstanceID, target entities.Target, begun int, now time.Time) {
+	if begun > 1 && s.Declared(id) {
+		s.AppendJournal(now, id.Channel, fmt.Sprintf("apply of %s was begun %s: a worker that ran it was lost, stopped, or cut off from the server", target.FullVersion, entities.Times(begun)))
+	}
+}
+
 // ApplyUnready records that an apply could not begin, because its input could not be read. The release did not cause that: it is retried
 // without a limit, and neither its attempts nor its deadline count.
 func (s *State) ApplyUnready(id entities.InstanceID, target entities.Target, reason string, now time.Time) {

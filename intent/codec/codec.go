@@ -1,4 +1,4 @@
-// Package codec encrypts payloads in Temporal with the keys of the store (docs/operating.md, What Temporal keeps). It reads unencrypted
+// Package codec encrypts payloads in Temporal with the keys of the store (docs/secrets.md, What Temporal keeps). It reads unencrypted
 // payloads unchanged, so existing histories continue, and users may send unencrypted verbs. Keys are loaded when a process starts;
 // workflow code fetches nothing.
 package codec

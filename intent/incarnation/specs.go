@@ -11,7 +11,7 @@ import (
 )
 
 // MaxSpec bounds a compressed service spec in bytes, because it is stored in a workflow's history. maxChannels bounds the instances of
-// one service, so that messages about all of them stay small (docs/operating.md, Limits).
+// one service, so that messages about all of them stay small (docs/reference.md, Limits).
 const (
 	MaxSpec     = 32 << 10
 	maxChannels = 500

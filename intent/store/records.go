@@ -279,6 +279,7 @@ type LogEntry struct {
 	At          time.Time     `json:"at"`
 	FullVersion string        `json:"fullVersion,omitempty"`
 	Attempt     int           `json:"attempt,omitempty"`
+	Begun       int           `json:"begun,omitempty"` // how often an apply was begun, if more than once: a worker was lost or stopped
 	Command     string        `json:"command,omitempty"`
 	ExitCode    int           `json:"exitCode"`           // -1: none
 	TimedOut    bool          `json:"timedOut,omitempty"` // the command reached its timeout

@@ -82,7 +82,8 @@ func (c commanded) startProcess() *exec.Cmd {
 	return worker
 }
 
-// A command that does not end by itself, on a worker that is cut off, has ended before another worker begins it.
+// A command that does not end by itself, on a worker that is cut off, has ended before another worker begins it. The journal and the log of
+// the command say so afterwards.
 func TestCutOffCommandEndsBeforeAnotherBegins_F2(t *testing.T) {
 	t.Parallel()
 	c := newCommanded(t)
@@ -101,8 +102,10 @@ func TestCutOffCommandEndsBeforeAnotherBegins_F2(t *testing.T) {
 	c.awaitApplies(2)
 	t.Logf("taken over after %s", time.Since(cut))
 	c.letGo()
-	c.Await("web", "production CONVERGED v1")
+	s := c.Await("web", "production CONVERGED v1")
 	require.Equal(t, 2, len(c.applies()), "the one ran beside the other")
+	require.Contains(t, journal(s), "apply of v1 was begun 2 times: a worker that ran it was lost, stopped, or cut off from the server")
+	require.Contains(t, cli(c.World, "logs", c.App+"/web", "--store", c.Store), " apply v1 (begun 2 times: a worker was lost, stopped, or cut off): exit 0 after")
 }
 
 // Nor does it on a worker that stands still for a minute, which then goes on.

@@ -113,10 +113,10 @@ func tried(w *stage.World, arguments ...string) (out, said string, code int) {
 	return string(stdout), stderr.String(), cmd.ProcessState.ExitCode()
 }
 
-// savedQuery is the one that docs/operating.md has for workflows that no worker can take.
+// savedQuery is the one that docs/observing.md has for workflows that no worker can take.
 func savedQuery(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/operating.md")
+	text, err := os.ReadFile("../../docs/observing.md")
 	require.NoError(t, err)
 	_, queries, found := strings.Cut(string(text), "## Saved queries")
 	require.True(t, found)

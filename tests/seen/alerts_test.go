@@ -19,7 +19,7 @@ func TestAlertsAreDocumented_F10(t *testing.T) {
 	t.Parallel()
 	data, err := os.ReadFile(alerts)
 	require.NoError(t, err)
-	page, err := os.ReadFile("../../docs/operating.md")
+	page, err := os.ReadFile("../../docs/observing.md")
 	require.NoError(t, err)
 	known := documented(t)
 	ours := regexp.MustCompile(`\bconverge_[a-z_]+\b`).FindAllString(string(data), -1)

@@ -57,5 +57,5 @@ func TestLogsSayWhatTheyAreAbout_F10(t *testing.T) {
 		return false, said()
 	})
 	ours := strings.NewReplacer("releases", "default", "shop", w.App, "v9", "v1", "eks-eu", w.App+"-rt")
-	require.Empty(t, stage.Text(t, "../../docs/operating.md", "Logs").With(ours).Missing(said()))
+	require.Empty(t, stage.Text(t, "../../docs/observing.md", "Logs").With(ours).Missing(said()))
 }

@@ -87,10 +87,10 @@ func value(families map[string]*dto.MetricFamily, name string, labels ...string)
 	return sum
 }
 
-// documented are the metrics of docs/operating.md, with their labels.
+// documented are the metrics of docs/observing.md, with their labels.
 func documented(t *testing.T) map[string][]string {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/operating.md")
+	text, err := os.ReadFile("../../docs/observing.md")
 	require.NoError(t, err)
 	_, table, found := strings.Cut(string(text), "<!-- metrics: held to a worker's /metrics by tests/seen -->")
 	require.True(t, found)

@@ -35,7 +35,7 @@ var bundles = []bundle{
 	{"converge-dev", []program{{name: "converge-dev", tags: "disable_grpc_modules"}}, false},
 }
 
-// readCheckout refuses a checkout with changes, and reads the time of its commit.
+// readCheckout refuses a checkout with changes, and reads its commit and the time of that.
 func (r *release) readCheckout(ctx context.Context) error {
 	changed, err := r.run(ctx, nil, "git", "status", "--porcelain")
 	if err != nil {
@@ -44,15 +44,16 @@ func (r *release) readCheckout(ctx context.Context) error {
 	if first, _, _ := strings.Cut(changed, "\n"); first != "" {
 		return fmt.Errorf("the checkout has changes, such as %q; commit or remove them", strings.TrimSpace(first))
 	}
-	text, err := r.run(ctx, nil, "git", "log", "-1", "--format=%ct")
+	text, err := r.run(ctx, nil, "git", "log", "-1", "--format=%ct %H")
 	if err != nil {
 		return err
 	}
-	seconds, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+	at, commit, _ := strings.Cut(strings.TrimSpace(text), " ")
+	seconds, err := strconv.ParseInt(at, 10, 64)
 	if err != nil {
 		return fmt.Errorf("time of the commit: %w", err)
 	}
-	r.committed = time.Unix(seconds, 0).UTC()
+	r.committed, r.commit = time.Unix(seconds, 0).UTC(), commit
 	return nil
 }
 
@@ -80,13 +81,15 @@ func (r *release) compile(ctx context.Context, p platform, prog program, work st
 	return path, nil
 }
 
-// sharedFiles are those that are the same on every platform: license, completions and man pages.
+// sharedFiles are those that are the same on every platform: license, changelog, completions and man pages.
 func (r *release) sharedFiles(ctx context.Context, work string) (files []file, err error) {
-	license, err := os.ReadFile(filepath.Join(r.source, "LICENSE"))
-	if err != nil {
-		return nil, err
+	for _, name := range []string{"LICENSE", "CHANGELOG.md"} {
+		content, err := os.ReadFile(filepath.Join(r.source, name))
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, file{name, 0o644, content})
 	}
-	files = append(files, file{"LICENSE", 0o644, license})
 	own, err := r.compile(ctx, platform{runtime.GOOS, runtime.GOARCH}, program{name: "converge"}, work)
 	if err != nil {
 		return nil, err
@@ -118,7 +121,11 @@ func (r *release) buildPlatform(ctx context.Context, p platform, work, complete 
 			if err != nil {
 				return err
 			}
-			files = append(files, file{prog.name, 0o755, content})
+			parts, err := sbom(path)
+			if err != nil {
+				return fmt.Errorf("%s: %w", prog.name, err)
+			}
+			files = append(files, file{prog.name, 0o755, content}, file{"sbom/" + prog.name + ".cdx.json", 0o644, parts})
 		}
 		if b.shared {
 			files = append(files, shared...)

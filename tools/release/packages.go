@@ -26,10 +26,12 @@ var places = map[string][]installed{
 	"converge-render":                {{"/usr/bin/converge-render", ""}},
 	"converge-wrapper":               {{"/usr/bin/converge-wrapper", ""}},
 	"LICENSE":                        {{"/usr/share/doc/converge/copyright", "deb"}, {"/usr/share/licenses/converge/LICENSE", "rpm"}},
+	"CHANGELOG.md":                   {{"/usr/share/doc/converge/CHANGELOG.md", ""}},
 	"completions/converge.bash":      {{"/usr/share/bash-completion/completions/converge", ""}},
 	"completions/_converge":          {{"/usr/share/zsh/vendor-completions/_converge", "deb"}, {"/usr/share/zsh/site-functions/_converge", "rpm"}},
 	"completions/converge.fish":      {{"/usr/share/fish/vendor_completions.d/converge.fish", ""}},
 	"man/man1/":                      {{"/usr/share/man/man1/", ""}},
+	"sbom/":                          {{"/usr/share/doc/converge/sbom/", ""}},
 	"system/converge-worker.service": {{"/usr/lib/systemd/system/converge-worker.service", ""}},
 	"system/converge-serve.service":  {{"/usr/lib/systemd/system/converge-serve.service", ""}},
 	"system/sysusers.conf":           {{"/usr/lib/sysusers.d/converge.conf", ""}},
@@ -93,8 +95,8 @@ func (r *release) writePackages(p platform, name string, all []file, work, compl
 	}
 	info := nfpm.Info{
 		Name: "converge", Arch: p.arch, Platform: p.os, Version: r.version, MTime: r.committed, DisableGlobbing: true,
-		Section: "admin", Priority: "optional", License: "Apache-2.0", Maintainer: "Converge <https://github.com/converge-engine/converge>",
-		Homepage: "https://github.com/converge-engine/converge", Description: "Release services through channels, durably, on Temporal",
+		Section: "admin", Priority: "optional", License: "Apache-2.0", Maintainer: "Converge <" + repository + ">",
+		Homepage: repository, Description: "Release services through channels, durably, on Temporal",
 		Overridables: nfpm.Overridables{
 			Contents: contents, Scripts: nfpm.Scripts{PostInstall: filepath.Join(root, "installed.sh")},
 			RPM: nfpm.RPM{BuildHost: "localhost", Summary: "Release services through channels, durably, on Temporal"},

@@ -4,17 +4,25 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"crypto/sha256"
 	"debug/buildinfo"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/secure-systems-lab/go-securesystemslib/dsse"
+	"github.com/secure-systems-lab/go-securesystemslib/signerverifier"
 	"github.com/stretchr/testify/require"
 )
 
@@ -41,6 +49,7 @@ func checkout(t *testing.T) (dir string, git func(args ...string)) {
 	}
 	write("go.mod", "module example.org/small\n\ngo 1.26\n")
 	write("LICENSE", "a license\n")
+	write("CHANGELOG.md", "# Changelog\n")
 	write("docs/cli/README.md", "<!-- generated -->\n\n# Commands\n\nSee [admin](admin.md).\n")
 	write("docs/cli/admin.md", "# converge admin\n\nDiagnose it.\n\n```text\nconverge admin [flags]\n```\n")
 	for _, b := range bundles {
@@ -59,10 +68,40 @@ func checkout(t *testing.T) (dir string, git func(args ...string)) {
 	return dir, git
 }
 
-func built(t *testing.T, source string) (dir string, r *release) {
+// documented runs, in a directory, the lines of docs/install.md that begin with one of these commands, and returns what they print.
+func documented(t *testing.T, dir string, commands ...string) string {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "install.md"))
+	require.NoError(t, err)
+	var lines []string
+	for line := range strings.Lines(string(page)) {
+		if slices.ContainsFunc(commands, func(c string) bool { return strings.HasPrefix(line, c+" ") }) {
+			lines = append(lines, line)
+		}
+	}
+	require.Len(t, lines, len(commands))
+	cmd := exec.CommandContext(t.Context(), "sh", "-e")
+	cmd.Dir, cmd.Stdin = dir, strings.NewReader(strings.Join(lines, ""))
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, string(out))
+	return string(out)
+}
+
+// newKey writes a private key and its public one, as the documentation says.
+func newKey(t *testing.T) (private, public string) {
+	t.Helper()
+	dir := t.TempDir()
+	documented(t, dir, "openssl genpkey", "openssl pkey")
+	return filepath.Join(dir, "key.pem"), filepath.Join(dir, "key.pub")
+}
+
+func built(t *testing.T, source, key string) (dir string, r *release) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "out")
 	r = &release{source: source, dir: dir, out: io.Discard}
+	var err error
+	r.signer, err = readSigner(key)
+	require.NoError(t, err)
 	require.NoError(t, r.parse("linux/amd64,darwin/arm64"))
 	require.NoError(t, r.build(t.Context()))
 	return dir, r
@@ -91,7 +130,8 @@ func unpacked(t *testing.T, path string) map[string]file {
 // A release has the programs of each platform, with the version that Go gives the commit, and everything is dated with the commit.
 func TestReleaseHasProgramsOfEachPlatform(t *testing.T) {
 	source, _ := checkout(t)
-	dir, r := built(t, source)
+	private, public := newKey(t)
+	dir, r := built(t, source, private)
 	require.Regexp(t, `^v0\.0\.0-\d{14}-[0-9a-f]{12}$`, r.version)
 	version := r.version[1:]
 	folder := "converge_" + version + "_linux_amd64"
@@ -101,10 +141,22 @@ func TestReleaseHasProgramsOfEachPlatform(t *testing.T) {
 		modes[name[len(folder)+1:]] = f.mode
 	}
 	require.Equal(t, map[string]fs.FileMode{
-		"converge": 0o755, "converge-render": 0o755, "converge-wrapper": 0o755, "LICENSE": 0o644,
+		"converge": 0o755, "converge-render": 0o755, "converge-wrapper": 0o755, "LICENSE": 0o644, "CHANGELOG.md": 0o644,
 		"completions/converge.bash": 0o644, "completions/_converge": 0o644, "completions/converge.fish": 0o644,
 		"man/man1/converge.1": 0o644, "man/man1/converge-admin.1": 0o644,
+		"sbom/converge.cdx.json": 0o644, "sbom/converge-render.cdx.json": 0o644, "sbom/converge-wrapper.cdx.json": 0o644,
 	}, modes)
+	var parts struct {
+		Format   string `json:"bomFormat"`
+		Metadata struct {
+			Component struct{ Name, Version string }
+		}
+		Components []struct{ Name, Version string }
+	}
+	require.NoError(t, json.Unmarshal(files[folder+"/sbom/converge.cdx.json"].content, &parts))
+	require.Equal(t, "CycloneDX", parts.Format)
+	require.Equal(t, struct{ Name, Version string }{"example.org/small", r.version}, parts.Metadata.Component)
+	require.Equal(t, []struct{ Name, Version string }{{"std", runtime.Version()}}, parts.Components)
 	require.Equal(t, "[completion zsh]\n", string(files[folder+"/completions/_converge"].content))
 	page := string(files[folder+"/man/man1/converge-admin.1"].content)
 	require.Regexp(t, `(?m)^\.TH CONVERGE-ADMIN 1 `, page)
@@ -121,29 +173,96 @@ func TestReleaseHasProgramsOfEachPlatform(t *testing.T) {
 		return all
 	}
 	require.NotContains(t, names("converge_"+version+"_darwin_arm64"), "converge-wrapper", "it runs in containers")
-	require.Equal(t, []string{"converge-dev"}, names("converge-dev_"+version+"_darwin_arm64"))
+	require.ElementsMatch(t, []string{"converge-dev", "converge-dev.cdx.json"}, names("converge-dev_"+version+"_darwin_arm64"))
 
-	check := exec.CommandContext(t.Context(), "sha256sum", "--check", "--strict", "SHA256SUMS")
-	check.Dir = dir
-	out, err := check.CombinedOutput()
+	key, err := os.ReadFile(public)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "key.pub"), key, 0o600))
+	out := documented(t, dir, "sha256sum", "base64", "openssl dgst")
+	require.Len(t, regexp.MustCompile(`: OK`).FindAllString(out, -1), 6)
+	require.Contains(t, out, "Verified OK\n")
+	verifySignatures(t, dir, public, r)
+}
+
+// verifySignatures verifies, with a program and a library that have no part in making them, that the signature is of nothing else, and the
+// provenance.
+func verifySignatures(t *testing.T, dir, public string, r *release) {
+	t.Helper()
+	other := exec.CommandContext(t.Context(), "openssl", "dgst", "-sha256", "-verify", public, "-signature", filepath.Join(dir, "sums.sig"), filepath.Join(dir, provenanceName))
+	out, err := other.CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(out), "Verification failure")
+
+	pem, err := os.ReadFile(public)
+	require.NoError(t, err)
+	key, err := signerverifier.LoadKey(pem)
+	require.NoError(t, err)
+	verifier, err := signerverifier.NewECDSASignerVerifierFromSSLibKey(key)
+	require.NoError(t, err)
+	envelopes, err := dsse.NewEnvelopeVerifier(verifier)
+	require.NoError(t, err)
+	line, err := os.ReadFile(filepath.Join(dir, "provenance.intoto.jsonl"))
+	require.NoError(t, err)
+	var envelope dsse.Envelope
+	require.NoError(t, json.Unmarshal(line, &envelope))
+	envelope.Signatures[0].KeyID = "" // that library has ids of its own
+	_, err = envelopes.Verify(t.Context(), &envelope)
+	require.NoError(t, err)
+	body, err := envelope.DecodeB64Payload()
+	require.NoError(t, err)
+	var said statement
+	require.NoError(t, json.Unmarshal(body, &said))
+	require.Equal(t, "https://slsa.dev/provenance/v1", said.PredicateType)
+	require.Len(t, said.Subject, 6)
+	content, err := os.ReadFile(filepath.Join(dir, said.Subject[0].Name))
+	require.NoError(t, err)
+	require.Equal(t, fmt.Sprintf("%x", sha256.Sum256(content)), said.Subject[0].Digest["sha256"])
+	require.Equal(t, map[string]string{"gitCommit": r.commit}, said.Predicate.BuildDefinition.ResolvedDependencies[0].Digest)
+	require.Len(t, r.commit, 40)
+	envelope.Payload = base64.StdEncoding.EncodeToString(append(body, ' '))
+	_, err = envelopes.Verify(t.Context(), &envelope)
+	require.Error(t, err)
+}
+
+// A key that cannot sign is refused before anything is built, by what it is.
+func TestReleaseRefusesOtherKeys(t *testing.T) {
+	dir := t.TempDir()
+	for name, c := range map[string]struct{ content, want string }{
+		"nothing": {"", "expected a private key in PEM (PKCS #8, without a password)"},
+		"locked":  {"-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n", "expected a private key in PEM (PKCS #8, without a password)"},
+		"broken":  {"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", "asn1"},
+	} {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, []byte(c.content), 0o600))
+		_, err := readSigner(path)
+		require.ErrorContains(t, err, c.want)
+		require.ErrorContains(t, err, "-key "+path)
+	}
+	path := filepath.Join(dir, "ed25519")
+	out, err := exec.CommandContext(t.Context(), "openssl", "genpkey", "-algorithm", "ed25519", "-out", path).CombinedOutput()
 	require.NoError(t, err, string(out))
-	require.Len(t, regexp.MustCompile(`: OK`).FindAllString(string(out), -1), 6)
+	_, err = readSigner(path)
+	require.ErrorContains(t, err, "it is a ed25519.PrivateKey; expected an ECDSA key on P-256")
+	_, err = readSigner(filepath.Join(dir, "missing"))
+	require.ErrorContains(t, err, "no such file")
 }
 
 // The same commit gives the same bytes, in another directory too.
 func TestReleaseIsReproducible(t *testing.T) {
 	source, _ := checkout(t)
-	first, _ := built(t, source)
+	key, _ := newKey(t)
+	first, _ := built(t, source, key)
 	clone := filepath.Join(t.TempDir(), "elsewhere")
 	out, err := exec.CommandContext(t.Context(), "git", "clone", "-q", source, clone).CombinedOutput()
 	require.NoError(t, err, string(out))
-	second, _ := built(t, clone)
-	sums := func(dir string) string {
-		text, err := os.ReadFile(filepath.Join(dir, "SHA256SUMS"))
+	second, _ := built(t, clone, key)
+	for _, name := range []string{"SHA256SUMS", "SHA256SUMS.sig", "provenance.intoto.jsonl"} {
+		before, err := os.ReadFile(filepath.Join(first, name))
 		require.NoError(t, err)
-		return string(text)
+		after, err := os.ReadFile(filepath.Join(second, name))
+		require.NoError(t, err)
+		require.Equal(t, string(before), string(after))
 	}
-	require.Equal(t, sums(first), sums(second))
 }
 
 // What no version describes is refused, and artefacts of before stay.
@@ -193,6 +312,7 @@ func TestPackages(t *testing.T) {
 		`-rwxr-xr-x root/root .* \./usr/bin/converge\n`, `-rwxr-xr-x root/root .* \./usr/bin/converge-render\n`,
 		`-rw-r--r-- root/root .* \./usr/share/man/man1/converge-admin\.1\n`, `\./usr/share/bash-completion/completions/converge\n`,
 		`\./usr/share/zsh/vendor-completions/_converge\n`, `\./usr/share/doc/converge/copyright\n`, `\./usr/lib/sysusers.d/converge.conf\n`,
+		`\./usr/share/doc/converge/sbom/converge\.cdx\.json\n`,
 		`-rw------- root/root .* \./etc/converge/converge\.env\n`,
 	} {
 		require.Regexp(t, line, listed)

@@ -233,7 +233,7 @@ func check(db *sql.DB) error {
 
 // remedy is the advice for a damaged database.
 const remedy = "restore it from a backup, with its -wal if there is one, or move both away to start afresh: " +
-	"deployed objects stay (docs/operating.md, \"Temporal is lost\")"
+	"deployed objects stay (docs/backup.md, \"Temporal is lost\")"
 
 // While the server runs, a file next to the database marks it as in use: the latest writes are then only in the write-ahead log, and a
 // database without its log is outdated.
