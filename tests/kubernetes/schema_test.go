@@ -153,7 +153,11 @@ func (s server) dryRun(t *testing.T, text string) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.Resource(mapping.Resource).Namespace(s.namespace).Patch(t.Context(), o.GetName(), types.ApplyPatchType, data,
+	var resource dynamic.ResourceInterface = s.Resource(mapping.Resource)
+	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
+		resource = s.Resource(mapping.Resource).Namespace(s.namespace)
+	}
+	_, err = resource.Patch(t.Context(), o.GetName(), types.ApplyPatchType, data,
 		metav1.PatchOptions{FieldManager: "schema", DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict})
 	return err
 }
