@@ -11,6 +11,7 @@ import (
 
 	"github.com/converge-engine/converge/client/connection"
 	"github.com/converge-engine/converge/client/read"
+	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/explain"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/store"
