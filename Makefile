@@ -22,7 +22,7 @@ N ?= 10
 LONG_ALONE := $(addprefix github.com/converge-engine/converge/tests/,chaos operators)
 
 .DEFAULT_GOAL := help
-.PHONY: help build install test test-long stress nightly race lint fmt vet workflowcheck tidy generated check upgrade-demo bench chaos outage fuzz histories freeze-histories freeze-contracts freeze-configurations temporal-cli chromium axe screenshots monitoring postgresql moto sbom vulncheck kube kube-build kube-test rollouts flux sops-test release images release-test manifests applications
+.PHONY: help build install test test-long stress nightly race lint fmt vet workflowcheck tidy generated check upgrade-demo bench chaos outage fuzz histories freeze-histories freeze-contracts freeze-configurations temporal-cli chromium axe screenshots monitoring postgresql cluster moto sbom vulncheck kube kube-build kube-test rollouts flux sops-test release images release-test manifests applications
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -172,6 +172,10 @@ postgresql: ## Install PostgreSQL for tests/cluster, unless it is there (Debian,
 	ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || { \
 		mkdir -p /etc/postgresql-common && echo 'create_main_cluster = false' >/etc/postgresql-common/createcluster.conf && \
 		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends -o Dpkg::Options::=--force-confold postgresql; }
+
+cluster: build postgresql ## Run Temporal on PostgreSQL, two workers and the board, on the loopback address, until Ctrl-C
+	rm -rf .cache/cluster
+	go run ./tests/cluster/up
 
 moto: .cache/moto/bin/moto_server ## Install moto_server for the tests that ask it what they ask our own (PyPI, 320 MB, once)
 

@@ -3,24 +3,26 @@
 package cluster
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/api/workflowservice/v1"
-	"go.temporal.io/sdk/client"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/converge-engine/converge/client/publish"
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/tests/cluster/lab"
 	"github.com/converge-engine/converge/tests/internal/proxy"
 	"github.com/converge-engine/converge/tests/internal/stage"
 	"github.com/converge-engine/converge/tests/programtest"
@@ -30,26 +32,39 @@ import (
 var shared = stage.New(nil)
 
 func TestMain(m *testing.M) {
-	if playRole(os.Args) {
+	if lab.PlayRole(os.Args) {
 		return
 	}
 	os.Exit(shared.Main(m))
 }
 
-// newWorld is a namespace on a server with PostgreSQL. The server reaches it through a proxy.
-func newWorld(t *testing.T) (*stage.World, *server, *postgres, *proxy.Proxy) {
+// needsPostgres skips a test where PostgreSQL is not installed.
+func needsPostgres(t *testing.T) {
 	t.Helper()
-	database := newPostgres(t)
-	between, err := proxy.New(net.JoinHostPort(host, strconv.Itoa(database.port)))
+	if _, err := lab.Installed(); err != nil {
+		t.Skip(err)
+	}
+}
+
+// newWorld is a namespace on a server with PostgreSQL. The server reaches it through a proxy.
+func newWorld(t *testing.T) (*stage.World, *lab.Server, *lab.Postgres, *proxy.Proxy) {
+	t.Helper()
+	needsPostgres(t)
+	database, err := lab.StartPostgres()
+	require.NoError(t, err)
+	t.Cleanup(database.Remove)
+	between, err := proxy.New(net.JoinHostPort(lab.Host, strconv.Itoa(database.Port)))
 	require.NoError(t, err)
 	t.Cleanup(between.Close)
 	_, text, err := net.SplitHostPort(between.Address())
 	require.NoError(t, err)
 	port, err := strconv.Atoi(text)
 	require.NoError(t, err)
-	s := newServer(t, port)
-	register(t, s.address())
-	return shared.At(t, s.address()), s, database, between
+	s, err := lab.StartServer(0, port)
+	require.NoError(t, err)
+	t.Cleanup(s.Kill)
+	require.NoError(t, s.Register(t.Context()))
+	return shared.At(t, s.Address()), s, database, between
 }
 
 // publishNew publishes to a namespace whose search attributes are new: the server may not know them everywhere yet.
@@ -57,24 +72,6 @@ func publishNew(w *stage.World) {
 	w.T.Helper()
 	temporaltest.WaitFor(w.T, stage.Patience, func() (bool, string) {
 		_, err := publish.Publish(w.T.Context(), publish.Options{Client: w.Client, Dir: w.Dir, StoreURL: w.Store, By: "test", Fake: true})
-		return err == nil, fmt.Sprint(err)
-	})
-}
-
-// register makes the namespace, as an administrator does, and waits until the server serves it.
-func register(t *testing.T, address string) {
-	t.Helper()
-	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {
-		c, err := client.Dial(client.Options{HostPort: address, Logger: stage.Quiet{}})
-		if err != nil {
-			return false, err.Error()
-		}
-		defer c.Close()
-		service := c.WorkflowService()
-		_, _ = service.RegisterNamespace(t.Context(), &workflowservice.RegisterNamespaceRequest{
-			Namespace: "default", WorkflowExecutionRetentionPeriod: durationpb.New(24 * time.Hour),
-		}) // it may exist
-		_, err = service.CountWorkflowExecutions(t.Context(), &workflowservice.CountWorkflowExecutionsRequest{Namespace: "default"})
 		return err == nil, fmt.Sprint(err)
 	})
 }
@@ -92,15 +89,15 @@ func TestReleasesOnPostgreSQL_F1(t *testing.T) {
 	w.Act("web", protocol.Pause, `{"by":"bob","channel":"production","reason":"drill"}`)
 	applied := []string{"v1"}
 	for n, how := range []func(){
-		func() { database.stop(syscall.SIGINT); database.start() },
-		func() { database.stop(syscall.SIGQUIT); database.start() },
+		func() { database.Stop(syscall.SIGINT); require.NoError(t, database.Start()) },
+		func() { database.Stop(syscall.SIGQUIT); require.NoError(t, database.Start()) },
 		func() { // a failover: connections break, and new ones fail until the other database serves, which has the same data
 			between.Cut()
-			database.stop(syscall.SIGINT)
-			database.start()
+			database.Stop(syscall.SIGINT)
+			require.NoError(t, database.Start())
 			between.Restore()
 		},
-		func() { server.kill(); server.start() },
+		func() { server.Kill(); require.NoError(t, server.Start()) },
 	} {
 		version := fmt.Sprintf("v%d", n+2)
 		applied = append(applied, version)
@@ -132,6 +129,68 @@ func versionsApplied(w *stage.World, channel string) (all []string) {
 		}
 	}
 	return all
+}
+
+// A cluster as `make cluster` starts it takes a newcomer's application from nothing to its second version, and doctor finds nothing wrong.
+func TestClusterTakesANewcomersApplication(t *testing.T) {
+	t.Parallel()
+	needsPostgres(t)
+	port, board := shared.FreePort(t), shared.FreePort(t)
+	var said buffer
+	cluster := lab.Up{Program: shared.Converge(t), Store: filepath.Join(t.TempDir(), "store"), Port: port, Board: board, Out: &said}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- cluster.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		require.NoError(t, <-ended, said.String())
+	})
+	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) { return strings.Contains(said.String(), "The board: "), said.String() })
+
+	d := shared.Prompt(t, t.TempDir(), net.JoinHostPort(lab.Host, strconv.Itoa(port)))
+	d.Env = append(d.Env, "CONVERGE_STORE="+cluster.Store)
+	run := func(args ...string) string {
+		out, code := d.Converge(args...)
+		require.Zero(t, code, "converge %v: %s", args, out)
+		return out
+	}
+	run("config", "init", "shop")
+	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) { // workers add the search attributes
+		out, code := d.Converge("config", "publish", "shop")
+		return code == 0, out
+	})
+	for _, version := range []string{"v1", "v2"} {
+		run("release", "shop/hello", version, "--wait")
+		d.Await("shop/hello", "staging CONVERGED "+version+", production CONVERGED "+version)
+	}
+	require.NotContains(t, run("admin", "doctor", "--exit-code"), "no-workers")
+	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {
+		response, err := http.Get(fmt.Sprintf("http://%s:%d/api/v1/applications", lab.Host, board)) //nolint:noctx // of a test
+		if err != nil {
+			return false, err.Error()
+		}
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		return err == nil && strings.Contains(string(body), `"shop"`), string(body)
+	})
+}
+
+// buffer is written by processes while a test reads it.
+type buffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *buffer) Write(data []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(data)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
 }
 
 // commands is an application whose runtime is a command that runs until the file go exists.
