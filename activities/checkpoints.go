@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -38,10 +39,11 @@ type Checkpoints struct {
 	changed      *sync.Cond
 	pending      map[string]pendingCheckpoint // by workflow id: checkpoints to write
 	queue        []string                     // workflow ids of pending that are ready to be written
-	busy         map[string]bool              // being written, or waiting after a failed write
+	busy         map[string]bool              // true: being written; false: waiting after a failed write
 	pendingSince map[string]time.Time         // by workflow id: time of the oldest checkpoint that may not be in the store
 	latest       protocol.Checkpoint          // the latest one by time, without its state
 	storeFailed  bool                         // the last request to the store failed
+	undecided    map[string]bool              // workflow ids: the store answers, and Temporal did not say whether the workflow went back
 	closing      bool
 	behind       chan struct{} // has a value after a checkpoint was behind the newest one
 	writers      sync.WaitGroup
@@ -55,7 +57,7 @@ type pendingCheckpoint struct {
 
 // NewCheckpoints returns Checkpoints that run until Close.
 func NewCheckpoints(s *store.Store) *Checkpoints {
-	c := &Checkpoints{store: s, pending: map[string]pendingCheckpoint{}, busy: map[string]bool{}, pendingSince: map[string]time.Time{}}
+	c := &Checkpoints{store: s, pending: map[string]pendingCheckpoint{}, busy: map[string]bool{}, pendingSince: map[string]time.Time{}, undecided: map[string]bool{}}
 	c.changed, c.behind = sync.NewCond(&c.mu), make(chan struct{}, 1)
 	for range checkpointWriters {
 		c.writers.Go(c.write)
@@ -74,16 +76,30 @@ func (c *Checkpoints) Take(checkpoint protocol.Checkpoint, state []byte) {
 	if queued && before.Newer(&checkpoint) {
 		return
 	}
-	if queued && checkpoint.Follows(before.Change) {
-		checkpoint.Earlier = append(before.Earlier, checkpoint.Earlier...)
+	if queued {
+		checkpoint.Earlier = earlierOf(before.Checkpoint, checkpoint)
 	}
 	c.pending[checkpoint.ID] = pendingCheckpoint{checkpoint, state}
 	if _, known := c.pendingSince[checkpoint.ID]; !known {
 		c.pendingSince[checkpoint.ID] = time.Now()
 	}
-	if !queued && !c.busy[checkpoint.ID] {
+	if _, busy := c.busy[checkpoint.ID]; !queued && !busy {
 		c.enqueue(checkpoint.ID)
 	}
+}
+
+// maxEarlier bounds the changes that a checkpoint lists while the store is unavailable.
+const maxEarlier = 1000
+
+// earlierOf is what a checkpoint lists when it replaces another one that is not stored.
+func earlierOf(before, c protocol.Checkpoint) []int64 {
+	if !c.Follows(before.Change) {
+		return c.Earlier
+	}
+	all := slices.Concat(before.Earlier, []int64{before.Change}, c.Earlier)
+	slices.Sort(all)
+	all = slices.Compact(all)
+	return all[max(0, len(all)-maxEarlier):]
 }
 
 // enqueue queues a checkpoint. The caller holds the lock.
@@ -117,7 +133,11 @@ func (c *Checkpoints) write() {
 			err = nil
 		}
 		c.mu.Lock()
-		c.storeFailed = err != nil && !errors.As(err, new(*undecidedError))
+		delete(c.undecided, id)
+		if errors.As(err, new(*undecidedError)) {
+			c.undecided[id] = true
+		}
+		c.storeFailed = err != nil && !c.undecided[id]
 		c.count(err)
 		if err == nil {
 			if _, newer := c.pending[id]; !newer {
@@ -126,14 +146,20 @@ func (c *Checkpoints) write() {
 			c.release(id)
 			continue
 		}
+		c.busy[id] = false
 		slog.Warn("checkpoint not stored; retrying", "workflow", id, "error", err)
-		if _, newer := c.pending[id]; !newer {
-			c.pending[id] = next
+		newer, isNewer := c.pending[id]
+		if !isNewer {
+			newer = next
 		}
+		newer.Earlier = earlierOf(next.Checkpoint, newer.Checkpoint)
+		c.pending[id] = newer
 		time.AfterFunc(checkpointRetryDelay, func() {
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			c.release(id)
+			if !c.closing {
+				c.release(id)
+			}
 		})
 	}
 }
@@ -181,7 +207,7 @@ func (c *Checkpoints) count(err error) {
 // release allows the next write for a workflow. The caller holds the lock.
 func (c *Checkpoints) release(id string) {
 	delete(c.busy, id)
-	if _, queued := c.pending[id]; queued && !c.closing {
+	if _, queued := c.pending[id]; queued {
 		c.enqueue(id)
 	}
 }
@@ -226,9 +252,12 @@ func (c *Checkpoints) RecordStoreResult(err error) {
 // takes too long.
 func (c *Checkpoints) StoreUnavailable() bool {
 	now := time.Now()
-	overdue := now.Sub(c.KeptUpTo(now)) > checkpointWriteLimit
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	overdue := false
+	for id, since := range c.pendingSince {
+		overdue = overdue || !c.undecided[id] && now.Sub(since) > checkpointWriteLimit
+	}
 	return c.storeFailed || overdue
 }
 
@@ -241,12 +270,12 @@ func (c *Checkpoints) Close() (complete bool) {
 		queued[id] = true
 	}
 	for id := range c.pending {
-		if !queued[id] {
+		if !queued[id] && !c.busy[id] { // what is being written comes first
 			c.queue = append(c.queue, id)
 		}
 	}
 	c.changed.Broadcast()
 	c.mu.Unlock()
 	c.writers.Wait()
-	return len(c.pendingSince) == 0
+	return len(c.pendingSince) == 0 && len(c.pending) == 0
 }

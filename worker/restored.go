@@ -9,6 +9,7 @@ import (
 
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 	"golang.org/x/sync/errgroup"
@@ -178,8 +179,8 @@ func (s *supervisor) terminateRestored(ctx context.Context, id, run string) erro
 	return err
 }
 
-// isBehind reports that the state of a running workflow is older than its newest checkpoint: the history of the run does not have the
-// checkpoint's event, or the checkpoint is of a run that Temporal does not know, and that would have followed the running one. uncertain
+// isBehind reports that the state of a running workflow is older than its newest checkpoint: the history of the checkpoint's run does not have
+// its event, or Temporal does not know that run, and it would have followed the running one or one that that continues. uncertain
 // means that a workflow task may still complete with the event: examine it again.
 func (s *supervisor) isBehind(ctx context.Context, id, run string) (behind, uncertain bool, err error) {
 	c, err := s.store.Checkpoint(ctx, id)
@@ -213,14 +214,12 @@ func (s *supervisor) wentBack(ctx context.Context, c protocol.Checkpoint, run st
 	case d == nil:
 		behind, err = s.beganBefore(ctx, c.ID, run, c.At)
 		return behind, false, err
-	case c.Run != run: // it has continued as the running one, or was ended
-		return false, false, nil
 	case length < c.Event:
 		uncertain := mayComplete(d)
 		return !uncertain, uncertain, nil
 	}
-	at, err := s.eventTime(ctx, c, length)
-	return at.After(c.At.Add(activities.RestoreTolerance)), false, err
+	behind, err = s.hasOther(ctx, c, length)
+	return behind, false, err
 }
 
 // mayComplete reports whether the events of a workflow task come into the history when it completes: attempts after the first do, and the
@@ -239,36 +238,69 @@ func (s *supervisor) describe(ctx context.Context, c protocol.Checkpoint) (d *wo
 	return d, d.GetWorkflowExecutionInfo().GetHistoryLength(), err
 }
 
+// beganBefore reports whether a run, or the one that it continues, began before a time.
 func (s *supervisor) beganBefore(ctx context.Context, id, run string, at time.Time) (bool, error) {
 	d, err := s.client.DescribeWorkflowExecution(ctx, id, run)
 	if errors.As(err, new(*serviceerror.NotFound)) {
 		return false, nil
 	}
-	return err == nil && d.GetWorkflowExecutionInfo().GetStartTime().AsTime().Before(at), err
+	info := d.GetWorkflowExecutionInfo()
+	if err != nil || info.GetStartTime().AsTime().Before(at) {
+		return err == nil, err
+	}
+	if first := info.GetFirstRunId(); first != "" && first != run {
+		return s.beganBefore(ctx, id, first, at)
+	}
+	return false, nil
 }
 
-// eventTime is the time of the event of a checkpoint, zero if the history is gone. The history is read from its end, where the event
-// usually is.
-func (s *supervisor) eventTime(ctx context.Context, c protocol.Checkpoint, length int64) (at time.Time, err error) {
+// hasOther reports whether a history has, at the place of the event that a checkpoint names, one of a later time. A lost attempt of a workflow
+// task is an exception: attempts after the first leave no events, and the next one takes their place, after the same events.
+func (s *supervisor) hasOther(ctx context.Context, c protocol.Checkpoint, length int64) (bool, error) {
 	request := &workflowservice.GetWorkflowExecutionHistoryReverseRequest{
 		Namespace: s.namespace, Execution: &commonpb.WorkflowExecution{WorkflowId: c.ID, RunId: c.Run},
-		MaximumPageSize: int32(min(length-c.Event+1, lastEvents)),
+		MaximumPageSize: int32(min(length-c.Event+3, lastEvents)),
 	}
+	var place historyPlace
 	for {
 		page, err := s.client.WorkflowService().GetWorkflowExecutionHistoryReverse(ctx, request)
 		if errors.As(err, new(*serviceerror.NotFound)) {
-			return at, nil
+			return false, nil
 		}
 		if err != nil {
-			return at, err
+			return false, err
 		}
 		for _, e := range page.GetHistory().GetEvents() {
-			if e.GetEventId() <= c.Event {
-				return e.GetEventTime().AsTime(), nil
+			if decided, other := place.read(c, e); decided {
+				return other, nil
 			}
 		}
 		if request.NextPageToken = page.GetNextPageToken(); len(request.NextPageToken) == 0 {
-			return at, nil
+			return place.later, nil
 		}
 	}
+}
+
+// historyPlace is what was read of a history, from its end, about the place of a checkpoint.
+type historyPlace struct {
+	later   bool  // the event there has a later time
+	attempt int32 // of the workflow task there, or of the next one
+}
+
+// read reads the next event towards the beginning, and reports whether that decides that another history is there.
+func (p *historyPlace) read(c protocol.Checkpoint, e *historypb.HistoryEvent) (decided, other bool) {
+	later := e.GetEventTime().AsTime().After(c.At.Add(activities.RestoreTolerance))
+	if scheduled := e.GetWorkflowTaskScheduledEventAttributes(); scheduled != nil && e.GetEventId() >= c.Event-1 {
+		p.attempt = scheduled.GetAttempt()
+	}
+	switch {
+	case e.GetEventId() > c.Event:
+		return false, false
+	case !p.later && !later: // of the task itself, or what is before it
+		return true, false
+	case e.GetEventId() > c.Event-2:
+		p.later = p.later || later
+		return false, false
+	}
+	return true, later || p.attempt <= 1
 }

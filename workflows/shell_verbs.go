@@ -111,7 +111,13 @@ func (s *shell) performUpdate(ctx workflow.Context, row *verb.Row, raw json.RawM
 	if err := s.waitForEarlierSignals(ctx); err != nil {
 		return nil, err
 	}
-	defer s.afterUpdate()
+	out, err := s.carryOutUpdate(ctx, row, raw)
+	s.afterUpdate()
+	return out, err
+}
+
+// carryOutUpdate carries out an update whose turn it is.
+func (s *shell) carryOutUpdate(ctx workflow.Context, row *verb.Row, raw json.RawMessage) (json.RawMessage, error) {
 	r, err := decodeUpdate(ctx, row, raw)
 	if err != nil {
 		return nil, asRefusal(err)
@@ -132,6 +138,7 @@ func (s *shell) performUpdate(ctx workflow.Context, row *verb.Row, raw json.RawM
 func (s *shell) afterUpdate() {
 	s.woken, s.updateAnswered = true, true
 	if s.ending {
+		s.collect()
 		s.checkpoint(false)
 	}
 }

@@ -84,6 +84,9 @@ type Checkpoint struct {
 
 // Changed records a change.
 func (c *Checkpoint) Changed(at time.Time) {
+	if last := len(c.Changes) - 1; last >= 0 && c.Changes[last] == at.UnixNano() {
+		return
+	}
 	c.Changes = append(c.Changes, at.UnixNano())
 	c.Changes = slices.Clone(c.Changes[max(0, len(c.Changes)-maxChanges):])
 }

@@ -62,7 +62,7 @@ func (s *Store) checkFollows(ctx context.Context, c protocol.Checkpoint, newest 
 	if IsNotFound(err) || IsDamaged(err) {
 		return nil
 	}
-	if err != nil || stored.Over {
+	if err != nil {
 		return err
 	}
 	behind, err := isBehind(stored)
@@ -177,7 +177,11 @@ func checkpointPrefix(id string) string { return checkpoints + id + "/" }
 
 // checkpointKey returns a key whose sort order is the order of checkpoints.
 func checkpointKey(c protocol.Checkpoint) string {
-	return fmt.Sprintf("%s%019d-%019d-%019d", checkpointPrefix(c.ID), c.N, c.Event, c.Change)
+	key := fmt.Sprintf("%s%019d-%019d", checkpointPrefix(c.ID), c.N, c.Event)
+	if c.Change != 0 {
+		key += fmt.Sprintf("-%019d", c.Change)
+	}
+	return key
 }
 
 // checkpointKeys returns the checkpoint keys of a workflow, oldest first. It skips files that a crashed writer left.
@@ -193,11 +197,11 @@ func (s *Store) checkpointKeys(ctx context.Context, id string) ([]string, error)
 	return keys, err
 }
 
-// changeOfKey reads the change of a checkpoint from its key; false if it is no such key.
+// changeOfKey reads the change of a checkpoint from its key, 0 if it names none; false if it is no such key.
 func changeOfKey(key string) (change int64, ok bool) {
 	var n, event int64
-	found, err := fmt.Sscanf(key[strings.LastIndexByte(key, '/')+1:], "%d-%d-%d", &n, &event, &change)
-	return change, err == nil && found == 3
+	found, _ := fmt.Sscanf(key[strings.LastIndexByte(key, '/')+1:], "%d-%d-%d", &n, &event, &change)
+	return change, found >= 2
 }
 
 func digestOfCheckpoint(c protocol.Checkpoint) string {

@@ -109,10 +109,10 @@ func TestCheckpointBehindTheNewest_F1(t *testing.T) {
 	require.NoError(t, put(25, 3*time.Minute, true, 2*time.Minute, 150*time.Second))
 	require.Zero(t, asked)
 
-	over := protocol.Checkpoint{ID: "service/shop/api", N: 5, Event: 5, At: at, Change: 1, Run: "r", Over: true}
-	require.NoError(t, s.PutCheckpoint(t.Context(), over, nil))
-	again := protocol.Checkpoint{ID: "service/shop/api", N: 70000, Event: 4, At: at.Add(time.Hour), Change: 2, Run: "r2"}
-	require.NoError(t, s.PutCheckpoint(t.Context(), again, func(protocol.Checkpoint) (bool, error) { panic("the workflow had ended") }))
+	ended := protocol.Checkpoint{ID: "service/shop/web", N: 30, Event: 30, At: at.Add(time.Hour), Change: at.Add(time.Hour).UnixNano(), Run: "r", Over: true}
+	require.NoError(t, s.PutCheckpoint(t.Context(), ended, nil))
+	require.Error(t, put(40, 2*time.Hour, true, 3*time.Minute), "the workflow had ended")
+	require.NoError(t, put(70000, 2*time.Hour, false), "it was started again")
 }
 
 // A damaged checkpoint is passed over where an older one is whole, and named where none is.
