@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -136,7 +135,7 @@ func TestClusterTakesANewcomersApplication(t *testing.T) {
 	t.Parallel()
 	needsPostgres(t)
 	port, board := shared.FreePort(t), shared.FreePort(t)
-	var said buffer
+	var said stage.Buffer
 	cluster := lab.Up{Program: shared.Converge(t), Store: filepath.Join(t.TempDir(), "store"), Port: port, Board: board, Out: &said}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -173,24 +172,6 @@ func TestClusterTakesANewcomersApplication(t *testing.T) {
 		body, err := io.ReadAll(response.Body)
 		return err == nil && strings.Contains(string(body), `"shop"`), string(body)
 	})
-}
-
-// buffer is written by processes while a test reads it.
-type buffer struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (b *buffer) Write(data []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(data)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }
 
 // commands is an application whose runtime is a command that runs until the file go exists.

@@ -62,7 +62,7 @@ type Dev struct {
 	bin     string
 	uiPort  int
 	process *exec.Cmd
-	out     *lockedBuffer
+	out     *Buffer
 	APIPort string // of the API and the board; "": any free one
 }
 
@@ -99,7 +99,7 @@ func (s *Stage) DevOfInit(t *testing.T) *Dev {
 // latest.
 func (d *Dev) Start() {
 	d.T.Helper()
-	d.out = &lockedBuffer{}
+	d.out = &Buffer{}
 	d.process = exec.Command(filepath.Join(d.bin, "converge"), "dev", d.Dir,
 		"--port", fmt.Sprint(d.Port), "--ui-port", fmt.Sprint(d.uiPort), "--api-port", cmp.Or(d.APIPort, "0"))
 	d.process.Stdout, d.process.Stderr = d.out, d.out
@@ -143,7 +143,7 @@ func (d *Dev) Converge(args ...string) (string, int) {
 // Background runs the CLI against it until the test ends, and tells what it has printed so far.
 func (d *Dev) Background(args ...string) (said func() string) {
 	d.T.Helper()
-	out := &lockedBuffer{}
+	out := &Buffer{}
 	cmd := exec.Command(filepath.Join(d.bin, "converge"), append(args, "--address", fmt.Sprintf("127.0.0.1:%d", d.Port))...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = d.Dir, out, out
 	cmd.Env = append(append(os.Environ(), "CONVERGE_BY=tester"), d.Env...)
@@ -226,19 +226,19 @@ func Statuses(out string) ([]protocol.Status, error) {
 	return []protocol.Status{one}, err
 }
 
-// lockedBuffer is written by a process while a test reads it.
-type lockedBuffer struct {
+// Buffer is written by a process while a test reads it.
+type Buffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
 }
 
-func (l *lockedBuffer) Write(p []byte) (int, error) {
+func (l *Buffer) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.Write(p)
 }
 
-func (l *lockedBuffer) String() string {
+func (l *Buffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()
