@@ -45,7 +45,8 @@ type Checkpoints struct {
 	storeFailed  bool                         // the last request to the store failed
 	undecided    map[string]bool              // workflow ids: the store answers, and Temporal did not say whether the workflow went back
 	closing      bool
-	behind       chan struct{} // has a value after a checkpoint was behind the newest one
+	behindRuns   map[string]string // by workflow id: runs whose checkpoint was behind the newest one, not taken yet
+	behind       chan struct{}     // has a value after one was added
 	writers      sync.WaitGroup
 }
 
@@ -57,7 +58,8 @@ type pendingCheckpoint struct {
 
 // NewCheckpoints returns Checkpoints that run until Close.
 func NewCheckpoints(s *store.Store) *Checkpoints {
-	c := &Checkpoints{store: s, pending: map[string]pendingCheckpoint{}, busy: map[string]bool{}, pendingSince: map[string]time.Time{}, undecided: map[string]bool{}}
+	c := &Checkpoints{store: s, pending: map[string]pendingCheckpoint{}, busy: map[string]bool{}, pendingSince: map[string]time.Time{}, undecided: map[string]bool{},
+		behindRuns: map[string]string{}}
 	c.changed, c.behind = sync.NewCond(&c.mu), make(chan struct{}, 1)
 	for range checkpointWriters {
 		c.writers.Go(c.write)
@@ -129,7 +131,7 @@ func (c *Checkpoints) write() {
 		err := c.put(next, &packer)
 		if errors.As(err, new(*store.BehindError)) { // it is not stored: the workflow continues from the newest one
 			slog.Warn("a workflow went back", "workflow", id, "error", err)
-			c.reportBehind()
+			c.reportBehind(id, next.Run)
 			err = nil
 		}
 		c.mu.Lock()
@@ -224,7 +226,10 @@ func (c *Checkpoints) KeptUpTo(now time.Time) time.Time {
 	return now
 }
 
-func (c *Checkpoints) reportBehind() {
+func (c *Checkpoints) reportBehind(id, run string) {
+	c.mu.Lock()
+	c.behindRuns[id] = run
+	c.mu.Unlock()
 	select {
 	case c.behind <- struct{}{}:
 	default: // it was not noticed yet
@@ -233,6 +238,15 @@ func (c *Checkpoints) reportBehind() {
 
 // Behind returns a channel that gets a value when the state of a workflow is older than its newest checkpoint in the store.
 func (c *Checkpoints) Behind() <-chan struct{} { return c.behind }
+
+// TakeBehind returns the runs of which that was seen, by workflow id. Each is returned once.
+func (c *Checkpoints) TakeBehind() map[string]string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	runs := c.behindRuns
+	c.behindRuns = map[string]string{}
+	return runs
+}
 
 // Latest returns the latest checkpoint that workflows of this worker submitted, without its state; none if it has no ID.
 func (c *Checkpoints) Latest() protocol.Checkpoint {

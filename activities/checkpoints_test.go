@@ -74,6 +74,8 @@ func TestCheckpointOfAWorkflowThatWentBack_F1(t *testing.T) {
 			require.Equal(t, "2 r", <-compared)
 			if temporalErr == nil {
 				<-c.Behind()
+				require.Equal(t, map[string]string{"service/shop/web": "r"}, c.TakeBehind())
+				require.Empty(t, c.TakeBehind())
 				require.True(t, c.Close())
 			} else {
 				require.False(t, c.StoreUnavailable())

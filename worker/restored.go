@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -28,6 +29,7 @@ import (
 type temporalState struct {
 	suspected  bool                // it may have been restored: all running workflows must be compared with their checkpoints
 	seenHere   bool                // this worker saw that a workflow went back
+	behind     map[string]string   // runs that this worker saw go back, by workflow id
 	unexamined map[string]string   // runs that remain, by workflow id; nil: not listed yet
 	known      protocol.Checkpoint // the latest one of this worker at the last check
 	gone       protocol.Checkpoint // the last one that Temporal did not have, and for which the workflows are compared
@@ -35,6 +37,14 @@ type temporalState struct {
 
 func (t *temporalState) suspect(seenHere bool) {
 	t.suspected, t.seenHere, t.unexamined = true, t.seenHere || seenHere, nil
+}
+
+func (t *temporalState) sawBehind(runs map[string]string) {
+	if t.behind == nil {
+		t.behind = map[string]string{}
+	}
+	maps.Copy(t.behind, runs)
+	t.suspect(true)
 }
 
 // reasonRestored is the reason for which such a workflow is terminated.
@@ -104,7 +114,7 @@ func (s *supervisor) recoverRestored(ctx context.Context, leader bool) error {
 	}
 	err := s.examineRestored(ctx)
 	if len(t.unexamined) == 0 && err == nil {
-		t.suspected, t.seenHere, t.unexamined = false, false, nil
+		t.suspected, t.seenHere, t.behind, t.unexamined = false, false, nil, nil
 	}
 	return err
 }
@@ -127,9 +137,12 @@ func (s *supervisor) examineRestored(ctx context.Context) error {
 		run := s.temporal.unexamined[id]
 		mu.Unlock()
 		g.Go(func() error {
-			behind, uncertain, err := s.isBehind(ctx, id, run)
+			behind, uncertain, err := s.temporal.behind[id] == run, false, error(nil)
+			if !behind {
+				behind, uncertain, err = s.isBehind(ctx, id, run)
+			}
 			if err == nil && behind {
-				err = s.terminateRestored(ctx, id, run)
+				err = s.terminateBehind(ctx, id, run)
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -171,6 +184,27 @@ func (s *supervisor) examineBeforeStart(ctx context.Context) error {
 // presenceDuration is how old the presence of a worker that serves can be, by its own clock.
 const presenceDuration = 5 * time.Minute
 
+// terminateBehind terminates a run that went back, unless it took over its newest checkpoint meanwhile: an activity found that another run
+// had continued. The store does not have its own checkpoint yet then.
+func (s *supervisor) terminateBehind(ctx context.Context, id, run string) error {
+	c, err := s.store.Checkpoint(ctx, id)
+	if err == nil && s.serves && s.hasAdopted(ctx, c, run) {
+		return nil
+	}
+	return s.terminateRestored(ctx, id, run)
+}
+
+// adoptedTimeout is how long a workflow may take to say whether it took over a checkpoint.
+const adoptedTimeout = 5 * time.Second
+
+func (s *supervisor) hasAdopted(ctx context.Context, c protocol.Checkpoint, run string) bool {
+	ctx, cancel := context.WithTimeout(ctx, adoptedTimeout)
+	defer cancel()
+	answer, err := s.client.QueryWorkflow(ctx, c.ID, run, protocol.QueryCheckpoint)
+	var at protocol.CheckpointPosition
+	return err == nil && answer.Get(&at) == nil && at.Adopted >= c.N
+}
+
 func (s *supervisor) terminateRestored(ctx context.Context, id, run string) error {
 	err := s.client.TerminateWorkflow(ctx, id, run, reasonRestored)
 	if errors.As(err, new(*serviceerror.NotFound)) {
@@ -180,8 +214,9 @@ func (s *supervisor) terminateRestored(ctx context.Context, id, run string) erro
 }
 
 // isBehind reports that the state of a running workflow is older than its newest checkpoint: the history of the checkpoint's run does not have
-// its event, or Temporal does not know that run, and it would have followed the running one or one that that continues. uncertain
-// means that a workflow task may still complete with the event: examine it again.
+// its event, or Temporal does not know that run, and the running one, or one that it continues, is that run or began before the checkpoint.
+// One that began later was started from the checkpoint. uncertain means that a workflow task may still complete with the event: examine it
+// again.
 func (s *supervisor) isBehind(ctx context.Context, id, run string) (behind, uncertain bool, err error) {
 	c, err := s.store.Checkpoint(ctx, id)
 	if store.IsNotFound(err) || store.IsDamaged(err) {
@@ -189,6 +224,11 @@ func (s *supervisor) isBehind(ctx context.Context, id, run string) (behind, unce
 	}
 	if err != nil {
 		return false, false, err
+	}
+	if c.Run != run {
+		if before, err := s.beganBefore(ctx, id, run, c.At); err != nil || !before {
+			return false, false, err
+		}
 	}
 	return s.wentBack(ctx, c, run)
 }

@@ -56,10 +56,12 @@ type supervisor struct {
 	lease        int64                         // the last one seen
 	since        time.Time                     // when it was first seen
 	lastCheck    checkResult                   // the last complete check
+	serves       bool                          // the worker carries out workflow tasks
 	storedUpTo   func(now time.Time) time.Time // up to when the checkpoints that this worker received are in the store
 	reportStore  func(error)                   // reports whether the store answers
 	latest       func() protocol.Checkpoint    // the latest checkpoint of this worker
 	behind       <-chan struct{}               // has a value after the state of a workflow was older than its checkpoint
+	takeBehind   func() map[string]string      // the runs of those workflows, by workflow id
 	fatal        func(error)                   // ends the worker
 	otherWorkers otherWorkers
 	failures     failures
@@ -86,7 +88,7 @@ func newSupervisor(c client.Client, namespace string, a *activities.Activities, 
 	s := &supervisor{
 		client: c, namespace: namespace, store: a.Store, restart: a.Restart, end: a.EndUnmanaged, log: slog.Default(), metrics: a.Metrics,
 		installation: installation, scope: fmt.Sprintf("supervision-%d", installation.Epoch), holder: rand.Text(), storedUpTo: checkpoints.KeptUpTo, reportStore: checkpoints.RecordStoreResult,
-		latest: checkpoints.Latest, behind: checkpoints.Behind(), fatal: fatal,
+		latest: checkpoints.Latest, behind: checkpoints.Behind(), takeBehind: checkpoints.TakeBehind, fatal: fatal,
 	}
 	checkpoints.IsBehind = s.wentBackBehind
 	return s
@@ -94,6 +96,7 @@ func newSupervisor(c client.Client, namespace string, a *activities.Activities, 
 
 // start checks from now on, until the returned function is called.
 func (s *supervisor) start() (stop func()) {
+	s.serves = true
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { s.run(ctx) })
@@ -127,7 +130,7 @@ func (s *supervisor) run(ctx context.Context) {
 			s.releaseLease()
 			return
 		case <-s.behind:
-			s.temporal.suspect(true)
+			s.temporal.sawBehind(s.takeBehind())
 		case <-ticker.C:
 		}
 	}

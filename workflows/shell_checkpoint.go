@@ -97,11 +97,11 @@ func (s *shell) submitCheckpoint(final bool) {
 
 // resubmitCheckpoint submits the last checkpoint again, for the case that the worker that received it is gone. It does so only between two
 // reconciliations, when everything that was accepted is in state exactly once.
-func (s *shell) resubmitCheckpoint() (bool, error) {
+func (s *shell) resubmitCheckpoint() (protocol.CheckpointPosition, error) {
 	if s.idle && s.mailbox.Checkpoint.N > 0 {
 		s.submitCheckpoint(false)
 	}
-	return s.idle, nil
+	return protocol.CheckpointPosition{Submitted: s.idle, Adopted: s.mailbox.Checkpoint.Adopted}, nil
 }
 
 // checkpointNumber is the number of a checkpoint that is submitted now. It grows with each workflow task, not with the number of accepted
@@ -361,7 +361,7 @@ func (s *shell) applyCheckpoint(c protocol.AdoptAnswer, missed []*state.Message,
 	if err := s.unpack(c.CarriedState, true); err != nil {
 		return err
 	}
-	s.mailbox.Checkpoint.N = c.N
+	s.mailbox.Checkpoint.N, s.mailbox.Checkpoint.Adopted = c.N, c.N
 	s.continueTrail(c.Trail)
 	s.renumberCheckpoints()
 	s.auditCommit = auditCommit{task: workflow.GetInfo(s.ctx).GetCurrentHistoryLength(), lines: s.mailbox.AuditCount}

@@ -53,6 +53,12 @@ func (c *Checkpoint) Follows(change int64) bool {
 	return c.Change == change || slices.Contains(c.Earlier, change)
 }
 
+// CheckpointPosition is the answer to QueryCheckpoint.
+type CheckpointPosition struct {
+	Submitted bool  `json:"submitted"` // the state was submitted to be stored
+	Adopted   int64 `json:"adopted"`   // N of the last checkpoint that the workflow took over; 0: none
+}
+
 // Restart says that a run was started because the workflow was gone.
 type Restart struct {
 	At  time.Time `json:"at"`

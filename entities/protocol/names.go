@@ -148,8 +148,8 @@ const (
 	QueryConfigured = "configured"
 	// QueryDeployed returns how far a service is with a plan's deployment (DeployedQuestion, Deployed).
 	QueryDeployed = "deployed"
-	// QueryCheckpoint submits the state to be stored, unless the workflow is in the middle of a step, and returns whether it was submitted.
-	// The workflow does not change.
+	// QueryCheckpoint submits the state to be stored, unless the workflow is in the middle of a step, and returns a CheckpointPosition. The
+	// workflow does not change.
 	QueryCheckpoint = "checkpoint"
 )
 

@@ -75,11 +75,12 @@ type Mailbox struct {
 
 // Checkpoint detects accepted signals and decisions since the last checkpoint for the store. N is the number of that checkpoint, and
 // Fingerprint identifies everything that was accepted and decided before it. Changes are the times of the workflow tasks of the last few
-// changes, in Unix nanoseconds, newest last.
+// changes, in Unix nanoseconds, newest last. Adopted is the number of the last checkpoint that the workflow took over.
 type Checkpoint struct {
 	N           int64   `json:"n"`
 	Fingerprint string  `json:"of"`
 	Changes     []int64 `json:"changes,omitempty"`
+	Adopted     int64   `json:"adopted,omitempty"`
 }
 
 // Changed records a change.

@@ -103,7 +103,7 @@ func answers() []Contract {
 		{"Service question deployed", 1, false, protocol.DeployedQuestion{}, protocol.QueryDeployed},
 		{"Service query deployed", 1, false, protocol.Deployed{}, protocol.QueryDeployed},
 		{"Service query terminated", 1, false, []string{}, protocol.QueryTerminated},
-		{"query checkpoint", 1, false, false, protocol.QueryCheckpoint},
+		{"query checkpoint", 1, false, protocol.CheckpointPosition{}, protocol.QueryCheckpoint},
 		{"Application query status", 1, false, protocol.ApplicationStatus{}, protocol.QueryStatus},
 		{"Runtime query status", 1, false, protocol.RuntimeStatus{}, protocol.QueryStatus},
 		{"Installation query status", 1, false, protocol.InstallationStatus{}, protocol.QueryStatus},

@@ -125,6 +125,7 @@ func TestOlderBackupOfTemporalUnderRunningWorkers_F1_F2(t *testing.T) {
 	t.Logf("everything was as before %s after the server was back", time.Since(since).Round(100*time.Millisecond))
 	require.True(t, hasApproval(web, "alice"))
 	require.Equal(t, "drill", web.Pauses[0].Reason)
+	require.Equal(t, 1, web.Restarts.Count, "a workflow that continues from its checkpoint did not go back")
 	w.Act("web", protocol.Resume, `{"by":"carol","channel":"production"}`)
 	require.True(t, w.Publish().Unchanged)
 	for name, versions := range appliedTo(w, "web/staging", "web/production", "api/staging", "api/production") {
