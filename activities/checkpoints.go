@@ -58,8 +58,10 @@ type pendingCheckpoint struct {
 
 // NewCheckpoints returns Checkpoints that run until Close.
 func NewCheckpoints(s *store.Store) *Checkpoints {
-	c := &Checkpoints{store: s, pending: map[string]pendingCheckpoint{}, busy: map[string]bool{}, pendingSince: map[string]time.Time{}, undecided: map[string]bool{},
-		behindRuns: map[string]string{}}
+	c := &Checkpoints{
+		store: s, pending: map[string]pendingCheckpoint{}, busy: map[string]bool{}, pendingSince: map[string]time.Time{}, undecided: map[string]bool{},
+		behindRuns: map[string]string{},
+	}
 	c.changed, c.behind = sync.NewCond(&c.mu), make(chan struct{}, 1)
 	for range checkpointWriters {
 		c.writers.Go(c.write)
