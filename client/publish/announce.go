@@ -10,6 +10,7 @@ import (
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/operatorservice/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
@@ -32,18 +33,9 @@ func (p *publication) announce(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	c := p.options.Client
-	handle, err := c.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
-		StartWorkflowOperation: c.NewWithStartWorkflowOperation(p.start(), protocol.ApplicationWorkflow,
-			protocol.ApplicationInput{Application: p.application, StartMode: protocol.StartMode{Adopt: true}}),
-		UpdateOptions: client.UpdateWorkflowOptions{
-			UpdateID: request.RequestID, UpdateName: protocol.Publish, Args: []any{payload},
-			WaitForStage: client.WorkflowUpdateStageCompleted,
-		},
-	})
-	var answer protocol.PublishAnswer
-	if err == nil {
-		err = handle.Get(ctx, &answer)
+	answer, err := p.send(ctx, request.RequestID, payload)
+	for err != nil && lacksAttributes(err) && p.haveAttributes(ctx) && sleep(ctx, attributesDelay) {
+		answer, err = p.send(ctx, request.RequestID, payload)
 	}
 	if err != nil {
 		return answerError(err, "announce the incarnation")
@@ -62,6 +54,45 @@ func (p *publication) announce(ctx context.Context) error {
 		p.awaitStarted(ctx)
 	}
 	return nil
+}
+
+// send sends the request to the Application workflow, and starts the workflow if it does not run.
+func (p *publication) send(ctx context.Context, id string, payload any) (answer protocol.PublishAnswer, err error) {
+	c := p.options.Client
+	handle, err := c.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
+		StartWorkflowOperation: c.NewWithStartWorkflowOperation(p.start(), protocol.ApplicationWorkflow,
+			protocol.ApplicationInput{Application: p.application, StartMode: protocol.StartMode{Adopt: true}}),
+		UpdateOptions: client.UpdateWorkflowOptions{
+			UpdateID: id, UpdateName: protocol.Publish, Args: []any{payload}, WaitForStage: client.WorkflowUpdateStageCompleted,
+		},
+	})
+	if err == nil {
+		err = handle.Get(ctx, &answer)
+	}
+	return answer, err
+}
+
+// attributesDelay is the time between attempts while a server does not know the search attributes yet that a worker has added.
+const attributesDelay = time.Second
+
+// haveAttributes reports whether the namespace has the search attributes. Servers know new ones a few seconds later.
+func (p *publication) haveAttributes(ctx context.Context) bool {
+	if p.options.Namespace == "" {
+		return false
+	}
+	have, err := p.options.Client.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: p.options.Namespace})
+	_, found := have.GetCustomAttributes()[protocol.AttrApplication]
+	return err == nil && found
+}
+
+// sleep reports whether the time passed before ctx ended.
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
 }
 
 // awaitNotified waits a while until all services are notified, so that the next step (a release, say) finds them there. Thousands take

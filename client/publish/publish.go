@@ -38,11 +38,12 @@ const (
 
 // Options configure a publication.
 type Options struct {
-	Client   client.Client
-	Dir      string
-	StoreURL string // a URL or a directory
-	By       string // the publisher
-	Token    string // proves By; empty: no proof
+	Client    client.Client
+	Namespace string // of the client, to wait until the server knows its search attributes; empty: do not wait
+	Dir       string
+	StoreURL  string // a URL or a directory
+	By        string // the publisher
+	Token     string // proves By; empty: no proof
 	// Sign adds a token that is issued for this one act to the payload of a verb; nil: Token serves.
 	Sign   func(ctx context.Context, workflowID, verb string, payload any) (any, error)
 	Causes []string // the causes, for the incarnation's record

@@ -80,9 +80,9 @@ func (o *publishOptions) run(ctx context.Context) error {
 	if o.f.tokenErr != nil {
 		return o.f.tokenErr
 	}
-	c, _ := api.Temporal()
+	c, namespace := api.Temporal()
 	options := publish.Options{
-		Client: c, StoreURL: store, By: o.f.by(), Token: token, Causes: o.causes, TakeOver: o.takeOver, DryRun: o.dryRun, AllowCommands: o.allowCommands,
+		Client: c, Namespace: namespace, StoreURL: store, By: o.f.by(), Token: token, Causes: o.causes, TakeOver: o.takeOver, DryRun: o.dryRun, AllowCommands: o.allowCommands,
 		Before: func(r publish.Result) error { o.f.noteWarnings(r); return nil },
 	}.Of(tree)
 	result, err := o.f.publish(ctx, options)

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
 
 	"github.com/converge-engine/converge/client/publish"
 	"github.com/converge-engine/converge/entities/protocol"
@@ -66,13 +67,11 @@ func newWorld(t *testing.T) (*stage.World, *lab.Server, *lab.Postgres, *proxy.Pr
 	return shared.At(t, s.Address()), s, database, between
 }
 
-// publishNew publishes to a namespace whose search attributes are new: the server may not know them everywhere yet.
+// publishNew publishes to a namespace whose search attributes are new: the server does not know them everywhere yet, which publish waits for.
 func publishNew(w *stage.World) {
 	w.T.Helper()
-	temporaltest.WaitFor(w.T, stage.Patience, func() (bool, string) {
-		_, err := publish.Publish(w.T.Context(), publish.Options{Client: w.Client, Dir: w.Dir, StoreURL: w.Store, By: "test", Fake: true})
-		return err == nil, fmt.Sprint(err)
-	})
+	_, err := publish.Publish(w.T.Context(), publish.Options{Client: w.Client, Namespace: client.DefaultNamespace, Dir: w.Dir, StoreURL: w.Store, By: "test", Fake: true})
+	require.NoError(w.T, err)
 }
 
 // A release goes its way on PostgreSQL. Nothing is lost, and nothing is applied twice, while the database is restarted, cleanly and at once,
@@ -154,10 +153,7 @@ func TestClusterTakesANewcomersApplication(t *testing.T) {
 		return out
 	}
 	run("config", "init", "shop")
-	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) { // workers add the search attributes
-		out, code := d.Converge("config", "publish", "shop")
-		return code == 0, out
-	})
+	run("config", "publish", "shop")
 	for _, version := range []string{"v1", "v2"} {
 		run("release", "shop/hello", version, "--wait")
 		d.Await("shop/hello", "staging CONVERGED "+version+", production CONVERGED "+version)
@@ -222,12 +218,14 @@ func TestKilledWorkerIsReplacedOnce_A11(t *testing.T) {
 func startWorker(w *stage.World) *exec.Cmd {
 	w.T.Helper()
 	worker := exec.Command(shared.Converge(w.T), "worker", "--address", w.Address, "--store", w.Store)
-	worker.Stderr = os.Stderr
+	said := &stage.Buffer{}
+	worker.Stderr = io.MultiWriter(os.Stderr, said)
 	worker.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	require.NoError(w.T, worker.Start())
 	w.T.Cleanup(func() {
 		_ = worker.Process.Kill() // it may have ended
 		_ = worker.Wait()         // reports the kill
 	})
+	temporaltest.WaitFor(w.T, stage.Patience, func() (bool, string) { return strings.Contains(said.String(), "serving; "), said.String() })
 	return worker
 }
