@@ -22,7 +22,7 @@ N ?= 10
 LONG_ALONE := $(addprefix github.com/converge-engine/converge/tests/,chaos operators)
 
 .DEFAULT_GOAL := help
-.PHONY: help build install test test-long stress nightly race lint fmt vet workflowcheck tidy generated check upgrade-demo bench chaos outage fuzz histories freeze-histories freeze-contracts freeze-configurations temporal-cli chromium axe screenshots monitoring postgresql cluster moto sbom vulncheck kube kube-build kube-test rollouts flux sops-test release images release-test manifests applications
+.PHONY: help build install test test-long stress nightly race lint fmt vet workflowcheck tidy generated check upgrade-demo bench chaos outage fuzz histories freeze-histories freeze-contracts freeze-configurations temporal-cli chromium axe screenshots monitoring postgresql cluster moto docker image compose-test compose-test-run sbom vulncheck kube kube-build kube-test rollouts flux sops-test release images release-test manifests applications
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,7 @@ nightly: ## Run what takes hours: every package of tests under stress, long chao
 	go run ./tests/stress -short -n 3 $(LONG_ALONE)
 	$(MAKE) chaos
 	$(MAKE) outage
+	$(MAKE) compose-test
 	$(MAKE) fuzz
 	for n in 1 2 3; do go run ./tests/bench -run latency,cpu,history,gates,decision -rounds 20 || exit 1; done
 	$(MAKE) bench
@@ -212,6 +213,24 @@ release: ## Build what a release of this commit consists of, for each platform, 
 images: release ## Make the images of that release for containers: an OCI layout, bin/images
 	rm -rf bin/images
 	go -C tools/release run . images -layout ../../bin/images
+
+image: ## Load the image of this commit, for this machine, into Docker as converge:latest
+	rm -rf .cache/image
+	go -C tools/release run . -out ../../.cache/image/release -platforms linux/$(shell go env GOARCH)
+	go -C tools/release run . images -release ../../.cache/image/release -archives ../../.cache/image
+	docker tag "$$(docker load -qi .cache/image/converge_*.docker.tar | sed 's/^Loaded image: //')" converge:latest
+
+docker: ## Install Docker (Debian, as root), unless it is there, and build Docker Compose into .cache/docker; no daemon is started
+	command -v dockerd >/dev/null && test -x /bin/busybox || { \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends docker.io busybox-static; }
+	go -C tests/compose/plugin build -ldflags='-s -w' -o $(CURDIR)/.cache/docker/cli-plugins/docker-compose github.com/docker/compose/v2/cmd
+
+compose-test: docker postgresql ## Run docker-compose.yml with images that are made here (a quarter of an hour with cold caches)
+	go run ./tests/compose/daemon $(MAKE) --no-print-directory compose-test-run
+
+compose-test-run: image
+	go run ./tests/compose/images
+	CONVERGE_COMPOSE=1 go test ./tests/compose -count=1 -v
 
 release-test: ## Test and lint what builds a release
 	go run ./tests/run -C tools/release

@@ -684,24 +684,3 @@ func found(t *testing.T, pattern string, globs ...string) []string {
 	require.NotEmpty(t, all, pattern)
 	return all
 }
-
-// docker-compose.yml is used by no test; at least it is YAML, its images are pinned, and what waits for a service names
-// one that is there.
-func TestDocsComposeFile(t *testing.T) {
-	data, err := os.ReadFile(filepath.Join(repository, "docker-compose.yml"))
-	require.NoError(t, err)
-	var compose struct {
-		Services map[string]struct {
-			Image     string         `yaml:"image"`
-			DependsOn map[string]any `yaml:"depends_on"`
-		} `yaml:"services"`
-	}
-	require.NoError(t, yaml.Unmarshal(data, &compose))
-	require.NotEmpty(t, compose.Services)
-	for name, service := range compose.Services {
-		require.Regexp(t, `^[a-z/-]+:[0-9][0-9.]*$`, service.Image, name)
-		for other := range service.DependsOn {
-			require.Contains(t, compose.Services, other, name)
-		}
-	}
-}

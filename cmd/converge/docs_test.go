@@ -51,7 +51,7 @@ var (
 	fencedRE = regexp.MustCompile("(?ms)^```([a-z]*)\n(.*?)^```")
 	inlineRE = regexp.MustCompile("`([^`\n]+)`")
 	// programRE begins what is a command; other lines of blocks are output.
-	programRE    = regexp.MustCompile(`^(export [A-Z_]+=|[A-Z_]+=\S+ |cd \S+ && )*(converge|go|make|kubectl|temporal|tcld|curl|sops|argocd|flux|helm) `)
+	programRE    = regexp.MustCompile(`^(export [A-Z_]+=|[A-Z_]+=\S+ |cd \S+ && )*(converge|go|make|kubectl|docker|temporal|tcld|curl|sops|argocd|flux|helm) `)
 	assignmentRE = regexp.MustCompile(`^[A-Z_]+=`)
 	fragmentRE   = regexp.MustCompile(`'[^']*'|"[^"]*"|&&|[|;<>#]|[^\s'"|;<>#&]+|\s+|.`)
 )
@@ -270,6 +270,10 @@ var others = map[string]string{
 	"curl -H Host:":     "TestThirtyServicesFromNothing_E1_E2_E3_E4_E5_E7",
 	"curl http://127.0.0.1:8234/api/v1/applications":                 "TestServeReadOnly",
 	"curl http://127.0.0.1:9464/readyz":                              "TestReadiness_F10",
+	"docker build -t converge-tools examples/compose":                "TestDockerComposeIsUp",
+	"docker compose down":                                            "TestDockerComposeIsUp",
+	"docker compose run":                                             "TestDockerComposeIsUp",
+	"docker compose up":                                              "TestDockerComposeIsUp",
 	"flux suspend kustomization":                                     "needs Flux",
 	"kubectl --context production -n shop-production":                "TestKubernetesFromTheReadme_A11",
 	"kubectl --context production get nodes":                         "needs make kube",
