@@ -188,8 +188,11 @@ const presenceDuration = 5 * time.Minute
 // had continued. The store does not have its own checkpoint yet then.
 func (s *supervisor) terminateBehind(ctx context.Context, id, run string) error {
 	c, err := s.store.Checkpoint(ctx, id)
-	if err == nil && s.serves && s.hasAdopted(ctx, c, run) {
+	if store.IsNotFound(err) || store.IsDamaged(err) { // it could not continue from it
 		return nil
+	}
+	if err != nil || s.serves && s.hasAdopted(ctx, c, run) {
+		return err
 	}
 	return s.terminateRestored(ctx, id, run)
 }
