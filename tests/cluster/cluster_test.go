@@ -143,7 +143,9 @@ func TestClusterTakesANewcomersApplication(t *testing.T) {
 		stop()
 		require.NoError(t, <-ended, said.String())
 	})
-	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) { return strings.Contains(said.String(), "The board: "), said.String() })
+	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) { // a worker adds the search attributes before it serves
+		return strings.Contains(said.String(), "The board: ") && strings.Contains(said.String(), "serving; "), said.String()
+	})
 
 	d := shared.Prompt(t, t.TempDir(), net.JoinHostPort(lab.Host, strconv.Itoa(port)))
 	d.Env = append(d.Env, "CONVERGE_STORE="+cluster.Store)
