@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -49,7 +50,7 @@ func run(ctx context.Context) error {
 		repository, _, _ := strings.Cut(name, ":")
 		maker := makers[repository]
 		if maker == nil {
-			return fmt.Errorf("docker-compose.yml has the image %s; expected one of %s, temporalio/admin-tools, temporalio/ui, postgres", name, "temporalio/server")
+			return fmt.Errorf("docker-compose.yml has the image %s; expected one of %s", name, strings.Join(slices.Sorted(maps.Keys(makers)), ", "))
 		}
 		if err := importImage(ctx, name, maker); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
