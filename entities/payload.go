@@ -194,6 +194,8 @@ type RuntimeDefinition struct {
 	MaxApplies     int  `json:"maxApplies,omitempty"`
 	ApproveApplies bool `json:"approveApplies,omitempty"`
 	NoRollback     bool `json:"noRollback,omitempty"`
+	// ReadOnly: nothing is written there. Its channels are report-only (A25), and its runtime refuses everything but readings.
+	ReadOnly bool `json:"readOnly,omitempty"`
 	// Comparisons apply to every release on it, unless a channel turns them off.
 	Comparisons []DefaultComparison `json:"comparisons,omitempty"`
 	// Allow says who may use it; nil: everyone. The newest declaration applies, even if a service knows an older digest.

@@ -28,8 +28,8 @@ import (
 func factories(clusters *kubernetes.Clusters, accounts *ecs.Accounts, on custom.Worker) map[entities.RuntimeKind]activities.Factory {
 	return map[entities.RuntimeKind]activities.Factory{
 		entities.RuntimeCustom:     func(d entities.RuntimeDefinition) (runtimes.Runtime, error) { return custom.NewWithWorker(d, on) },
-		entities.RuntimeKubernetes: func(d entities.RuntimeDefinition) (runtimes.Runtime, error) { return kubernetes.New(d, clusters) },
-		entities.RuntimeECS:        func(d entities.RuntimeDefinition) (runtimes.Runtime, error) { return ecs.New(d, accounts) },
+		entities.RuntimeKubernetes: func(d entities.RuntimeDefinition) (runtimes.Runtime, error) { return kubernetes.Connect(d, clusters) },
+		entities.RuntimeECS:        func(d entities.RuntimeDefinition) (runtimes.Runtime, error) { return ecs.Connect(d, accounts) },
 	}
 }
 

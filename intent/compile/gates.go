@@ -80,9 +80,14 @@ func (s *serviceCompiler) checkRemovable(channel string, ref runtimeRef) {
 	if s.Spec.OnDelete != "remove" || !known || incarnation.CanRemove(runtime) {
 		return
 	}
-	s.reportIn(s.Decoder, "onDelete", channel, substitute.ScopedFault{InChannel: true, Fault: strict.Fault{
-		Code: "bad-value", Message: fmt.Sprintf("runtime %q cannot remove anything", ref.name), Expected: `"custom.remove" on the runtime, or "orphan" here`,
-	}})
+	s.reportIn(s.Decoder, "onDelete", channel, substitute.ScopedFault{InChannel: true, Fault: cannotRemove(runtime)})
+}
+
+func cannotRemove(runtime entities.RuntimeDefinition) strict.Fault {
+	if runtime.ReadOnly {
+		return strict.Fault{Code: "bad-value", Message: fmt.Sprintf("runtime %q has access: read, so nothing is removed there", runtime.Name), Expected: `"orphan"`}
+	}
+	return strict.Fault{Code: "bad-value", Message: fmt.Sprintf("runtime %q cannot remove anything", runtime.Name), Expected: `"custom.remove" on the runtime, or "orphan" here`}
 }
 
 // checkRuntimeRemovable rejects a channel with a removal policy on a runtime that cannot remove.
@@ -93,9 +98,7 @@ func (c *compiler) checkRuntimeRemovable(app *config.Document[config.Application
 		return
 	}
 	// It is reported once for all services.
-	c.reportIn(app.Decoder, strict.Index("releaseChannels", i)+".onDelete", channel, substitute.ScopedFault{Fault: strict.Fault{
-		Code: "bad-value", Message: fmt.Sprintf("runtime %q cannot remove anything", ref.name), Expected: `"custom.remove" on the runtime, or "orphan" here`,
-	}})
+	c.reportIn(app.Decoder, strict.Index("releaseChannels", i)+".onDelete", channel, substitute.ScopedFault{Fault: cannotRemove(runtime)})
 }
 
 // definitions are the definitions of checks and extensions, by the digests that an incarnation and the store use. Their directories are

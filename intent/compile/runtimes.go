@@ -16,6 +16,7 @@ import (
 const (
 	defaultPoll         = 5 * time.Second
 	defaultSteadyPoll   = 5 * time.Minute
+	defaultReadOnlyPoll = time.Minute // of steady instances on a cluster whose objects no watch shows
 	defaultGrace        = 10 * time.Minute
 	defaultApplyTimeout = 10 * time.Minute
 	defaultFetchTimeout = 30 * time.Second
@@ -48,6 +49,7 @@ func (c *compiler) defineRuntime(doc *config.Document[config.Runtime]) entities.
 		Dir:    path.Dir(doc.File),
 		Labels: spec.Labels, Address: spec.Address,
 		Remote: spec.Worker == "remote", ApproveApplies: spec.Approval == "everyApply", NoRollback: isFalse(spec.AutoRollback),
+		ReadOnly: spec.Access == "read",
 	}
 	c.plainMap(doc.Decoder, "labels", "label", spec.Labels)
 	c.noSubstitution(doc.Decoder, "address", "the address of a runtime", spec.Address)
@@ -64,6 +66,7 @@ func (c *compiler) defineRuntime(doc *config.Document[config.Runtime]) entities.
 		definition.Timing = c.timing(doc, "fake", spec.Fake.Pace)
 	case spec.Custom != nil:
 		definition.Kind = entities.RuntimeCustom
+		c.refuseReadOnlyCommands(doc)
 		c.defineCustom(doc, spec.Custom, &definition)
 	case spec.Kubernetes != nil:
 		definition.Kind = entities.RuntimeKubernetes
@@ -75,6 +78,15 @@ func (c *compiler) defineRuntime(doc *config.Document[config.Runtime]) entities.
 		c.report(doc.Decoder, "custom", strict.Fault{Code: "missing-field", Message: "the runtime has no kind", Expected: `"custom", "kubernetes" or "ecs"`})
 	}
 	return definition
+}
+
+// refuseReadOnlyCommands rejects a runtime of commands with access: read: what a command changes is not known.
+func (c *compiler) refuseReadOnlyCommands(doc *config.Document[config.Runtime]) {
+	if doc.Spec.Access == "read" {
+		c.report(doc.Decoder, "access", strict.Fault{
+			Code: "bad-value", Message: "what commands write cannot be prevented", Expected: `"enforcement: report" in its release channels, which runs only custom.fetch`,
+		})
+	}
 }
 
 // allowOf returns who may use a runtime; nil: everybody.
@@ -134,9 +146,13 @@ func (c *compiler) defineKubernetes(doc *config.Document[config.Runtime], k *con
 func (c *compiler) timing(doc *config.Document[config.Runtime], at string, pace config.Pace) entities.RuntimeTiming {
 	d := doc.Decoder
 	retry := c.retrying(d, at+".retry", pace.Retry)
+	steadyPoll := defaultSteadyPoll
+	if doc.Spec.Access == "read" && doc.Spec.Kubernetes != nil {
+		steadyPoll = defaultReadOnlyPoll
+	}
 	timing := entities.RuntimeTiming{
 		PollInterval:       c.atLeast(d, at+".pollInterval", pace.PollInterval, span{defaultPoll, minPoll}),
-		SteadyPollInterval: c.atLeast(d, at+".steadyPollInterval", pace.SteadyPollInterval, span{defaultSteadyPoll, minPoll}),
+		SteadyPollInterval: c.atLeast(d, at+".steadyPollInterval", pace.SteadyPollInterval, span{steadyPoll, minPoll}),
 		GracePeriod:        c.atLeast(d, at+".gracePeriod", pace.GracePeriod, span{defaultGrace, 0}),
 		ApplyTimeout:       defaultApplyTimeout,
 		FetchTimeout:       defaultFetchTimeout,

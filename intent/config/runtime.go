@@ -27,6 +27,9 @@ type Runtime struct {
 	// Where its commands run: in any worker (local), or only in a worker started for this runtime
 	// (remote), which needs a store that it can reach.
 	Worker WorkerLocation `json:"worker,omitempty" jsonschema:"default=local"`
+	// Whether anything may be written there. With read its release channels only report what they would apply, as with enforcement: report,
+	// and no request that writes is sent. For clusters of Kubernetes and ECS.
+	Access RuntimeAccess `json:"access,omitempty" jsonschema:"default=write"`
 	// The maximum number of concurrent applies, over all services of all applications; by default unlimited.
 	MaxConcurrentApplies *int `json:"maxConcurrentApplies,omitempty" jsonschema:"minimum=1"`
 	// Whether a person must approve every apply, including repairs and retries.
@@ -153,6 +156,12 @@ type Retry struct {
 	// The maximum time between attempts.
 	MaxBackoff Duration `json:"maxBackoff,omitempty" jsonschema:"default=5m"`
 }
+
+// RuntimeAccess is write or read.
+type RuntimeAccess string
+
+// Values lists the allowed values.
+func (RuntimeAccess) Values() []string { return []string{"write", "read"} }
 
 // ApprovalRule is none or everyApply.
 type ApprovalRule string

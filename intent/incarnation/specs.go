@@ -97,7 +97,9 @@ func runtimeSpec(d entities.RuntimeDefinition) entities.RuntimeSpec {
 }
 
 // CanRemove reports whether workloads on a runtime can be removed (A24).
-func CanRemove(d entities.RuntimeDefinition) bool { return d.Custom == nil || d.Custom.Remove != nil }
+func CanRemove(d entities.RuntimeDefinition) bool {
+	return !d.ReadOnly && (d.Custom == nil || d.Custom.Remove != nil)
+}
 
 func (i *Incarnation) spec(doc *Service, known map[string]entities.RuntimeDefinition) (entities.Spec, error) {
 	spec := entities.Spec{
@@ -124,6 +126,7 @@ func (i *Incarnation) spec(doc *Service, known map[string]entities.RuntimeDefini
 			Drift: instance.Drift, ProgressDeadline: time.Duration(instance.ProgressDeadline),
 			NoRollback: instance.NoRollback || channel.NoRollback, OnDelete: channel.OnDelete,
 		}
+		readOnly := false
 		for _, m := range instance.members() {
 			template, err := i.template(doc, instance, m)
 			if err != nil {
@@ -142,9 +145,10 @@ func (i *Incarnation) spec(doc *Service, known map[string]entities.RuntimeDefini
 			}
 			c.Instances = append(c.Instances, entities.InstanceSpec{Name: instance.id(m).Name, Runtime: m.Runtime, Template: digest, MovedFrom: m.MovedFrom})
 			c.NoRollback = c.NoRollback || runtime.NoRollback
+			readOnly = readOnly || runtime.ReadOnly
 		}
 		spec.Channels = append(spec.Channels, c)
-		if channel.ReportOnly {
+		if channel.ReportOnly || readOnly {
 			spec.Channels[len(spec.Channels)-1].SetReportOnly()
 		}
 		if channel.Rollout != nil {

@@ -36,10 +36,16 @@ type Accounts struct {
 
 	timing   *timing // for tests; nil: the default
 	mu       sync.Mutex
-	accounts map[entities.ECSRuntime]*account // by definition, without the cluster
-	clusters map[entities.ECSRuntime]*cluster
+	accounts map[place]*account // without the cluster
+	clusters map[place]*cluster
 	limiters map[entities.ECSRuntime]*rateLimiter
 	closed   bool
+}
+
+// place is where requests are sent, and whether any may write.
+type place struct {
+	entities.ECSRuntime
+	readOnly bool
 }
 
 // Close ends all readings. Later requests are refused.
@@ -52,14 +58,15 @@ func (a *Accounts) Close() {
 	}
 }
 
-func (a *Accounts) cluster(def entities.ECSRuntime) *cluster {
+func (a *Accounts) cluster(def entities.RuntimeDefinition) *cluster {
+	at := place{*def.ECS, def.ReadOnly}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if known := a.clusters[def]; known != nil {
+	if known := a.clusters[at]; known != nil {
 		return known
 	}
 	if a.clusters == nil {
-		a.clusters, a.accounts, a.limiters = map[entities.ECSRuntime]*cluster{}, map[entities.ECSRuntime]*account{}, map[entities.ECSRuntime]*rateLimiter{}
+		a.clusters, a.accounts, a.limiters = map[place]*cluster{}, map[place]*account{}, map[entities.ECSRuntime]*rateLimiter{}
 	}
 	timing := defaultTiming()
 	if a.timing != nil {
@@ -71,22 +78,22 @@ func (a *Accounts) cluster(def entities.ECSRuntime) *cluster {
 	if a.ThrottleTimeout > 0 {
 		timing.throttleTimeout = a.ThrottleTimeout
 	}
-	made := newCluster(a.account(def), def.Cluster, timing)
+	made := newCluster(a.account(at), at.Cluster, timing)
 	if a.closed {
 		made.stop()
 	}
-	a.clusters[def] = made
+	a.clusters[at] = made
 	return made
 }
 
 // account is one set of credentials in one region; a.mu is held.
-func (a *Accounts) account(def entities.ECSRuntime) *account {
-	def.Cluster = ""
-	if known := a.accounts[def]; known != nil {
+func (a *Accounts) account(at place) *account {
+	at.Cluster = ""
+	if known := a.accounts[at]; known != nil {
 		return known
 	}
-	made := &account{def: def, limiter: a.limiter(def), configure: a.Configure, configureLogs: a.ConfigureLogs, definitions: map[string]*definition{}}
-	a.accounts[def] = made
+	made := &account{def: at.ECSRuntime, readOnly: at.readOnly, limiter: a.limiter(at.ECSRuntime), configure: a.Configure, configureLogs: a.ConfigureLogs, definitions: map[string]*definition{}}
+	a.accounts[at] = made
 	return made
 }
 
@@ -110,6 +117,7 @@ var errClosed = errors.New("the connection to ECS is closed: this worker stops")
 // account is a connection to ECS with one set of credentials in one region.
 type account struct {
 	def           entities.ECSRuntime
+	readOnly      bool // a call that writes is refused
 	limiter       *rateLimiter
 	configure     func(*ecs.Options)
 	configureLogs func(*cloudwatchlogs.Options)

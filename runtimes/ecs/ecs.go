@@ -27,13 +27,22 @@ var (
 	_ runtimes.Remover = (*Runtime)(nil)
 )
 
+// Connect makes the runtime of a definition. That of a definition with access: read can only be observed and planned.
+func Connect(def entities.RuntimeDefinition, accounts *Accounts) (runtimes.Runtime, error) {
+	r, err := New(def, accounts)
+	if err == nil && def.ReadOnly {
+		return &readOnly{r}, nil
+	}
+	return r, err
+}
+
 // New makes the runtime of a definition. Definitions that name one cluster in the same way share its reader, and those of one
 // account and region share its rate limit. It sends no request yet.
 func New(def entities.RuntimeDefinition, accounts *Accounts) (*Runtime, error) {
 	if def.Kind != entities.RuntimeECS || def.ECS == nil || def.ECS.Cluster == "" {
 		return nil, fmt.Errorf("runtime %s: kind is %q; expected %q with a cluster", def.Name, def.Kind, entities.RuntimeECS)
 	}
-	return &Runtime{def: def, cluster: accounts.cluster(*def.ECS)}, nil
+	return &Runtime{def: def, cluster: accounts.cluster(def)}, nil
 }
 
 // Watch implements runtimes.Watcher: the reader of the cluster polls all services that a caller is interested in.

@@ -80,10 +80,15 @@ func (ob *observation) object(ctx context.Context) (entities.Object, error) {
 		}
 		ob.definitions[arn] = d
 	}
+	return o, ob.describe(ctx, &o)
+}
+
+// describe adds the versions and the health of the service. The definitions of its deployments are known.
+func (ob *observation) describe(ctx context.Context, o *entities.Object) error {
 	o.Versions, o.Links = ob.versions(), ob.links()
 	o.Status, o.Message = ob.health()
-	if err := ob.judge(ctx, &o); err != nil {
-		return o, err
+	if err := ob.judge(ctx, o); err != nil {
+		return err
 	}
 	o.Events = ob.events()
 	if o.Status != entities.ObjectSucceeded {
@@ -93,7 +98,7 @@ func (ob *observation) object(ctx context.Context) (entities.Object, error) {
 			o.Message = strings.TrimPrefix(strings.TrimSuffix(o.Message, ".")+"; "+stopped[0].Message, "; ")
 		}
 	}
-	return o, nil
+	return nil
 }
 
 // versions are those of the deployments: the PRIMARY one, and the others as long as their tasks run.

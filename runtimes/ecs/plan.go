@@ -17,17 +17,26 @@ func (r *Runtime) Plan(ctx context.Context, in runtimes.Request) ([]runtimes.Cha
 		return nil, err
 	}
 	a := &apply{Runtime: r, in: in}
-	changes, err := a.plan(ctx)
+	var err error
+	if a.want, err = declare(in.Payload); err != nil {
+		return nil, planError(in, err)
+	}
+	return a.plan(ctx)
+}
+
+func planError(in runtimes.Request, err error) error {
+	return readingError("plan "+in.FullVersion+" in "+in.Owner.String(), err)
+}
+
+func (a *apply) plan(ctx context.Context) ([]runtimes.Change, error) {
+	changes, err := a.planChanges(ctx)
 	if err != nil {
-		return nil, readingError("plan "+in.FullVersion+" in "+in.Owner.String(), err)
+		return nil, planError(a.in, err)
 	}
 	return changes, nil
 }
 
-func (a *apply) plan(ctx context.Context) (changes []runtimes.Change, err error) {
-	if a.want, err = declare(a.in.Payload); err != nil {
-		return nil, err
-	}
+func (a *apply) planChanges(ctx context.Context) (changes []runtimes.Change, err error) {
 	if a.service, err = a.cluster.read(ctx, a.in.Owner, a.want.name(), time.Now().Add(-a.cluster.timing.maxAge)); err != nil {
 		return nil, err
 	}

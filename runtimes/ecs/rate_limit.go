@@ -161,6 +161,9 @@ const transientAttempts = 3
 // call makes a request to ECS within its limits. It retries a throttled request until ctx ends or throttleTimeout has passed: such a
 // request changed nothing. It retries after a network or server error only if the request reads: a write may have arrived.
 func call[In, Out, Option any](ctx context.Context, c *cluster, g group, send func(context.Context, *In, ...Option) (*Out, error), in *In) (*Out, error) {
+	if c.account.readOnly && isWrite(g) {
+		return nil, fmt.Errorf("ECS: %w: the runtime has access: read, and is not sent any %s", errReadOnly, g)
+	}
 	began := time.Now()
 	for failed := 1; ; {
 		if err := c.account.limiter.wait(ctx, g, c.timing.throttleTimeout-time.Since(began)); err != nil {
@@ -187,6 +190,9 @@ func call[In, Out, Option any](ctx context.Context, c *cluster, g group, send fu
 
 // isIdempotent reports which groups are idempotent: reads, the start of a task, by its token, and its stop.
 func isIdempotent(g group) bool { return g != serviceWrites && g != definitionWrites && g != tagWrites }
+
+// isWrite reports which groups change something.
+func isWrite(g group) bool { return !isIdempotent(g) || g == taskRuns }
 
 func isThrottled(err error) bool {
 	switch codeOf(err) {

@@ -184,7 +184,7 @@ func TestRateLimitIsSharedByAccountAndRegion(t *testing.T) {
 	accounts := &Accounts{}
 	defer accounts.Close()
 	of := func(name, region, role string) *cluster {
-		return accounts.cluster(entities.ECSRuntime{Cluster: name, Region: region, RoleARN: role})
+		return accounts.cluster(entities.RuntimeDefinition{ECS: &entities.ECSRuntime{Cluster: name, Region: region, RoleARN: role}})
 	}
 	a := of("a", "eu-west-1", "arn:aws:iam::111111111111:role/deploy")
 	require.Same(t, a, of("a", "eu-west-1", "arn:aws:iam::111111111111:role/deploy"))

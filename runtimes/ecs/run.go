@@ -80,7 +80,7 @@ func (a *Accounts) RunTask(ctx context.Context, r TaskRequest) (TaskResult, erro
 	}
 	bounded, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
-	c := &command{TaskRequest: r, cluster: a.cluster(r.Task.Cluster), until: time.Now().Add(r.Timeout), waitReason: "no task was started yet"}
+	c := &command{TaskRequest: r, cluster: a.cluster(entities.RuntimeDefinition{ECS: &r.Task.Cluster}), until: time.Now().Add(r.Timeout), waitReason: "no task was started yet"}
 	res, err := c.run(bounded)
 	res.Location = c.location()
 	var known *TaskError

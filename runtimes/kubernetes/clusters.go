@@ -171,6 +171,7 @@ func (c *Clusters) Client(ctx context.Context, def entities.RuntimeDefinition) (
 type source struct {
 	kubeconfig string // absolute; empty: the default of client-go
 	context    string // empty: the current context
+	readOnly   bool   // only requests that read are sent
 }
 
 func sourceOf(def entities.RuntimeDefinition) source {
@@ -178,7 +179,7 @@ func sourceOf(def entities.RuntimeDefinition) source {
 	if def.Kubernetes == nil {
 		return src
 	}
-	src.context = def.Kubernetes.Context
+	src.context, src.readOnly = def.Kubernetes.Context, def.ReadOnly
 	if path := def.Kubernetes.Kubeconfig; path != "" {
 		if home, err := os.UserHomeDir(); err == nil && strings.HasPrefix(path, "~/") {
 			path = filepath.Join(home, path[2:])

@@ -35,6 +35,15 @@ var (
 	_ runtimes.RemovalPlanner = (*Runtime)(nil)
 )
 
+// Connect makes the runtime of a definition. That of a definition with access: read can only be observed and planned.
+func Connect(def entities.RuntimeDefinition, clusters *Clusters) (runtimes.Runtime, error) {
+	r, err := New(def, clusters)
+	if err == nil && def.ReadOnly {
+		return &readOnly{r}, nil
+	}
+	return r, err
+}
+
 // New makes the runtime of a definition. Definitions that name one cluster in the same way share its connection and its caches. New
 // does not check that the cluster exists: a later call may find it.
 func New(def entities.RuntimeDefinition, clusters *Clusters) (*Runtime, error) {

@@ -139,15 +139,23 @@ func (ob *observation) newObject(o *unstructured.Unstructured) entities.Object {
 
 // report adds the versions, the health and the drift of an existing declared object.
 func (ob *observation) report(ctx context.Context, object *entities.Object, live *unstructured.Unstructured, d declared) error {
-	if err := ob.setHealth(ctx, object, live); err != nil {
-		return err
-	}
-	object.Links = linksOf(live)
 	d, err := d.appliedOver(live)
 	if err != nil {
 		return err
 	}
-	p, err := ob.parts(ctx, live, versionsByStampOf(live, d, ob.in.FullVersion), object.Status)
+	if err := ob.describe(ctx, object, live, versionsByStampOf(live, d, ob.in.FullVersion)); err != nil {
+		return err
+	}
+	return ob.markDrift(ctx, object, live, d)
+}
+
+// describe adds the versions and the health of an existing object.
+func (ob *observation) describe(ctx context.Context, object *entities.Object, live *unstructured.Unstructured, names versionsByStamp) error {
+	if err := ob.setHealth(ctx, object, live); err != nil {
+		return err
+	}
+	object.Links = linksOf(live)
+	p, err := ob.parts(ctx, live, names, object.Status)
 	if err != nil {
 		return err
 	}
@@ -171,7 +179,7 @@ func (ob *observation) report(ctx context.Context, object *entities.Object, live
 		}
 		object.Events = ob.events(ctx, *object, live, p, found)
 	}
-	return ob.markDrift(ctx, object, live, d)
+	return nil
 }
 
 // setHealth adds the health of an object. If a person can continue it, it adds how.
