@@ -56,7 +56,11 @@ func (w writer) yaml() ([]byte, error) {
 			if cluster != "" {
 				connection["context"] = cluster
 			}
-			documents = append(documents, map[string]any{"apiVersion": "converge/v1", "kind": "Runtime", "name": r.nameFor(cluster), "kubernetes": connection})
+			runtime := map[string]any{"apiVersion": "converge/v1", "kind": "Runtime", "name": r.nameFor(cluster), "kubernetes": connection}
+			if w.to.ReadOnly {
+				runtime["access"] = "read"
+			}
+			documents = append(documents, runtime)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.services)) {

@@ -38,7 +38,7 @@ func FromECS(ctx context.Context, to Target, from Cluster) (Result, error) {
 		return Result{}, fmt.Errorf("list the services of the cluster %s: %w", from.Name, err)
 	}
 	written := &writtenECS{dir: to.Dir, names: map[string]string{}}
-	written.head(to.Application, from)
+	written.head(to, from)
 	for _, f := range found {
 		if err := written.service(f); err != nil {
 			return Result{}, err
@@ -65,8 +65,11 @@ type writtenECS struct {
 	omitted []string          // omitted settings, and why
 }
 
-func (w *writtenECS) head(application string, from Cluster) {
-	role := ""
+func (w *writtenECS) head(to Target, from Cluster) {
+	role, access := "", ""
+	if to.ReadOnly {
+		access = "access: read\n"
+	}
 	if from.Role != "" {
 		role = fmt.Sprintf(", roleArn: %q", from.Role)
 	}
@@ -81,8 +84,8 @@ releaseChannels:
 apiVersion: converge/v1
 kind: Runtime
 name: %[3]s
-ecs: {cluster: %[4]q, region: %[5]q%[6]s}
-`, from.Name, application, application+"-ecs", from.Name, from.Region, role)
+%[7]secs: {cluster: %[4]q, region: %[5]q%[6]s}
+`, from.Name, to.Application, to.Application+"-ecs", from.Name, from.Region, role, access)
 }
 
 // service writes a service, and its two documents into its own folder.

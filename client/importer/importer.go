@@ -12,7 +12,11 @@ import (
 )
 
 // Target names the application of the new configuration, and the directory of its files.
-type Target struct{ Dir, Application string }
+type Target struct {
+	Dir, Application string
+	// ReadOnly writes runtimes with access: read.
+	ReadOnly bool
+}
 
 // Result counts the services and release channels that an import writes, and lists everything that it leaves out.
 type Result struct {

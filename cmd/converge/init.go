@@ -24,7 +24,7 @@ type initOptions struct {
 	dir  string
 	name string
 
-	from, cluster, region, role string
+	from, cluster, region, role, access string
 }
 
 func newCmdInit(f *Factory, runF func(context.Context, *initOptions) error) *cobra.Command {
@@ -39,15 +39,17 @@ registers and rolls nothing. With --from meta, import the meta.yml in each subdi
 what its service requires and feeds, as a plan. With --from helm, kustomize, manifests,
 argocd or flux, import what the files of the directory deploy to Kubernetes: environments
 become release channels, existing objects are adopted, charts of repositories are fetched
-and locked, and what cannot be imported is listed. Existing files are not overwritten.`,
+and locked, and what cannot be imported is listed. With --access read, Converge only
+reports what it would apply there, and writes nothing. Existing files are not overwritten.`,
 		Example: `  converge config init shop && cd shop && converge dev
   converge config init shop --from ecs --cluster prod --region eu-west-1
   converge config init services --from meta
-  converge config init deploy --from argocd`,
+  converge config init deploy --from argocd --access read`,
 		Args: argsFromUse,
 		RunE: newRunE(o, runF, o.run, parseDirArg(&o.dir)),
 	}
 	cmd.Flags().StringVar(&o.from, "from", "", "import from: ecs, meta, helm, kustomize, manifests, argocd or flux")
+	cmd.Flags().StringVar(&o.access, "access", "write", "with --from a cluster or what is deployed to one: whether Converge may write there (write, read)")
 	cmd.Flags().StringVar(&o.cluster, "cluster", "", "with --from ecs: name of the cluster")
 	cmd.Flags().StringVar(&o.region, "region", "", "with --from ecs: region of the cluster")
 	cmd.Flags().StringVar(&o.role, "role-arn", "", "with --from ecs: role to assume, now and by the workers")
@@ -57,12 +59,16 @@ and locked, and what cannot be imported is listed. Existing files are not overwr
 
 func (o *initOptions) run(ctx context.Context) error {
 	switch {
+	case o.from != "" && o.from != "ecs" && o.from != "meta" && !importer.Tool(o.from).Known():
+		return fmt.Errorf("--from %q: expected ecs, meta, helm, kustomize, manifests, argocd or flux", o.from)
+	case o.access != "read" && o.access != "write":
+		return fmt.Errorf("--access %q: expected write or read", o.access)
+	case o.access == "read" && (o.from == "" || o.from == "meta"):
+		return errors.New("--access read requires --from ecs, helm, kustomize, manifests, argocd or flux")
+	case o.cluster+o.region+o.role != "" && o.from != "ecs":
+		return errors.New("--cluster, --region and --role-arn require --from ecs")
 	case o.from == "ecs":
 		return o.fromECS(ctx)
-	case o.from != "" && o.from != "meta" && !importer.Tool(o.from).Known():
-		return fmt.Errorf("--from %q: expected ecs, meta, helm, kustomize, manifests, argocd or flux", o.from)
-	case o.cluster+o.region+o.role != "":
-		return errors.New("--cluster, --region and --role-arn require --from ecs")
 	case o.from == "meta":
 		return o.fromMeta()
 	case o.from != "":

@@ -18,7 +18,7 @@ import (
 // target describes the output of an import.
 func (o *initOptions) target() (importer.Target, error) {
 	name, err := o.applicationName()
-	return importer.Target{Dir: o.dir, Application: name}, err
+	return importer.Target{Dir: o.dir, Application: name, ReadOnly: o.access == "read"}, err
 }
 
 func (o *initOptions) fromECS(ctx context.Context) error {
@@ -35,7 +35,7 @@ func (o *initOptions) fromECS(ctx context.Context) error {
 	}
 	return o.printImported(written,
 		fmt.Sprintf("application %s in %s, with %d of the cluster's %d services", to.Application, o.dir, written.Services, written.Found),
-		"next: converge config validate "+o.dir+", then converge config publish "+o.dir+"; what runs is adopted unchanged")
+		"next: converge config validate "+o.dir+", then converge config publish "+o.dir+"; "+o.whatHappens("what runs is adopted unchanged"))
 }
 
 func (o *initOptions) fromMeta() error {
@@ -74,7 +74,15 @@ func (o *initOptions) fromFiles(ctx context.Context) error {
 	}
 	return o.printImported(written,
 		fmt.Sprintf("application %s in %s, with %s in %s", to.Application, o.dir, entities.Count(written.Services, "service"), entities.Count(written.Channels, "release channel")),
-		"next: converge config validate "+o.dir+", then converge plan "+o.dir+": it shows whose fields are taken over, and what is removed")
+		"next: converge config validate "+o.dir+", then converge plan "+o.dir+": "+o.whatHappens("it shows whose fields are taken over, and what is removed"))
+}
+
+// whatHappens is what follows the next command: where nothing may be written, Converge only reports.
+func (o *initOptions) whatHappens(otherwise string) string {
+	if o.access == "read" {
+		return "Converge reports what it would apply, and writes nothing"
+	}
+	return otherwise
 }
 
 // printImported prints what an import leaves out, and what it writes.
