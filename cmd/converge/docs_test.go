@@ -168,6 +168,7 @@ var pagesThatRun = map[string]string{
 	"docs/howto.md":                 "TestHowtoFromThePage",
 	"docs/quickstart-kubernetes.md": "TestKubernetesPages",
 	"docs/from-argocd-flux.md":      "TestKubernetesPages",
+	"docs/trial.md":                 "TestKubernetesPages",
 }
 
 // elsewhere are the flags that a test passes in a line which does not name the verb.

@@ -17,7 +17,7 @@ import (
 	"github.com/converge-engine/converge/tests/kubetest"
 )
 
-// The `console` blocks of the quickstart, and of the page for those who come from Argo CD or Flux, are run in the order of the pages, and
+// The `console` blocks of the quickstart, and of the pages for those who have Argo CD or Flux, are run in the order of the pages, and
 // print what the pages show.
 func TestKubernetesPages(t *testing.T) {
 	t.Parallel()
@@ -62,7 +62,9 @@ func TestKubernetesPages(t *testing.T) {
 		d.RunPage(b)
 	}
 
-	require.NoError(t, os.CopyFS(filepath.Join(root, "deploy"), os.DirFS("testdata/argocd")))
+	for _, dir := range []string{"shop", "deploy"} {
+		require.NoError(t, os.CopyFS(filepath.Join(root, dir), os.DirFS("testdata/argocd")))
+	}
 	archive, err := txtar.ParseFile("../../cmd/converge/testdata/init_kubernetes.txtar")
 	require.NoError(t, err)
 	require.NoError(t, txtar.Write(archive, root)) // has the directory argo
@@ -73,7 +75,11 @@ func TestKubernetesPages(t *testing.T) {
 		out, code := d.Run(kubectl, args...)
 		require.Zero(t, code, out)
 	}
-	for _, b := range stage.Console(t, "../../docs/from-argocd-flux.md") {
-		d.RunPage(b)
+	for _, page := range []string{"../../docs/trial.md", "../../docs/from-argocd-flux.md"} {
+		for _, b := range stage.Console(t, page) {
+			d.RunPage(b)
+		}
+		out, code := d.Run(kubectl, "-n", "argocd-web", "apply", "--server-side", "--field-manager", "argocd-controller", "-f", "deploy/web")
+		require.Zero(t, code, out)
 	}
 }

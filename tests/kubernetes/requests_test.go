@@ -55,7 +55,7 @@ func recordedKubernetes(def entities.RuntimeDefinition) (runtimes.Runtime, error
 	if def.Kubernetes != nil {
 		path = def.Kubernetes.Kubeconfig
 	}
-	return kubernetes.New(def, &requestsOf(path).clusters)
+	return kubernetes.Connect(def, &requestsOf(path).clusters)
 }
 
 func (r *requests) count() int {
