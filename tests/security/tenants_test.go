@@ -87,8 +87,17 @@ func newServer(t *testing.T, w *stage.World) server {
 	return s
 }
 
-// request is the answer to a person; "": to an unknown sender.
+// request is the answer to a person; "": to an unknown sender. A request that a busy worker did not answer in time is sent again.
 func (s server) request(person, method, path, body string) (status int, text string) {
+	s.t.Helper()
+	temporaltest.WaitFor(s.t, stage.Patience, func() (bool, string) {
+		status, text = s.requestOnce(person, method, path, body)
+		return status != http.StatusServiceUnavailable, text
+	})
+	return status, text
+}
+
+func (s server) requestOnce(person, method, path, body string) (status int, text string) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), stage.Patience)
 	defer cancel()
