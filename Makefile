@@ -22,7 +22,7 @@ N ?= 10
 LONG_ALONE := $(addprefix github.com/converge-engine/converge/tests/,chaos operators)
 
 .DEFAULT_GOAL := help
-.PHONY: help build install test test-long stress nightly race lint fmt vet workflowcheck tidy generated check upgrade-demo bench chaos outage fuzz histories freeze-histories freeze-contracts freeze-configurations temporal-cli chromium axe screenshots monitoring postgresql cluster moto docker image compose-test compose-test-run sbom vulncheck kube kube-build kube-test rollouts flux sops-test release images release-test manifests applications
+.PHONY: help build install test test-long stress nightly race lint fmt vet workflowcheck tidy generated check upgrade-demo bench chaos outage fuzz histories freeze-histories freeze-contracts freeze-configurations temporal-cli chromium axe screenshots monitoring postgresql cluster cluster-test moto docker image compose-test compose-test-run sbom vulncheck kube kube-build kube-test rollouts flux sops-test release images release-test manifests applications
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,7 @@ nightly: ## Run what takes hours: every package of tests under stress, long chao
 	go run ./tests/stress -short -n 3 $(LONG_ALONE)
 	$(MAKE) chaos
 	$(MAKE) outage
+	$(MAKE) cluster-test
 	$(MAKE) compose-test
 	$(MAKE) fuzz
 	for n in 1 2 3; do go run ./tests/bench -run latency,cpu,history,gates,decision -rounds 20 || exit 1; done
@@ -177,6 +178,9 @@ postgresql: ## Install PostgreSQL for tests/cluster, unless it is there (Debian,
 cluster: build postgresql ## Run Temporal on PostgreSQL, two workers and the board, on the loopback address, until Ctrl-C
 	rm -rf .cache/cluster
 	go run ./tests/cluster/up
+
+cluster-test: postgresql ## Run the tests on such a cluster that take too long for CI, too: a move from a laptop, waves of workers, a restored backup
+	CONVERGE_CLUSTER_TEST=1 go run ./tests/run ./tests/cluster
 
 moto: .cache/moto/bin/moto_server ## Install moto_server for the tests that ask it what they ask our own (PyPI, 320 MB, once)
 

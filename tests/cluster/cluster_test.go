@@ -217,9 +217,9 @@ func TestKilledWorkerIsReplacedOnce_A11(t *testing.T) {
 }
 
 // startWorker starts a worker as a process.
-func startWorker(w *stage.World) *exec.Cmd {
+func startWorker(w *stage.World, args ...string) *exec.Cmd {
 	w.T.Helper()
-	worker := exec.Command(shared.Converge(w.T), "worker", "--address", w.Address, "--store", w.Store)
+	worker := exec.Command(shared.Converge(w.T), append([]string{"worker", "--address", w.Address, "--store", w.Store}, args...)...)
 	said := &stage.Buffer{}
 	worker.Stderr = io.MultiWriter(os.Stderr, said)
 	worker.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
