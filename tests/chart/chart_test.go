@@ -43,19 +43,27 @@ func values(t *testing.T, text string) map[string]any {
 
 // render renders the chart for an installation in a namespace, as `helm template` does: the objects in the order of Helm.
 func render(namespace string, given map[string]any) (objects []string, err error) {
+	objects, _, err = renderWithNotes(namespace, given)
+	return objects, err
+}
+
+// renderWithNotes returns what `helm install` prints, too.
+func renderWithNotes(namespace string, given map[string]any) (objects []string, notes string, err error) {
 	c, err := loader.LoadDir(dir)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	all, err := util.ToRenderValues(c, given, common.ReleaseOptions{Name: "converge", Namespace: namespace, Revision: 1, IsInstall: true}, common.DefaultCapabilities)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	files, err := engine.Render(c, all)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	delete(files, "converge/templates/NOTES.txt")
+	const notesFile = "converge/templates/NOTES.txt"
+	notes = files[notesFile]
+	delete(files, notesFile)
 	hooks, sorted, err := releaseutil.SortManifests(files, nil, releaseutil.InstallOrder)
 	if err == nil && len(hooks) > 0 {
 		err = fmt.Errorf("the chart has a hook: %s", hooks[0].Name)
@@ -63,7 +71,7 @@ func render(namespace string, given map[string]any) (objects []string, err error
 	for _, m := range sorted {
 		objects = append(objects, strings.TrimSpace(m.Content))
 	}
-	return objects, err
+	return objects, notes, err
 }
 
 // compare holds a file to a text; -update writes it.
@@ -83,8 +91,9 @@ func TestRenderings(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			given, err := os.ReadFile(filepath.Join("testdata", name+".values.yaml"))
 			require.NoError(t, err)
-			objects, err := render("releases", values(t, string(given)))
+			objects, notes, err := renderWithNotes("releases", values(t, string(given)))
 			require.NoError(t, err)
+			compare(t, filepath.Join("testdata", name+".notes.txt"), notes)
 			compare(t, filepath.Join("testdata", name+".yaml"), strings.Join(objects, "\n---\n")+"\n")
 			for _, m := range lint.RunAll(dir, values(t, string(given)), "releases").Messages {
 				require.Less(t, m.Severity, support.WarningSev, "%s: %v", m.Path, m.Err)
