@@ -41,8 +41,28 @@ func TestChartIsAcceptedByTheServer(t *testing.T) {
 // and runs the Job again, a published value changes one object, and nothing is applied once that is done.
 func TestConvergeReleasesItsOwnChart_H6(t *testing.T) {
 	t.Parallel()
-	w := &kubeWorld{World: shared.World(t), cluster: kubetest.Start(t)}
-	w.staging = w.cluster.Namespace(t)
+	releaseOwnChart(t, kubetest.Start(t))
+}
+
+// The oldest Kubernetes that is supported takes a service with an object of every kind through its life, with the rights of the chart, and
+// the chart.
+func TestOldestKubernetes_A12_H6(t *testing.T) {
+	t.Parallel()
+	c := kubetest.Oldest(t)
+	version, err := c.Client.Discovery().ServerVersion()
+	require.NoError(t, err)
+	requires, err := os.ReadFile("../kube/oldest.mod")
+	require.NoError(t, err)
+	require.Contains(t, string(requires), "\tk8s.io/kubernetes "+version.GitVersion+"\n")
+	home := c.Namespace(t)
+	everyKindOf(t, c, grant(t, c, "cluster", home), home, "").live()
+	releaseOwnChart(t, c)
+}
+
+func releaseOwnChart(t *testing.T, c *kubetest.Cluster) {
+	t.Helper()
+	w := &kubeWorld{World: shared.World(t), cluster: c}
+	w.staging = c.Namespace(t)
 	require.NoError(t, os.CopyFS(filepath.Join(w.Dir, "chart"), os.DirFS("../../deploy/chart")))
 	w.Write(fmt.Sprintf(`apiVersion: converge/v1
 kind: Application
