@@ -22,7 +22,7 @@ N ?= 10
 LONG_ALONE := $(addprefix github.com/converge-engine/converge/tests/,chaos operators)
 
 .DEFAULT_GOAL := help
-.PHONY: help build install test test-long stress nightly race lint fmt vet workflowcheck tidy generated check upgrade-demo bench chaos outage fuzz histories freeze-histories freeze-contracts freeze-configurations temporal-cli chromium axe screenshots monitoring postgresql cluster cluster-test moto docker image compose-test compose-test-run sbom vulncheck kube kube-build kube-test rollouts flux sops-test release images release-test manifests applications
+.PHONY: help build install test test-long stress nightly race lint fmt vet workflowcheck tidy generated check upgrade-demo bench chaos outage fuzz histories freeze-histories freeze-contracts freeze-configurations temporal-cli chromium axe screenshots monitoring postgresql cluster cluster-test moto docker image compose-test compose-test-run sbom vulncheck kube kube-build kube-oldest kube-test rollouts flux sops-test release images release-test manifests applications
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,7 +45,7 @@ stress: ## Run the tests of PKG (./tests/...) N (10) times beside a load on all 
 
 # What is too long for CI. Run it before a larger piece of work ends.
 nightly: ## Run what takes hours: every package of tests under stress, long chaos, a long outage, fuzzing, and the benchmarks
-	$(MAKE) applications
+	$(MAKE) applications kube-oldest
 	$(MAKE) stress N=10 PKG='$(filter-out $(LONG_ALONE),$(shell go list ./tests/...))'
 	go run ./tests/stress -short -n 3 $(LONG_ALONE)
 	$(MAKE) chaos
@@ -79,6 +79,7 @@ tidy: ## Check that every go.mod and go.sum is tidy
 	go -C tools mod tidy -diff
 	go -C tests/temporalcli mod tidy -diff
 	go -C tests/kube mod tidy -diff
+	go -C tests/kube mod tidy -diff -modfile=oldest.mod
 	go -C tests/rollouts mod tidy -diff
 	go -C tests/flux mod tidy -diff
 	go -C tests/sops mod tidy -diff
@@ -190,6 +191,9 @@ moto: .cache/moto/bin/moto_server ## Install moto_server for the tests that ask 
 
 kube-build: ## Build the Kubernetes control plane for tests into .cache/bin, if needed (5 to 10 minutes, once)
 	go run ./tests/kubetest/build kubelab
+
+kube-oldest: ## Build the same control plane of the oldest Kubernetes that is supported, for the test that runs on it, if needed (10 minutes, once)
+	go run ./tests/kubetest/build oldest
 
 rollouts: ## Build the controller of Argo Rollouts into .cache/bin for the test and the benchmark that run it, if needed (3 minutes, once)
 	go run ./tests/kubetest/build rollouts

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -31,11 +32,16 @@ func versionOf(t *testing.T, goMod, module string) string {
 
 // docs/upgrading.md names the versions that the tests run.
 func TestDocsSupportedVersions(t *testing.T) {
+	oldestKubernetes := versionOf(t, "tests/kube/oldest.mod", "k8s.io/kubernetes")
 	rows := table(t, readPage(t, "docs/upgrading.md").section(t, "## What it runs on"), "| needs | oldest tested | newest tested |")
 	require.Equal(t, [][]string{
 		{"Temporal server", versionOf(t, "tests/temporalcli/go.mod", "go.temporal.io/server"), versionOf(t, "go.mod", "go.temporal.io/server")},
-		{"Kubernetes", versionOf(t, "tests/kube/go.mod", "k8s.io/kubernetes"), versionOf(t, "tests/kube/go.mod", "k8s.io/kubernetes")},
+		{"Kubernetes", oldestKubernetes, versionOf(t, "tests/kube/go.mod", "k8s.io/kubernetes")},
 	}, rows)
+	minor, _, _ := strings.Cut(strings.TrimPrefix(oldestKubernetes, "1."), ".")
+	data, err := os.ReadFile(repository + "/deploy/chart/Chart.yaml")
+	require.NoError(t, err)
+	require.Contains(t, string(data), fmt.Sprintf("\nkubeVersion: \">=1.%s.0-0\"\n", minor))
 }
 
 // startDev starts the server of the stock CLI, in memory, and returns its address.

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -104,30 +105,35 @@ func SearchAttributes() map[string]enumspb.IndexedValueType {
 	}
 }
 
-// EnsureSearchAttributes adds the attributes that a namespace lacks. Without them every workflow task would fail. If the caller lacks the
-// permission, the error has the commands for an administrator.
-func EnsureSearchAttributes(ctx context.Context, c client.Client, namespace string) error {
+// EnsureSearchAttributes adds the attributes that a namespace lacks, and returns their names. Without them every workflow task would fail.
+// If the caller lacks the permission, the error has the commands for an administrator.
+func EnsureSearchAttributes(ctx context.Context, c client.Client, namespace string) ([]string, error) {
 	if namespace == "" {
 		namespace = client.DefaultNamespace
 	}
 	missing := SearchAttributes()
-	have, err := c.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: namespace})
-	if err == nil {
-		for name := range have.GetCustomAttributes() {
+	have, _ := c.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: namespace})
+	for _, name := range slices.Sorted(maps.Keys(missing)) {
+		kind, exists := have.GetCustomAttributes()[name] // none, if they cannot be listed
+		if exists && kind != missing[name] {
+			return nil, fmt.Errorf("namespace %s has the search attribute %s with the type %s instead of %s; use another namespace, or: "+
+				"temporal operator search-attribute remove --namespace %s --name %s", namespace, name, kind, missing[name], namespace, name)
+		}
+		if exists {
 			delete(missing, name)
 		}
 	}
 	if len(missing) == 0 {
-		return nil
+		return nil, nil
 	}
-	_, err = c.OperatorService().AddSearchAttributes(ctx, &operatorservice.AddSearchAttributesRequest{
+	_, err := c.OperatorService().AddSearchAttributes(ctx, &operatorservice.AddSearchAttributesRequest{
 		Namespace: namespace, SearchAttributes: missing,
 	})
 	if err != nil {
-		return fmt.Errorf("namespace %s lacks search attributes, and they cannot be added: %w; create them with:\n%s",
+		return nil, fmt.Errorf("namespace %s lacks search attributes, and they cannot be added: %w; create them with:\n%s",
 			namespace, err, createCommands(namespace, missing))
 	}
-	return nil
+	return slices.Sorted(maps.Keys(missing)), nil
 }
 
 func createCommands(namespace string, missing map[string]enumspb.IndexedValueType) string {

@@ -103,7 +103,7 @@ func (s *supervisor) recoverRestored(ctx context.Context, leader bool) error {
 		return nil
 	}
 	if t.unexamined == nil {
-		if err := EnsureSearchAttributes(ctx, s.client, s.namespace); err != nil {
+		if _, err := EnsureSearchAttributes(ctx, s.client, s.namespace); err != nil {
 			return err
 		}
 		running, _, err := s.list(ctx, protocol.RunningQuery)

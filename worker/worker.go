@@ -328,7 +328,7 @@ func newWorker(ctx context.Context, c client.Client, o Options, a *activities.Ac
 		registerRuntimeActivities(w, a)
 		return w, nil
 	}
-	if err := EnsureSearchAttributes(ctx, c, o.Namespace); err != nil {
+	if _, err := EnsureSearchAttributes(ctx, c, o.Namespace); err != nil {
 		return nil, err
 	}
 	worker.SetStickyWorkflowCacheSize(cachedWorkflows)

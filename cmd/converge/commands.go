@@ -157,7 +157,7 @@ runtimes and the whole installation.`,
   converge admin export backup.tar.gz
   converge admin export --from dev | converge admin import --profile prod --store s3://releases`,
 	}
-	cmd.AddCommand(newCmdDoctor(f, nil), newCmdStore(f), newCmdRekey(f, nil), newCmdRules(f, nil), newCmdExport(f, nil), newCmdImport(f, nil),
+	cmd.AddCommand(newCmdDoctor(f, nil), newCmdStore(f), newCmdSearchAttributes(f, nil), newCmdRekey(f, nil), newCmdRules(f, nil), newCmdExport(f, nil), newCmdImport(f, nil),
 		newCmdAdminWorker(f), newCmdCodecServer(f, nil), newCmdAcceptance(f, nil))
 	return cmd
 }

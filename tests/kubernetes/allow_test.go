@@ -46,7 +46,7 @@ func TestKubernetesActsAsTheServiceAccountOfTheChannel_G8(t *testing.T) {
 	t.Parallel()
 	c := kubetest.Start(t)
 	home, elsewhere := c.Namespace(t), c.Namespace(t)
-	grant(t, c, "namespaced.yaml", home, home)
+	grant(t, c, "namespaced", home, home)
 	account := "namespaced-" + home
 	w := oneObject(t, c, "namespace: "+home+", serviceAccount: "+account, "allow: {serviceAccounts: [namespaced-*]}\n")
 	w.save("all.yaml", fmt.Sprintf(settingsIn, home))

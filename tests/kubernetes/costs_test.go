@@ -22,7 +22,7 @@ type costs struct{ events, requests, applies int }
 
 func (w *kubeWorld) costs() costs {
 	w.T.Helper()
-	return costs{len(w.History(w.ID("web"))), requestsOf(w.cluster.Kubeconfig).count(), w.applies()}
+	return costs{len(w.History(w.ID("web"))), requestsOf(w.cluster.Kubeconfig).count(), w.applies("web")}
 }
 
 // calm waits until nothing has cost anything for a second.

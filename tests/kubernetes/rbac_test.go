@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -52,20 +51,24 @@ func deployed(t *testing.T, name string) (all []runtime.Object) {
 	}
 }
 
-// account is a service account that may do what a manifest of deploy/kubernetes grants, and no more.
+// account is a service account that may do what the rules of the chart grant, and no more.
 type account struct {
 	kubeconfig string
 	rules      []rbacv1.PolicyRule
 }
 
-// grant makes an account of the test's own in one namespace and grants it a manifest's rights: everywhere, or in the
-// namespaces given.
-func grant(t *testing.T, c *kubetest.Cluster, manifest, home string, namespaces ...string) account {
+// grant makes an account of the test's own in one namespace and grants it what the manifests grant by one of the sets of rules in
+// deploy/chart/files: everywhere (cluster), or in the namespaces given (namespaced, jobs).
+func grant(t *testing.T, c *kubetest.Cluster, rules, home string, namespaces ...string) account {
 	t.Helper()
-	named := strings.TrimSuffix(manifest, ".yaml") + "-" + home
+	named := rules + "-" + home
 	made := account{kubeconfig: accountKubeconfig(t, c, home, named)}
 	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: named, Namespace: home}}
 	rbac, ctx, o := c.Client.RbacV1(), t.Context(), metav1.CreateOptions{}
+	manifest := "namespaced.yaml"
+	if rules == "cluster" {
+		manifest = "cluster-wide.yaml"
+	}
 	for _, object := range deployed(t, manifest) {
 		var err error
 		switch object := object.(type) {
@@ -79,23 +82,30 @@ func grant(t *testing.T, c *kubetest.Cluster, manifest, home string, namespaces 
 			_, err = rbac.ClusterRoleBindings().Create(ctx, object, o)
 			t.Cleanup(func() { _ = rbac.ClusterRoleBindings().Delete(context.Background(), named, metav1.DeleteOptions{}) })
 		case *rbacv1.Role:
+			if !strings.HasSuffix(object.Name, "-"+rules) {
+				continue
+			}
 			made.rules = object.Rules
 			for _, namespace := range namespaces {
+				object.Namespace = namespace
 				_, err = rbac.Roles(namespace).Create(ctx, object.DeepCopy(), o)
 				require.NoError(t, err)
 			}
 		case *rbacv1.RoleBinding:
 			require.Equal(t, []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: "converge", Namespace: "converge"}}, object.Subjects)
+			if !strings.HasSuffix(object.RoleRef.Name, "-"+rules) {
+				continue
+			}
 			object.Subjects = subjects
 			for _, namespace := range namespaces {
+				object.Namespace = namespace
 				_, err = rbac.RoleBindings(namespace).Create(ctx, object.DeepCopy(), o)
 				require.NoError(t, err)
 			}
-		default:
-			t.Fatalf("%s has a %T", manifest, object)
 		}
 		require.NoError(t, err)
 	}
+	require.NotEmpty(t, made.rules, rules)
 	return made
 }
 
@@ -209,12 +219,12 @@ func (w *kubeWorld) bindClaim() {
 	})
 }
 
-// The rights of deploy/kubernetes/cluster-wide.yaml are enough for a life of a service, and none is superfluous.
+// The rights of deploy/chart/files/cluster.yaml are enough for a life of a service, and none is superfluous.
 func TestKubernetesRightsClusterWide(t *testing.T) {
 	t.Parallel()
 	c := kubetest.Start(t)
 	home := c.Namespace(t)
-	as := grant(t, c, "cluster-wide.yaml", home)
+	as := grant(t, c, "cluster", home)
 	w := everyKindOf(t, c, as, home, "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: "+home+"-more}\n")
 	t.Cleanup(func() {
 		_ = c.Client.CoreV1().Namespaces().Delete(context.Background(), home+"-more", metav1.DeleteOptions{})
@@ -230,7 +240,7 @@ func TestKubernetesRightsPerNamespace(t *testing.T) {
 	t.Parallel()
 	c := kubetest.Start(t)
 	home, elsewhere := c.Namespace(t), c.Namespace(t)
-	as := grant(t, c, "namespaced.yaml", home, home)
+	as := grant(t, c, "namespaced", home, home)
 	w := everyKindOf(t, c, as, home, "")
 	w.live()
 	require.Empty(t, as.unused(requestsOf(as.kubeconfig).verbs()))
@@ -248,7 +258,7 @@ func TestKubernetesRightsForJobs(t *testing.T) {
 	t.Parallel()
 	c := kubetest.Start(t)
 	home := c.Namespace(t)
-	as := grant(t, c, "jobs.yaml", home, home)
+	as := grant(t, c, "jobs", home, home)
 	config, err := clientcmd.BuildConfigFromFlags("", as.kubeconfig)
 	require.NoError(t, err)
 	record := requestsOf(as.kubeconfig)
@@ -272,22 +282,33 @@ func TestKubernetesRightsForJobs(t *testing.T) {
 	require.ElementsMatch(t, []string{"list jobs.batch", "list pods", "list events"}, as.unused(record.verbs()))
 }
 
-// The worker's Deployment is one that a server takes, and runs as the account of account.yaml.
-func TestKubernetesWorkerManifest(t *testing.T) {
+// Both manifests are applied as they lie there, each twice, in the order of their objects. The workers run in a namespace with the standard
+// "restricted", and no object lands in another namespace than the file says.
+func TestKubernetesPlainManifests(t *testing.T) {
 	t.Parallel()
-	c := kubetest.Start(t)
-	home := c.Namespace(t)
-	account := deployed(t, "account.yaml")[1].(*corev1.ServiceAccount)
-	worker := deployed(t, "worker.yaml")[0].(*appsv1.Deployment)
-	require.Equal(t, account.Name, worker.Spec.Template.Spec.ServiceAccountName)
-	require.Equal(t, account.Namespace, worker.Namespace)
-	account.Namespace, worker.Namespace = home, home
-	_, err := c.Client.CoreV1().ServiceAccounts(home).Create(t.Context(), account, metav1.CreateOptions{})
-	require.NoError(t, err)
-	_, err = c.Client.AppsV1().Deployments(home).Create(t.Context(), worker, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
-	require.NoError(t, err)
-	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {
-		d, err := c.Client.AppsV1().Deployments(home).Get(t.Context(), worker.Name, metav1.GetOptions{})
-		return err == nil && d.Status.AvailableReplicas == *worker.Spec.Replicas, fmt.Sprint(err)
-	})
+	c := kubetest.Own(t)[0]
+	client := newServer(t, c)
+	for _, namespace := range []string{"shop-production", "shop-jobs"} { // those of namespaced.yaml
+		_, err := c.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
+		require.NoError(t, err)
+	}
+	for _, manifest := range []string{"cluster-wide.yaml", "cluster-wide.yaml", "namespaced.yaml", "namespaced.yaml"} {
+		text, err := os.ReadFile(filepath.Join("../../deploy/kubernetes", manifest))
+		require.NoError(t, err)
+		for object := range strings.SplitSeq(string(text), "\n---\n") {
+			require.NoError(t, client.apply(t, object), object)
+		}
+		temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {
+			d, err := c.Client.AppsV1().Deployments("converge").Get(t.Context(), "converge-worker-production", metav1.GetOptions{})
+			return err == nil && d.Status.ObservedGeneration == d.Generation && d.Status.AvailableReplicas == *d.Spec.Replicas, fmt.Sprint(d, err)
+		})
+	}
+	for _, namespace := range []string{client.namespace, "default"} {
+		roles, err := c.Client.RbacV1().Roles(namespace).List(t.Context(), metav1.ListOptions{})
+		require.NoError(t, err)
+		require.Empty(t, roles.Items)
+		deployments, err := c.Client.AppsV1().Deployments(namespace).List(t.Context(), metav1.ListOptions{})
+		require.NoError(t, err)
+		require.Empty(t, deployments.Items)
+	}
 }

@@ -85,7 +85,7 @@ func TestKubernetesRefusalsAreExplained_A13_A23_D18(t *testing.T) {
 			}
 			w.Publish()
 			s := w.AwaitThat("web", "FAILED", func(s protocol.Status) bool { return channelOf(s, "staging").Status == "FAILED" })
-			require.Equal(t, row.attempts, w.applies())
+			require.Equal(t, row.attempts, w.applies("web"))
 			explained := w.explained()
 			for _, part := range row.says {
 				require.Contains(t, explained, strings.ReplaceAll(part, "NS", ns))
@@ -104,9 +104,9 @@ func TestKubernetesRefusalsAreExplained_A13_A23_D18(t *testing.T) {
 }
 
 // applies counts how often web was applied.
-func (w *kubeWorld) applies() (n int) {
+func (w *kubeWorld) applies(service string) (n int) {
 	w.T.Helper()
-	for _, e := range w.History(w.ID("web")) {
+	for _, e := range w.History(w.ID(service)) {
 		if e.GetActivityTaskScheduledEventAttributes().GetActivityType().GetName() == protocol.ActivityApply {
 			n++
 		}

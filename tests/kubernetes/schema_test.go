@@ -1,6 +1,7 @@
 package kubernetes_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -142,8 +143,11 @@ func newServer(t *testing.T, c *kubetest.Cluster) server {
 	return server{client, restmapper.NewDiscoveryRESTMapper(groups), c.Namespace(t)}
 }
 
-// dryRun returns the server's answer to a server-side apply of an object.
-func (s server) dryRun(t *testing.T, text string) error {
+// dryRun returns the server's answer to a server-side apply of an object that changes nothing.
+func (s server) dryRun(t *testing.T, text string) error { return s.apply(t, text, metav1.DryRunAll) }
+
+// apply applies an object to its namespace, and otherwise to the server's.
+func (s server) apply(t *testing.T, text string, dryRun ...string) error {
 	o := &unstructured.Unstructured{}
 	data, err := yaml.YAMLToJSON([]byte(text))
 	require.NoError(t, err)
@@ -155,10 +159,10 @@ func (s server) dryRun(t *testing.T, text string) error {
 	}
 	var resource dynamic.ResourceInterface = s.Resource(mapping.Resource)
 	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
-		resource = s.Resource(mapping.Resource).Namespace(s.namespace)
+		resource = s.Resource(mapping.Resource).Namespace(cmp.Or(o.GetNamespace(), s.namespace))
 	}
 	_, err = resource.Patch(t.Context(), o.GetName(), types.ApplyPatchType, data,
-		metav1.PatchOptions{FieldManager: "schema", DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict})
+		metav1.PatchOptions{FieldManager: "schema", DryRun: dryRun, FieldValidation: metav1.FieldValidationStrict})
 	return err
 }
 

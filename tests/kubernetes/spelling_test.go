@@ -50,9 +50,9 @@ kubernetes: {kubeconfig: %q, context: %s, pollInterval: 100ms, steadyPollInterva
 {apiVersion: converge/v1, kind: Service, name: web, initialVersion: v1, kubernetes: {manifests: [objects.yaml]}}
 `, w.production, cluster.Kubeconfig, cluster.Name))
 	w.Publish()
-	w.steady("v1")
+	w.steady("web", "prod CONVERGED v1")
 	w.Release("web", "v2")
-	w.steady("v2")
+	w.steady("web", "prod CONVERGED v2")
 
 	get := func(path ...string) string {
 		t.Helper()
@@ -66,15 +66,15 @@ kubernetes: {kubeconfig: %q, context: %s, pollInterval: 100ms, steadyPollInterva
 	require.NoError(t, err)
 }
 
-// steady waits until a version was observed three times since it converged, and requires that nothing was applied meanwhile.
-func (w *kubeWorld) steady(version string) {
+// steady waits until a service that has converged was observed three times, and requires that nothing was applied meanwhile.
+func (w *kubeWorld) steady(service, channels string) {
 	w.T.Helper()
-	w.Await("web", "prod CONVERGED "+version)
-	applies, read := w.applies(), w.readings([]string{"web"})
-	w.AwaitThat("web", "three more readings", func(s protocol.Status) bool {
-		require.Equal(w.T, "prod CONVERGED "+version, stage.Channels(s))
+	w.Await(service, channels)
+	applies, read := w.applies(service), w.readings([]string{service})
+	w.AwaitThat(service, "three more readings", func(s protocol.Status) bool {
+		require.Equal(w.T, channels, stage.Channels(s))
 		require.NotContains(w.T, fmt.Sprint(s.Journal), "DEGRADED")
-		return w.readings([]string{"web"}) >= read+3
+		return w.readings([]string{service}) >= read+3
 	})
-	require.Equal(w.T, applies, w.applies())
+	require.Equal(w.T, applies, w.applies(service))
 }

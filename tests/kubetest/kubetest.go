@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/converge-engine/converge/tests/kubetest/kubelab"
+	"github.com/converge-engine/converge/tests/kubetest/program"
 )
 
 // Cluster is an API server with what belongs to it, and its admin's ways to it.
@@ -56,7 +57,7 @@ const sharedName = "shared"
 // Start returns the cluster of this test program, which the first call starts in about three seconds.
 func Start(t testing.TB) *Cluster {
 	t.Helper()
-	binary(t)
+	binary(t, kubelab.Program())
 	l, err := sharedLab()
 	if err != nil {
 		t.Fatal(err)
@@ -72,10 +73,22 @@ func Start(t testing.TB) *Cluster {
 // without a name.
 func Own(t testing.TB, names ...string) []*Cluster {
 	t.Helper()
-	path := binary(t)
 	if len(names) == 0 {
 		names = []string{"own"}
 	}
+	return own(t, kubelab.Program(), names...)
+}
+
+// Oldest starts a cluster of the oldest release of Kubernetes that is supported, for this test alone, which ends it. `make kube-oldest`
+// builds it; without it the test is skipped.
+func Oldest(t testing.TB) *Cluster {
+	t.Helper()
+	return own(t, kubelab.Oldest(), "oldest")[0]
+}
+
+func own(t testing.TB, p program.Program, names ...string) []*Cluster {
+	t.Helper()
+	path := binary(t, p)
 	l, err := startLab(path, names...)
 	if err != nil {
 		t.Fatal(err)

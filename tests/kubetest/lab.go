@@ -10,23 +10,23 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/converge-engine/converge/tests/kubetest/kubelab"
+	"github.com/converge-engine/converge/tests/kubetest/program"
 )
 
 // binary is the path of the program. Without it the test is skipped; built from other sources, it fails the test.
-func binary(t testing.TB) string {
+func binary(t testing.TB, p program.Program) string {
 	t.Helper()
 	root, err := moduleRoot()
 	if err == nil {
-		err = kubelab.Program().Check(root)
+		err = p.Check(root)
 	}
-	if errors.Is(err, kubelab.ErrNotBuilt) {
+	if errors.Is(err, p.NotBuilt) {
 		t.Skip(err)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	return kubelab.Program().Path(root)
+	return p.Path(root)
 }
 
 // lab is a running kubelab. It ends when its standard input closes, which the end of this program does in any case.

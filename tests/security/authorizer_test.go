@@ -2,7 +2,12 @@ package security
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
 	"testing"
+	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"github.com/stretchr/testify/require"
@@ -14,6 +19,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/server/common/authorization"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/converge-engine/converge/activities"
 	"github.com/converge-engine/converge/client/publish"
@@ -56,20 +62,25 @@ func as(t *testing.T, address, token string) client.Client {
 	return c
 }
 
+// authorized is a server with the authorizer of the example, with those search attributes, and the issuer of the tokens that it takes.
+func authorized(t *testing.T, attributes map[string]enumspb.IndexedValueType) (*embedded.Server, *idptest.Issuer) {
+	t.Helper()
+	issuer := idptest.New(t)
+	provider, err := oidc.NewProvider(t.Context(), issuer.URL)
+	require.NoError(t, err)
+	mapper := authorizer.Mapper{Verifier: provider.Verifier(&oidc.Config{ClientID: idptest.Audience, SupportedSigningAlgs: []string{oidc.ES256}}), Namespace: client.DefaultNamespace}
+	server, err := embedded.Start(t.Context(), embedded.Options{SearchAttributes: attributes, Authorizer: authorizer.Authorizer{}, ClaimMapper: itself{mapper}})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, server.Stop()) })
+	return server, issuer
+}
+
 // On a server with the authorizer of the example, people publish, release, approve, read and preview, and that is all: what would
 // make a sender a writer of the namespace, by which gates could be walked around, is refused to them. Workers work. Who
 // shows no token of the issuer does nothing.
 func TestAuthorizerLetsPeopleAct_G1(t *testing.T) {
 	t.Parallel()
-	issuer := idptest.New(t)
-	provider, err := oidc.NewProvider(t.Context(), issuer.URL)
-	require.NoError(t, err)
-	mapper := authorizer.Mapper{Verifier: provider.Verifier(&oidc.Config{ClientID: idptest.Audience, SupportedSigningAlgs: []string{oidc.ES256}}), Namespace: client.DefaultNamespace}
-	server, err := embedded.Start(t.Context(), embedded.Options{
-		SearchAttributes: worker.SearchAttributes(), Authorizer: authorizer.Authorizer{}, ClaimMapper: itself{mapper},
-	})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, server.Stop()) })
+	server, issuer := authorized(t, worker.SearchAttributes())
 	with := func(roles ...string) client.Client {
 		return as(t, server.Address(), issuer.Token(t, map[string]any{"roles": roles}))
 	}
@@ -184,4 +195,52 @@ func TestAuthorizerLetsPeopleAct_G1(t *testing.T) {
 	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
 	_, err = publish.Publish(ctx, publish.Options{Client: nobody, Dir: w.Dir, StoreURL: w.Store, By: "mallory", Fake: true})
 	require.Error(t, err)
+}
+
+// Search attributes are added by those who may: others get the commands for an administrator. Adding again changes nothing, and an
+// attribute of another type is reported.
+func TestSearchAttributesAreAddedByThoseWhoMay_G1(t *testing.T) {
+	t.Parallel()
+	server, issuer := authorized(t, nil)
+	converge := func(environment, namespace string) (string, int) {
+		cmd := exec.CommandContext(t.Context(), shared.Converge(t), "admin", "search-attributes", "--address", server.Address(), "--namespace", namespace)
+		cmd.Env, cmd.Dir = append(os.Environ(), environment), t.TempDir()
+		out, err := cmd.CombinedOutput()
+		require.True(t, err == nil || errors.As(err, new(*exec.ExitError)), err)
+		return string(out), cmd.ProcessState.ExitCode()
+	}
+	as := func(role string) string {
+		return "TEMPORAL_GRPC_META_AUTHORIZATION=Bearer " + issuer.Token(t, map[string]any{"roles": []string{role}})
+	}
+	out, code := converge(as("people"), client.DefaultNamespace)
+	require.Equal(t, 1, code, out)
+	require.Contains(t, out, "namespace default lacks search attributes, and they cannot be added: Request unauthorized.; create them with:\n"+
+		"  temporal operator search-attribute create --namespace default --name ConvergeApplication --type Keyword\n")
+
+	out, code = converge(as("workers"), client.DefaultNamespace)
+	require.Zero(t, code, out)
+	require.Equal(t, "added to namespace default: ConvergeApplication, ConvergeChanged, ConvergeService, ConvergeStatus, ConvergeVersion, ConvergeWaitingFor\n", out)
+	for _, role := range []string{"workers", "people"} {
+		out, code = converge(as(role), client.DefaultNamespace)
+		require.Zero(t, code, out)
+		require.Equal(t, "namespace default has all search attributes\n", out)
+	}
+
+	admin, err := client.Dial(client.Options{HostPort: server.Address(), Logger: stage.Quiet{}})
+	require.NoError(t, err)
+	t.Cleanup(admin.Close)
+	_, err = admin.WorkflowService().RegisterNamespace(t.Context(), &workflowservice.RegisterNamespaceRequest{
+		Namespace: "other", WorkflowExecutionRetentionPeriod: durationpb.New(24 * time.Hour),
+	})
+	require.NoError(t, err)
+	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) { // the server may not know the new namespace everywhere yet
+		_, err := admin.OperatorService().AddSearchAttributes(t.Context(), &operatorservice.AddSearchAttributesRequest{
+			Namespace: "other", SearchAttributes: map[string]enumspb.IndexedValueType{protocol.AttrStatus: enumspb.INDEXED_VALUE_TYPE_INT},
+		})
+		return err == nil, fmt.Sprint(err)
+	})
+	out, code = converge("", "other")
+	require.Equal(t, 1, code, out)
+	require.Contains(t, out, "namespace other has the search attribute ConvergeStatus with the type Int instead of Keyword; use another namespace, or: "+
+		"temporal operator search-attribute remove --namespace other --name ConvergeStatus")
 }

@@ -25,11 +25,13 @@ app.kubernetes.io/instance: {{ include "converge.name" (index . 0) }}
 app.kubernetes.io/component: {{ index . 1 }}
 {{- end -}}
 
+{{/* And of its version, which is the current one unless it is given: (list . COMPONENT VERSION). */}}
 {{- define "converge.labels" -}}
+{{- $version := include "converge.version" (index . 0) -}}
+{{- if gt (len .) 2 }}{{ $version = index . 2 }}{{ end -}}
 {{ include "converge.selector" . }}
-app.kubernetes.io/managed-by: {{ (index . 0).Release.Service }}
-{{- with include "converge.version" (index . 0) }}
-app.kubernetes.io/version: {{ . | trunc 63 | quote }}
+{{- with $version }}
+app.kubernetes.io/version: {{ . | quote }}
 {{- end }}
 {{- with (index . 0).Values.labels }}
 {{ toYaml . }}
@@ -44,16 +46,15 @@ app.kubernetes.io/version: {{ . | trunc 63 | quote }}
 {{- end -}}
 {{- end -}}
 
-{{/* Environment of a program: (list . RESOURCES ENV). */}}
-{{- define "converge.env" -}}
-{{- $ := index . 0 -}}
-- {name: TEMPORAL_ADDRESS, value: {{ required "temporal.address is required: HOST:PORT of your Temporal" $.Values.temporal.address | quote }}}
-- {name: TEMPORAL_NAMESPACE, value: {{ $.Values.temporal.namespace | quote }}}
-- {name: CONVERGE_STORE, value: {{ required "store.url is required: a bucket, such as s3://releases?region=eu-west-1" $.Values.store.url | quote }}}
-{{- with $.Values.temporal.apiKeySecret }}{{ if .name }}
+{{/* Environment of any program: (list TEMPORAL RESOURCES), the connection to Temporal, and 90% of the memory for Go. */}}
+{{- define "converge.baseEnv" -}}
+{{- with index . 0 }}
+- {name: TEMPORAL_ADDRESS, value: {{ required "temporal.address is required: HOST:PORT of your Temporal" .address | quote }}}
+- {name: TEMPORAL_NAMESPACE, value: {{ .namespace | quote }}}
+{{- with .apiKeySecret }}{{ if .name }}
 - {name: TEMPORAL_API_KEY, valueFrom: {secretKeyRef: {name: {{ .name }}, key: {{ .key }}}}}
 {{- end }}{{ end }}
-{{- with $.Values.temporal.tls }}{{ if .secret }}
+{{- with .tls }}{{ if .secret }}
 - {name: TEMPORAL_TLS_CLIENT_CERT_PATH, value: /etc/temporal/tls.crt}
 - {name: TEMPORAL_TLS_CLIENT_KEY_PATH, value: /etc/temporal/tls.key}
 {{- if .ca }}
@@ -63,15 +64,23 @@ app.kubernetes.io/version: {{ . | trunc 63 | quote }}
 - {name: TEMPORAL_TLS_SERVER_NAME, value: {{ .serverName | quote }}}
 {{- end }}
 {{- end }}{{ end }}
+{{- end }}
+{{- with dig "limits" "memory" "" (index . 1) }}{{ with include "converge.memory" . }}
+- {name: GOMEMLIMIT, value: {{ . }}}
+{{- end }}{{ end }}
+{{- end -}}
+
+{{/* Environment of a program: (list . RESOURCES ENV). */}}
+{{- define "converge.env" -}}
+{{- $ := index . 0 -}}
+{{ include "converge.baseEnv" (list $.Values.temporal (index . 1)) | trim }}
+- {name: CONVERGE_STORE, value: {{ required "store.url is required: a bucket, such as s3://releases?region=eu-west-1" $.Values.store.url | quote }}}
 {{- with $.Values.store.keySecret }}{{ if .name }}
 - {name: CONVERGE_STORE_KEY, value: file:/etc/converge/store.key}
 {{- end }}{{ end }}
 {{- if $.Values.store.encryptPayloads }}
 - {name: CONVERGE_ENCRYPT_PAYLOADS, value: "true"}
 {{- end }}
-{{- with dig "limits" "memory" "" (index . 1) }}{{ with include "converge.memory" . }}
-- {name: GOMEMLIMIT, value: {{ . }}}
-{{- end }}{{ end }}
 {{- with index . 2 }}
 {{ toYaml . }}
 {{- end }}
@@ -127,19 +136,21 @@ seccompProfile: {type: RuntimeDefault}
 {{- end }}{{ end }}
 {{- end -}}
 
-{{/* A deployment of workers: (list . NAME COMPONENT ARGS VALUES). */}}
+{{/* A deployment of workers: (list . NAME COMPONENT ARGS VALUES TAG); TAG is "" for the current version. */}}
 {{- define "converge.workers" -}}
 {{- $ := index . 0 -}}
 {{- $name := index . 1 -}}
 {{- $component := index . 2 -}}
 {{- $w := index . 4 -}}
+{{- $tag := index . 5 -}}
+{{- $labels := include "converge.labels" (concat (list $ $component) (compact (list $tag))) -}}
 apiVersion: apps/v1
 kind: Deployment
 metadata:
   name: {{ $name }}
   namespace: {{ $.Release.Namespace }}
   labels:
-    {{- include "converge.labels" (list $ $component) | nindent 4 }}
+    {{- $labels | nindent 4 }}
 spec:
   replicas: {{ $w.replicas }}
   selector:
@@ -149,7 +160,7 @@ spec:
   template:
     metadata:
       labels:
-        {{- include "converge.labels" (list $ $component) | nindent 8 }}
+        {{- $labels | nindent 8 }}
       {{- with $w.podAnnotations }}
       annotations:
         {{- toYaml . | nindent 8 }}
@@ -172,7 +183,7 @@ spec:
             {{- include "converge.selector" (list $ $component) | nindent 12 }}
       containers:
       - name: worker
-        image: {{ include "converge.image" $ }}
+        image: {{ if $tag }}{{ $.Values.image.repository }}:{{ $tag }}{{ else }}{{ include "converge.image" $ }}{{ end }}
         imagePullPolicy: {{ $.Values.image.pullPolicy }}
         args:
         {{- concat (list "worker") (index . 3) (list "--metrics" "0.0.0.0:9464" "--log-format" $w.logFormat "--log-level" $w.logLevel "--stop-timeout" $w.stopTimeout) $w.args | toYaml | nindent 8 }}
@@ -199,18 +210,23 @@ spec:
       {{- with $w.volumes }}
       {{- toYaml . | nindent 6 }}
       {{- end }}
-      {{- with $w.nodeSelector }}
-      nodeSelector:
-        {{- toYaml . | nindent 8 }}
-      {{- end }}
-      {{- with $w.tolerations }}
-      tolerations:
-      {{- toYaml . | nindent 6 }}
-      {{- end }}
-      {{- with $w.affinity }}
-      affinity:
-        {{- toYaml . | nindent 8 }}
-      {{- end }}
+      {{- with include "converge.scheduling" $w | trim }}{{ . | nindent 6 }}{{ end }}
+{{- end -}}
+
+{{/* What schedules a pod: NODESELECTOR, TOLERATIONS and AFFINITY of values. */}}
+{{- define "converge.scheduling" -}}
+{{- with .nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .tolerations }}
+tolerations:
+{{- toYaml . | nindent 0 }}
+{{- end }}
+{{- with .affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end -}}
 
 {{/* A CronJob of the program: (list . NAME SCHEDULE ARGS CLAIM). */}}
@@ -237,6 +253,7 @@ spec:
         spec:
           restartPolicy: Never
           serviceAccountName: {{ include "converge.account" $ }}
+          automountServiceAccountToken: false
           {{- with $.Values.imagePullSecrets }}
           imagePullSecrets:
           {{- toYaml . | nindent 10 }}
@@ -251,10 +268,12 @@ spec:
             {{- toYaml (index . 3) | nindent 12 }}
             env:
             - {name: JOB, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
-            {{- include "converge.env" (list $ dict list) | nindent 12 }}
+            {{- include "converge.env" (list $ $.Values.jobs.resources list) | nindent 12 }}
             {{- with include "converge.envFrom" (list $ list) }}
             {{- . | nindent 12 }}
             {{- end }}
+            resources:
+              {{- toYaml $.Values.jobs.resources | nindent 14 }}
             securityContext:
               {{- include "converge.containerSecurity" $ | nindent 14 }}
             volumeMounts:
@@ -267,4 +286,46 @@ spec:
           {{- with index . 4 }}
           - {name: backup, persistentVolumeClaim: {claimName: {{ . }}}}
           {{- end }}
+          {{- with include "converge.scheduling" $.Values.jobs | trim }}{{ . | nindent 10 }}{{ end }}
+{{- end -}}
+
+{{/* The pod that adds the search attributes: (list . IMAGE TEMPORAL). It has no account of Kubernetes, and does not know the store. */}}
+{{- define "converge.attributesPod" -}}
+{{- $ := index . 0 -}}
+{{- $temporal := index . 2 -}}
+metadata:
+  labels:
+    {{- include "converge.selector" (list $ "attributes") | nindent 4 }}
+    {{- with $.Values.labels }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+spec:
+  restartPolicy: Never
+  automountServiceAccountToken: false
+  {{- with $.Values.imagePullSecrets }}
+  imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+  securityContext:
+    {{- include "converge.podSecurity" $ | nindent 4 }}
+  containers:
+  - name: attributes
+    image: {{ index . 1 }}
+    imagePullPolicy: {{ $.Values.image.pullPolicy }}
+    args: [admin, search-attributes]
+    env:
+    {{- include "converge.baseEnv" (list $temporal $.Values.jobs.resources) | trim | nindent 4 }}
+    resources:
+      {{- toYaml $.Values.jobs.resources | nindent 6 }}
+    securityContext:
+      {{- include "converge.containerSecurity" $ | nindent 6 }}
+    {{- with $temporal.tls.secret }}
+    volumeMounts:
+    - {name: temporal-tls, mountPath: /etc/temporal, readOnly: true}
+    {{- end }}
+  {{- with $temporal.tls.secret }}
+  volumes:
+  - {name: temporal-tls, secret: {secretName: {{ . }}, defaultMode: 0440}}
+  {{- end }}
+  {{- with include "converge.scheduling" $.Values.jobs | trim }}{{ . | nindent 2 }}{{ end }}
 {{- end -}}

@@ -1,5 +1,5 @@
-// Command build makes what tests of Kubernetes and the benchmark need, unless it is there: kubelab, the control plane, rollouts, the
-// controller of Argo Rollouts, flux, that of Flux, manifests, the public sets of manifests, and
+// Command build makes what tests of Kubernetes and the benchmark need, unless it is there: kubelab, the control plane, oldest, the same of the
+// oldest Kubernetes that is supported, rollouts, the controller of Argo Rollouts, flux, that of Flux, manifests, the public sets of manifests, and
 // applications, those of the long form of tests/applications.
 package main
 
@@ -34,6 +34,8 @@ func run(ctx context.Context, args []string) error {
 	switch args[0] {
 	case "kubelab":
 		return build(ctx, root, kubelab.Program())
+	case "oldest":
+		return build(ctx, root, kubelab.Oldest())
 	case "rollouts":
 		return errors.Join(build(ctx, root, rollouts.Program()), fetch(ctx, root, public.Rollouts()))
 	case "flux":
@@ -51,7 +53,7 @@ func run(ctx context.Context, args []string) error {
 	}
 }
 
-var errUsage = errors.New("usage: build kubelab|rollouts|flux|manifests|applications, in the root of the module")
+var errUsage = errors.New("usage: build kubelab|oldest|rollouts|flux|manifests|applications, in the root of the module")
 
 func build(ctx context.Context, root string, p program.Program) error {
 	fmt.Println(p.Path(root))

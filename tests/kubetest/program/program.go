@@ -25,6 +25,8 @@ type Program struct {
 	Name string
 	// Module is the folder of its module, and Package what is built there.
 	Module, Package string
+	// ModFile is another file of the module than its go.mod, which names other versions, and has a .sum beside it.
+	ModFile string
 	// Flags are the linker's, beside -s -w.
 	Flags string
 	// NotBuilt and Stale are what Check says, with the command that builds it.
@@ -53,7 +55,7 @@ func (p Program) Check(root string) error {
 	if _, err := os.Stat(p.Path(root)); err != nil {
 		return p.NotBuilt
 	}
-	digest, err := digest(p.sources(root))
+	digest, err := p.digest(root)
 	if err != nil {
 		return err
 	}
@@ -69,12 +71,12 @@ func (p Program) Build(ctx context.Context, root string, output io.Writer) error
 	if p.Check(root) == nil {
 		return nil
 	}
-	digest, err := digest(p.sources(root)) // before building: what changes meanwhile is seen next time
+	digest, err := p.digest(root) // before building: what changes meanwhile is seen next time
 	if err != nil {
 		return err
 	}
 	flags := strings.TrimSpace("-s -w " + p.Flags)
-	build := exec.CommandContext(ctx, "go", "build", "-ldflags="+flags, "-o", p.Path(root)+".new", p.Package)
+	build := exec.CommandContext(ctx, "go", "build", "-modfile="+p.ModFile, "-ldflags="+flags, "-o", p.Path(root)+".new", p.Package)
 	build.Dir, build.Stdout, build.Stderr = p.sources(root), output, output
 	if err := build.Run(); err != nil {
 		return fmt.Errorf("build %s: %w", p.Module, err)
@@ -86,10 +88,11 @@ func (p Program) Build(ctx context.Context, root string, output io.Writer) error
 }
 
 // digest identifies what is built: the version of Go, and the names and contents of the files that the build reads.
-func digest(dir string) (string, error) {
+func (p Program) digest(root string) (string, error) {
+	dir := p.sources(root)
 	var files []string
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		if err == nil && isSource(entry) {
+		if err == nil && p.isSource(entry) {
 			files = append(files, path)
 		}
 		return err
@@ -114,10 +117,10 @@ func digest(dir string) (string, error) {
 	return fmt.Sprintf("%x", hash.Sum(nil)), nil
 }
 
-func isSource(entry fs.DirEntry) bool {
+func (p Program) isSource(entry fs.DirEntry) bool {
 	name := entry.Name()
 	if entry.IsDir() || strings.HasSuffix(name, "_test.go") {
 		return false
 	}
-	return strings.HasSuffix(name, ".go") || name == "go.mod" || name == "go.sum"
+	return strings.HasSuffix(name, ".go") || slices.Contains([]string{"go.mod", "go.sum", p.ModFile, strings.TrimSuffix(p.ModFile, ".mod") + ".sum"}, name)
 }

@@ -21,7 +21,7 @@ func TestCheck(t *testing.T) {
 	write(source, "package agent")
 	require.ErrorIs(t, p.Check(root), p.NotBuilt)
 
-	digest, err := digest(p.sources(root))
+	digest, err := p.digest(root)
 	require.NoError(t, err)
 	write(p.digestPath(root), digest)
 	require.ErrorIs(t, p.Check(root), p.NotBuilt, "a digest alone is no program")
@@ -36,4 +36,10 @@ func TestCheck(t *testing.T) {
 	require.NoError(t, p.Check(root))
 	require.NoError(t, os.Rename(source, source+".go"))
 	require.ErrorIs(t, p.Check(root), p.Stale, "renamed")
+	require.NoError(t, os.Rename(source+".go", source))
+
+	write(filepath.Join(p.sources(root), "other.mod"), "module lab")
+	require.NoError(t, p.Check(root), "of another program")
+	p.ModFile = "other.mod"
+	require.ErrorIs(t, p.Check(root), p.Stale)
 }
