@@ -22,7 +22,7 @@ N ?= 10
 LONG_ALONE := $(addprefix github.com/converge-engine/converge/tests/,chaos operators)
 
 .DEFAULT_GOAL := help
-.PHONY: help build install test test-long stress nightly race lint fmt vet workflowcheck tidy generated check upgrade-demo bench chaos outage fuzz histories freeze-histories freeze-contracts freeze-configurations temporal-cli chromium axe screenshots monitoring postgresql cluster cluster-test moto docker image compose-test compose-test-run sbom vulncheck kube kube-build kube-oldest kube-test rollouts flux sops-test release images release-test manifests applications
+.PHONY: help build install test test-long stress nightly race lint fmt vet workflowcheck tidy generated check upgrade-demo bench chaos outage fuzz histories freeze-histories freeze-contracts freeze-configurations temporal-cli chromium axe screenshots monitoring postgresql cluster cluster-test upgrade-test moto docker image compose-test compose-test-run sbom vulncheck kube kube-build kube-oldest kube-test rollouts flux sops-test release images release-test manifests applications
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +51,7 @@ nightly: ## Run what takes hours: every package of tests under stress, long chao
 	$(MAKE) chaos
 	$(MAKE) outage
 	$(MAKE) cluster-test
+	$(MAKE) upgrade-test
 	$(MAKE) compose-test
 	$(MAKE) fuzz
 	for n in 1 2 3; do go run ./tests/bench -run latency,cpu,history,gates,decision -rounds 20 || exit 1; done
@@ -182,6 +183,17 @@ cluster: build postgresql ## Run Temporal on PostgreSQL, two workers and the boa
 
 cluster-test: postgresql ## Run the tests on such a cluster that take too long for CI, too: a move from a laptop, waves of workers, a restored backup
 	CONVERGE_CLUSTER_TEST=1 go run ./tests/run ./tests/cluster
+
+# FROM is a commit with the same formats of the store, of messages and of state.
+FROM ?= HEAD~1
+upgrade-test: postgresql ## Upgrade workers on such a cluster from the artefacts of the commit FROM to those of this one, with a release in flight
+	rm -rf .cache/upgrade
+	for commit in $(FROM) HEAD; do \
+	  git clone -q --shared . .cache/upgrade/source && git -C .cache/upgrade/source checkout -q --detach $$(git rev-parse $$commit) && \
+	  go -C tools/release run . -source ../../.cache/upgrade/source -out ../../.cache/upgrade/$$commit -platforms linux/$$(go env GOARCH) && \
+	  rm -rf .cache/upgrade/source || exit 1; \
+	done
+	CONVERGE_EARLIER_RELEASE=$(CURDIR)/.cache/upgrade/$(FROM) CONVERGE_RELEASE=$(CURDIR)/.cache/upgrade/HEAD go run ./tests/run ./tests/cluster
 
 moto: .cache/moto/bin/moto_server ## Install moto_server for the tests that ask it what they ask our own (PyPI, 320 MB, once)
 

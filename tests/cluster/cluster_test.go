@@ -219,7 +219,13 @@ func TestKilledWorkerIsReplacedOnce_A11(t *testing.T) {
 // startWorker starts a worker as a process.
 func startWorker(w *stage.World, args ...string) *exec.Cmd {
 	w.T.Helper()
-	worker := exec.Command(shared.Converge(w.T), append([]string{"worker", "--address", w.Address, "--store", w.Store}, args...)...)
+	return startWorkerOf(w, shared.Converge(w.T), args...)
+}
+
+// startWorkerOf starts a worker of a build of converge.
+func startWorkerOf(w *stage.World, program string, args ...string) *exec.Cmd {
+	w.T.Helper()
+	worker := exec.Command(program, append([]string{"worker", "--address", w.Address, "--store", w.Store}, args...)...)
 	said := &stage.Buffer{}
 	worker.Stderr = io.MultiWriter(os.Stderr, said)
 	worker.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

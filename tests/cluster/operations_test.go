@@ -184,7 +184,13 @@ func awaitCheckpoint(w *stage.World) {
 // program runs converge against a world's server, and returns what it prints.
 func program(t *testing.T, w *stage.World, args ...string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), shared.Converge(t), append(args, "--address", w.Address)...)
+	return programOf(t, w, shared.Converge(t), args...)
+}
+
+func programOf(t *testing.T, w *stage.World, path string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), path, append(args, "--address", w.Address)...)
+	cmd.Dir, cmd.Env = w.Dir, append(os.Environ(), "CONVERGE_STORE="+w.Store)
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "converge %v: %s", args, out)
 	return string(out)
