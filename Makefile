@@ -74,14 +74,10 @@ workflowcheck: ## Look for what is not deterministic in workflows and all that t
 	$(TOOL) workflowcheck -config tools/workflowcheck.yaml ./workflows/...
 
 tidy: ## Check that every go.mod and go.sum is tidy
-	go mod tidy -diff
-	go -C tools mod tidy -diff
-	go -C tests/temporalcli mod tidy -diff
-	go -C tests/kube mod tidy -diff
-	go -C tests/rollouts mod tidy -diff
-	go -C tests/flux mod tidy -diff
-	go -C tests/sops mod tidy -diff
-	go -C tools/release mod tidy -diff
+	@for module in $$(git ls-files go.mod '*/go.mod'); do \
+		echo "== $$module"; \
+		go -C $$(dirname $$module) mod tidy -diff || exit 1; \
+	done
 
 generated: ## Check that go generate changes nothing
 	@state() { { git status --porcelain; git diff; } | git hash-object --stdin; }; \
