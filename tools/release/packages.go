@@ -37,6 +37,7 @@ var places = map[string][]installed{
 	"system/sysusers.conf":           {{"/usr/lib/sysusers.d/converge.conf", ""}},
 	"system/converge.env":            {{"/etc/converge/converge.env", ""}},
 	"system/installed.sh":            nil, // it is run
+	"system/removed.sh":              nil,
 }
 
 // placesOf returns where a file is installed.
@@ -75,8 +76,8 @@ func (r *release) writePackages(p platform, name string, all []file, work, compl
 	var contents files.Contents
 	for n, f := range all {
 		source := filepath.Join(root, fmt.Sprint(n))
-		if f.path == "system/installed.sh" {
-			source = filepath.Join(root, "installed.sh")
+		if filepath.Ext(f.path) == ".sh" {
+			source = filepath.Join(root, filepath.Base(f.path))
 		}
 		if err := os.WriteFile(source, f.content, 0o600); err != nil {
 			return err
@@ -98,7 +99,8 @@ func (r *release) writePackages(p platform, name string, all []file, work, compl
 		Section: "admin", Priority: "optional", License: "Apache-2.0", Maintainer: "Converge <" + repository + ">",
 		Homepage: repository, Description: "Release services through channels, durably, on Temporal",
 		Overridables: nfpm.Overridables{
-			Contents: contents, Scripts: nfpm.Scripts{PostInstall: filepath.Join(root, "installed.sh")},
+			Contents: contents,
+			Scripts:  nfpm.Scripts{PostInstall: filepath.Join(root, "installed.sh"), PreRemove: filepath.Join(root, "removed.sh")},
 			RPM: nfpm.RPM{BuildHost: "localhost", Summary: "Release services through channels, durably, on Temporal"},
 		},
 	}

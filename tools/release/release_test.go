@@ -323,7 +323,9 @@ func TestPackages(t *testing.T) {
 	conffiles, err := os.ReadFile(filepath.Join(root, "DEBIAN", "conffiles"))
 	require.NoError(t, err)
 	require.Equal(t, "/etc/converge/converge.env\n", string(conffiles))
-	run("sh", "-n", filepath.Join(root, "DEBIAN", "postinst"))
+	for _, script := range []string{"postinst", "prerm"} {
+		run("sh", "-n", filepath.Join(root, "DEBIAN", script))
+	}
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		t.Skip("no systemd-analyze: the units are not checked")
 	}
