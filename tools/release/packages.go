@@ -20,7 +20,7 @@ var system embed.FS
 // installed is where a file is installed. packager is "deb" or "rpm"; empty: both.
 type installed struct{ path, packager string }
 
-// places are where packages have the files of an archive and of folder system. A folder ends with a slash.
+// places are where packages have the files of an archive. A folder ends with a slash.
 var places = map[string][]installed{
 	"converge":                       {{"/usr/bin/converge", ""}},
 	"converge-render":                {{"/usr/bin/converge-render", ""}},
@@ -56,22 +56,27 @@ func placesOf(path string) ([]installed, error) {
 	return all, nil
 }
 
-// writePackages writes the packages of Debian and Red Hat with the files of an archive, and with units of systemd.
+// systemFiles are the units of systemd, their environment and user, and the scripts of packages; none on other platforms.
+func systemFiles(p platform) (all []file, err error) {
+	if p.os != "linux" {
+		return nil, nil
+	}
+	entries, err := fs.ReadDir(system, "system")
+	for _, e := range entries {
+		content, err := system.ReadFile("system/" + e.Name())
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, file{"system/" + e.Name(), 0o644, content})
+	}
+	return all, err
+}
+
+// writePackages writes the packages of Debian and Red Hat with the files of an archive.
 func (r *release) writePackages(p platform, name string, all []file, work, complete string) error {
 	root := filepath.Join(work, "package_"+p.arch)
 	if err := os.Mkdir(root, 0o700); err != nil {
 		return err
-	}
-	entries, err := fs.ReadDir(system, "system")
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		content, err := system.ReadFile("system/" + e.Name())
-		if err != nil {
-			return err
-		}
-		all = append(all, file{"system/" + e.Name(), 0o644, content})
 	}
 	var contents files.Contents
 	for n, f := range all {
@@ -101,7 +106,7 @@ func (r *release) writePackages(p platform, name string, all []file, work, compl
 		Overridables: nfpm.Overridables{
 			Contents: contents,
 			Scripts:  nfpm.Scripts{PostInstall: filepath.Join(root, "installed.sh"), PreRemove: filepath.Join(root, "removed.sh")},
-			RPM: nfpm.RPM{BuildHost: "localhost", Summary: "Release services through channels, durably, on Temporal"},
+			RPM:      nfpm.RPM{BuildHost: "localhost", Summary: "Release services through channels, durably, on Temporal"},
 		},
 	}
 	for _, format := range []string{"deb", "rpm"} {
