@@ -22,7 +22,7 @@ N ?= 10
 LONG_ALONE := $(addprefix github.com/converge-engine/converge/tests/,chaos operators)
 
 .DEFAULT_GOAL := help
-.PHONY: help build install test test-long stress nightly race lint fmt vet workflowcheck tidy generated check upgrade-demo bench chaos outage fuzz histories freeze-histories freeze-contracts freeze-configurations temporal-cli chromium axe screenshots monitoring postgresql cluster cluster-test upgrade-test moto docker image compose-test compose-test-run sbom vulncheck kube kube-build kube-oldest kube-test rollouts flux sops-test release images release-test manifests applications
+.PHONY: help build install test test-long stress nightly race lint fmt vet workflowcheck tidy generated check upgrade-demo bench chaos outage fuzz histories freeze-histories freeze-contracts freeze-configurations temporal-cli chromium axe screenshots monitoring postgresql cluster cluster-test upgrade-test moto docker image compose-test compose-test-run sbom vulncheck kube kube-build kube-oldest kube-test rollouts flux sops-test release images release-test packages-test manifests applications
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,7 @@ nightly: ## Run what takes hours: every package of tests under stress, long chao
 	$(MAKE) cluster-test
 	$(MAKE) upgrade-test
 	$(MAKE) compose-test
+	$(MAKE) packages-test
 	$(MAKE) fuzz
 	for n in 1 2 3; do go run ./tests/bench -run latency,cpu,history,gates,decision -rounds 20 || exit 1; done
 	$(MAKE) bench
@@ -76,15 +77,11 @@ workflowcheck: ## Look for what is not deterministic in workflows and all that t
 	$(TOOL) workflowcheck -config tools/workflowcheck.yaml ./workflows/...
 
 tidy: ## Check that every go.mod and go.sum is tidy
-	go mod tidy -diff
-	go -C tools mod tidy -diff
-	go -C tests/temporalcli mod tidy -diff
-	go -C tests/kube mod tidy -diff
+	@for module in $$(git ls-files go.mod '*/go.mod'); do \
+		echo "== $$module"; \
+		go -C $$(dirname $$module) mod tidy -diff || exit 1; \
+	done
 	go -C tests/kube mod tidy -diff -modfile=oldest.mod
-	go -C tests/rollouts mod tidy -diff
-	go -C tests/flux mod tidy -diff
-	go -C tests/sops mod tidy -diff
-	go -C tools/release mod tidy -diff
 
 generated: ## Check that go generate changes nothing
 	@state() { { git status --porcelain; git diff; } | git hash-object --stdin; }; \
@@ -255,6 +252,14 @@ compose-test-run: image
 release-test: ## Test and lint what builds a release
 	go run ./tests/run -C tools/release
 	cd tools/release && go tool -modfile=../go.mod golangci-lint run
+
+# Of the last commit, whatever the checkout has beyond it.
+packages-test: ## Install what a release has on this machine, run it, and remove it again (Debian without a running systemd, as root)
+	rm -rf .cache/packages
+	git clone -q . .cache/packages/checkout
+	go -C tools/release run . -source ../../.cache/packages/checkout -out ../../.cache/packages/release -platforms linux/$(shell go env GOARCH)
+	rm -rf .cache/packages/checkout
+	CONVERGE_RELEASE=$(CURDIR)/.cache/packages/release go test ./tests/packages -count=1 -v
 
 kube: kube-build ## Run two clusters, staging and production, until Ctrl-C: kubeconfig in $(KUBE)
 	@echo "When ready, in another terminal: export KUBECONFIG=$(abspath $(KUBE))/kubeconfig"

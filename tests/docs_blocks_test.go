@@ -100,7 +100,7 @@ func literal(node ast.Expr, constants map[string]string) (string, bool) {
 
 var (
 	// command begins a line of a block without a language, or continues one.
-	command = regexp.MustCompile(`^([A-Z_]+=("[^"]*"|\S+) )*(export [A-Z_]+=.*|(converge|converge-\w+|go|make|openssl|docker|sha256sum|base64|kubectl|temporal|tcld|curl|sops|git|cat|cp|rm|cd|echo|head)( .*)?)$`)
+	command = regexp.MustCompile(`^([A-Z_]+=("[^"]*"|\S+) )*(export [A-Z_]+=.*|(converge|converge-\w+|go|make|openssl|docker|sha256sum|base64|kubectl|temporal|tcld|curl|sops|git|cat|cp|rm|cd|echo|head|mkdir|tar|install|sh|apt-get|systemctl|runuser|userdel|helm)( .*)?)$`)
 	// periodic begins a line of a crontab.
 	periodic = regexp.MustCompile(`^([0-9*]+ +){5}`)
 	// misplaced is an error with its place, which TestDocsQuoteRealErrors finds among those that the loader gives.

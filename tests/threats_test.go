@@ -28,6 +28,12 @@ func TestFeaturesNameTheirTests(t *testing.T) {
 	require.Greater(t, rowsWithTests(t, "kubernetes.md", "| | Argo CD |"), 10)
 }
 
+// So does every key that can be rotated.
+func TestKeysNameTheirTests(t *testing.T) {
+	t.Parallel()
+	require.Greater(t, rowsWithTests(t, "install.md", "| key |"), 8)
+}
+
 // rowsWithTests counts the rows of the tables in a document that begin with such a line: the last cell of each names tests that exist.
 func rowsWithTests(t *testing.T, document, begin string) (rows int) {
 	t.Helper()

@@ -1,7 +1,7 @@
 // Package authorizer is an example of an authorizer for your own Temporal server, so that the server does not treat every caller as an
 // administrator. People and CI may signal, update, query and read. Workers may do what workers need. Callers without proof of identity
 // may do nothing. Your own program passes it to the server with temporal.WithAuthorizer and temporal.WithClaimMapper
-// (docs/install.md).
+// (docs/temporal.md).
 package authorizer
 
 import (

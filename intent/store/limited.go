@@ -36,7 +36,7 @@ func IsReadOnly(err error) bool {
 }
 
 // RestrictToRemote limits writes and removals of this process to the folders that a worker of a remote runtime needs. It limits only
-// Converge's own code; a compromised process needs a policy of the bucket (docs/install.md, Remote workers).
+// Converge's own code; a compromised process needs a policy of the bucket (docs/workers.md, Remote workers).
 func (s *Store) RestrictToRemote(runtime string) {
 	s.blobs = writeRestricted{s.blobs, remoteFolders(runtime)}
 }

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -107,6 +108,10 @@ func (r *release) sharedFiles(ctx context.Context, work string) (files []file, e
 
 // buildPlatform builds the archives of a platform.
 func (r *release) buildPlatform(ctx context.Context, p platform, work, complete string, shared []file) error {
+	units, err := systemFiles(p)
+	if err != nil {
+		return err
+	}
 	for _, b := range bundles {
 		var files []file
 		for _, prog := range b.programs {
@@ -128,7 +133,7 @@ func (r *release) buildPlatform(ctx context.Context, p platform, work, complete 
 			files = append(files, file{prog.name, 0o755, content}, file{"sbom/" + prog.name + ".cdx.json", 0o644, parts})
 		}
 		if b.shared {
-			files = append(files, shared...)
+			files = slices.Concat(files, shared, units)
 		}
 		name := fmt.Sprintf("%s_%s_%s_%s", b.name, strings.TrimPrefix(r.version, "v"), p.os, p.arch)
 		if err := writeArchive(filepath.Join(complete, name+".tar.gz"), name, files, r.committed); err != nil {

@@ -20,7 +20,7 @@ var system embed.FS
 // installed is where a file is installed. packager is "deb" or "rpm"; empty: both.
 type installed struct{ path, packager string }
 
-// places are where packages have the files of an archive and of folder system. A folder ends with a slash.
+// places are where packages have the files of an archive. A folder ends with a slash.
 var places = map[string][]installed{
 	"converge":                       {{"/usr/bin/converge", ""}},
 	"converge-render":                {{"/usr/bin/converge-render", ""}},
@@ -37,6 +37,7 @@ var places = map[string][]installed{
 	"system/sysusers.conf":           {{"/usr/lib/sysusers.d/converge.conf", ""}},
 	"system/converge.env":            {{"/etc/converge/converge.env", ""}},
 	"system/installed.sh":            nil, // it is run
+	"system/removed.sh":              nil,
 }
 
 // placesOf returns where a file is installed.
@@ -55,28 +56,33 @@ func placesOf(path string) ([]installed, error) {
 	return all, nil
 }
 
-// writePackages writes the packages of Debian and Red Hat with the files of an archive, and with units of systemd.
+// systemFiles are the units of systemd, their environment and user, and the scripts of packages; none on other platforms.
+func systemFiles(p platform) (all []file, err error) {
+	if p.os != "linux" {
+		return nil, nil
+	}
+	entries, err := fs.ReadDir(system, "system")
+	for _, e := range entries {
+		content, err := system.ReadFile("system/" + e.Name())
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, file{"system/" + e.Name(), 0o644, content})
+	}
+	return all, err
+}
+
+// writePackages writes the packages of Debian and Red Hat with the files of an archive.
 func (r *release) writePackages(p platform, name string, all []file, work, complete string) error {
 	root := filepath.Join(work, "package_"+p.arch)
 	if err := os.Mkdir(root, 0o700); err != nil {
 		return err
 	}
-	entries, err := fs.ReadDir(system, "system")
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		content, err := system.ReadFile("system/" + e.Name())
-		if err != nil {
-			return err
-		}
-		all = append(all, file{"system/" + e.Name(), 0o644, content})
-	}
 	var contents files.Contents
 	for n, f := range all {
 		source := filepath.Join(root, fmt.Sprint(n))
-		if f.path == "system/installed.sh" {
-			source = filepath.Join(root, "installed.sh")
+		if filepath.Ext(f.path) == ".sh" {
+			source = filepath.Join(root, filepath.Base(f.path))
 		}
 		if err := os.WriteFile(source, f.content, 0o600); err != nil {
 			return err
@@ -98,8 +104,9 @@ func (r *release) writePackages(p platform, name string, all []file, work, compl
 		Section: "admin", Priority: "optional", License: "Apache-2.0", Maintainer: "Converge <" + repository + ">",
 		Homepage: repository, Description: "Release services through channels, durably, on Temporal",
 		Overridables: nfpm.Overridables{
-			Contents: contents, Scripts: nfpm.Scripts{PostInstall: filepath.Join(root, "installed.sh")},
-			RPM: nfpm.RPM{BuildHost: "localhost", Summary: "Release services through channels, durably, on Temporal"},
+			Contents: contents,
+			Scripts:  nfpm.Scripts{PostInstall: filepath.Join(root, "installed.sh"), PreRemove: filepath.Join(root, "removed.sh")},
+			RPM:      nfpm.RPM{BuildHost: "localhost", Summary: "Release services through channels, durably, on Temporal"},
 		},
 	}
 	for _, format := range []string{"deb", "rpm"} {

@@ -68,10 +68,10 @@ func checkout(t *testing.T) (dir string, git func(args ...string)) {
 	return dir, git
 }
 
-// documented runs, in a directory, the lines of docs/install.md that begin with one of these commands, and returns what they print.
+// documented runs, in a directory, the lines of docs/artefacts.md that begin with one of these commands, and returns what they print.
 func documented(t *testing.T, dir string, commands ...string) string {
 	t.Helper()
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "install.md"))
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "artefacts.md"))
 	require.NoError(t, err)
 	var lines []string
 	for line := range strings.Lines(string(page)) {
@@ -145,6 +145,8 @@ func TestReleaseHasProgramsOfEachPlatform(t *testing.T) {
 		"completions/converge.bash": 0o644, "completions/_converge": 0o644, "completions/converge.fish": 0o644,
 		"man/man1/converge.1": 0o644, "man/man1/converge-admin.1": 0o644,
 		"sbom/converge.cdx.json": 0o644, "sbom/converge-render.cdx.json": 0o644, "sbom/converge-wrapper.cdx.json": 0o644,
+		"system/converge-worker.service": 0o644, "system/converge-serve.service": 0o644, "system/converge.env": 0o644,
+		"system/sysusers.conf": 0o644, "system/installed.sh": 0o644, "system/removed.sh": 0o644,
 	}, modes)
 	var parts struct {
 		Format   string `json:"bomFormat"`
@@ -323,7 +325,9 @@ func TestPackages(t *testing.T) {
 	conffiles, err := os.ReadFile(filepath.Join(root, "DEBIAN", "conffiles"))
 	require.NoError(t, err)
 	require.Equal(t, "/etc/converge/converge.env\n", string(conffiles))
-	run("sh", "-n", filepath.Join(root, "DEBIAN", "postinst"))
+	for _, script := range []string{"postinst", "prerm"} {
+		run("sh", "-n", filepath.Join(root, "DEBIAN", script))
+	}
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		t.Skip("no systemd-analyze: the units are not checked")
 	}

@@ -17,7 +17,7 @@ type Finding struct {
 	Compared   int      // of what Of names
 	Of         string   // such as "applies"
 	Violations []string // of the invariant
-	Notes      []string // what docs/install.md says may happen
+	Notes      []string // what docs/workers.md says may happen
 }
 
 // String is a line for people, and one for each violation and note.

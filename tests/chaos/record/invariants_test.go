@@ -349,7 +349,7 @@ func TestRestIsJudgedByItsOwnMoment(t *testing.T) {
 	require.Empty(t, rest())
 }
 
-// What docs/install.md says that a frozen worker may do is told apart from a violation.
+// What docs/workers.md says that a frozen worker may do is told apart from a violation.
 func TestOverlapOfFrozenWorkerIsANote(t *testing.T) {
 	r := good()
 	r.Applies = slices.DeleteFunc(r.Applies, func(l Line) bool { return l.PID == 6 && l.Event == End })

@@ -52,6 +52,18 @@ func Text(t *testing.T, path, heading string) Command {
 	return Command{Shown: only(t, path, "text", heading).lines}
 }
 
+// Commands returns the lines of the blocks without a language below a heading of a page: commands alone.
+func Commands(t *testing.T, path, heading string) (lines []string) {
+	t.Helper()
+	for _, f := range fences(t, path) {
+		if f.language == "" && f.heading == heading {
+			lines = append(lines, f.lines...)
+		}
+	}
+	require.NotEmpty(t, lines, "commands of %s below %q", path, heading)
+	return lines
+}
+
 func only(t *testing.T, path, language, heading string) fence {
 	t.Helper()
 	all := slices.DeleteFunc(fences(t, path), func(f fence) bool { return f.language != language || f.heading != heading })
