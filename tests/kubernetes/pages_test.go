@@ -75,11 +75,12 @@ func TestKubernetesPages(t *testing.T) {
 		out, code := d.Run(kubectl, args...)
 		require.Zero(t, code, out)
 	}
-	for _, page := range []string{"../../docs/trial.md", "../../docs/from-argocd-flux.md"} {
-		for _, b := range stage.Console(t, page) {
-			d.RunPage(b)
-		}
-		out, code := d.Run(kubectl, "-n", "argocd-web", "apply", "--server-side", "--field-manager", "argocd-controller", "-f", "deploy/web")
-		require.Zero(t, code, out)
+	for _, b := range stage.Console(t, "../../docs/trial.md") {
+		d.RunPage(b)
+	}
+	out, code := d.Run(kubectl, "-n", "argocd-web", "apply", "--server-side", "--field-manager", "argocd-controller", "-f", "deploy/web")
+	require.Zero(t, code, out)
+	for _, b := range stage.Console(t, "../../docs/from-argocd-flux.md") {
+		d.RunPage(b)
 	}
 }
