@@ -58,6 +58,22 @@ reports what it would apply there, and writes nothing. Existing files are not ov
 }
 
 func (o *initOptions) run(ctx context.Context) error {
+	if err := o.checkFlags(); err != nil {
+		return err
+	}
+	switch o.from {
+	case "":
+		return o.fromSkeleton()
+	case "ecs":
+		return o.fromECS(ctx)
+	case "meta":
+		return o.fromMeta()
+	}
+	return o.fromFiles(ctx)
+}
+
+// checkFlags rejects values, and flags that belong to another import.
+func (o *initOptions) checkFlags() error {
 	switch {
 	case o.from != "" && o.from != "ecs" && o.from != "meta" && !importer.Tool(o.from).Known():
 		return fmt.Errorf("--from %q: expected ecs, meta, helm, kustomize, manifests, argocd or flux", o.from)
@@ -67,13 +83,12 @@ func (o *initOptions) run(ctx context.Context) error {
 		return errors.New("--access read requires --from ecs, helm, kustomize, manifests, argocd or flux")
 	case o.cluster+o.region+o.role != "" && o.from != "ecs":
 		return errors.New("--cluster, --region and --role-arn require --from ecs")
-	case o.from == "ecs":
-		return o.fromECS(ctx)
-	case o.from == "meta":
-		return o.fromMeta()
-	case o.from != "":
-		return o.fromFiles(ctx)
 	}
+	return nil
+}
+
+// fromSkeleton writes a first application with a custom runtime.
+func (o *initOptions) fromSkeleton() error {
 	name, err := o.applicationName()
 	if err != nil {
 		return err
