@@ -275,7 +275,7 @@ func TestDrainOfManyServicesFits_F8(t *testing.T) {
 		return protocol.DrainAnswer{StoredAnswer: protocol.StoredAnswer{AnswerDigest: store(packed)}}, nil
 	})
 	s.sendUpdate(1*second, protocol.Drain, protocol.RequestMeta{By: "alice"}, "runtime edge is being drained: its services leave one by one")
-	s.sendUpdate(5*second, protocol.Restore, protocol.RequestMeta{By: "alice"}, "runtime edge is being restored: its services return one by one")
+	s.sendUpdate(60*second, protocol.Restore, protocol.RequestMeta{By: "alice"}, "runtime edge is being restored: its services return one by one")
 	next := s.runToNextInput(protocol.RuntimeInput{}, second)
 	require.NotContains(t, string(next.State), `"pause":{`)
 	require.Equal(t, "4 looks, 2 by digest", fmt.Sprintf("%d looks, %d by digest", polls, byDigest))
