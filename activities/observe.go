@@ -158,7 +158,7 @@ func (a *Activities) observeInstance(ctx context.Context, r protocol.ObserveRequ
 		return notReadyReading("runtime", err)
 	}
 	in, err := a.instance(ctx, runtimes.Request{
-		Owner: ownerOf(r, ref.ID), ServiceID: r.ServiceID, FullVersion: ref.FullVersion, Restarted: ref.Restarted,
+		Owner: ownerOf(r, ref.ID), ServiceID: r.ServiceID, FullVersion: ref.FullVersion, Restarted: ref.Restarted, ReportOnly: ref.ReportOnly,
 	}, ref.Payload, true)
 	if err != nil {
 		return notReadyReading("payload", err)

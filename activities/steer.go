@@ -30,11 +30,18 @@ func (a *Activities) steer(ctx context.Context, r protocol.SteerRequest) ([]stri
 	if err == nil {
 		err = a.decrypt(&in)
 	}
-	if err == nil && r.Action != protocol.Abort { // a pause does not block an abort
+	if err == nil && r.Action == protocol.Promote { // a pause blocks neither an abort nor a return
 		err = a.checkPaused(ctx, r.Application, r.Runtime)
 	}
 	if err != nil {
 		return nil, err
+	}
+	if r.Action == protocol.Return {
+		returner, ok := conn.Runtime.(runtimes.Returner)
+		if !ok {
+			return []string{"nothing to give up on runtime " + r.Runtime}, nil
+		}
+		return returner.Return(ctx, in)
 	}
 	steerer, ok := conn.Runtime.(runtimes.Steerer)
 	if !ok {

@@ -140,6 +140,12 @@ func (c *ChannelSpec) SetReportOnly() {
 	c.Conditions = append(slices.Clip(c.Conditions), Condition{ID: string(ReportOnlyMarker), Kind: ReportOnlyMarker})
 }
 
+// Enforce makes a report-only channel one that is enforced, because the service was adopted there.
+func (c *ChannelSpec) Enforce() {
+	c.Drift, c.Report = c.Report, ""
+	c.Conditions = slices.DeleteFunc(slices.Clone(c.Conditions), func(cond Condition) bool { return cond.Kind == ReportOnlyMarker })
+}
+
 // Repairs reports whether drift is repaired here, or would be.
 func (c *ChannelSpec) Repairs() bool {
 	return c.Drift != DriftObserve || c.Report != "" && c.Report != DriftObserve
@@ -186,6 +192,8 @@ type RuntimeSpec struct {
 	ApproveApplies bool `json:"approveApplies,omitempty"`
 	// CanRemove: it can remove instances (A24).
 	CanRemove bool `json:"canRemove,omitempty"`
+	// ReadOnly: nothing is written there (RuntimeDefinition.ReadOnly), so nothing can be adopted.
+	ReadOnly bool `json:"readOnly,omitempty"`
 }
 
 // Condition is one precondition, named uniquely in its channel ("channel-stable/staging").

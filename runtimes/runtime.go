@@ -51,6 +51,8 @@ type Request struct {
 	// record. Restart: this apply is for a restart, and restarts the instance even if it is at FullVersion.
 	Restarted time.Time
 	Restart   bool
+	// ReportOnly: nothing may be applied there, so an observation recognises by its content what another tool deployed.
+	ReportOnly bool
 	// Allow is the restriction of objects by the runtime's owner; nil: none.
 	Allow *entities.RuntimeAllow
 	// Siblings reads the other services of the application in this place, as the newest incarnation declares them. It is read only when
@@ -160,6 +162,13 @@ type RemovalPlanner interface {
 	// the instance that would stay (ActionKeep, with the reason as Message). It changes nothing. An error means that the effects are
 	// unknown, or that Remove would be refused.
 	PlanRemoval(ctx context.Context, in Request) ([]Change, error)
+}
+
+// Returner is a runtime that can give up what it wrote on objects besides their declared fields.
+type Returner interface {
+	// Return gives up the ownership of the instance's objects: marks, records, and claims on fields. It changes nothing that runs, and is
+	// safe to repeat. It returns what it did, a line each.
+	Return(ctx context.Context, in Request) ([]string, error)
 }
 
 // Capturer is a runtime that can report the capabilities that charts see of its cluster.

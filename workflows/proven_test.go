@@ -49,6 +49,8 @@ var tokenCallsOfService = map[string]tokenCall{
 	protocol.Unpin:          {[]string{releaseV1, `pin {"version":"v1","channel":"staging","by":"ci"}`}, `"channel":"staging"`, entities.EventPin, false, false},
 	protocol.Rollback:       {[]string{releaseV1, `release {"version":"v2","by":"ci"}`}, `"version":"v2","channel":"staging"`, entities.EventRollback, false, false},
 	protocol.RestartService: {[]string{releaseV1}, `"channel":"staging"`, entities.EventTarget, false, false},
+	protocol.Adopt:          {nil, `"channel":"staging"`, entities.EventManage, false, false},
+	protocol.Return:         {[]string{`adopt {"channel":"staging","by":"ci"}`}, `"channel":"staging"`, entities.EventManage, false, false},
 	protocol.Promote:        {[]string{releaseV1}, `"channel":"staging"`, entities.EventRetry, false, true},
 	protocol.Abort:          {[]string{releaseV1}, `"channel":"staging"`, entities.EventRetry, false, true},
 	protocol.Delete:         {[]string{`publish {"incarnation":2,"hash":"h2","store":"s","by":"ci"}`}, "", entities.EventDelete, false, false},
@@ -160,6 +162,9 @@ func auditOfService(t *testing.T, act tokenCall, name string, update bool) (line
 	}
 	if act.waitsAtStep {
 		p.pauseRollouts()
+	}
+	if name == protocol.Adopt || name == protocol.Return {
+		p.spec.Channels[0].SetReportOnly()
 	}
 	p.publish(0)
 	at := second

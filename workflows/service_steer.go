@@ -21,7 +21,7 @@ func (s *service) steer() {
 	for _, id := range entities.SortedIDs(s.state.Instances) {
 		i := s.state.Instances[id]
 		key := s.state.Key(id)
-		if i.Steer == nil || s.steering[key] || !s.state.Declared(id) {
+		if i.Steer == nil || s.steering[key] || !s.state.Declared(id) || i.Steer.Action == state.SteerReturn && i.Delivery.Apply.Running {
 			continue
 		}
 		s.steering[key] = true

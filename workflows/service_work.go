@@ -66,7 +66,7 @@ func heartbeatOptions(queue string, timeout, absent time.Duration, text string) 
 func (s *service) instanceRef(id entities.InstanceID, t entities.Target) protocol.InstanceRef {
 	ref := protocol.InstanceRef{ID: s.state.Key(id), FullVersion: t.FullVersion, Payload: t.Payload}
 	if i := s.state.Instances[id]; i != nil {
-		ref.Restarted = i.Delivery.RestartedAt
+		ref.Restarted, ref.ReportOnly = i.Delivery.RestartedAt, s.state.IsReportOnly(id.Channel)
 	}
 	return ref
 }

@@ -218,6 +218,44 @@ A channel that was deleted is restored at its last version.`,
 	return cmd
 }
 
+// newCmdAdopt makes adopt (A25).
+func newCmdAdopt(f *Factory, runF func(context.Context, *serviceOptions) error) *cobra.Command {
+	return newHandoverCmd(f, protocol.Adopt, runF, cobra.Command{
+		Use:   "SVC [CHANNEL]",
+		Short: "Let Converge apply a service where it only reports",
+		Long: `Take a service over from the tool that deploys it, in the release channels that are
+declared report-only, or in one of them. Its gates are evaluated again; then Converge
+applies. Objects of another tool are taken over if the service says adopt: true, and no pod
+is replaced unless its template changes. Other services of the channel stay report-only.
+
+End the claim of the other tool first, or it deploys, too. A runtime with access: read has
+to be published without it before.`,
+		Example: `  converge adopt shop/web production --reason "two weeks without a difference"
+  converge adopt shop/web`,
+	})
+}
+
+// newCmdReturn makes return (A25).
+func newCmdReturn(f *Factory, runF func(context.Context, *serviceOptions) error) *cobra.Command {
+	return newHandoverCmd(f, protocol.Return, runF, cobra.Command{
+		Use:   "SVC [CHANNEL]",
+		Short: "Give an adopted service back",
+		Long: `Undo converge adopt, in all release channels or in one: Converge only reports there
+again, and gives up the objects: its labels, annotations and claims on fields are removed.
+What runs stays as it is, and no pod is replaced. Then let the other tool deploy again.`,
+		Example: `  converge return shop/web production --reason "after the migration"
+  converge return shop/web`,
+	})
+}
+
+func newHandoverCmd(f *Factory, verb string, runF func(context.Context, *serviceOptions) error, texts cobra.Command) *cobra.Command {
+	cmd, o := newServiceCmd(f, verb, runF, texts, func(o *serviceOptions, act protocol.RequestMeta) protocol.ScopeRequest {
+		return protocol.ScopeRequest{RequestMeta: act, Channel: o.channel}
+	})
+	cmd.Flags().StringVar(&o.reason, "reason", "", "reason, kept in the history")
+	return cmd
+}
+
 func newCmdRollback(f *Factory, runF func(context.Context, *serviceOptions) error) *cobra.Command {
 	cmd, o := newServiceCmd(f, protocol.Rollback, runF, cobra.Command{
 		Use:     "SVC [VERSION]",

@@ -25,7 +25,7 @@ func addCommands(f *Factory, root *cobra.Command) {
 	}
 	add("release", newCmdRelease(f, nil), newCmdPlan(f, nil), newCmdSimulate(f, nil), newCmdWait(f, nil), newCmdCancel(f, nil), newCmdRetry(f, nil))
 	add("gate", newCmdApprovals(f, nil), newCmdApprove(f, nil), newCmdReject(f, nil), newCmdBypass(f, nil), newCmdPause(f, nil), newCmdResume(f, nil),
-		newCmdRollback(f, nil), newCmdRestart(f, nil), newCmdPromote(f, nil), newCmdAbort(f, nil))
+		newCmdRollback(f, nil), newCmdRestart(f, nil), newCmdAdopt(f, nil), newCmdReturn(f, nil), newCmdPromote(f, nil), newCmdAbort(f, nil))
 	add("see", newCmdStatus(f, nil), newCmdExplain(f, nil), newCmdHistory(f, nil), newCmdLogs(f, nil))
 	add("noun", newCmdConfig(f), newCmdChannel(f), newCmdRun(f), newCmdRuntime(f), newCmdReport(f), newCmdAdmin(f))
 	add("run", newCmdDev(f, nil), newCmdWorker(f, nil), newCmdServe(f, nil), newCmdLogin(f, nil), newCmdLogout(f, nil), newCmdVersion(f, nil))

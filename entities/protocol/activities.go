@@ -112,6 +112,8 @@ type InstanceRef struct {
 	KnownDigest string `json:"known,omitempty"`
 	// Restarted is when a user last restarted it; zero: never.
 	Restarted time.Time `json:"restarted,omitzero"`
+	// ReportOnly: its channel is report-only, so what another tool deployed is recognised by its content (A25).
+	ReportOnly bool `json:"reportOnly,omitempty"`
 }
 
 // ServerPollInterval is how often the server repeats an observation of steady instances that workers poll (F9). For ten thousand services,

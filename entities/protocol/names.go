@@ -85,6 +85,9 @@ const (
 	// RestartService is a Service's verb; Restart is the record of a restarted workflow.
 	RestartService = "restart"
 	Delete         = "delete"
+	// Adopt and Return hand a service over in a report-only channel, to Converge and back.
+	Adopt  = "adopt"
+	Return = "return"
 	// Promote and Abort control rollouts with their own steps: `converge promote`.
 	Promote = "promote"
 	Abort   = "abort"

@@ -12,7 +12,7 @@ type SteerRequest struct {
 	RuntimeDigest string        `json:"runtimeDigest"`
 	Instance      InstanceRef   `json:"instance"`
 	Timeout       time.Duration `json:"timeout"`
-	Action        string        `json:"way"` // promote, abort
+	Action        string        `json:"way"` // promote, abort, return
 	Full          bool          `json:"full,omitempty"`
 	At            string        `json:"at,omitempty"` // where it waits
 }

@@ -29,13 +29,17 @@ func (s *State) Refresh(channel string) (Effect, error) {
 	return func() string {
 		for _, id := range s.Spec.IDs() {
 			if channel == "" || id.Channel == channel {
-				o := &s.Instance(id).Observed
-				o.Requested = true
-				o.refreshCount++
+				s.Instance(id).Observed.request()
 			}
 		}
 		return s.scopeName(channel) + " is observed now"
 	}, nil
+}
+
+// request requests a reading now. One that began before it does not count.
+func (o *Observation) request() {
+	o.Requested = true
+	o.refreshCount++
 }
 
 // RefreshCount is how often a reading of an instance was requested in this run.

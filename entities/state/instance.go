@@ -15,7 +15,9 @@ type Channel struct {
 	Position int `json:"position,omitempty"`
 	// ReportOnly: it was report-only when it was last declared (A25).
 	ReportOnly bool `json:"reports,omitempty"`
-	Gates      `json:"gates,omitzero"`
+	// Adopted: a person let Converge apply here, although the channel is declared report-only; nil: nobody did.
+	Adopted *Adoption `json:"adopted,omitempty"`
+	Gates   `json:"gates,omitzero"`
 	// Takedown: a person deleted it, until a person restores it.
 	Takedown *ChannelDeletion `json:"down,omitempty"`
 	// Status that was last shown to people, and since when.

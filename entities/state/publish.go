@@ -34,6 +34,7 @@ func (s *State) ApplySpec(spec *entities.Spec, digest string, now time.Time) *Op
 
 func (s *State) applySpec(spec *entities.Spec, digest string, now time.Time) *Opening {
 	s.PendingIncarnation = nil
+	s.keepAdopted(spec)
 	s.retainOldSpec(spec)
 	s.keepRuntimes(spec)
 	s.Spec, s.SpecDigest, s.Problem, s.TransientProblem, s.RenderFailure = spec, digest, "", "", ""

@@ -115,6 +115,7 @@ func (s *State) RenameBlocker(names map[string]string, title string) string {
 // ApplyRules applies the rules of an incarnation that is deferred. spec is the current one under those rules. They take effect at once, also
 // for the releases that it waits for.
 func (s *State) ApplyRules(spec *entities.Spec, now time.Time) {
+	s.keepAdopted(spec)
 	if entities.DigestOf(spec) == entities.DigestOf(s.Spec) {
 		return
 	}

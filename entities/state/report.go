@@ -27,6 +27,9 @@ func (s *State) applyReportMode(spec *entities.ChannelSpec, now time.Time) {
 		return
 	}
 	c.ReportOnly = reportOnly
+	for _, i := range s.InstancesIn(spec.Name) { // what counts as the version of its objects depends on it
+		i.Observed.request()
+	}
 	if reportOnly {
 		for _, i := range s.InstancesIn(spec.Name) { // a version that another tool brings counts again
 			i.Delivery.ReportedOnly = false

@@ -133,6 +133,18 @@ var service = [...]Row{
 		},
 	},
 	{
+		Name: protocol.Adopt, Description: "lets Converge apply in a report-only channel, or in all of them", payload: scopePayload, Channels: namedChannel,
+		Do: func(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
+			return s.Adopt(r.Channel, who, r.Reason, now)
+		},
+	},
+	{
+		Name: protocol.Return, Description: "makes a channel report-only again, or all where the service was adopted, and gives up its objects", payload: scopePayload, Channels: namedChannel,
+		Do: func(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
+			return s.Return(r.Channel, who, r.Reason, now)
+		},
+	},
+	{
 		Name: protocol.Promote, Description: "promotes a rollout that is paused at one of its own steps", payload: rolloutPayload, Channels: namedChannel, Do: steerRollout,
 	},
 	{

@@ -193,8 +193,8 @@ func TestAccess_A14(t *testing.T) {
 		}
 	}
 	require.Equal(t, []string{
-		"abort", "approve", "bypass", "cancel", "delete", "manage", "pause", "pin", "pinApplication", "promote", "publish", "refresh", "reject", "release", "restart", "resume", "retry",
-		"rollback", "takeOver", "unmanage", "unpin",
+		"abort", "adopt", "approve", "bypass", "cancel", "delete", "manage", "pause", "pin", "pinApplication", "promote", "publish", "refresh", "reject", "release", "restart", "resume", "retry",
+		"return", "rollback", "takeOver", "unmanage", "unpin",
 	}, Grantable())
 	// The first publication has no grants yet.
 	require.ElementsMatch(t, append(grantable(Runtime(), Installation()), protocol.Publish), grantableVerbs)

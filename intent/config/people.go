@@ -98,7 +98,7 @@ type Events []string
 func (Verbs) Choices() []string {
 	return []string{
 		protocol.Release, protocol.Approve, protocol.Reject, protocol.Bypass, protocol.Pause, protocol.Resume, protocol.Pin, protocol.Unpin,
-		protocol.Rollback, protocol.Cancel, protocol.Retry, protocol.Refresh, protocol.RestartService, protocol.Promote, protocol.Abort, protocol.Delete,
+		protocol.Rollback, protocol.Cancel, protocol.Retry, protocol.Refresh, protocol.RestartService, protocol.Adopt, protocol.Return, protocol.Promote, protocol.Abort, protocol.Delete,
 		protocol.Unmanage, protocol.Manage, protocol.Publish, protocol.TakeOver, protocol.PinApplication,
 	}
 }

@@ -88,7 +88,7 @@ func boundChecks(spec entities.Spec) error {
 func runtimeSpec(d entities.RuntimeDefinition) entities.RuntimeSpec {
 	spec := entities.RuntimeSpec{
 		Kind: d.Kind, Digest: entities.DigestOf(d), Observable: true, Remote: d.Remote, Timing: d.Timing,
-		MaxApplies: d.MaxApplies, ApproveApplies: d.ApproveApplies, CanRemove: CanRemove(d),
+		MaxApplies: d.MaxApplies, ApproveApplies: d.ApproveApplies, CanRemove: CanRemove(d), ReadOnly: d.ReadOnly,
 	}
 	if d.Custom != nil {
 		spec.Mode, spec.Observable = d.Custom.Mode, d.Custom.Fetch != nil

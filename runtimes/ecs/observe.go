@@ -38,6 +38,9 @@ func (r *Runtime) Observe(ctx context.Context, in runtimes.Request) ([]entities.
 	if ob.service, err = r.cluster.read(ctx, in.Owner, want.name(), time.Now().Add(-r.cluster.timing.maxAge)); err != nil {
 		return nil, readingError(action, err)
 	}
+	if in.ReportOnly && ob.service != nil && valueOf(ob.service.Tags, TagOwner) == "" {
+		return (&readOnly{r}).Observe(ctx, in)
+	}
 	object, err := ob.object(ctx)
 	if err != nil {
 		return nil, readingError(action, err)

@@ -109,6 +109,9 @@ func (ob *observation) object(ctx context.Context, d declared) (entities.Object,
 		return object, nil
 	}
 	live := v.get(d.GetNamespace(), d.GetName())
+	if live == nil && ob.in.ReportOnly {
+		return ob.deployedByOthers(ctx, d)
+	}
 	if live == nil {
 		object.Message = "does not exist"
 		return object, nil

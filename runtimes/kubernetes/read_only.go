@@ -152,6 +152,19 @@ func (ob *observation) compareLive(ctx context.Context, clients *clients, d decl
 	return c, nil
 }
 
+// deployedByOthers reports an object in a report-only channel that does not have our labels: no watch shows it, so it is read.
+func (ob *observation) deployedByOthers(ctx context.Context, d declared) (entities.Object, error) {
+	clients, err := ob.clientsFor(ctx, ob.in)
+	if err != nil {
+		return entities.Object{}, err
+	}
+	c, err := ob.compareLive(ctx, clients, d)
+	if err != nil {
+		return entities.Object{}, err
+	}
+	return ob.objectOfOthers(ctx, c)
+}
+
 // objectOfOthers reports an object as if Converge had adopted it at the observed version.
 func (ob *observation) objectOfOthers(ctx context.Context, c compared) (entities.Object, error) {
 	object := ob.newObject(c.Unstructured)

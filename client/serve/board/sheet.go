@@ -77,6 +77,8 @@ var acts = map[string][]string{
 	protocol.Pin:            {"channel", "version", "reason"},
 	protocol.Unpin:          {"channel", "reason"},
 	protocol.RestartService: {"channel", "reason"},
+	protocol.Adopt:          {"channel", "reason"},
+	protocol.Return:         {"channel", "reason"},
 	protocol.Promote:        {"channel", "reason"},
 	protocol.Abort:          {"channel", "reason"},
 }
