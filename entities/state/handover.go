@@ -2,6 +2,7 @@ package state
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,9 +33,12 @@ func (s *State) Adopt(channel string, who entities.Who, reason string, now time.
 		if channel != "" && c.Name != channel || c.Report == "" {
 			continue
 		}
-		for _, i := range c.Instances {
-			if rt := s.Spec.Runtimes[i.Runtime]; rt != nil && rt.ReadOnly {
-				return nil, fmt.Errorf("runtime %s of %s has access: read; give its workers credentials that may write, and publish it without access: read and with enforcement: report in its channels", i.Runtime, c.Name)
+		if runtime := readOnlyRuntime(s.Spec, c); runtime != "" {
+			return nil, fmt.Errorf("runtime %s of %s has access: read; give its workers credentials that may write, and publish it without access: read and with enforcement: report in its channels", runtime, c.Name)
+		}
+		for _, i := range s.InstancesIn(c.Name) {
+			if i.Steer != nil && i.Steer.Action == SteerReturn {
+				return nil, fmt.Errorf("%s is being returned, by %s: the history shows when its objects are given up", s.DisplayName(i.ID), i.Steer.Who.Name)
 			}
 		}
 		adopted = append(adopted, c)
@@ -46,6 +50,9 @@ func (s *State) Adopt(channel string, who entities.Who, reason string, now time.
 		var names []string
 		for _, c := range adopted {
 			s.Channel(c.Name).Adopted = &Adoption{Who: who, At: now, Reason: reason}
+			for _, i := range s.InstancesIn(c.Name) {
+				i.Returning = false
+			}
 			c.Enforce()
 			s.applyReportMode(c, now)
 			names = append(names, c.Name)
@@ -55,15 +62,25 @@ func (s *State) Adopt(channel string, who entities.Who, reason string, now time.
 	}, nil
 }
 
+// readOnlyRuntime is a runtime of a channel where nothing may be written, or "".
+func readOnlyRuntime(spec *entities.Spec, c *entities.ChannelSpec) string {
+	for _, i := range c.Instances {
+		if rt := spec.Runtimes[i.Runtime]; rt != nil && rt.ReadOnly {
+			return i.Runtime
+		}
+	}
+	return ""
+}
+
 // Return makes a channel report-only again in which the service was adopted, or all of them if channel is empty. What Converge has written
-// on the objects besides their declared fields is then given up.
+// on the objects besides their declared fields is then given up. Where that failed, it can be repeated.
 func (s *State) Return(channel string, who entities.Who, reason string, now time.Time) (Effect, error) {
 	if err := s.checkChannel(channel); err != nil {
 		return nil, err
 	}
 	var returned []*entities.ChannelSpec
 	for n := range s.Spec.Channels {
-		if c := &s.Spec.Channels[n]; (channel == "" || c.Name == channel) && s.Channel(c.Name).Adopted != nil {
+		if c := &s.Spec.Channels[n]; (channel == "" || c.Name == channel) && (s.Channel(c.Name).Adopted != nil || s.isReturning(c.Name)) {
 			returned = append(returned, c)
 		}
 	}
@@ -73,11 +90,14 @@ func (s *State) Return(channel string, who entities.Who, reason string, now time
 	return func() string {
 		var names []string
 		for _, c := range returned {
+			if s.Channel(c.Name).Adopted != nil {
+				c.SetReportOnly()
+				s.applyReportMode(c, now)
+			}
 			s.Channel(c.Name).Adopted = nil
-			c.SetReportOnly()
-			s.applyReportMode(c, now)
 			for _, i := range s.InstancesIn(c.Name) {
 				if i.Delivery.Target != nil {
+					i.Returning = true
 					i.Steer = &Steer{Action: SteerReturn, FullVersion: i.currentVersion(), Who: who, Reason: reason, RequestedAt: now}
 				}
 			}
@@ -102,15 +122,22 @@ func (s *State) keepAdopted(spec *entities.Spec) {
 		if known == nil || known.Adopted == nil {
 			continue
 		}
-		readOnly := false
-		for _, i := range c.Instances {
-			rt := spec.Runtimes[i.Runtime]
-			readOnly = readOnly || rt != nil && rt.ReadOnly
-		}
-		if c.Report == "" || readOnly {
+		if c.Report == "" || readOnlyRuntime(spec, c) != "" {
 			known.Adopted = nil
 			continue
 		}
 		c.Enforce()
 	}
+}
+
+func (s *State) isReturning(channel string) bool {
+	return slices.ContainsFunc(s.InstancesIn(channel), func(i *Instance) bool { return i.Returning })
+}
+
+// recordReturn records whether the objects of an instance were given up. It returns what to do if they were not.
+func (s *State) recordReturn(i *Instance, err string) (hint string) {
+	if i.Returning = err != ""; i.Returning {
+		return fmt.Sprintf("; to try again: converge return %s/%s %s", s.Application, s.Title(), i.ID.Channel)
+	}
+	return ""
 }

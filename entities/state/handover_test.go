@@ -65,3 +65,33 @@ func TestAdoptionLasts_A25(t *testing.T) {
 	s.ApplySpec(handoverSpec(false), "report again", now)
 	require.True(t, s.IsReportOnly("production"))
 }
+
+// A return that failed can be repeated, one that is under way holds an adoption, and one that is done does neither.
+func TestReturnIsRepeatedUntilItIsDone_A25(t *testing.T) {
+	now, alice := time.Unix(1000, 0), entities.Who{Name: "alice"}
+	s := &State{Application: "shop", Service: "web"}
+	s.ApplySpec(handoverSpec(false), "one", now)
+	instance := s.InstancesIn("production")[0]
+	instance.Delivery.Target = &entities.Target{FullVersion: "v1"}
+	do := func(effect Effect, err error) {
+		t.Helper()
+		require.NoError(t, err)
+		effect()
+	}
+	do(s.Adopt("", alice, "", now))
+	do(s.Return("", alice, "", now))
+	_, err := s.Adopt("", alice, "", now)
+	require.ErrorContains(t, err, "is being returned, by alice")
+	s.RecordSteer(instance.ID, *instance.Steer, nil, "forbidden", now)
+	require.Contains(t, s.Journal[len(s.Journal)-1].Text, "return of v1 failed: forbidden; to try again: converge return shop/web production")
+
+	now = now.Add(time.Minute)
+	do(s.Return("production", alice, "", now))
+	require.True(t, s.IsReportOnly("production"))
+	require.Len(t, s.Spec.Channels[0].Conditions, 1, "it is marked once")
+	s.RecordSteer(instance.ID, *instance.Steer, []string{"1 object given up"}, "", now)
+	_, err = s.Return("production", alice, "", now)
+	require.ErrorContains(t, err, "was not adopted")
+	do(s.Adopt("production", alice, "", now))
+	require.False(t, s.IsReportOnly("production"))
+}

@@ -52,6 +52,8 @@ type Instance struct {
 	Approval ApplyApproval       `json:"approval,omitzero"`
 	// Steer is a requested action on its rollouts, until it is done.
 	Steer *Steer `json:"steer,omitempty"`
+	// Returning: a person gave it back, and its objects are not given up yet.
+	Returning bool `json:"returning,omitempty"`
 	// LastRuntime is the last spec of its runtime, if it is not declared any more.
 	LastRuntime *entities.RuntimeSpec `json:"lastRuntime,omitempty"`
 	// OnDelete is the onDelete of its channel when it was last declared.

@@ -142,6 +142,9 @@ func (s *State) RecordSteer(id entities.InstanceID, request Steer, actions []str
 	if err != "" {
 		text = fmt.Sprintf("%s of %s failed: %s", request.Action, request.FullVersion, err)
 	}
+	if request.Action == SteerReturn {
+		text += s.recordReturn(i, err)
+	}
 	s.AppendJournal(now, id.Channel, text)
 	s.recordAudit(entities.AuditEntry{At: now, Kind: entities.EventRetry, Who: &request.Who, Channel: id.Channel, Version: request.FullVersion, Text: text, Reason: request.Reason})
 }

@@ -60,6 +60,9 @@ func TestServiceIsAdoptedAndReturned_A25(t *testing.T) {
 	require.True(t, channelOf(s, "production").ReportOnly)
 	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) { return len(w.pods()) == 3, fmt.Sprint(w.pods()) })
 	before := w.pods()
+	plan, code := w.prompt().Converge("plan", w.App+"/web", "v1")
+	require.Zero(t, code, plan)
+	require.Contains(t, plan, "it is adopted from argocd-controller")
 
 	w.Act("web", protocol.Adopt, `{"by":"alice","channel":"production","reason":"two weeks without a difference"}`)
 	w.AwaitThat("web", "Converge applies", func(s protocol.Status) bool {
