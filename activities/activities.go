@@ -65,6 +65,7 @@ type Activities struct {
 
 	readingSlots keyedSemaphore // by application and runtime
 	checkSlots   keyedSemaphore // by application
+	writes       writeLimit
 
 	mu             sync.Mutex
 	connections    map[string]connection    // by runtime and digest of its definition

@@ -34,7 +34,10 @@ func (a *Activities) Apply(ctx context.Context, r protocol.ApplyRequest) (protoc
 
 // applyExclusively is Apply for instances that may be written.
 func (a *Activities) applyExclusively(ctx context.Context, r protocol.ApplyRequest) (protocol.ApplyAnswer, error) {
-	ctx, life := a.lifeline(ctx, r.Instance.ID.Key())
+	ctx, life, err := a.beginWrite(ctx, r.Instance.ID.Key(), r.Instance.ID.Channel, "apply of "+r.Instance.FullVersion)
+	if err != nil {
+		return protocol.ApplyAnswer{}, err
+	}
 	defer life.stop()
 	owner := runtimes.Owner{Application: r.Application, Service: r.Service, ID: r.Instance.ID}
 	release, err := a.lockKey(ctx, owner.Key()+"@"+r.Runtime)
@@ -72,13 +75,17 @@ func (a *Activities) applyExclusively(ctx context.Context, r protocol.ApplyReque
 func (a *Activities) applyAndObserve(
 	ctx context.Context, life *lifeline, conn connection, in runtimes.Request, r protocol.ApplyRequest,
 ) (protocol.ApplyAnswer, error) {
-	if activity.GetInfo(ctx).Attempt > 1 && conn.observable() && !r.Restart {
+	if timesBegun(ctx) > 0 && conn.observable() && !r.Restart {
 		if before, _ := conn.observe(ctx, in, r.FetchTimeout); current(before, in.FullVersion).Stable {
 			return protocol.ApplyAnswer{Reading: &before}, ctx.Err()
 		}
 	}
 	life.setStep(r.Instance.ID.Channel, "apply of "+r.Instance.FullVersion, r.Timeout)
-	answer := applyAnswer(a.apply(ctx, conn, in, r.Timeout))
+	err := a.apply(ctx, conn, in, r.Timeout)
+	if errors.Is(err, runtimes.ErrDisconnected) { // the apply did not fail: it was ended
+		return protocol.ApplyAnswer{}, err
+	}
+	answer := applyAnswer(err)
 	if answer.Fenced != nil || !conn.observable() {
 		return answer, ctx.Err()
 	}
@@ -129,8 +136,8 @@ func applyAnswer(err error) protocol.ApplyAnswer {
 
 // timesBegun is how often an activity was begun, or 0 if this is the first time.
 func timesBegun(ctx context.Context) int {
-	if n := activity.GetInfo(ctx).Attempt; n > 1 {
-		return int(n)
+	if n := int(activity.GetInfo(ctx).Attempt) - earlierProgress(ctx).PutOff; n > 1 {
+		return n
 	}
 	return 0
 }
@@ -225,7 +232,10 @@ func (a *Activities) Remove(ctx context.Context, r protocol.RemoveRequest) (prot
 	if r.ReportOnly {
 		return protocol.RemoveAnswer{Err: reportOnly}, nil
 	}
-	ctx, life := a.lifeline(ctx, "")
+	ctx, life, err := a.beginWrite(ctx, "", r.Instance.ID.Channel, "removal")
+	if err != nil {
+		return protocol.RemoveAnswer{}, err
+	}
 	defer life.stop()
 	owner := runtimes.Owner{Application: r.Application, Service: r.Service, ID: r.Instance.ID}
 	release, err := a.lockKey(ctx, owner.Key()+"@"+r.Runtime)
@@ -246,6 +256,9 @@ func (a *Activities) Remove(ctx context.Context, r protocol.RemoveRequest) (prot
 	if err == nil {
 		life.setStep(r.Instance.ID.Channel, "removal", r.Timeout)
 		err = a.remove(ctx, owner, r)
+	}
+	if errors.Is(err, runtimes.ErrDisconnected) {
+		return protocol.RemoveAnswer{}, err
 	}
 	if err != nil {
 		return protocol.RemoveAnswer{Err: clipError(err)}, ctx.Err()

@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -49,7 +50,10 @@ func (a *Activities) runExtension(ctx context.Context, r protocol.ExtensionReque
 	if r.ReportOnly {
 		return protocol.ExtensionAnswer{Err: reportOnly}, nil
 	}
-	ctx, life := a.lifeline(ctx, entities.ExtensionRun(r.Release, r.Key))
+	ctx, life, err := a.beginWrite(ctx, entities.ExtensionRun(r.Release, r.Key), r.Channel, "extension "+r.Name+" of "+r.FullVersion)
+	if err != nil {
+		return protocol.ExtensionAnswer{}, err
+	}
 	defer life.stop()
 	lock := strings.Join([]string{"extension", r.Application, r.Service, r.Key}, "/")
 	release, err := a.lockKey(ctx, lock)
@@ -81,8 +85,8 @@ func (a *Activities) runExtension(ctx context.Context, r protocol.ExtensionReque
 		once.Key += fmt.Sprintf("/%d", r.Restarts) // earlier output is not a result of this run
 	}
 	output, signal, err := custom.RunStandalone(ctx, a.Commands, once)
-	if ctx.Err() != nil {
-		return protocol.ExtensionAnswer{}, ctx.Err()
+	if interrupted := interruption(ctx, err); interrupted != nil {
+		return protocol.ExtensionAnswer{}, interrupted
 	}
 	answer := protocol.ExtensionAnswer{Err: failureText(once.Argv[0], output, signal, err), Tail: outputTail(output)}
 	if answer.Err == "" && options.reportsValues && definition.Reports() {
@@ -92,6 +96,14 @@ func (a *Activities) runExtension(ctx context.Context, r protocol.ExtensionReque
 	}
 	answer.Log = a.storeExtensionLog(ctx, r, output, answer.Err)
 	return answer, ctx.Err()
+}
+
+// interruption returns why a command was ended before it had a result: its activity ends, or its watchdog ended it.
+func interruption(ctx context.Context, err error) error {
+	if ctx.Err() == nil && errors.Is(err, runtimes.ErrDisconnected) {
+		return err
+	}
+	return ctx.Err()
 }
 
 // extensionRun returns the command with all values filled in. Values of Converge take precedence over the definition.

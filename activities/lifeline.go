@@ -17,8 +17,12 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// heartbeatInterval is the heartbeat interval: a fifth of the heartbeat timeout.
-const heartbeatInterval = 2 * time.Second
+// heartbeatInterval is the heartbeat interval: a fifth of the heartbeat timeout. While the server answers slowly, it grows up to
+// maxHeartbeatInterval.
+const (
+	heartbeatInterval    = 2 * time.Second
+	maxHeartbeatInterval = 4 * time.Second
+)
 
 // lifeline sends heartbeats for as long as an activity makes external changes.
 //
@@ -36,6 +40,8 @@ type lifeline struct {
 	step         atomic.Pointer[protocol.Progress] // nil: nothing has started
 	progress     *runtimes.Progress
 	isTerminated atomic.Bool   // the attempt is terminated
+	putOff       int           // how often it was put off before
+	release      func()        // its place among the writes of this worker; nil: it has none
 	stopped      chan struct{} // closed by stop
 }
 
@@ -47,6 +53,7 @@ func (a *Activities) lifeline(ctx context.Context, key string) (context.Context,
 	info := activity.GetInfo(ctx)
 	l := &lifeline{
 		a: a, token: info.TaskToken, key: key, maxSilence: info.HeartbeatTimeout - time.Second, confirmed: make(chan struct{}), end: end, stopped: make(chan struct{}),
+		putOff: earlierProgress(ctx).PutOff,
 	}
 	if a.Client == nil || info.HeartbeatTimeout == 0 { // the server expects no heartbeats
 		close(l.confirmed)
@@ -76,6 +83,9 @@ func (l *lifeline) deadline() time.Time { return l.lastSuccess.Load().Add(l.maxS
 func (l *lifeline) stop() {
 	close(l.stopped)
 	l.end(nil)
+	if l.release != nil {
+		l.release()
+	}
 }
 
 // awaitHeartbeat waits for a successful heartbeat, which confirms that the attempt still belongs to this worker. No change is made before
@@ -93,20 +103,26 @@ func (l *lifeline) awaitHeartbeat(ctx context.Context) error {
 }
 
 func (l *lifeline) sendLoop(ctx context.Context, confirmed bool) {
-	ticker := time.NewTicker(heartbeatInterval)
-	defer ticker.Stop()
-	for wait := confirmed; ; wait = true {
-		if wait {
-			select {
-			case <-l.stopped:
-				return
-			case <-ticker.C:
-			}
+	next := time.NewTimer(0)
+	defer next.Stop()
+	if confirmed {
+		next.Reset(heartbeatInterval)
+	}
+	for {
+		select {
+		case <-l.stopped:
+			return
+		case <-next.C:
 		}
 		sent := time.Now()
 		sendCtx, cancel := context.WithDeadline(ctx, l.deadline())
+		overdue := time.AfterFunc(slowAnswer, func() { l.a.writes.answered(slowAnswer, time.Now()) })
 		err := l.a.Client.RecordActivityHeartbeat(sendCtx, l.token, l.progressReport())
 		cancel()
+		overdue.Stop()
+		took := time.Since(sent)
+		l.a.writes.answered(took, time.Now())
+		next.Reset(time.Until(sent.Add(max(heartbeatInterval, min(2*took, maxHeartbeatInterval)))))
 		canceled := temporal.IsCanceledError(err)
 		if canceled {
 			l.end(runtimes.ErrStopRequested)
@@ -141,9 +157,10 @@ func (l *lifeline) setStep(channel, what string, timeout time.Duration) {
 func (l *lifeline) progressReport() protocol.Progress {
 	step := l.step.Load()
 	if step == nil {
-		return protocol.Progress{}
+		return protocol.Progress{PutOff: l.putOff}
 	}
 	report := *step
+	report.PutOff = l.putOff
 	report.Place, report.Tail = l.progress.Snapshot(tailSize)
 	return report
 }

@@ -40,6 +40,8 @@ func (a *Activities) recordDuration(metric string, since time.Time, l labels) {
 func (a *Activities) recordApply(since time.Time, r protocol.ApplyRequest, answer protocol.ApplyAnswer, err error) {
 	outcome := "succeeded"
 	switch {
+	case IsPutOff(err):
+		outcome = "put-off"
 	case err != nil:
 		outcome = "interrupted"
 	case answer.Fenced != nil:

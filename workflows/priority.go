@@ -4,11 +4,12 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
 )
 
 // Priorities of activities in Temporal, for workers with more work than they can do: 1 is first; the default is 3.
 const (
-	priorityRollback = 1
+	priorityRollback = protocol.PriorityRollback
 	priorityApply    = 2 // and other changes
 	priorityCheck    = 3
 	priorityChanging = 4 // readings of instances that change

@@ -138,6 +138,9 @@ func (s *service) runExtension(op state.ExtensionOp) {
 		case neverStarted(err):
 			s.state.NoWorkerForExtension(op, "no worker polls "+queue, workflow.Now(ctx))
 			return
+		case isPutOff(err):
+			s.state.NoWorkerForExtension(op, rootCause(err), workflow.Now(ctx))
+			return
 		case err != nil:
 			answer.Err = "interrupted: " + rootCause(err)
 		}

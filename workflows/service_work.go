@@ -44,6 +44,13 @@ func neverStarted(err error) bool {
 	return errors.As(err, &timeout) && timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START && !timeout.HasLastHeartbeatDetails()
 }
 
+// isPutOff reports whether an error says that an activity has not begun, because the Temporal server was overloaded until its deadline.
+func isPutOff(err error) bool {
+	var app *temporal.ApplicationError
+	var timeout *temporal.TimeoutError // its cause is an earlier attempt
+	return errors.As(err, &app) && app.Type() == protocol.ErrPutOff && !errors.As(err, &timeout)
+}
+
 func noWorkerError(runtime string) *entities.ReadingError {
 	return &entities.ReadingError{Code: entities.CodeNoWorker, Message: "no worker polls " + protocol.RuntimeTaskQueue(runtime), NoAnswer: true}
 }
@@ -100,6 +107,9 @@ func (s *service) apply(op state.ApplyOp) {
 		switch {
 		case neverStarted(err):
 			s.state.NoWorkerForApply(op.Instance, op.Target, noWorkerError(name), now)
+			return
+		case isPutOff(err):
+			s.state.ApplyUnready(op.Instance, op.Target, rootCause(err), now)
 			return
 		case err != nil:
 			s.state.ApplyLost(op.Instance, op.Target, "interrupted: "+rootCause(err), now, lostDelay(err))

@@ -143,13 +143,13 @@ func (a *Client) Progress(ctx context.Context, workflowID string) (all []protoco
 		d, err := a.temporal.DescribeWorkflowExecution(ctx, id, "")
 		all = nil
 		for _, pending := range d.GetPendingActivities() {
-			if s := pending.GetState(); s != enumspb.PENDING_ACTIVITY_STATE_STARTED && s != enumspb.PENDING_ACTIVITY_STATE_CANCEL_REQUESTED {
-				continue // its details are of an earlier attempt
-			}
 			var p protocol.Progress
-			// Otherwise the details are of another activity.
-			if a.payloads.FromPayloads(pending.GetHeartbeatDetails(), &p) == nil && p.Description != "" {
-				all = append(all, p)
+			if a.payloads.FromPayloads(pending.GetHeartbeatDetails(), &p) != nil || p.Description == "" {
+				continue // the details are of another activity
+			}
+			s := pending.GetState()
+			if runs := s == enumspb.PENDING_ACTIVITY_STATE_STARTED || s == enumspb.PENDING_ACTIVITY_STATE_CANCEL_REQUESTED; runs || p.IsPutOff() {
+				all = append(all, p) // others wait, and their details are of an earlier attempt
 			}
 		}
 		return a.translate(workflowID, err)

@@ -15,6 +15,10 @@ func Running(all []protocol.Progress, channel string, now time.Time) []string {
 		if channel != "" && p.Channel != channel {
 			continue
 		}
+		if p.IsPutOff() {
+			w.printf("put off in %s: %s, %s: workers begin no more changes than the Temporal server keeps up with", p.Channel, p.Description, since(p.Since, now))
+			continue
+		}
 		deadline, place := "", ""
 		if !p.Until.IsZero() {
 			deadline = ", times out by " + strings.TrimPrefix(at(p.Until, now), "at ")

@@ -16,12 +16,16 @@ func TestRunningListsStartDeadlinePlaceAndOutput_A13(t *testing.T) {
 	all := []protocol.Progress{
 		{Channel: "prod", Description: "extension smoke of v2", Place: "Job shop/smoke-1", Tail: "a\n\n b ", Since: now.Add(-time.Minute), Until: now.Add(9 * time.Minute)},
 		{Channel: "staging", Description: "removal", Since: now.Add(-time.Second)},
+		{Channel: "prod", Description: "apply of v2", Since: now.Add(-time.Minute), PutOff: 3},
+		{Channel: "prod", Description: "apply of v3", Since: now.Add(-time.Minute), Until: now.Add(9 * time.Minute), PutOff: 3},
 	}
 	require.Equal(t, strings.TrimSpace(`
 running in prod: extension smoke of v2, since 10:49 UTC (1m ago), times out by 10:59:00 UTC (in 9m), as Job shop/smoke-1
   | a
   | b
-running in staging: removal, since 10:49 UTC (1s ago)`), strings.Join(Running(all, "", now), "\n"))
+running in staging: removal, since 10:49 UTC (1s ago)
+put off in prod: apply of v2, since 10:49 UTC (1m ago): workers begin no more changes than the Temporal server keeps up with
+running in prod: apply of v3, since 10:49 UTC (1m ago), times out by 10:59:00 UTC (in 9m)`), strings.Join(Running(all, "", now), "\n"))
 	require.Len(t, Running(all, "staging", now), 1)
 	require.Empty(t, Running(nil, "", now))
 }

@@ -180,6 +180,9 @@ type ObserveAllAnswer struct {
 	ServedFromWatchCache []string `json:"atHand,omitempty"`
 }
 
+// PriorityRollback is the priority key of an activity that never waits for other work. The lowest number is first.
+const PriorityRollback = 1
+
 // ApplyRequest moves one instance to its target.
 type ApplyRequest struct {
 	Application   string        `json:"application"`

@@ -220,4 +220,5 @@ const (
 	ErrTimeout   = "Timeout"   // a local activity ran into its deadline
 	ErrIssuer    = "Issuer"    // the token issuer did not answer in time; nothing changed, try again
 	ErrUnchanged = "Unchanged" // benign: a reading that equals the known one
+	ErrPutOff    = "PutOff"    // benign: a change that has not begun, because the Temporal server is overloaded
 )

@@ -258,7 +258,12 @@ type Progress struct {
 	Tail        string    `json:"tail,omitempty"`  // the end of its output so far, at most 500 bytes
 	Since       time.Time `json:"since,omitzero"`
 	Until       time.Time `json:"until,omitzero"` // its timeout
+	// PutOff is how often a worker did not begin it, because it runs as many changes as the Temporal server keeps up with.
+	PutOff int `json:"putOff,omitempty"`
 }
+
+// IsPutOff reports that the last attempt was put off. One that has begun names its timeout.
+func (p *Progress) IsPutOff() bool { return p.PutOff > 0 && p.Until.IsZero() }
 
 // HistorySchema names the version of the HistoryAnswer document.
 const HistorySchema = "converge.history/v1"

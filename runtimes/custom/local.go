@@ -94,6 +94,8 @@ func (l *localRunner) execute(ctx context.Context, res *result, path string, env
 		}
 	case ctx.Err() != nil:
 		res.setInterrupted(ctx)
+	case errors.Is(err, runtimes.ErrDisconnected):
+		res.setError("", fmt.Errorf("%s interrupted: %w", res.argv[0], err))
 	case bounded.Err() != nil:
 		res.setTimedOut()
 	default:
@@ -140,7 +142,7 @@ type exit struct {
 }
 
 // run starts the process and returns when it has ended. When ctx ends first, the whole group gets SIGTERM, then after the grace
-// SIGKILL, and the error is that of ctx. The grace is short if another worker is about to take over. It is the rest of the time if
+// SIGKILL, and the error is that of ctx. It is runtimes.ErrDisconnected if the lifeline expired and the watchdog ended it. The grace is short if another worker is about to take over. It is the rest of the time if
 // there is only a request to end. run returns in any case: it closes pipes that a grandchild holds after the drain.
 func (p process) run(ctx context.Context) (exit, error) {
 	if err := ctx.Err(); err != nil {
@@ -169,15 +171,19 @@ func (p process) run(ctx context.Context) (exit, error) {
 		return exit{code: -1}, err
 	}
 
-	defer sharedWatchdog.enforceLifeline(ctx, cmd.Process.Pid)()
+	endWatch := sharedWatchdog.enforceLifeline(ctx, cmd.Process.Pid)
 	select {
 	case end := <-done:
 		if p.killLeftovers {
 			signalGroup(cmd.Process.Pid, syscall.SIGKILL)
 		}
+		if endWatch() && end.exit.ended && (end.exit.signal != "" || end.exit.code != 0) {
+			return exit{code: -1}, runtimes.ErrDisconnected
+		}
 		return end.exit, end.err
 	case <-ctx.Done():
 	}
+	defer endWatch()
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, runtimes.ErrDisconnected):
 		p.grace = min(p.grace, runtimes.DisconnectGrace)

@@ -27,8 +27,11 @@ import (
 // watchdogName is the name of the watchdog's process.
 const watchdogName = "converge-watchdog"
 
-// renewInterval is the interval at which the worker renews the deadline of a command.
-const renewInterval = time.Second
+// The interval at which the worker renews the deadline of a command.
+const (
+	renewInterval    = time.Second
+	minRenewInterval = 50 * time.Millisecond // shortly before the deadline
+)
 
 // RunWatchdog must be the first call in the main function of a program whose workers run commands. If the program was started as the
 // watchdog, it runs it and never returns. Without this call commands run without a watchdog.
@@ -53,32 +56,41 @@ type watchdog struct {
 }
 
 // enforceLifeline ends a process group when the lifeline of ctx expires, also by the watchdog. It returns a function that ends the
-// watch.
-func (w *watchdog) enforceLifeline(ctx context.Context, group int) (done func()) {
+// watch, and reports whether the lifeline had expired before, as far as the watchdog knows: then it has ended the group.
+func (w *watchdog) enforceLifeline(ctx context.Context, group int) (done func() bool) {
 	until := runtimes.LifelineOf(ctx)
 	if until == nil || w.program == "" {
-		return func() {}
+		return func() bool { return false }
 	}
-	renew := func() { w.send(fmt.Sprintf("%d %d\n", group, time.Until(until()).Milliseconds())) }
+	var expired bool
+	deadline := until()
+	late := func() bool { return !time.Now().Before(deadline) }
+	renew := func() {
+		expired = expired || late()
+		deadline = until()
+		w.send(fmt.Sprintf("%d %d\n", group, time.Until(deadline).Milliseconds()))
+	}
 	renew()
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
-		ticker := time.NewTicker(renewInterval)
-		defer ticker.Stop()
 		for {
+			// More often before the deadline: the server may answer in the last moment.
+			next := time.NewTimer(max(minRenewInterval, min(time.Until(deadline)/2, renewInterval)))
 			select {
 			case <-stop:
+				next.Stop()
 				return
-			case <-ticker.C:
+			case <-next.C:
 				renew()
 			}
 		}
 	}()
-	return func() {
+	return func() bool {
 		close(stop)
 		<-stopped
 		w.send(fmt.Sprintf("%d over\n", group))
+		return expired || late()
 	}
 }
 

@@ -209,11 +209,16 @@ func TestKilledWorkerIsReplacedOnce_A11(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(w.Dir, "go"), nil, 0o600))
 	s := w.Await("web", "production CONVERGED v1")
 	begun(2)
-	var journal []string
+	require.Contains(t, journalOf(s), "apply of v1 was begun 2 times: a worker that ran it was lost, stopped, or cut off from the server")
+}
+
+// journalOf is the text of a service's journal, a line for each entry.
+func journalOf(s protocol.Status) string {
+	var all strings.Builder
 	for _, line := range s.Journal {
-		journal = append(journal, line.Text)
+		all.WriteString(line.Text + "\n")
 	}
-	require.Contains(t, journal, "apply of v1 was begun 2 times: a worker that ran it was lost, stopped, or cut off from the server")
+	return all.String()
 }
 
 // startWorker starts a worker as a process.

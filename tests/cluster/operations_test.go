@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -93,11 +92,7 @@ func TestMovesFromDevWithAReleaseInFlight_F4(t *testing.T) {
 	s := w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
 	require.Equal(t, "v1\nv1\n", read(t, staging))
 	require.Equal(t, "v1\n", read(t, filepath.Join(d.Dir, "production.log")))
-	var journal []string
-	for _, line := range s.Journal {
-		journal = append(journal, line.Text)
-	}
-	require.Contains(t, strings.Join(journal, "\n"), "its installation was moved here")
+	require.Contains(t, journalOf(s), "its installation was moved here")
 }
 
 func read(t *testing.T, file string) string {

@@ -7,6 +7,7 @@ import (
 	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/log"
 
+	"github.com/converge-engine/converge/activities"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/worker/subject"
 )
@@ -63,6 +64,8 @@ func logResult(to log.Logger, answer any, err error, took time.Duration) {
 		failed = a.Err
 	}
 	switch took := took.Round(time.Millisecond).String(); {
+	case activities.IsPutOff(err):
+		to.Debug("put off", "error", err)
 	case err != nil:
 		to.Warn("interrupted", "took", took, "error", err)
 	case failed != "":
