@@ -21,18 +21,16 @@ const (
 	sendBatch       = 64              // services between two heartbeats with the progress
 	sendTimeout     = 5 * time.Second // timeout per service; then it is skipped
 
-	processedTimeout = 2 * time.Second // timeout for a service to process its message; then the next batch starts anyway
-	maxUnprocessed   = 3               // after so many timeouts in a row, it no longer waits
+	processedTimeout = 10 * time.Second // for a service to process its message; then the next ones are notified anyway
 )
 
 // broadcast sends a message to many services. A service that cannot be reached is skipped and listed, and does not delay the others. After
 // the end of a worker another one continues from the progress in the heartbeat. Sending twice is harmless.
 type broadcast struct {
 	send func(ctx context.Context, service string) error
-	// awaitProcessed waits until a service has processed its message. Only then the next services are notified, so that a burst of work does
-	// not delay others for long. Nil: all are notified without waiting.
+	// awaitProcessed waits until a service has processed its message. Only then the next services are notified, so that a burst of work
+	// neither delays others for long nor overloads the server. Nil: all are notified without waiting.
 	awaitProcessed func(ctx context.Context, service string) error
-	unprocessed    int // in a row
 
 	mu        sync.Mutex
 	last      string // all services up to this one are done
@@ -101,15 +99,12 @@ func (r *broadcast) sendTo(ctx context.Context, services []string) error {
 
 // awaitLast waits for a notified service. It ignores why a service does not answer, because the message will reach it.
 func (r *broadcast) awaitLast(ctx context.Context, service string) {
-	if r.awaitProcessed == nil || r.unprocessed >= maxUnprocessed {
+	if r.awaitProcessed == nil {
 		return
 	}
-	waitCtx, cancel := context.WithTimeout(ctx, processedTimeout)
+	ctx, cancel := context.WithTimeout(ctx, processedTimeout)
 	defer cancel()
-	r.unprocessed++
-	if r.awaitProcessed(waitCtx, service) == nil {
-		r.unprocessed = 0
-	}
+	_ = r.awaitProcessed(ctx, service)
 }
 
 // recordResults records the results of a batch.
