@@ -14,6 +14,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 
+	"github.com/converge-engine/converge/client/connection"
 	"github.com/converge-engine/converge/client/preview"
 	"github.com/converge-engine/converge/client/publish"
 	"github.com/converge-engine/converge/entities/protocol"
@@ -241,13 +242,13 @@ func TestPlanWithoutAWorker(t *testing.T) {
 	planner.Status = func(context.Context, string) (protocol.Status, error) { return protocol.Status{}, nil }
 	w.StopWorker()
 	_, err := planner.Release(t.Context(), preview.Release{Application: application, Service: "web", Version: "v1"})
-	require.ErrorIs(t, err, preview.ErrNoWorker)
+	require.ErrorIs(t, err, connection.ErrNoWorker)
 
 	planner.Pickup = time.Second
 	ctx, cancel := context.WithTimeout(t.Context(), stage.Patience)
 	defer cancel()
 	_, err = planner.Release(ctx, preview.Release{Application: application, Service: "web", Version: "v1"})
-	require.ErrorIs(t, err, preview.ErrNoWorker)
+	require.ErrorIs(t, err, connection.ErrNoWorker)
 }
 
 // A version that exists can be compared with, also where its release would be refused; an unknown one cannot.

@@ -91,7 +91,7 @@ func (a *Client) timeoutError(workflowID string) error {
 	if attempt := description.GetPendingWorkflowTask().GetAttempt(); attempt > 1 {
 		return fmt.Errorf("%w for %s: a worker failed on it, attempt %d%s; see the worker's log", ErrNoWorker, workflowID, attempt, a.taskFailure(workflowID))
 	}
-	return fmt.Errorf("%w for %s; start one with: converge worker", ErrNoWorker, workflowID)
+	return fmt.Errorf("%w for %s; %s", ErrNoWorker, workflowID, NextWithoutAnswer(a.temporal))
 }
 
 // taskFailure returns the version of the worker that failed at a workflow, and its error. It returns "" if they are unknown.

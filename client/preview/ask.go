@@ -15,6 +15,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/converge-engine/converge/client/connection"
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
@@ -25,9 +26,6 @@ const (
 	workflows      = 4                // in parallel
 	writers        = 16               // writes to the store, or queries, in parallel
 )
-
-// ErrNoWorker means that no worker started the preview.
-var ErrNoWorker = errors.New("no worker answers; start one with: converge worker")
 
 // preview queries all items, in as many workflows as needed, and returns the answers in the same order. When ctx ends, the workflows are
 // cancelled.
@@ -74,7 +72,7 @@ func (p *Planner) run(ctx context.Context, o client.StartWorkflowOptions, in pro
 	defer stop(nil)
 	watcher := time.AfterFunc(cmp.Or(p.Pickup, pickupTimeout), func() {
 		if !p.isStarted(ctx, o.ID) {
-			stop(ErrNoWorker)
+			stop(fmt.Errorf("%w; %s", connection.ErrNoWorker, connection.NextWithoutAnswer(p.Client)))
 		}
 	})
 	defer watcher.Stop()

@@ -15,6 +15,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
+	"github.com/converge-engine/converge/client/connection"
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 )
@@ -38,7 +39,7 @@ func (p *publication) announce(ctx context.Context) error {
 		answer, err = p.send(ctx, request.RequestID, payload)
 	}
 	if err != nil {
-		return answerError(err, "announce the incarnation")
+		return answerError(p.options.Client, err, "announce the incarnation")
 	}
 	p.result.Incarnation, p.result.Unchanged, p.result.Pinned = answer.Incarnation, answer.Unchanged, answer.Pinned
 	if err := p.store.PutDirectory(ctx, p.application, p.dir); err != nil {
@@ -163,7 +164,7 @@ func lacksAttributes(err error) bool {
 }
 
 // answerError explains the error of a call.
-func answerError(err error, doing string) error {
+func answerError(c client.Client, err error, doing string) error {
 	var application *temporal.ApplicationError
 	var deadline *serviceerror.DeadlineExceeded
 	switch {
@@ -172,7 +173,7 @@ func answerError(err error, doing string) error {
 	case errors.As(err, &application):
 		return errors.New(application.Message())
 	case errors.As(err, &deadline), errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("%s: no worker answers; start one with: converge worker", doing)
+		return fmt.Errorf("%s: %w; %s", doing, connection.ErrNoWorker, connection.NextWithoutAnswer(c))
 	case lacksAttributes(err):
 		return fmt.Errorf("%s: the namespace lacks the search attributes of Converge (%w): no worker has started in it, or the database of Temporal was replaced since; "+
 			"start one, which adds them, and try again a few seconds later: converge worker, or converge worker --take-over if the namespace of its store is gone", doing, err)

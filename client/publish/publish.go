@@ -206,7 +206,7 @@ func (p *publication) compare(ctx context.Context) error {
 	if !p.options.DryRun {
 		stopped, queryErr := p.missingServices(ctx, last)
 		if queryErr != nil {
-			return answerError(queryErr, "list the running services of "+p.application)
+			return answerError(p.options.Client, queryErr, "list the running services of "+p.application)
 		}
 		p.started, p.result.Started = stopped, p.titles(stopped)
 	}
@@ -281,7 +281,7 @@ func (p *publication) checkRenameSources(ctx context.Context, before *incarnatio
 	for _, from := range p.compiled.Incarnation.UnknownFormerNames() {
 		running, err := p.isRunning(ctx, from)
 		if err != nil {
-			return answerError(err, "check whether "+from+" runs")
+			return answerError(p.options.Client, err, "check whether "+from+" runs")
 		}
 		if running {
 			return fmt.Errorf("%w: the store does not have the newest incarnation, which contains %s under its old name; publish it there first, with --take-over, and then under the new name [renamed]",
@@ -347,7 +347,7 @@ func Status(ctx context.Context, c client.Client, application string) (protocol.
 	case errors.As(err, &absent), errors.Is(err, errWorkflowEnded):
 		return s, nil
 	case err != nil:
-		return s, answerError(err, "query application/"+application)
+		return s, answerError(c, err, "query application/"+application)
 	}
 	return s, nil
 }

@@ -98,7 +98,7 @@ func (p *publication) state(ctx context.Context, service string) (*state.State, 
 		return nil, nil
 	}
 	if err != nil {
-		return nil, answerError(err, "query "+p.application+"/"+p.titleOf(service))
+		return nil, answerError(p.options.Client, err, "query "+p.application+"/"+p.titleOf(service))
 	}
 	return &s, nil
 }

@@ -176,8 +176,6 @@ func (a *operations) changes(ctx context.Context, in *changesInput) (*preview.Pl
 		return nil, api.NewProblem(api.ReadOnly, err)
 	case errors.Is(err, preview.ErrBusy):
 		return nil, api.NewProblem(api.TooMany, err)
-	case errors.Is(err, preview.ErrNoWorker):
-		return nil, api.NewProblem(api.NoWorker, err)
 	}
 	return plan, err
 }
