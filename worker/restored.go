@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,6 +33,7 @@ type temporalState struct {
 	behind     map[string]string   // runs that this worker saw go back, by workflow id
 	unexamined map[string]string   // runs that remain, by workflow id; nil: not listed yet
 	known      protocol.Checkpoint // the latest one of this worker at the last check
+	undecided  protocol.Checkpoint // the first one whose workflow task was not complete at a check
 	gone       protocol.Checkpoint // the last one that Temporal did not have, and for which the workflows are compared
 }
 
@@ -72,27 +74,38 @@ func (s *supervisor) checkTemporal(ctx context.Context) error {
 	if id := d.GetNamespaceInfo().GetId(); id != s.installation.NamespaceID {
 		return &ReplacedError{s.namespace, s.installation.NamespaceID, id}
 	}
-	before := s.temporal.known
-	s.temporal.known = s.latest()
-	err = s.checkKnown(ctx, s.temporal.known)
-	if now := s.temporal.known; err == nil && (before.ID != now.ID || before.N != now.N) {
-		err = s.checkKnown(ctx, before)
+	before, undecided := s.temporal.known, s.temporal.undecided
+	s.temporal.known, s.temporal.undecided = s.latest(), protocol.Checkpoint{}
+	checked := []protocol.Checkpoint{s.temporal.gone}
+	for _, c := range []protocol.Checkpoint{undecided, before, s.temporal.known} {
+		if c.ID == "" || slices.ContainsFunc(checked, func(other protocol.Checkpoint) bool { return other.ID == c.ID && other.N == c.N }) {
+			continue
+		}
+		if err := s.checkKnown(ctx, c); err != nil {
+			s.temporal.undecided = undecided
+			return err
+		}
+		checked = append(checked, c)
 	}
-	return err
+	return nil
 }
 
 // checkKnown checks that Temporal has what a checkpoint of this worker has. The one of the last check is checked too: workflows that went
-// back may have submitted others since.
+// back may have submitted others since. One whose task may still complete, because the server is slow, is checked again next time.
 func (s *supervisor) checkKnown(ctx context.Context, c protocol.Checkpoint) error {
-	if c.ID == "" || c.ID == s.temporal.gone.ID && c.N == s.temporal.gone.N {
+	d, length, err := s.describe(ctx, c)
+	if err != nil || length >= c.Event {
+		return err
+	}
+	if mayComplete(d) {
+		if s.temporal.undecided.ID == "" {
+			s.temporal.undecided = c
+		}
 		return nil
 	}
-	_, length, err := s.describe(ctx, c)
-	if err == nil && length < c.Event { // isBehind says whether its task may still complete
-		s.temporal.suspect(true)
-		s.temporal.gone = c
-	}
-	return err
+	s.temporal.suspect(true)
+	s.temporal.gone = c
+	return nil
 }
 
 // recoverRestored compares the running workflows with their checkpoints, if the database may have been restored, and terminates those that
