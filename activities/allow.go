@@ -12,8 +12,8 @@ import (
 )
 
 // checkRuntimeAccess checks against the newest declaration of a runtime whether an instance may use it. The declaration may be cached for
-// maxAge. The digest that a service knows may be of an older declaration, which allowed more. A permanent error means that the use is not
-// allowed.
+// maxAge, which is 0 before a change. The digest that a service knows may be of an older declaration, which allowed more. A permanent error
+// means that the use is not allowed.
 func (a *Activities) checkRuntimeAccess(ctx context.Context, conn connection, in *runtimes.Request, maxAge time.Duration) error {
 	name := conn.definition.Name
 	newest, err := a.runtimeDefinitions.get(name, maxAge, func() (entities.RuntimeDefinition, error) { return a.Store.CurrentRuntime(ctx, name) })
@@ -31,6 +31,9 @@ func (a *Activities) checkRuntimeAccess(ctx context.Context, conn connection, in
 	}
 	if reason := newest.DenialReason(in.Application, address); reason != "" {
 		return runtimes.Permanent(errors.New(reason))
+	}
+	if maxAge == 0 && newest.ReadOnly && !conn.definition.ReadOnly {
+		return fmt.Errorf("runtime %s has access: read by now, so that nothing is written there; publish %s again, so that it knows that too", name, in.Application)
 	}
 	in.Allow = newest.Allow
 	return nil

@@ -58,6 +58,36 @@ func TestRuntimeIsForWhomItsOwnerAllows_G8(t *testing.T) {
 	require.ErrorContains(t, err, "is not for application "+other.App)
 }
 
+// An application changes nothing on a runtime of another one whose owner made it read-only, although its service knows the declaration of
+// before. That is not a failure of the release.
+func TestOwnersReadOnlyRuntimeIsNotWritten_A25(t *testing.T) {
+	t.Parallel()
+	owner, other := shared.World(t), shared.World(t)
+	declare := func(access string) {
+		owner.Write(strings.ReplaceAll(ownersRuntime, "OWNER", "APP") + "---\napiVersion: converge/v1\nkind: Runtime\nname: APP-rt\n" + access +
+			"fake: {pollInterval: 100ms, steadyPollInterval: 300ms, retry: {maxAttempts: 1}}\n" + stage.Web)
+		owner.Publish()
+	}
+	declare("")
+	other.Write(strings.ReplaceAll(ownersRuntime, "OWNER", owner.App) + stage.Web)
+	other.Publish()
+	other.Release("web", "v1")
+	other.Await("web", "production CONVERGED v1")
+	before := appliesOf(other)
+
+	declare("access: read\n")
+	other.Release("web", "v2")
+	s := other.AwaitThat("web", "v2 waits", func(s protocol.Status) bool {
+		text, err := json.Marshal(s.Channels)
+		return err == nil && s.Channels[0].Desired == "v2" && strings.Contains(string(text), "has access: read by now")
+	})
+	require.NotEqual(t, string(entities.StatusFailed), s.Channels[0].Status)
+	require.Equal(t, before, appliesOf(other))
+
+	declare("")
+	other.Await("web", "production CONVERGED v2")
+}
+
 // appliesOf are the applies of an application on the runtime in memory, which all share.
 func appliesOf(w *stage.World) (all []fakeruntime.Apply) {
 	for _, a := range w.Fake.Applies() {
