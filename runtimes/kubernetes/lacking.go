@@ -15,23 +15,20 @@ import (
 // with its managedFields, which tell lists with keys and sets from lists that are replaced as a whole. What the server adds to a declared
 // value (defaults), another notation of a quantity, and the marks of Converge do not count. Fields of others do not count either.
 func lacking(live *unstructured.Unstructured, d declared) ([]difference, error) {
-	sent := &unstructured.Unstructured{}
-	if err := sent.UnmarshalJSON(d.text); err != nil { // with the types of numbers that live objects have
+	sent, err := d.sent()
+	if err != nil {
 		return nil, err
-	}
-	known := &fieldpath.Set{}
-	for _, entry := range live.GetManagedFields() {
-		if entry.Subresource == "" {
-			known = known.Union(setOf(entry))
-		}
 	}
 	wanted := declarable(sent)
 	dropMarks(wanted, "metadata")
 	dropMarks(wanted, append(templateOf(idOf(d.Unstructured).kind), "metadata")...)
 	l := &comparison{secret: isSecret(live)}
-	l.lackingFields(nil, known, declarable(live), wanted)
+	l.lackingFields(nil, knownFields(live), declarable(live), wanted)
 	return dropDifferences(l.found, d.omittedPaths(live)), nil
 }
+
+// isOwnName reports whether a label or an annotation is one of Converge.
+func isOwnName(name string) bool { return strings.HasPrefix(name, "converge/") || name == LabelPartOf }
 
 // dropMarks drops the labels and annotations of Converge from metadata at a path of an object, in place; the maps on the path are copied.
 func dropMarks(o map[string]any, at ...string) {
@@ -46,7 +43,7 @@ func dropMarks(o map[string]any, at ...string) {
 		}
 		for _, name := range []string{"labels", "annotations"} {
 			kept := maps.Clone(nestedMap(o, name))
-			maps.DeleteFunc(kept, func(key string, _ any) bool { return strings.HasPrefix(key, "converge/") || key == LabelPartOf })
+			maps.DeleteFunc(kept, func(name string, _ any) bool { return isOwnName(name) })
 			o[name] = kept
 		}
 	}

@@ -22,19 +22,30 @@ type overlay struct {
 
 // overlayOf merges a declaration into a live object. The live object is complete, with its managedFields. Neither is changed.
 func overlayOf(live *unstructured.Unstructured, d declared) (*overlay, error) {
-	sent := &unstructured.Unstructured{}
-	if err := sent.UnmarshalJSON(d.text); err != nil { // with the types of numbers that live objects have
+	sent, err := d.sent()
+	if err != nil {
 		return nil, err
 	}
+	o := &overlay{}
+	o.merged = o.mergeMaps(nil, knownFields(live), declarable(live), declarable(sent))
+	return o, nil
+}
+
+// sent is the object as it is sent, with the types of numbers that live objects have.
+func (d declared) sent() (*unstructured.Unstructured, error) {
+	sent := &unstructured.Unstructured{}
+	return sent, sent.UnmarshalJSON(d.text)
+}
+
+// knownFields are the fields of a live object that have a manager, without those of subresources.
+func knownFields(live *unstructured.Unstructured) *fieldpath.Set {
 	known := &fieldpath.Set{}
 	for _, entry := range live.GetManagedFields() {
 		if entry.Subresource == "" {
 			known = known.Union(setOf(entry))
 		}
 	}
-	o := &overlay{}
-	o.merged = o.mergeMaps(nil, known, declarable(live), declarable(sent))
-	return o, nil
+	return known
 }
 
 // mergeMaps merges two maps; known are the managed fields below them, at is their path.

@@ -25,13 +25,6 @@ var (
 	_ runtimes.Capturer = (*readOnly)(nil)
 )
 
-// readOnlyError is a request that was not sent.
-type readOnlyError struct{ request string }
-
-func (e *readOnlyError) Error() string {
-	return e.request + " is not sent: the runtime has access: read"
-}
-
 // onlyReads reports whether a request changes nothing. A review of the own permissions is a request of POST that the server does not store.
 func onlyReads(req *http.Request) bool {
 	switch req.Method {

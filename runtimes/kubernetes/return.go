@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -97,7 +96,7 @@ func (a *apply) returnObject(ctx context.Context, o *unstructured.Unstructured) 
 
 // withoutUs is the patch that removes our marks from the metadata of an object.
 func withoutUs(live *unstructured.Unstructured) ([]byte, error) {
-	ours := func(name, _ string) bool { return strings.HasPrefix(name, "converge/") || name == LabelPartOf }
+	ours := func(name, _ string) bool { return isOwnName(name) }
 	labels, annotations := maps.Clone(live.GetLabels()), maps.Clone(live.GetAnnotations())
 	maps.DeleteFunc(labels, ours)
 	maps.DeleteFunc(annotations, ours)

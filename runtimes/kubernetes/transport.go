@@ -92,7 +92,7 @@ func (w *clusterTransport) current() activeTransport {
 // RoundTrip implements http.RoundTripper. It sends nothing during an outage.
 func (w *clusterTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if w.source.readOnly && !onlyReads(req) {
-		return nil, &readOnlyError{request: req.Method + " " + req.URL.Path}
+		return nil, fmt.Errorf("%s %s is not sent: the runtime has access: read", req.Method, req.URL.Path)
 	}
 	if outageErr := w.outage.blockError(); outageErr != nil {
 		return nil, outageErr
