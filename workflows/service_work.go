@@ -119,7 +119,8 @@ func (s *service) apply(op state.ApplyOp) {
 			return
 		case answer.Fenced != nil:
 			s.state.ApplyFenced(op.Instance, op.Target, answer.Fenced.Sequence, answer.Err, now)
-			s.fenced = true
+			// Where the installation was moved to, it continues alone. With the state from there, checkpoints of this run would replace those of that one.
+			s.fenced = answer.Fenced.Sequence > 0
 			return
 		case answer.Unready:
 			s.state.ApplyUnready(op.Instance, op.Target, answer.Err, now)

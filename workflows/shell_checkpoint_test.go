@@ -312,3 +312,25 @@ func TestAVanishedCheckpointReplacesNoState_F1_F4(t *testing.T) {
 	p.run(firstInput, minute)
 	require.Equal(t, 2, reads)
 }
+
+// A run of an installation that was moved does not take over what the other one does: its checkpoints would replace those of that one.
+func TestAMovedInstallationAdoptsNothing_F2(t *testing.T) {
+	r := newResetTest(newServiceTest(t))
+	p, reads := r.p, 0
+	newer := r.newerCheckpoint()
+	r.answers = func(q protocol.AdoptRequest) protocol.AdoptAnswer {
+		reads++
+		return newer(q)
+	}
+	p.publish(0)
+	p.hangApply("v1 to staging")
+	p.sendSignal(second, protocol.Release, `{"version":"v1","by":"ci"}`)
+	p.at(2*minute, func() {
+		fenced := protocol.ApplyAnswer{Err: "refused: the installation was moved", Fenced: &protocol.Claim{Epoch: 2}}
+		require.NoError(p, p.env.CompleteActivity(p.hangingApplies["v1 to staging"], fenced, nil))
+		delete(p.hangingApplies, "v1 to staging")
+	})
+	p.atStatus(150*second, func(s protocol.Status) { require.Contains(p, fmt.Sprint(s.Channels[0].Reasons), "the installation was moved") })
+	p.run(firstInput, minute)
+	require.Zero(t, reads)
+}
