@@ -115,7 +115,7 @@ func (s *shell) pack() (protocol.CarriedState, error) {
 
 // restore loads the state that the last run packed; a first run starts without state.
 //
-// State in a newer format than this worker knows, or that it cannot read, is not touched. The workflow task fails, not the workflow, and is
+// State in a format that this worker does not know, newer or older, or that it cannot read, is not touched. The workflow task fails, not the workflow, and is
 // retried until a worker takes it that can read the state. No data is lost in the meantime.
 //
 // A first run that is to adopt starts with the state in the store.
@@ -137,6 +137,10 @@ func (s *shell) restore(in protocol.CarriedState, first protocol.StartMode) erro
 func (s *shell) unpack(in protocol.CarriedState, overwrite bool) error {
 	if in.StateVersion > protocol.Version {
 		panic(fmt.Sprintf("state version %d of %s is newer than this worker knows (%d): upgrade the worker", in.StateVersion, s.name, protocol.Version))
+	}
+	if in.StateVersion < protocol.OldestVersion && !in.Empty() {
+		panic(fmt.Sprintf("state version %d of %s is older than this worker reads (%d and newer): start one of an earlier version, and upgrade without skipping a version",
+			in.StateVersion, s.name, protocol.OldestVersion))
 	}
 	packed, err := in.Packed, error(nil)
 	if in.Spilled != "" {

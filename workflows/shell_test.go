@@ -69,7 +69,7 @@ func replayFirstTask(t *testing.T, workflowType string, input any) error {
 
 // A worker that does not know the format of a state does not touch the workflow: the workflow task fails with advice, and another worker
 // retries it; the workflow continues to exist. A worker that knows the format accepts the same state.
-func TestNewerStateFailsTheTaskOnly(t *testing.T) {
+func TestUnknownStateFailsTheTaskOnly(t *testing.T) {
 	service := func(c protocol.CarriedState) any {
 		return protocol.ServiceInput{Application: "shop", Service: "web", Runs: 7, CarriedState: c}
 	}
@@ -97,7 +97,11 @@ func TestNewerStateFailsTheTaskOnly(t *testing.T) {
 			err := replayFirstTask(t, tt.workflow, tt.input(tt.carried))
 			require.EqualError(t, err, tt.want, "of the task, not of the workflow: that would be a command that history does not have")
 			tt.carried.StateVersion = protocol.Version
-			require.NotContains(t, fmt.Sprint(replayFirstTask(t, tt.workflow, tt.input(tt.carried))), "newer")
+			require.NotContains(t, fmt.Sprint(replayFirstTask(t, tt.workflow, tt.input(tt.carried))), "state version")
+			tt.carried.StateVersion = protocol.OldestVersion - 1
+			older := strings.Replace(tt.want, "2 of", "0 of", 1)
+			older = strings.Replace(older, "newer than this worker knows (1): upgrade the worker", "older than this worker reads (1 and newer): start one of an earlier version, and upgrade without skipping a version", 1)
+			require.EqualError(t, replayFirstTask(t, tt.workflow, tt.input(tt.carried)), older)
 		})
 	}
 }

@@ -11,8 +11,11 @@ import (
 // a newer number. CONTRIBUTING.md says when it is raised.
 const Version = 1
 
+// OldestVersion is the oldest state that a worker continues with.
+const OldestVersion = 1
+
 // CarriedState is a workflow's state for the next run: plain if small, packed (gzip) if larger, and by digest in the store beyond that, so
-// that no payload exceeds 64 KiB. Each workflow defines its own state. Its format has a number; a worker that only knows older ones does
+// that no payload exceeds 64 KiB. Each workflow defines its own state. Its format has a number; a worker that only knows others does
 // not process it.
 type CarriedState struct {
 	StateVersion int             `json:"stateVersion,omitempty"`
