@@ -68,7 +68,8 @@ func (w *watchdog) enforceLifeline(ctx context.Context, group int) (done func() 
 	renew := func() {
 		expired = expired || late()
 		deadline = until()
-		w.send(fmt.Sprintf("%d %d\n", group, time.Until(deadline).Milliseconds()))
+		remaining := time.Until(deadline) + time.Millisecond - 1 // rounded up: when the watchdog ends the group, late reports it
+		w.send(fmt.Sprintf("%d %d\n", group, remaining.Milliseconds()))
 	}
 	renew()
 	stop, stopped := make(chan struct{}), make(chan struct{})

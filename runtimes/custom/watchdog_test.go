@@ -1,9 +1,10 @@
 package custom
 
 import (
-	"context"
 	"errors"
 	"os"
+	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,27 +20,30 @@ func TestMain(m *testing.M) {
 
 // A command that the watchdog ends did not fail: another attempt of it begins. The worker may still run, with a server that answers slowly.
 func TestCommandEndedByTheWatchdogDidNotFail(t *testing.T) {
-	until := time.Now().Add(300 * time.Millisecond)
-	lifeline := runtimes.WithLifeline(t.Context(), func() time.Time { return until })
-	for name, row := range map[string]struct {
-		ctx    context.Context
-		script string
-		want   string
-	}{
-		"ended":          {lifeline, "exec tail -f /dev/null", "sh interrupted: " + runtimes.ErrDisconnected.Error()},
-		"ends by itself": {lifeline, "trap 'exit 3' TERM; tail -f /dev/null & wait", "sh interrupted: " + runtimes.ErrDisconnected.Error()},
-		"succeeds":       {lifeline, "trap 'exit 0' TERM; tail -f /dev/null & wait", ""},
-		"fails":          {runtimes.WithLifeline(t.Context(), func() time.Time { return time.Now().Add(time.Hour) }), "kill -TERM $$", "sh was ended by signal terminated"},
+	const disconnected = "sh interrupted: disconnected from the server, which reassigns this attempt to another worker"
+	for name, row := range map[string]struct{ script, want string }{
+		"ended":        {">ready; exec tail -f /dev/null", disconnected},
+		"ends quietly": {"trap 'exit 3' TERM; >ready; tail -f /dev/null & wait", disconnected},
+		"succeeds":     {"trap 'exit 0' TERM; >ready; tail -f /dev/null & wait", ""},
+		"fails":        {"kill -TERM $$", "sh was ended by signal terminated"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := newRuntime(t, t.TempDir(), applying(row.script)).Apply(row.ctx, web("v1"))
+			dir := t.TempDir()
+			expires := sync.OnceValue(func() time.Time { return time.Now().Add(100 * time.Millisecond) })
+			ctx := runtimes.WithLifeline(t.Context(), func() time.Time { // it expires once the command is ready
+				if _, err := os.Stat(filepath.Join(dir, "ready")); err != nil {
+					return time.Now().Add(time.Hour)
+				}
+				return expires()
+			})
+			_, err := newRuntime(t, dir, applying(row.script)).Apply(ctx, web("v1"))
 			if row.want == "" {
 				require.NoError(t, err)
 				return
 			}
 			require.EqualError(t, err, row.want)
-			require.Equal(t, row.want != "sh was ended by signal terminated", errors.Is(err, runtimes.ErrDisconnected))
+			require.Equal(t, row.want == disconnected, errors.Is(err, runtimes.ErrDisconnected))
 		})
 	}
 }
