@@ -152,6 +152,7 @@ var unshared = map[string]string{
 	"ErrTimeout":     "an error",
 	"ErrIssuer":      "an error",
 	"ErrUnchanged":   "an error",
+	"ErrPutOff":      "an error",
 	"ErrDamaged":     "an error",
 	"TaskQueue":      "a queue",
 	"SignalLease":    "a verb of Runtime",
