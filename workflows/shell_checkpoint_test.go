@@ -330,7 +330,9 @@ func TestAMovedInstallationAdoptsNothing_F2(t *testing.T) {
 		require.NoError(p, p.env.CompleteActivity(p.hangingApplies["v1 to staging"], fenced, nil))
 		delete(p.hangingApplies, "v1 to staging")
 	})
-	p.atStatus(150*second, func(s protocol.Status) { require.Contains(p, fmt.Sprint(s.Channels[0].Reasons), "the installation was moved") })
+	p.atStatus(150*second, func(s protocol.Status) {
+		require.Contains(p, fmt.Sprint(s.Channels[0].Reasons), "the installation was moved")
+	})
 	p.run(firstInput, minute)
 	require.Zero(t, reads)
 }
