@@ -74,6 +74,7 @@ func (s *supervisor) checkTemporal(ctx context.Context) error {
 	if id := d.GetNamespaceInfo().GetId(); id != s.installation.NamespaceID {
 		return &ReplacedError{s.namespace, s.installation.NamespaceID, id}
 	}
+	// The checkpoint of the last check is checked too: workflows that went back may have submitted others since.
 	before, undecided := s.temporal.known, s.temporal.undecided
 	s.temporal.known, s.temporal.undecided = s.latest(), protocol.Checkpoint{}
 	checked := []protocol.Checkpoint{s.temporal.gone}
@@ -90,8 +91,8 @@ func (s *supervisor) checkTemporal(ctx context.Context) error {
 	return nil
 }
 
-// checkKnown checks that Temporal has what a checkpoint of this worker has. The one of the last check is checked too: workflows that went
-// back may have submitted others since. One whose task may still complete, because the server is slow, is checked again next time.
+// checkKnown checks that Temporal has what a checkpoint of this worker has. One whose task may still complete, because the server is slow, is
+// checked again next time.
 func (s *supervisor) checkKnown(ctx context.Context, c protocol.Checkpoint) error {
 	d, length, err := s.describe(ctx, c)
 	if err != nil || length >= c.Event {
@@ -311,7 +312,8 @@ func (s *supervisor) beganBefore(ctx context.Context, id, run string, at time.Ti
 }
 
 // hasOther reports whether a history has, at the place of the event that a checkpoint names, one of a later time. A lost attempt of a workflow
-// task is an exception: attempts after the first leave no events, and the next one takes their place, after the same events.
+// task is an exception: attempts after the first leave no events, and the next one takes their place, after the same events. After an event
+// that arrived meanwhile, the next one counts as the first. The failure of the first attempt is right before the place then.
 func (s *supervisor) hasOther(ctx context.Context, c protocol.Checkpoint, length int64) (bool, error) {
 	request := &workflowservice.GetWorkflowExecutionHistoryReverseRequest{
 		Namespace: s.namespace, Execution: &commonpb.WorkflowExecution{WorkflowId: c.ID, RunId: c.Run},
@@ -358,5 +360,9 @@ func (p *historyPlace) read(c protocol.Checkpoint, e *historypb.HistoryEvent) (d
 		p.later = p.later || later
 		return false, false
 	}
-	return true, later || p.attempt <= 1
+	return true, later || p.attempt <= 1 && !isFailedTask(e)
+}
+
+func isFailedTask(e *historypb.HistoryEvent) bool {
+	return e.GetEventType() == enumspb.EVENT_TYPE_WORKFLOW_TASK_FAILED || e.GetEventType() == enumspb.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT
 }
