@@ -11,13 +11,10 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/worker/deployment"
 )
 
-const (
-	describeTimeout = 5 * time.Second
-	// pollsWithin is how often a worker polls at least: a poll without work ends after a minute.
-	pollsWithin = 75 * time.Second
-)
+const describeTimeout = 5 * time.Second
 
 // NextWithoutAnswer says what a person can do when no worker answers: start one, or wait if workers poll and have more work than they or the
 // Temporal server can do.
@@ -35,7 +32,7 @@ func NextWithoutAnswer(c client.Client) string {
 		}
 	}
 	since := time.Since(last)
-	if since > pollsWithin { // or the server does not say
+	if since > deployment.DefaultPollTimeout { // or the server does not say
 		return "start one with: converge worker"
 	}
 	return fmt.Sprintf("the last one polled %s ago: it has ended since, or it or the Temporal server has more work than it can do; try again later, or start another one with: converge worker",

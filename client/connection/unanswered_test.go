@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/worker/deployment"
 )
 
 type polledBy struct {
@@ -33,7 +34,7 @@ func (p polledBy) DescribeTaskQueue(_ context.Context, queue string, _ enumspb.T
 
 func TestNextWithoutAnswer(t *testing.T) {
 	require.Equal(t, "start one with: converge worker", NextWithoutAnswer(polledBy{}))
-	require.Equal(t, "start one with: converge worker", NextWithoutAnswer(polledBy{last: time.Now().Add(-2 * pollsWithin)}))
+	require.Equal(t, "start one with: converge worker", NextWithoutAnswer(polledBy{last: time.Now().Add(-2 * deployment.DefaultPollTimeout)}))
 	require.Equal(t, "start one with: converge worker", NextWithoutAnswer(polledBy{err: errors.New("unknown")}))
 	require.Equal(t, "the Temporal server answers slowly; try again later", NextWithoutAnswer(polledBy{err: context.DeadlineExceeded}))
 	require.Equal(t, "the last one polled 12s ago: it has ended since, or it or the Temporal server has more work than it can do; try again later, or start another one with: converge worker",

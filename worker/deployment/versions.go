@@ -36,14 +36,18 @@ func Text(v Version) string { return v.DeploymentName + ":" + v.BuildID }
 type Namespace struct {
 	Client client.Client
 	Name   string
-	// PollTimeout is how long a worker that waits for work may be silent; 0 means 75 seconds, since a poll without work ends after a
-	// minute unless a server is configured to end it sooner. The server remembers stopped workers for longer.
+	// PollTimeout is how long a worker that waits for work may be silent; 0 means DefaultPollTimeout. The server remembers stopped workers
+	// for longer.
 	PollTimeout time.Duration
 	// Attributes are the search attributes that the namespace needs. If nil, they are not examined.
 	Attributes map[string]enumspb.IndexedValueType
 }
 
-func (n Namespace) pollTimeout() time.Duration { return cmp.Or(n.PollTimeout, 75*time.Second) }
+// DefaultPollTimeout is how long a worker that waits for work may be silent: a poll without work ends after a minute, unless a server is
+// configured to end it sooner.
+const DefaultPollTimeout = 75 * time.Second
+
+func (n Namespace) pollTimeout() time.Duration { return cmp.Or(n.PollTimeout, DefaultPollTimeout) }
 
 // Deployment returns the builds of a deployment, and which one is current. A deployment exists once a worker of it has polled.
 func (n Namespace) Deployment(ctx context.Context, name string) (info client.WorkerDeploymentInfo, exists bool, err error) {
