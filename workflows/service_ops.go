@@ -139,7 +139,7 @@ func (s *service) runExtension(op state.ExtensionOp) {
 			s.state.NoWorkerForExtension(op, "no worker polls "+queue, workflow.Now(ctx))
 			return
 		case isPutOff(err):
-			s.state.NoWorkerForExtension(op, rootCause(err), workflow.Now(ctx))
+			s.state.ExtensionPutOff(op)
 			return
 		case err != nil:
 			answer.Err = "interrupted: " + rootCause(err)

@@ -330,6 +330,15 @@ func (s *State) ExtensionEnded(op ExtensionOp, err, tail, log string, now time.T
 	}
 }
 
+// ExtensionPutOff records that the workers have not begun a run of an extension, because they or the Temporal server have other work. That
+// is not an attempt.
+func (s *State) ExtensionPutOff(op ExtensionOp) {
+	if r := s.ReleaseByID(op.Release); r != nil && r.Extensions[op.Extension.RunKey()] != nil {
+		st := r.Extensions[op.Extension.RunKey()]
+		st.Running, st.NoWorkerSince = false, time.Time{}
+	}
+}
+
 // NoWorkerForExtension records that no worker took a run of an extension. That is not an attempt: it waits for a worker.
 func (s *State) NoWorkerForExtension(op ExtensionOp, why string, now time.Time) {
 	r := s.ReleaseByID(op.Release)

@@ -110,3 +110,14 @@ func TestBackoff(t *testing.T) {
 	require.Equal(t, time.Minute, backoff(timing, 1<<40), "repairs are retried without a limit")
 	require.Zero(t, backoff(entities.RuntimeTiming{}, 1<<20))
 }
+
+// A run of an extension that the workers put off is no attempt, and is due again. It says no longer that no worker took it.
+func TestExtensionPutOffIsNoAttempt_F7(t *testing.T) {
+	s := New("shop", "web")
+	extension := entities.Extension{Name: "migrate", Stage: "post-approval", MaxAttempts: 1}
+	st := &ExtensionState{Running: true, NoWorkerSince: dawn}
+	s.Releases = []*Release{{ID: "r1", Extensions: map[string]*ExtensionState{extension.RunKey(): st}}}
+	s.ExtensionPutOff(ExtensionOp{Release: "r1", Extension: extension})
+	require.Equal(t, &ExtensionState{}, st)
+	s.ExtensionPutOff(ExtensionOp{Release: "r2", Extension: extension}) // pruned meanwhile
+}
