@@ -34,7 +34,9 @@ func (a *Activities) Apply(ctx context.Context, r protocol.ApplyRequest) (protoc
 
 // applyExclusively is Apply for instances that may be written.
 func (a *Activities) applyExclusively(ctx context.Context, r protocol.ApplyRequest) (protocol.ApplyAnswer, error) {
-	ctx, life, err := a.beginWrite(ctx, r.Instance.ID.Key(), r.Instance.ID.Channel, "apply of "+r.Instance.FullVersion)
+	ctx, life, err := a.beginWrite(ctx, write{
+		key: r.Instance.ID.Key(), channel: r.Instance.ID.Channel, what: "apply of " + r.Instance.FullVersion, urgent: r.Urgent,
+	})
 	if err != nil {
 		return protocol.ApplyAnswer{}, err
 	}
@@ -232,7 +234,7 @@ func (a *Activities) Remove(ctx context.Context, r protocol.RemoveRequest) (prot
 	if r.ReportOnly {
 		return protocol.RemoveAnswer{Err: reportOnly}, nil
 	}
-	ctx, life, err := a.beginWrite(ctx, "", r.Instance.ID.Channel, "removal")
+	ctx, life, err := a.beginWrite(ctx, write{channel: r.Instance.ID.Channel, what: "removal"})
 	if err != nil {
 		return protocol.RemoveAnswer{}, err
 	}

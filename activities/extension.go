@@ -50,7 +50,9 @@ func (a *Activities) runExtension(ctx context.Context, r protocol.ExtensionReque
 	if r.ReportOnly {
 		return protocol.ExtensionAnswer{Err: reportOnly}, nil
 	}
-	ctx, life, err := a.beginWrite(ctx, entities.ExtensionRun(r.Release, r.Key), r.Channel, "extension "+r.Name+" of "+r.FullVersion)
+	ctx, life, err := a.beginWrite(ctx, write{
+		key: entities.ExtensionRun(r.Release, r.Key), channel: r.Channel, what: "extension " + r.Name + " of " + r.FullVersion,
+	})
 	if err != nil {
 		return protocol.ExtensionAnswer{}, err
 	}

@@ -121,9 +121,11 @@ func (l *lifeline) sendLoop(ctx context.Context, confirmed bool) {
 		cancel()
 		overdue.Stop()
 		took := time.Since(sent)
-		l.a.writes.answered(took, time.Now())
-		next.Reset(time.Until(sent.Add(max(heartbeatInterval, min(2*took, maxHeartbeatInterval)))))
 		canceled := temporal.IsCanceledError(err)
+		if canceled || err == nil { // a quick error is not a quick answer
+			l.a.writes.answered(took, time.Now())
+		}
+		next.Reset(time.Until(sent.Add(max(heartbeatInterval, min(2*took, maxHeartbeatInterval)))))
 		if canceled {
 			l.end(runtimes.ErrStopRequested)
 			l.isTerminated.Store(l.isTerminated.Load() || l.terminated(ctx))

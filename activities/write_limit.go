@@ -96,35 +96,44 @@ func (l *writeLimit) state() (running int, answer time.Duration) {
 	return l.running, l.answer
 }
 
+// write is an apply, a removal or a run of an extension.
+type write struct {
+	key           string // see lifeline
+	channel, what string // for people
+	urgent        bool   // it is not put off
+}
+
 // beginWrite begins a write that heartbeats (lifeline). The error makes the server try again later: the worker has no place for it.
-func (a *Activities) beginWrite(ctx context.Context, key, channel, what string) (context.Context, *lifeline, error) {
-	end := a.writes.begin(activity.GetInfo(ctx).Priority.PriorityKey == protocol.PriorityRollback)
+func (a *Activities) beginWrite(ctx context.Context, w write) (context.Context, *lifeline, error) {
+	end := a.writes.begin(w.urgent)
 	if end == nil {
-		return ctx, nil, a.putOff(ctx, channel, what)
+		return ctx, nil, a.putOff(ctx, w)
 	}
-	ctx, l := a.lifeline(ctx, key)
+	ctx, l := a.lifeline(ctx, w.key)
 	l.release = end
 	return ctx, l, nil
 }
 
 // putOff returns an error that makes the server try a write again later. It was not begun: a heartbeat counts that, for people and for the
 // next attempt.
-func (a *Activities) putOff(ctx context.Context, channel, what string) error {
+func (a *Activities) putOff(ctx context.Context, w write) error {
 	info := activity.GetInfo(ctx)
 	report := earlierProgress(ctx)
-	if report.PutOff == 0 || report.Description != what {
+	if report.PutOff == 0 || report.Description != w.what {
 		report.Since = time.Now().UTC()
 	}
-	report = protocol.Progress{Channel: channel, Description: what, Since: report.Since, PutOff: report.PutOff + 1}
+	report = protocol.Progress{Channel: w.channel, Description: w.what, Since: report.Since, PutOff: report.PutOff + 1}
 	if err := a.Client.RecordActivityHeartbeat(ctx, info.TaskToken, report); err != nil {
 		return err
 	}
 	running, answer := a.writes.state()
-	return temporal.NewApplicationErrorWithOptions(
-		fmt.Sprintf("put off: this worker runs %s, as many as the Temporal server keeps up with; its last slow answer took %s", entities.Count(running, "other change"), answer.Round(time.Second/10)),
-		protocol.ErrPutOff, temporal.ApplicationErrorOptions{
-			NextRetryDelay: a.writes.putOff(time.Now()), Category: temporal.ApplicationErrorCategoryBenign,
-		})
+	message := fmt.Sprintf("put off: this worker runs %s, as many as the Temporal server keeps up with", entities.Count(running, "other change"))
+	if answer > 0 {
+		message += "; its last slow answer took " + answer.Round(time.Second/10).String()
+	}
+	return temporal.NewApplicationErrorWithOptions(message, protocol.ErrPutOff, temporal.ApplicationErrorOptions{
+		NextRetryDelay: a.writes.putOff(time.Now()), Category: temporal.ApplicationErrorCategoryBenign,
+	})
 }
 
 // earlierProgress is the last report of earlier attempts.
@@ -135,7 +144,7 @@ func earlierProgress(ctx context.Context) (p protocol.Progress) {
 	return p
 }
 
-// IsPutOff reports whether an error says that a change has not begun, because the Temporal server answers slowly.
+// IsPutOff reports whether an error says that a change has not begun, because the worker runs as many as the Temporal server keeps up with.
 func IsPutOff(err error) bool {
 	var app *temporal.ApplicationError
 	return errors.As(err, &app) && app.Type() == protocol.ErrPutOff

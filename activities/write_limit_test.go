@@ -3,6 +3,7 @@ package activities
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"go.temporal.io/sdk/testsuite"
 
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent/store"
 )
 
 // A slow answer lowers the limit by a quarter of what runs, once in an interval. Quick answers raise it while it is used. It has a floor and
@@ -84,6 +86,23 @@ type heartbeats struct {
 func (h *heartbeats) RecordActivityHeartbeat(_ context.Context, _ []byte, details ...any) error {
 	h.last = details[0].(protocol.Progress)
 	return nil
+}
+
+// A worker that runs as many changes as the server keeps up with begins a rollback in spite of that.
+func TestUrgentApplyIsNotPutOff(t *testing.T) {
+	s, err := store.Open(t.Context(), t.TempDir())
+	require.NoError(t, err)
+	h := &heartbeats{}
+	a := &Activities{Client: h, Store: s, writes: writeLimit{limit: 1, running: 1}}
+	request := protocol.ApplyRequest{Application: "shop", Service: "web", Sequence: 1, Urgent: true}
+	request.Instance.ID.Channel, request.Instance.ID.Name = "production", "production"
+	env := (&testsuite.WorkflowTestSuite{}).NewTestActivityEnvironment()
+	env.RegisterActivity(a.Apply)
+	_, err = env.ExecuteActivity(a.Apply, request)
+	require.NotContains(t, fmt.Sprint(err), "put off")
+	require.Zero(t, h.last.PutOff)
+	running, _ := a.writes.state()
+	require.Equal(t, 1, running, "its place is free again")
 }
 
 // An apply without a place is put off: nothing of it begins, and the server tries it again.

@@ -4,12 +4,11 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/converge-engine/converge/entities"
-	"github.com/converge-engine/converge/entities/protocol"
 )
 
 // Priorities of activities in Temporal, for workers with more work than they can do: 1 is first; the default is 3.
 const (
-	priorityRollback = protocol.PriorityRollback
+	priorityRollback = 1
 	priorityApply    = 2 // and other changes
 	priorityCheck    = 3
 	priorityChanging = 4 // readings of instances that change
@@ -33,8 +32,13 @@ func fairnessKey(application string) string {
 
 // applyPriority is the priority of an apply: a rollback never waits behind a release.
 func (s *service) applyPriority(id entities.InstanceID) temporal.Priority {
-	if i := s.state.Instances[id]; i != nil && i.RollingBack() {
+	if s.isRollingBack(id) {
 		return s.priority(priorityRollback)
 	}
 	return s.priority(priorityApply)
+}
+
+func (s *service) isRollingBack(id entities.InstanceID) bool {
+	i := s.state.Instances[id]
+	return i != nil && i.RollingBack()
 }

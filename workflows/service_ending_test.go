@@ -54,4 +54,5 @@ func TestOverdueEndBlocksNoRollback(t *testing.T) {
 	p.completeApply(4*minute, "v3 to staging")
 	p.run(firstInput, minute)
 	require.Equal(t, []string{"apply v2 to prod"}, p.startedActivities("keep")[6:])
+	require.Equal(t, []string{"v2 to prod"}, p.urgent, "no worker puts a rollback off")
 }

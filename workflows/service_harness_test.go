@@ -36,6 +36,7 @@ type serviceTest struct {
 
 	mu                sync.Mutex
 	started           []string                    // "apply v1 to prod", in start order
+	urgent            []string                    // urgent applies, such as "v1 to prod", in start order
 	checkVerdicts     map[string]entities.Verdict // of checks, by id; the default is PASS
 	checksEnded       int                         // how many Check activities ended
 	trail             map[int64]entities.AuditEntry
@@ -180,6 +181,9 @@ func (p *serviceTest) register() {
 		why := text(p.recordStart(protocol.ActivityApply, "apply %s", what))
 		p.mu.Lock()
 		defer p.mu.Unlock()
+		if r.Urgent {
+			p.urgent = append(p.urgent, what)
+		}
 		if _, hangs := p.hangingApplies[what]; hangs {
 			p.hangingApplies[what] = activity.GetInfo(ctx).TaskToken
 			return protocol.ApplyAnswer{}, activity.ErrResultPending
@@ -353,6 +357,12 @@ func (p *serviceTest) sendUpdate(d time.Duration, name, payload string) *updateR
 
 // hangApply makes an apply hang until completeApply.
 func (p *serviceTest) hangApply(what string) { p.hangingApplies[what] = nil }
+
+// completeHanging ends an apply that hangs now. The next one of the kind does not hang.
+func (p *serviceTest) completeHanging(what string, answer protocol.ApplyAnswer) {
+	require.NoError(p, p.env.CompleteActivity(p.hangingApplies[what], answer, nil))
+	delete(p.hangingApplies, what)
+}
 
 func (p *serviceTest) completeApply(d time.Duration, what string) {
 	p.at(d, func() {

@@ -93,6 +93,7 @@ func (s *service) apply(op state.ApplyOp) {
 		Runtime: name, RuntimeDigest: rt.Digest, Attempt: op.Attempt, Instance: s.instanceRef(op.Instance, op.Target),
 		Timeout: op.Timeout, Last: op.Last, FetchTimeout: rt.Timing.FetchTimeout, Sequence: s.state.Instance(op.Instance).Delivery.Sequence,
 		ReportOnly:         s.state.IsReportOnly(op.Instance.Channel),
+		Urgent:             s.isRollingBack(op.Instance),
 		Restart:            s.state.Instance(op.Instance).Delivery.Restarting,
 		SteadyPollInterval: s.steadyPollInterval(rt),
 	})
@@ -120,7 +121,9 @@ func (s *service) apply(op state.ApplyOp) {
 		case answer.Fenced != nil:
 			s.state.ApplyFenced(op.Instance, op.Target, answer.Fenced.Sequence, answer.Err, now)
 			// Where the installation was moved to, it continues alone. With the state from there, checkpoints of this run would replace those of that one.
-			s.fenced = answer.Fenced.Sequence > 0
+			if answer.Fenced.Sequence > 0 {
+				s.fenced = true
+			}
 			return
 		case answer.Unready:
 			s.state.ApplyUnready(op.Instance, op.Target, answer.Err, now)

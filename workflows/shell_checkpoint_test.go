@@ -249,9 +249,7 @@ func TestUpdateDuringAnAdoptionIsKept_F1(t *testing.T) {
 				close(completed)
 			},
 		}, json.RawMessage(`{"version":"v2","by":"ci"}`))
-		fenced := protocol.ApplyAnswer{Err: "refused, since another run is further", Fenced: &protocol.Claim{Sequence: 9}}
-		require.NoError(p, p.env.CompleteActivity(p.hangingApplies["v1 to staging"], fenced, nil))
-		delete(p.hangingApplies, "v1 to staging")
+		p.completeHanging("v1 to staging", protocol.ApplyAnswer{Err: "refused, since another run is further", Fenced: &protocol.Claim{Sequence: 9}})
 	})
 	p.atStatus(4*minute, func(s protocol.Status) { require.Equal(p, []string{"v2", "v1"}, releaseVersions(s)) })
 	p.run(firstInput, minute)
@@ -301,9 +299,7 @@ func TestAVanishedCheckpointReplacesNoState_F1_F4(t *testing.T) {
 	p.hangApply("v1 to staging")
 	p.sendSignal(second, protocol.Release, `{"version":"v1","by":"ci"}`)
 	p.at(2*minute, func() {
-		fenced := protocol.ApplyAnswer{Err: "refused, since another run is further", Fenced: &protocol.Claim{Sequence: 9}}
-		require.NoError(p, p.env.CompleteActivity(p.hangingApplies["v1 to staging"], fenced, nil))
-		delete(p.hangingApplies, "v1 to staging")
+		p.completeHanging("v1 to staging", protocol.ApplyAnswer{Err: "refused, since another run is further", Fenced: &protocol.Claim{Sequence: 9}})
 	})
 	p.atStatus(4*minute, func(s protocol.Status) {
 		require.Equal(p, []string{"v1"}, releaseVersions(s))
@@ -326,9 +322,7 @@ func TestAMovedInstallationAdoptsNothing_F2(t *testing.T) {
 	p.hangApply("v1 to staging")
 	p.sendSignal(second, protocol.Release, `{"version":"v1","by":"ci"}`)
 	p.at(2*minute, func() {
-		fenced := protocol.ApplyAnswer{Err: "refused: the installation was moved", Fenced: &protocol.Claim{Epoch: 2}}
-		require.NoError(p, p.env.CompleteActivity(p.hangingApplies["v1 to staging"], fenced, nil))
-		delete(p.hangingApplies, "v1 to staging")
+		p.completeHanging("v1 to staging", protocol.ApplyAnswer{Err: "refused: the installation was moved", Fenced: &protocol.Claim{Epoch: 2}})
 	})
 	p.atStatus(150*second, func(s protocol.Status) {
 		require.Contains(p, fmt.Sprint(s.Channels[0].Reasons), "the installation was moved")

@@ -180,9 +180,6 @@ type ObserveAllAnswer struct {
 	ServedFromWatchCache []string `json:"atHand,omitempty"`
 }
 
-// PriorityRollback is the priority key of an activity that never waits for other work. The lowest number is first.
-const PriorityRollback = 1
-
 // ApplyRequest moves one instance to its target.
 type ApplyRequest struct {
 	Application   string        `json:"application"`
@@ -200,6 +197,8 @@ type ApplyRequest struct {
 	ReportOnly bool `json:"reportOnly,omitempty"`
 	// Restart: the instance is restarted, even though it is at its target.
 	Restart bool `json:"restart,omitempty"`
+	// Urgent: a rollback, which waits for no other work.
+	Urgent bool `json:"urgent,omitempty"`
 	// Last: no other attempt follows if this one takes longer than Timeout.
 	Last bool `json:"last,omitempty"`
 	// SteadyPollInterval is as in ObserveRequest. If set, no observation follows immediately after the apply: workers follow hints about the
