@@ -26,18 +26,13 @@ releaseChannels:
 func TestRuntimeIsForWhomItsOwnerAllows_G8(t *testing.T) {
 	t.Parallel()
 	owner, other := shared.World(t), shared.World(t)
-	declare := func(allow string) {
-		owner.Write(strings.ReplaceAll(ownersRuntime, "OWNER", "APP") + "---\napiVersion: converge/v1\nkind: Runtime\nname: APP-rt\n" + allow +
-			"fake: {pollInterval: 100ms, steadyPollInterval: 300ms}\n" + stage.Web)
-		owner.Publish()
-	}
-	declare("")
+	declareRuntime(owner, "")
 	other.Write(strings.ReplaceAll(ownersRuntime, "OWNER", owner.App) + stage.Web + "autoRollback: false\n")
 	other.Publish()
 	other.Release("web", "v1")
 	other.Await("web", "production CONVERGED v1")
 
-	declare("allow: {applications: [nobody-else]}\n")
+	declareRuntime(owner, "allow: {applications: [nobody-else]}\n")
 	owner.Release("web", "v1")
 	owner.Await("web", "production CONVERGED v1")
 	before := appliesOf(other)
@@ -63,19 +58,14 @@ func TestRuntimeIsForWhomItsOwnerAllows_G8(t *testing.T) {
 func TestOwnersReadOnlyRuntimeIsNotWritten_A25(t *testing.T) {
 	t.Parallel()
 	owner, other := shared.World(t), shared.World(t)
-	declare := func(access string) {
-		owner.Write(strings.ReplaceAll(ownersRuntime, "OWNER", "APP") + "---\napiVersion: converge/v1\nkind: Runtime\nname: APP-rt\n" + access +
-			"fake: {pollInterval: 100ms, steadyPollInterval: 300ms, retry: {maxAttempts: 1}}\n" + stage.Web)
-		owner.Publish()
-	}
-	declare("")
+	declareRuntime(owner, "")
 	other.Write(strings.ReplaceAll(ownersRuntime, "OWNER", owner.App) + stage.Web)
 	other.Publish()
 	other.Release("web", "v1")
 	other.Await("web", "production CONVERGED v1")
 	before := appliesOf(other)
 
-	declare("access: read\n")
+	declareRuntime(owner, "access: read\n")
 	other.Release("web", "v2")
 	s := other.AwaitThat("web", "v2 waits", func(s protocol.Status) bool {
 		text, err := json.Marshal(s.Channels)
@@ -84,8 +74,16 @@ func TestOwnersReadOnlyRuntimeIsNotWritten_A25(t *testing.T) {
 	require.NotEqual(t, string(entities.StatusFailed), s.Channels[0].Status)
 	require.Equal(t, before, appliesOf(other))
 
-	declare("")
+	declareRuntime(owner, "")
 	other.Await("web", "production CONVERGED v2")
+}
+
+// declareRuntime publishes the owner's runtime, with a line about who may do what there.
+func declareRuntime(owner *stage.World, line string) {
+	owner.T.Helper()
+	owner.Write(strings.ReplaceAll(ownersRuntime, "OWNER", "APP") + "---\napiVersion: converge/v1\nkind: Runtime\nname: APP-rt\n" + line +
+		"fake: {pollInterval: 100ms, steadyPollInterval: 300ms, retry: {maxAttempts: 1}}\n" + stage.Web)
+	owner.Publish()
 }
 
 // appliesOf are the applies of an application on the runtime in memory, which all share.
