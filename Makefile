@@ -45,7 +45,7 @@ stress: ## Run the tests of PKG (./tests/...) N (10) times beside a load on all 
 
 # What is too long for CI. Run it before a larger piece of work ends.
 nightly: ## Run what takes hours: every package of tests under stress, long chaos, a long outage, fuzzing, and the benchmarks
-	$(MAKE) applications kube-oldest
+	$(MAKE) applications kube-oldest flux
 	$(MAKE) stress N=10 PKG='$(filter-out $(LONG_ALONE),$(shell go list ./tests/...))'
 	go run ./tests/stress -short -n 3 $(LONG_ALONE)
 	$(MAKE) chaos
@@ -207,7 +207,7 @@ kube-oldest: ## Build the same control plane of the oldest Kubernetes that is su
 rollouts: ## Build the controller of Argo Rollouts into .cache/bin for the test and the benchmark that run it, if needed (3 minutes, once)
 	go run ./tests/kubetest/build rollouts
 
-flux: ## Build the kustomize-controller of Flux into .cache/bin for the benchmark that runs it, if needed (5 minutes, once)
+flux: ## Build the kustomize-controller of Flux into .cache/bin for the test and the benchmark that run it, if needed (5 minutes, once)
 	go run ./tests/kubetest/build flux
 
 manifests: ## Fetch public manifests and charts into .cache/manifests for the tests that apply them (40 MB, once)

@@ -2,7 +2,6 @@ package kubernetes_test
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -18,25 +17,10 @@ import (
 func newHandover(t *testing.T, tool string) *trial {
 	t.Helper()
 	w := &trial{kubeWorld: newKubeWorld(t, "web")}
-	w.edit(configFile, "- name: production\n", "- name: production\n  enforcement: report\n")
-	w.edit(configFile, "kubernetes: {manifests: [web], createNamespace: true}", "kubernetes: {manifests: [web], createNamespace: true, adopt: true}")
-	w.edit(configFile, "pollInterval: 100ms", "pollInterval: 100ms, steadyPollInterval: 200ms")
+	w.mayAdopt()
+	w.mayWrite()
 	w.deploys(tool, "v1")
 	return w
-}
-
-// pods are the names of the pods of web in production.
-func (w *trial) pods() (names []string) {
-	w.T.Helper()
-	list, err := w.cluster.Client.CoreV1().Pods(w.production).List(w.T.Context(), metav1.ListOptions{})
-	require.NoError(w.T, err)
-	for i := range list.Items {
-		if list.Items[i].DeletionTimestamp == nil {
-			names = append(names, list.Items[i].Name)
-		}
-	}
-	slices.Sort(names)
-	return names
 }
 
 // managers are the field managers of the Deployment web.
@@ -58,36 +42,31 @@ func TestServiceIsAdoptedAndReturned_A25(t *testing.T) {
 	w.Publish()
 	s := w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
 	require.True(t, channelOf(s, "production").ReportOnly)
-	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) { return len(w.pods()) == 3, fmt.Sprint(w.pods()) })
-	before := w.pods()
+	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) { return len(w.pods(w.production)) == 3, fmt.Sprint(w.pods(w.production)) })
+	before := w.pods(w.production)
 	plan, code := w.prompt().Converge("plan", w.App+"/web", "v1")
 	require.Zero(t, code, plan)
 	require.Contains(t, plan, "it is adopted from argocd-controller")
 
 	w.Act("web", protocol.Adopt, `{"by":"alice","channel":"production","reason":"two weeks without a difference"}`)
-	w.AwaitThat("web", "Converge applies", func(s protocol.Status) bool {
-		return !channelOf(s, "production").ReportOnly && stage.Channels(s) == "staging CONVERGED v1, production CONVERGED v1" &&
-			w.deployment(w.production, "web").Labels["converge/service"] == "web"
-	})
-	require.Equal(t, before, w.pods(), "nothing is restarted by the adoption")
+	w.awaitAdoption("v1")
+	require.Equal(t, before, w.pods(w.production), "nothing is restarted by the adoption")
 	require.Contains(t, w.managers(), "converge")
 	require.NotContains(t, w.managers(), "argocd-controller")
 
 	w.Release("web", "v2")
 	w.Await("web", "staging CONVERGED v2, production CONVERGED v2")
-	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) { return len(w.pods()) == 3, fmt.Sprint(w.pods()) })
-	before = w.pods()
+	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) { return len(w.pods(w.production)) == 3, fmt.Sprint(w.pods(w.production)) })
+	before = w.pods(w.production)
 
 	w.Act("web", protocol.Return, `{"by":"alice","channel":"production","reason":"after the migration"}`)
-	w.AwaitThat("web", "its objects are given up", func(s protocol.Status) bool {
-		return channelOf(s, "production").ReportOnly && strings.Contains(journalOf(s), "return of v2: ")
-	})
+	w.awaitReturn("v2")
 	web := w.deployment(w.production, "web")
 	for name := range web.Labels {
 		require.NotContains(t, name, "converge/")
 	}
 	require.NotContains(t, w.managers(), "converge")
-	require.Equal(t, before, w.pods(), "nothing is restarted by the return")
+	require.Equal(t, before, w.pods(w.production), "nothing is restarted by the return")
 	w.Await("web", "staging CONVERGED v2, production CONVERGED v2")
 	left, err := w.cluster.Client.CoreV1().ConfigMaps(w.production).List(t.Context(), metav1.ListOptions{LabelSelector: "converge/service=web"})
 	require.NoError(t, err)
@@ -96,6 +75,22 @@ func TestServiceIsAdoptedAndReturned_A25(t *testing.T) {
 	w.deploys("argocd-controller", "v3")
 	w.Release("web", "v3")
 	w.Await("web", "staging CONVERGED v3, production CONVERGED v3")
+}
+
+// awaitAdoption waits until Converge applies a version to production.
+func (w *trial) awaitAdoption(version string) {
+	w.T.Helper()
+	w.AwaitThat("web", "Converge applies", func(s protocol.Status) bool {
+		return !channelOf(s, "production").ReportOnly && stage.Channels(s) == fmt.Sprintf("staging CONVERGED %s, production CONVERGED %[1]s", version) &&
+			w.deployment(w.production, "web").Labels["converge/service"] == "web"
+	})
+}
+
+func (w *trial) awaitReturn(version string) {
+	w.T.Helper()
+	w.AwaitThat("web", "its objects are given up", func(s protocol.Status) bool {
+		return channelOf(s, "production").ReportOnly && strings.Contains(journalOf(s), "return of "+version+": ")
+	})
 }
 
 // What cannot be adopted or returned is refused, with what to do instead.

@@ -110,7 +110,7 @@ func grant(t *testing.T, c *kubetest.Cluster, rules, home string, namespaces ...
 }
 
 // accountKubeconfig makes a service account and a kubeconfig with its token.
-func accountKubeconfig(t *testing.T, c *kubetest.Cluster, namespace, name string) string {
+func accountKubeconfig(t testing.TB, c *kubetest.Cluster, namespace, name string) string {
 	t.Helper()
 	accounts := c.Client.CoreV1().ServiceAccounts(namespace)
 	_, err := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})

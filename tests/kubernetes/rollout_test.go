@@ -11,10 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/yaml"
 
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/tests/internal/stage"
 	"github.com/converge-engine/converge/tests/kubetest"
+	"github.com/converge-engine/converge/tests/kubetest/rollouts"
 	"github.com/converge-engine/converge/tests/temporaltest"
 )
 
@@ -41,10 +45,10 @@ kind: Rollout
 metadata: {name: web}
 spec:
   replicas: 2
-  selector: {matchLabels: {app: web}}
+  selector: {matchLabels: {app.kubernetes.io/name: web}}
   strategy: {canary: {steps: [{setWeight: 50}, {pause: {}}, {setWeight: 100}]}}
   template:
-    metadata: {labels: {app: web}}
+    metadata: {labels: {app.kubernetes.io/name: web}}
     spec: {containers: [{name: web, image: "web:${{ version }}"}]}
 `
 
@@ -79,6 +83,41 @@ func TestRolloutsFromTheCommandLine_H3(t *testing.T) {
 	w.converge(append(command, "--full")...)
 	w.Await("web", "production CONVERGED v4")
 	w.runs("v4 v4")
+}
+
+// A service that is a Rollout is adopted from the tool that deploys it, and returned, beside the controller of Argo Rollouts. No pod is
+// restarted, and no step of its strategy begins.
+func TestRolloutIsAdoptedAndReturned_A25(t *testing.T) {
+	t.Parallel()
+	w := newRolloutWorld(t)
+	w.edit(configFile, "- {name: production,", "- {name: production, enforcement: report,")
+	w.edit(configFile, "manifests: [rollout.yaml]", "manifests: [rollout.yaml], adopt: true")
+	rollout := &unstructured.Unstructured{}
+	require.NoError(t, yaml.Unmarshal([]byte(strings.ReplaceAll(rolloutManifest, "${{ version }}", "v1")), &rollout.Object))
+	client, err := dynamic.NewForConfig(w.cluster.Config)
+	require.NoError(t, err)
+	_, err = client.Resource(rollouts.Resource).Namespace(w.production).Apply(t.Context(), "web", rollout, metav1.ApplyOptions{FieldManager: "argocd-controller"})
+	require.NoError(t, err)
+	w.runs("v1 v1")
+	before := w.pods(w.production)
+	w.Publish()
+	require.True(t, channelOf(w.Await("web", "production CONVERGED v1"), "production").ReportOnly)
+
+	label := func() string {
+		live, err := client.Resource(rollouts.Resource).Namespace(w.production).Get(t.Context(), "web", metav1.GetOptions{})
+		require.NoError(t, err)
+		return live.GetLabels()["converge/service"]
+	}
+	w.Act("web", protocol.Adopt, `{"by":"alice","channel":"production","reason":"two weeks without a difference"}`)
+	w.AwaitThat("web", "Converge applies", func(s protocol.Status) bool {
+		return !channelOf(s, "production").ReportOnly && stage.Channels(s) == "production CONVERGED v1" && label() == "web"
+	})
+	w.Act("web", protocol.Return, `{"by":"alice","channel":"production","reason":"after the migration"}`)
+	w.AwaitThat("web", "its objects are given up", func(s protocol.Status) bool {
+		return channelOf(s, "production").ReportOnly && stage.Channels(s) == "production CONVERGED v1" && label() == ""
+	})
+	w.runs("v1 v1")
+	require.Equal(t, before, w.pods(w.production))
 }
 
 // rolloutWorld is a service that is one Rollout, in a namespace with the controller of Argo Rollouts.

@@ -27,16 +27,41 @@ type trial struct {
 func newTrial(t *testing.T, tool string) *trial {
 	t.Helper()
 	w := &trial{kubeWorld: newKubeWorld(t, "web")}
-	w.credentials = reader(t, w.cluster, w.production)
-	runtime := strings.NewReplacer("KUBECONFIG", w.credentials, "CONTEXT", w.cluster.Name).
-		Replace(strings.Replace(kubeRuntime, "pollInterval: 100ms", "pollInterval: 100ms, steadyPollInterval: 200ms", 1))
-	w.pattern(configFile, `(?s)name: `+w.App+`-production\nkubernetes: \{[^\n]*`, "name: "+w.App+"-production\naccess: read\nkubernetes: "+runtime)
+	w.isReadOnly()
 	w.deploys(tool, "v1")
 	return w
 }
 
+// isReadOnly gives the worker read access to production.
+func (w *trial) isReadOnly() {
+	w.T.Helper()
+	w.credentials = reader(w.T, w.cluster, w.production)
+	w.connect("access: read\n", w.credentials)
+}
+
+// mayWrite gives it write access, and declares production report-only, as the way in is.
+func (w *trial) mayWrite() {
+	w.T.Helper()
+	w.connect("", w.cluster.Kubeconfig)
+	w.edit(configFile, "- name: production\n", "- name: production\n  enforcement: report\n")
+}
+
+// mayAdopt declares web as converge config init does.
+func (w *trial) mayAdopt() {
+	w.T.Helper()
+	w.edit(configFile, "kubernetes: {manifests: [web], createNamespace: true}", "kubernetes: {manifests: [web], createNamespace: true, adopt: true}")
+}
+
+// connect declares the runtime of production, with a kubeconfig.
+func (w *trial) connect(access, kubeconfig string) {
+	w.T.Helper()
+	runtime := strings.NewReplacer("KUBECONFIG", kubeconfig, "CONTEXT", w.cluster.Name).
+		Replace(strings.Replace(kubeRuntime, "pollInterval: 100ms", "pollInterval: 100ms, steadyPollInterval: 200ms", 1))
+	w.pattern(configFile, `(?s)name: `+w.App+`-production\n(access: read\n)?kubernetes: \{[^\n]*`, "name: "+w.App+"-production\n"+access+"kubernetes: "+runtime)
+}
+
 // reader is a kubeconfig of an account that may do in a namespace what docs/trial.md grants, and nothing else.
-func reader(t *testing.T, c *kubetest.Cluster, namespace string) string {
+func reader(t testing.TB, c *kubetest.Cluster, namespace string) string {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/trial.md")
 	require.NoError(t, err)
@@ -54,14 +79,19 @@ func reader(t *testing.T, c *kubetest.Cluster, namespace string) string {
 	return accountKubeconfig(t, c, namespace, "reader")
 }
 
+// manifestsOf are those of a version of web in production.
+func (w *trial) manifestsOf(version string) string {
+	w.T.Helper()
+	return strings.NewReplacer(`"${{ params.replicas }}"`, "3", "${{ params.image }}", "registry.shop.dev/web:"+version, "${{ fullVersion }}", version,
+		"${{ constants.greeting }}", "Hello", "${{ channel }}", "production").Replace(w.read("web/settings.yaml") + "\n---\n" + w.read("web/web.yaml"))
+}
+
 // deploys applies a version of web to production as another tool does.
 func (w *trial) deploys(tool, version string) {
 	w.T.Helper()
-	fill := strings.NewReplacer(`"${{ params.replicas }}"`, "3", "${{ params.image }}", "registry.shop.dev/web:"+version, "${{ fullVersion }}", version,
-		"${{ constants.greeting }}", "Hello", "${{ channel }}", "production")
 	client, err := dynamic.NewForConfig(w.cluster.Config)
 	require.NoError(w.T, err)
-	for text := range strings.SplitSeq(fill.Replace(w.read("web/settings.yaml")+"\n---\n"+w.read("web/web.yaml")), "\n---\n") {
+	for text := range strings.SplitSeq(w.manifestsOf(version), "\n---\n") {
 		o := &unstructured.Unstructured{}
 		require.NoError(w.T, yaml.Unmarshal([]byte(text), &o.Object))
 		resource := strings.ToLower(o.GetKind()) + "s"

@@ -21,7 +21,7 @@ func binary(t testing.TB, p program.Program) string {
 		err = p.Check(root)
 	}
 	if errors.Is(err, p.NotBuilt) {
-		t.Skip(err)
+		t.Skip("NOT RUN: ", err)
 	}
 	if err != nil {
 		t.Fatal(err)
