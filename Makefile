@@ -22,7 +22,7 @@ N ?= 10
 LONG_ALONE := $(addprefix github.com/converge-engine/converge/tests/,chaos operators)
 
 .DEFAULT_GOAL := help
-.PHONY: help build install test test-long stress nightly race lint fmt vet workflowcheck tidy generated check upgrade-demo bench chaos outage fuzz histories freeze-histories freeze-contracts freeze-configurations temporal-cli chromium axe screenshots monitoring postgresql cluster cluster-test upgrade-test moto docker image compose-test compose-test-run sbom vulncheck kube kube-build kube-oldest kube-test rollouts flux sops-test release images release-test packages-test manifests applications
+.PHONY: help build install test test-long stress nightly race lint fmt vet workflowcheck tidy generated check upgrade-demo bench chaos outage fuzz histories freeze-histories freeze-contracts freeze-configurations temporal-cli chromium axe screenshots monitoring postgresql cluster cluster-test upgrade-test moto docker image compose-test compose-test-run sbom vulncheck kube kube-build kube-oldest kube-test rollouts flux helm sops-test release images release-test packages-test manifests applications
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,7 +45,7 @@ stress: ## Run the tests of PKG (./tests/...) N (10) times beside a load on all 
 
 # What is too long for CI. Run it before a larger piece of work ends.
 nightly: ## Run what takes hours: every package of tests under stress, long chaos, a long outage, fuzzing, and the benchmarks
-	$(MAKE) applications kube-oldest flux
+	$(MAKE) applications kube-oldest flux helm
 	$(MAKE) stress N=10 PKG='$(filter-out $(LONG_ALONE),$(shell go list ./tests/...))'
 	go run ./tests/stress -short -n 3 $(LONG_ALONE)
 	$(MAKE) chaos
@@ -209,6 +209,9 @@ rollouts: ## Build the controller of Argo Rollouts into .cache/bin for the test 
 
 flux: ## Build the kustomize-controller of Flux into .cache/bin for the test and the benchmark that run it, if needed (5 minutes, once)
 	go run ./tests/kubetest/build flux
+
+helm: ## Build the helm command into .cache/bin for the test that installs the chart with it, if needed (3 minutes, once)
+	go run ./tests/kubetest/build helm
 
 manifests: ## Fetch public manifests and charts into .cache/manifests for the tests that apply them (40 MB, once)
 	go run ./tests/kubetest/build manifests

@@ -11,6 +11,7 @@ import (
 
 	"github.com/converge-engine/converge/tests/kubetest/controller"
 	"github.com/converge-engine/converge/tests/kubetest/flux"
+	"github.com/converge-engine/converge/tests/kubetest/helm"
 	"github.com/converge-engine/converge/tests/kubetest/public"
 	"github.com/converge-engine/converge/tests/kubetest/rollouts"
 )
@@ -42,6 +43,12 @@ func (c *Cluster) Flux(t testing.TB, namespace string) *flux.Source {
 		t.Fatal(err)
 	}
 	return source
+}
+
+// Helm is the path of the helm command. Where it is not built the test is skipped.
+func Helm(t testing.TB) string {
+	t.Helper()
+	return binary(t, helm.Program())
 }
 
 // define makes kinds known to the cluster from a folder of their definitions.

@@ -1,6 +1,6 @@
 // Command build makes what tests of Kubernetes and the benchmark need, unless it is there: kubelab, the control plane, oldest, the same of the
-// oldest Kubernetes that is supported, rollouts, the controller of Argo Rollouts, flux, that of Flux, manifests, the public sets of manifests, and
-// applications, those of the long form of tests/applications.
+// oldest Kubernetes that is supported, rollouts, the controller of Argo Rollouts, flux, that of Flux, helm, the command, manifests, the public sets
+// of manifests, and applications, those of the long form of tests/applications.
 package main
 
 import (
@@ -10,6 +10,7 @@ import (
 	"os"
 
 	"github.com/converge-engine/converge/tests/kubetest/flux"
+	"github.com/converge-engine/converge/tests/kubetest/helm"
 	"github.com/converge-engine/converge/tests/kubetest/kubelab"
 	"github.com/converge-engine/converge/tests/kubetest/program"
 	"github.com/converge-engine/converge/tests/kubetest/public"
@@ -41,6 +42,8 @@ func run(ctx context.Context, args []string) error {
 	case "flux":
 		kinds := public.Flux()
 		return errors.Join(build(ctx, root, flux.Program()), fetch(ctx, root, kinds[:]...))
+	case "helm":
+		return build(ctx, root, helm.Program())
 	case "manifests":
 		short, _ := public.Applications()
 		hooked := public.ChartWithHooks()
@@ -53,7 +56,7 @@ func run(ctx context.Context, args []string) error {
 	}
 }
 
-var errUsage = errors.New("usage: build kubelab|oldest|rollouts|flux|manifests|applications, in the root of the module")
+var errUsage = errors.New("usage: build kubelab|oldest|rollouts|flux|helm|manifests|applications, in the root of the module")
 
 func build(ctx context.Context, root string, p program.Program) error {
 	fmt.Println(p.Path(root))
