@@ -7,7 +7,9 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -57,6 +59,7 @@ func TestDockerComposeIsUp(t *testing.T) {
 	require.Contains(t, run("run", "--rm", "-T", "converge", "release", "hello/web", "v2", "--wait"), "CONVERGED")
 	t.Log(run("run", "--rm", "-T", "converge", "admin", "doctor", "--exit-code"))
 	require.Equal(t, 2, strings.Count(run("ps", "--format", "{{.Service}}", "worker"), "worker"))
+	measureImage(t, run)
 	built, err := exec.Command("docker", "build", "-t", "converge-tools", "--build-arg", "TOOLS=temporalio/admin-tools:"+version(t, "go.temporal.io/server"), //nolint:noctx // it ends
 		"../../examples/compose").CombinedOutput()
 	require.NoError(t, err, string(built))
@@ -75,6 +78,48 @@ func TestDockerComposeIsUp(t *testing.T) {
 			return err == nil && strings.Contains(string(body), expected), fmt.Sprint(address, " ", string(body))
 		})
 	}
+}
+
+// measureImage logs how large the image is, how soon a worker of it serves, and its memory then, and holds size and memory to their limits.
+func measureImage(t *testing.T, run func(args ...string) string) {
+	t.Helper()
+	archives, err := filepath.Glob("../../.cache/image/converge_*.docker.tar") // its layers are compressed
+	require.NoError(t, err)
+	require.Len(t, archives, 1)
+	archive, err := os.Stat(archives[0])
+	require.NoError(t, err)
+	const largest = 60 << 20
+	require.Less(t, archive.Size(), int64(largest))
+	t.Logf("the image has %.1f MiB compressed", float64(archive.Size())/(1<<20))
+
+	run("restart", "worker")
+	for _, id := range strings.Fields(run("ps", "-q", "worker")) {
+		var served time.Time
+		started, err := time.Parse(time.RFC3339Nano, docker(t, "inspect", "-f", "{{.State.StartedAt}}", id))
+		require.NoError(t, err)
+		temporaltest.WaitFor(t, time.Minute, func() (bool, string) {
+			logged := docker(t, "logs", "--timestamps", "--since", started.Format(time.RFC3339Nano), id)
+			for line := range strings.Lines(logged) {
+				if at, text, _ := strings.Cut(line, " "); strings.Contains(text, "serving; ") {
+					served, err = time.Parse(time.RFC3339Nano, at)
+					return err == nil, fmt.Sprint(err)
+				}
+			}
+			return false, logged
+		})
+		used := docker(t, "stats", "--no-stream", "--format", "{{.MemUsage}}", id)
+		t.Logf("a worker of the image serves %s after its start, with %s", served.Sub(started).Round(10*time.Millisecond), used)
+		mebibytes, err := strconv.ParseFloat(strings.TrimSuffix(strings.Fields(used)[0], "MiB"), 64)
+		require.NoError(t, err, used)
+		require.LessOrEqual(t, mebibytes, 80.0)
+	}
+}
+
+func docker(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "docker", args...).CombinedOutput()
+	require.NoError(t, err, "docker %s: %s", strings.Join(args, " "), out)
+	return strings.TrimSpace(string(out))
 }
 
 // version is that of a module which Converge is built with, and which the images of this test are made from, without the v.
