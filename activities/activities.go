@@ -32,8 +32,8 @@ type Activities struct {
 	Epoch        int64
 	// Runtime is the runtime that this remote worker serves; empty: it serves the common queue.
 	Runtime string
-	// Eager belongs to the worker's connection; nil: each attempt that makes changes waits for its first heartbeat.
-	Eager *Eager
+	// Tasks belongs to the worker's connection; nil: each attempt that makes changes waits for its first heartbeat.
+	Tasks *Tasks
 	// Commands is where checks and extensions run, and resolves references to secrets in this worker.
 	Commands custom.Worker
 	// Roots are the directories of applications on this worker.

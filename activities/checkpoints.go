@@ -24,9 +24,9 @@ const (
 	checkpointWriteLimit = 2 * time.Second
 )
 
-// Checkpoints writes checkpoints of this worker's workflows to the store, each soon after its workflow task, and only the newest of a
-// workflow. It does not block callers. A failed write is held and retried. A checkpoint that is lost with the worker is submitted again
-// by the next worker that runs the workflow; until then the state is in the workflow's history.
+// Checkpoints writes checkpoints of this worker's workflows to the store, each soon after its workflow task is complete, and only the newest
+// of a workflow. It does not block callers. A failed write is retried. A checkpoint that is lost with the worker is submitted again by the next
+// worker that runs the workflow; until then the state is in the workflow's history.
 type Checkpoints struct {
 	store *store.Store
 	// Metrics counts the writes. Nil: no metrics.
@@ -34,6 +34,8 @@ type Checkpoints struct {
 	// IsBehind reports whether a run went back behind the newest checkpoint of its workflow. Nil: no run did. It is called when the newest
 	// checkpoint has a change that the one to write does not have.
 	IsBehind func(ctx context.Context, newest protocol.Checkpoint, run string) (bool, error)
+
+	held heldCheckpoints
 
 	mu           sync.Mutex
 	changed      *sync.Cond
@@ -56,8 +58,8 @@ type pendingCheckpoint struct {
 	plain []byte
 }
 
-// NewCheckpoints returns Checkpoints that run until Close.
-func NewCheckpoints(s *store.Store) *Checkpoints {
+// NewCheckpoints returns Checkpoints of the workflows whose tasks a connection has. They run until Close.
+func NewCheckpoints(s *store.Store, tasks *Tasks) *Checkpoints {
 	c := &Checkpoints{
 		store: s, pending: map[string]pendingCheckpoint{}, busy: map[string]bool{}, pendingSince: map[string]time.Time{}, undecided: map[string]bool{},
 		behindRuns: map[string]string{},
@@ -66,24 +68,38 @@ func NewCheckpoints(s *store.Store) *Checkpoints {
 	for range checkpointWriters {
 		c.writers.Go(c.write)
 	}
+	c.held.accept = c.accept
+	tasks.report(c.held.ended)
 	return c
+}
+
+// AskTaskEnd sets how Temporal is asked how the workflow task of a checkpoint ended, if it did not answer when it was completed.
+func (c *Checkpoints) AskTaskEnd(taskEnd func(context.Context, protocol.Checkpoint) (TaskEnd, error)) {
+	c.held.mu.Lock()
+	defer c.held.mu.Unlock()
+	c.held.taskEnd = taskEnd
 }
 
 // Take implements workflows.Checkpointer.
 func (c *Checkpoints) Take(checkpoint protocol.Checkpoint, state []byte) {
+	c.held.hold(pendingCheckpoint{checkpoint, state})
+}
+
+// accept queues a checkpoint to be written.
+func (c *Checkpoints) accept(checkpoint pendingCheckpoint) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !checkpoint.At.Before(c.latest.At) {
-		c.latest = checkpoint
+		c.latest = checkpoint.Checkpoint
 	}
 	before, queued := c.pending[checkpoint.ID]
-	if queued && before.Newer(&checkpoint) {
+	if queued && before.Newer(&checkpoint.Checkpoint) {
 		return
 	}
 	if queued {
-		checkpoint.Earlier = earlierOf(before.Checkpoint, checkpoint)
+		checkpoint.Earlier = earlierOf(before.Checkpoint, checkpoint.Checkpoint)
 	}
-	c.pending[checkpoint.ID] = pendingCheckpoint{checkpoint, state}
+	c.pending[checkpoint.ID] = checkpoint
 	if _, known := c.pendingSince[checkpoint.ID]; !known {
 		c.pendingSince[checkpoint.ID] = time.Now()
 	}
@@ -218,6 +234,7 @@ func (c *Checkpoints) release(id string) {
 
 // KeptUpTo returns the time up to which all submitted checkpoints are in the store: now, or the time of the oldest one that is not.
 func (c *Checkpoints) KeptUpTo(now time.Time) time.Time {
+	now = c.held.oldest(now)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, since := range c.pendingSince {
@@ -279,6 +296,7 @@ func (c *Checkpoints) StoreUnavailable() bool {
 
 // Close makes a last attempt to write pending checkpoints and stops. It reports whether all of them are in the store.
 func (c *Checkpoints) Close() (complete bool) {
+	none := c.held.close()
 	c.mu.Lock()
 	c.closing = true
 	queued := map[string]bool{}
@@ -293,5 +311,5 @@ func (c *Checkpoints) Close() (complete bool) {
 	c.changed.Broadcast()
 	c.mu.Unlock()
 	c.writers.Wait()
-	return len(c.pendingSince) == 0 && len(c.pending) == 0
+	return none && len(c.pendingSince) == 0 && len(c.pending) == 0
 }

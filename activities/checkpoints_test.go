@@ -34,7 +34,7 @@ func TestCheckpointsOfABusyWorkflowFollowEachOther_F1(t *testing.T) {
 	s, err := store.Open(t.Context(), t.TempDir())
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	c := NewCheckpoints(s)
+	c := NewCheckpoints(s, &Tasks{})
 	c.IsBehind = func(_ context.Context, newest protocol.Checkpoint, _ string) (bool, error) {
 		return false, fmt.Errorf("checkpoint %d is not followed", newest.N)
 	}
@@ -42,6 +42,7 @@ func TestCheckpointsOfABusyWorkflowFollowEachOther_F1(t *testing.T) {
 	at := time.Now()
 	for n := range 1000 {
 		c.Take(web.next(at.Add(time.Duration(n)*time.Millisecond)), []byte("{}"))
+		c.held.ended("r", TaskEnd{Complete: true})
 	}
 	require.True(t, c.Close())
 	newest, err := s.Checkpoint(t.Context(), "service/shop/web")
@@ -57,7 +58,7 @@ func TestCheckpointOfAWorkflowThatWentBack_F1(t *testing.T) {
 			s, err := store.Open(t.Context(), t.TempDir())
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, s.Close()) })
-			c := NewCheckpoints(s)
+			c := NewCheckpoints(s, &Tasks{})
 			compared := make(chan string, 10)
 			c.IsBehind = func(_ context.Context, newest protocol.Checkpoint, run string) (bool, error) {
 				compared <- fmt.Sprint(newest.N, " ", run)
@@ -71,6 +72,7 @@ func TestCheckpointOfAWorkflowThatWentBack_F1(t *testing.T) {
 			require.NoError(t, s.PutCheckpoint(t.Context(), web.next(at.Add(time.Minute)), nil))
 			backup.n = 70
 			c.Take(backup.next(at.Add(time.Hour)), []byte("{}"))
+			c.held.ended("r", TaskEnd{Complete: true})
 			require.Equal(t, "2 r", <-compared)
 			if temporalErr == nil {
 				<-c.Behind()

@@ -1,45 +1,29 @@
 package activities
 
 import (
-	"context"
 	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	"go.temporal.io/api/workflowservice/v1"
-	"google.golang.org/grpc"
 
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// Eager records, on a worker's connection, the request time of each eagerly dispatched activity: the response to a completed workflow
-// task includes the activities that it starts. The server cannot have dispatched such an attempt before the request. So an attempt that
-// begins soon after it belongs to this worker for a while, and need not wait for its first heartbeat (F7). This is free, while a
-// heartbeat took longer than all other steps before an apply.
-//
-// The zero value is ready. Nil has no records: each attempt waits for its first heartbeat.
-type Eager struct {
+// eager records the request time of each eagerly dispatched activity: the response to a completed workflow task includes the activities that
+// it starts. The server cannot have dispatched such an attempt before the request. So an attempt that begins soon after it belongs to this
+// worker for a while, and need not wait for its first heartbeat (F7). This is free, while a heartbeat took longer than all other steps before
+// an apply.
+type eager struct {
 	mu        sync.Mutex
 	requested map[string]time.Time // request times, by task token
-}
-
-// DialOption adds the recording to a connection.
-func (e *Eager) DialOption() grpc.DialOption {
-	return grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, request, reply any, c *grpc.ClientConn, invoke grpc.UnaryInvoker, o ...grpc.CallOption) error {
-		requested := time.Now()
-		err := invoke(ctx, method, request, reply, c, o...)
-		if answer, ok := reply.(*workflowservice.RespondWorkflowTaskCompletedResponse); ok && err == nil {
-			e.record(answer, requested)
-		}
-		return err
-	})
 }
 
 // writeActivities are the activities that make external changes.
 var writeActivities = []string{protocol.ActivityApply, protocol.ActivityRemove, protocol.ActivityExtension}
 
-func (e *Eager) record(answer *workflowservice.RespondWorkflowTaskCompletedResponse, requested time.Time) {
+func (e *eager) record(answer *workflowservice.RespondWorkflowTaskCompletedResponse, requested time.Time) {
 	for _, task := range answer.GetActivityTasks() {
 		if slices.Contains(writeActivities, task.GetActivityType().GetName()) {
 			e.add(string(task.GetTaskToken()), requested)
@@ -49,7 +33,7 @@ func (e *Eager) record(answer *workflowservice.RespondWorkflowTaskCompletedRespo
 
 // add records a request time. It drops old records of activities that never started, because their workflows had ended or the worker
 // stops.
-func (e *Eager) add(token string, requested time.Time) {
+func (e *eager) add(token string, requested time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if len(e.requested) >= 1000 {
@@ -63,10 +47,7 @@ func (e *Eager) add(token string, requested time.Time) {
 
 // take returns the request time of an attempt that begins now, if it is known and less than a heartbeat interval ago. It also checks the
 // wall clock, which advances while the machine is suspended.
-func (e *Eager) take(token []byte) (requested time.Time, ok bool) {
-	if e == nil {
-		return requested, false
-	}
+func (e *eager) take(token []byte) (requested time.Time, ok bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	requested, ok = e.requested[string(token)]

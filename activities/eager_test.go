@@ -20,22 +20,21 @@ func TestOnlyRecentRequestsAreEager_F7(t *testing.T) {
 			{TaskToken: []byte(token), ActivityType: &commonpb.ActivityType{Name: activity}},
 		}}
 	}
-	eager := func(e *Eager, token string) bool { _, ok := e.take([]byte(token)); return ok }
-	e := &Eager{}
+	taken := func(e *eager, token string) bool { _, ok := e.take([]byte(token)); return ok }
+	e := &eager{}
 	now := time.Now()
 	e.record(answer(protocol.ActivityApply, "now"), now)
 	e.record(answer(protocol.ActivityApply, "late"), now.Add(-heartbeatInterval))
 	e.record(answer(protocol.ActivityObserve, "reading"), now)
-	require.True(t, eager(e, "now"))
-	require.False(t, eager(e, "now"), "one attempt per request")
-	require.False(t, eager(e, "late"))
-	require.False(t, eager(e, "reading"))
-	require.False(t, eager(e, "of a poll"))
-	require.False(t, eager(nil, "now"))
+	require.True(t, taken(e, "now"))
+	require.False(t, taken(e, "now"), "one attempt per request")
+	require.False(t, taken(e, "late"))
+	require.False(t, taken(e, "reading"))
+	require.False(t, taken(e, "of a poll"))
 
 	suspended := now.Round(0).Add(-time.Hour) // by the wall clock alone: the monotonic clock stood still
 	e.record(answer(protocol.ActivityRemove, "before"), suspended)
-	require.False(t, eager(e, "before"))
+	require.False(t, taken(e, "before"))
 	for n := range 5000 {
 		e.record(answer(protocol.ActivityApply, fmt.Sprint(n)), now.Add(time.Duration(n)*10*time.Millisecond))
 	}

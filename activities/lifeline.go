@@ -59,7 +59,7 @@ func (a *Activities) lifeline(ctx context.Context, key string) (context.Context,
 		close(l.confirmed)
 		return ctx, l
 	}
-	began, eager := a.Eager.take(l.token)
+	began, eager := a.Tasks.takeEager(l.token)
 	if !eager {
 		began = time.Now()
 	} else {

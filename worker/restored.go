@@ -10,8 +10,6 @@ import (
 	"time"
 
 	commonpb "go.temporal.io/api/common/v1"
-	enumspb "go.temporal.io/api/enums/v1"
-	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 	"golang.org/x/sync/errgroup"
@@ -33,7 +31,6 @@ type temporalState struct {
 	behind     map[string]string   // runs that this worker saw go back, by workflow id
 	unexamined map[string]string   // runs that remain, by workflow id; nil: not listed yet
 	known      protocol.Checkpoint // the latest one of this worker at the last check
-	undecided  protocol.Checkpoint // the first one whose workflow task was not complete at a check
 	gone       protocol.Checkpoint // the last one that Temporal did not have, and for which the workflows are compared
 }
 
@@ -75,15 +72,14 @@ func (s *supervisor) checkTemporal(ctx context.Context) error {
 		return &ReplacedError{s.namespace, s.installation.NamespaceID, id}
 	}
 	// The checkpoint of the last check is checked too: workflows that went back may have submitted others since.
-	before, undecided := s.temporal.known, s.temporal.undecided
-	s.temporal.known, s.temporal.undecided = s.latest(), protocol.Checkpoint{}
+	before := s.temporal.known
+	s.temporal.known = s.latest()
 	checked := []protocol.Checkpoint{s.temporal.gone}
-	for _, c := range []protocol.Checkpoint{undecided, before, s.temporal.known} {
+	for _, c := range []protocol.Checkpoint{before, s.temporal.known} {
 		if c.ID == "" || slices.ContainsFunc(checked, func(other protocol.Checkpoint) bool { return other.ID == c.ID && other.N == c.N }) {
 			continue
 		}
 		if err := s.checkKnown(ctx, c); err != nil {
-			s.temporal.undecided = undecided
 			return err
 		}
 		checked = append(checked, c)
@@ -91,18 +87,10 @@ func (s *supervisor) checkTemporal(ctx context.Context) error {
 	return nil
 }
 
-// checkKnown checks that Temporal has what a checkpoint of this worker has. One whose task may still complete, because the server is slow, is
-// checked again next time.
+// checkKnown checks that Temporal has what a checkpoint of this worker has.
 func (s *supervisor) checkKnown(ctx context.Context, c protocol.Checkpoint) error {
-	d, length, err := s.describe(ctx, c)
-	if err != nil || length >= c.Event {
+	if _, length, err := s.describe(ctx, c); err != nil || length >= c.Event {
 		return err
-	}
-	if mayComplete(d) {
-		if s.temporal.undecided.ID == "" {
-			s.temporal.undecided = c
-		}
-		return nil
 	}
 	s.temporal.suspect(true)
 	s.temporal.gone = c
@@ -151,9 +139,9 @@ func (s *supervisor) examineRestored(ctx context.Context) error {
 		run := s.temporal.unexamined[id]
 		mu.Unlock()
 		g.Go(func() error {
-			behind, uncertain, err := s.temporal.behind[id] == run, false, error(nil)
+			behind, err := s.temporal.behind[id] == run, error(nil)
 			if !behind {
-				behind, uncertain, err = s.isBehind(ctx, id, run)
+				behind, err = s.isBehind(ctx, id, run)
 			}
 			if err == nil && behind {
 				err = s.terminateBehind(ctx, id, run)
@@ -162,7 +150,7 @@ func (s *supervisor) examineRestored(ctx context.Context) error {
 			defer mu.Unlock()
 			if err != nil {
 				problems = append(problems, fmt.Errorf("compare %s with its checkpoint: %w", id, err))
-			} else if !uncertain {
+			} else {
 				delete(s.temporal.unexamined, id)
 			}
 			return nil
@@ -186,11 +174,7 @@ func (s *supervisor) examineBeforeStart(ctx context.Context) error {
 	}
 	s.temporal.suspect(true)
 	for until := time.Now().Add(supervisionTimeout); err == nil && s.temporal.suspected && time.Now().Before(until); {
-		before := len(s.temporal.unexamined)
 		err = s.recoverRestored(ctx, true)
-		if before > 0 && before == len(s.temporal.unexamined) { // the rest cannot be decided before it serves
-			break
-		}
 	}
 	return err
 }
@@ -232,58 +216,50 @@ func (s *supervisor) terminateRestored(ctx context.Context, id, run string) erro
 
 // isBehind reports that the state of a running workflow is older than its newest checkpoint: the history of the checkpoint's run does not have
 // its event, or Temporal does not know that run, and the running one, or one that it continues, is that run or began before the checkpoint.
-// One that began later was started from the checkpoint. uncertain means that a workflow task may still complete with the event: examine it
-// again.
-func (s *supervisor) isBehind(ctx context.Context, id, run string) (behind, uncertain bool, err error) {
+// One that began later was started from the checkpoint.
+func (s *supervisor) isBehind(ctx context.Context, id, run string) (bool, error) {
 	c, err := s.store.Checkpoint(ctx, id)
 	if store.IsNotFound(err) || store.IsDamaged(err) {
-		return false, false, nil
+		return false, nil
 	}
 	if err != nil {
-		return false, false, err
+		return false, err
 	}
 	if c.Run != run {
 		if before, err := s.beganBefore(ctx, id, run, c.At); err != nil || !before {
-			return false, false, err
+			return false, err
 		}
 	}
 	return s.wentBack(ctx, c, run)
 }
 
-// errMayComplete means that a workflow task has to complete before it is known whether a workflow went back.
-var errMayComplete = errors.New("a workflow task is not complete yet")
-
-// wentBackBehind is wentBack for the writer of checkpoints.
-func (s *supervisor) wentBackBehind(ctx context.Context, newest protocol.Checkpoint, run string) (bool, error) {
-	behind, uncertain, err := s.wentBack(ctx, newest, run)
-	if err == nil && uncertain {
-		err = errMayComplete
-	}
-	return behind, err
-}
-
-// wentBack is isBehind for a given checkpoint.
-func (s *supervisor) wentBack(ctx context.Context, c protocol.Checkpoint, run string) (behind, uncertain bool, err error) {
+// wentBack is isBehind for a given checkpoint. Every checkpoint is of a complete workflow task.
+func (s *supervisor) wentBack(ctx context.Context, c protocol.Checkpoint, run string) (bool, error) {
 	d, length, err := s.describe(ctx, c)
 	switch {
 	case err != nil:
-		return false, false, err
+		return false, err
 	case d == nil:
-		behind, err = s.beganBefore(ctx, c.ID, run, c.At)
-		return behind, false, err
+		return s.beganBefore(ctx, c.ID, run, c.At)
 	case length < c.Event:
-		uncertain := mayComplete(d)
-		return !uncertain, uncertain, nil
+		return true, nil
 	}
-	behind, err = s.hasOther(ctx, c, length)
-	return behind, false, err
+	return s.hasOther(ctx, c, length)
 }
 
-// mayComplete reports whether the events of a workflow task come into the history when it completes: attempts after the first do, and the
-// task of an update. A worker has such a task, or had it.
-func mayComplete(d *workflowservice.DescribeWorkflowExecutionResponse) bool {
-	task := d.GetPendingWorkflowTask()
-	return task.GetAttempt() > 1 || task.GetState() == enumspb.PENDING_WORKFLOW_TASK_STATE_STARTED
+// taskEnd reports how the workflow task of a checkpoint ended that the server did not answer.
+func (s *supervisor) taskEnd(ctx context.Context, c protocol.Checkpoint) (end activities.TaskEnd, err error) {
+	d, length, err := s.describe(ctx, c)
+	switch {
+	case err != nil:
+		return end, err
+	case length < c.Event:
+		end.Discarded = d.GetPendingWorkflowTask() == nil // otherwise an attempt of it may complete
+		return end, nil
+	}
+	end.Discarded, err = s.hasOther(ctx, c, length)
+	end.Complete = err == nil && !end.Discarded
+	return end, err
 }
 
 // describe returns the run of a checkpoint and the length of its history; nil and 0 if Temporal does not know the run.
@@ -311,15 +287,12 @@ func (s *supervisor) beganBefore(ctx context.Context, id, run string, at time.Ti
 	return false, nil
 }
 
-// hasOther reports whether a history has, at the place of the event that a checkpoint names, one of a later time. A lost attempt of a workflow
-// task is an exception: attempts after the first leave no events, and the next one takes their place, after the same events. After an event
-// that arrived meanwhile, the next one counts as the first. The failure of the first attempt is right before the place then.
+// hasOther reports whether a history has, under the number of the event that a checkpoint names, one of a later time.
 func (s *supervisor) hasOther(ctx context.Context, c protocol.Checkpoint, length int64) (bool, error) {
 	request := &workflowservice.GetWorkflowExecutionHistoryReverseRequest{
 		Namespace: s.namespace, Execution: &commonpb.WorkflowExecution{WorkflowId: c.ID, RunId: c.Run},
-		MaximumPageSize: int32(min(length-c.Event+3, lastEvents)),
+		MaximumPageSize: int32(min(length-c.Event+1, lastEvents)),
 	}
-	var place historyPlace
 	for {
 		page, err := s.client.WorkflowService().GetWorkflowExecutionHistoryReverse(ctx, request)
 		if errors.As(err, new(*serviceerror.NotFound)) {
@@ -329,40 +302,12 @@ func (s *supervisor) hasOther(ctx context.Context, c protocol.Checkpoint, length
 			return false, err
 		}
 		for _, e := range page.GetHistory().GetEvents() {
-			if decided, other := place.read(c, e); decided {
-				return other, nil
+			if e.GetEventId() <= c.Event {
+				return e.GetEventTime().AsTime().After(c.At.Add(activities.RestoreTolerance)), nil
 			}
 		}
 		if request.NextPageToken = page.GetNextPageToken(); len(request.NextPageToken) == 0 {
-			return place.later, nil
+			return false, nil
 		}
 	}
-}
-
-// historyPlace is what was read of a history, from its end, about the place of a checkpoint.
-type historyPlace struct {
-	later   bool  // the event there has a later time
-	attempt int32 // of the workflow task there, or of the next one
-}
-
-// read reads the next event towards the beginning, and reports whether that decides that another history is there.
-func (p *historyPlace) read(c protocol.Checkpoint, e *historypb.HistoryEvent) (decided, other bool) {
-	later := e.GetEventTime().AsTime().After(c.At.Add(activities.RestoreTolerance))
-	if scheduled := e.GetWorkflowTaskScheduledEventAttributes(); scheduled != nil && e.GetEventId() >= c.Event-1 {
-		p.attempt = scheduled.GetAttempt()
-	}
-	switch {
-	case e.GetEventId() > c.Event:
-		return false, false
-	case !p.later && !later: // of the task itself, or what is before it
-		return true, false
-	case e.GetEventId() > c.Event-2:
-		p.later = p.later || later
-		return false, false
-	}
-	return true, later || p.attempt <= 1 && !isFailedTask(e)
-}
-
-func isFailedTask(e *historypb.HistoryEvent) bool {
-	return e.GetEventType() == enumspb.EVENT_TYPE_WORKFLOW_TASK_FAILED || e.GetEventType() == enumspb.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT
 }

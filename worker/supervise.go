@@ -90,7 +90,8 @@ func newSupervisor(c client.Client, namespace string, a *activities.Activities, 
 		installation: installation, scope: fmt.Sprintf("supervision-%d", installation.Epoch), holder: rand.Text(), storedUpTo: checkpoints.KeptUpTo, reportStore: checkpoints.RecordStoreResult,
 		latest: checkpoints.Latest, behind: checkpoints.Behind(), takeBehind: checkpoints.TakeBehind, fatal: fatal,
 	}
-	checkpoints.IsBehind = s.wentBackBehind
+	checkpoints.IsBehind = s.wentBack
+	checkpoints.AskTaskEnd(s.taskEnd)
 	return s
 }
 

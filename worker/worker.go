@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,8 +62,8 @@ type Options struct {
 	StopTimeout time.Duration
 	// Deployment is the version that this worker serves, if versions overlap; zero: workers are replaced in place.
 	Deployment Deployment
-	// Eager is that of the client's connection. Nil: each apply waits until the server has received it.
-	Eager *Eager
+	// Tasks is that of the client's connection. A worker without one does not start.
+	Tasks *Tasks
 	// Monitor exposes this worker's metrics and readiness. Its Handler is that of the client. Nil: none.
 	Monitor *monitor.Monitor
 	// Polls are those of the client's connection. Nil: refused polls and a wrong clock are not detected.
@@ -77,8 +78,8 @@ type Options struct {
 	Factories map[entities.RuntimeKind]activities.Factory
 }
 
-// Eager records on a connection, with its DialOption, which applies arrived together with the response that started them.
-type Eager = activities.Eager
+// Tasks reads on a connection, with its DialOption, what the server says about the worker's tasks.
+type Tasks = activities.Tasks
 
 // cachedWorkflows is how many services one worker keeps in memory between events (about 20 KiB each); an evicted one is replayed at its
 // next event.
@@ -203,7 +204,7 @@ func start(ctx context.Context, c client.Client, o Options, fatal func(error)) (
 		a.ClockOffset = o.Polls.ClockOffset
 	}
 	addReadinessChecks(o.Monitor, c, a)
-	checkpoints := activities.NewCheckpoints(store)
+	checkpoints := activities.NewCheckpoints(store, cmp.Or(o.Tasks, &Tasks{}))
 	checkpoints.Metrics = a.Metrics
 	removePresence := func() {} // nothing to stop yet
 	closeAll := func() {
@@ -275,7 +276,7 @@ func assemble(c client.Client, o Options, s *store.Store) (a *activities.Activit
 	known := factories(clusters, accounts, on)
 	maps.Copy(known, o.Factories)
 	a = activities.New(s, c, known)
-	a.Commands, a.Eager, a.Roots, a.Sops, a.Runtime = on, o.Eager, o.Roots, o.Sops, o.Runtime
+	a.Commands, a.Tasks, a.Roots, a.Sops, a.Runtime = on, o.Tasks, o.Roots, o.Sops, o.Runtime
 	secrets.Captured = a.Captured
 	return a, func() {
 		clusters.Close()
@@ -321,6 +322,9 @@ func newWorker(ctx context.Context, c client.Client, o Options, a *activities.Ac
 	}
 	if err := o.Deployment.check(o.Runtime); err != nil {
 		return nil, err
+	}
+	if !o.Tasks.Connected() {
+		return nil, errors.New("the client was connected without the DialOption of Options.Tasks")
 	}
 	if o.Runtime != "" {
 		options.DisableWorkflowWorker = true

@@ -145,7 +145,7 @@ func work(ctx context.Context, o options, server *embedded.Server, store string,
 			return err
 		}
 	}
-	eager := &worker.Eager{}
+	tasks := &worker.Tasks{}
 	payloads, err := codec.Load(os.Getenv("CONVERGE_STORE_KEY"), os.Getenv(codec.Setting))
 	if err != nil {
 		return err
@@ -155,7 +155,7 @@ func work(ctx context.Context, o options, server *embedded.Server, store string,
 		DataConverter: data, FailureConverter: failures,
 		HostPort: server.Address(), Logger: sdklog.NewStructuredLogger(log), Identity: "converge dev",
 		ConnectionOptions: client.ConnectionOptions{
-			DialOptions: []grpc.DialOption{eager.DialOption(), worker.Bounded()}, GrpcCompression: connection.Compression(server.Address()),
+			DialOptions: []grpc.DialOption{tasks.DialOption(), worker.Bounded()}, GrpcCompression: connection.Compression(server.Address()),
 		},
 	}
 	if mon != nil {
@@ -167,7 +167,7 @@ func work(ctx context.Context, o options, server *embedded.Server, store string,
 		return err
 	}
 	defer c.Close()
-	stop, err := worker.Start(ctx, c, worker.Options{Store: store, Owner: "converge dev", Eager: eager, AllowEnv: o.allowEnv, AllowSecret: o.allowSecret, Sops: o.keys, Payloads: payloads, Monitor: mon, Interceptors: traced})
+	stop, err := worker.Start(ctx, c, worker.Options{Store: store, Owner: "converge dev", Tasks: tasks, AllowEnv: o.allowEnv, AllowSecret: o.allowSecret, Sops: o.keys, Payloads: payloads, Monitor: mon, Interceptors: traced})
 	if err != nil {
 		return err
 	}

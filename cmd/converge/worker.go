@@ -165,7 +165,7 @@ func (o *workerOptions) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("worker: %w", err)
 	}
-	eager := &worker.Eager{}
+	tasks := &worker.Tasks{}
 	log, err := logs.New(o.f.Err, o.format, o.level)
 	if err != nil {
 		return fmt.Errorf("worker: %w", err)
@@ -176,7 +176,7 @@ func (o *workerOptions) run(ctx context.Context) error {
 	if mon != nil {
 		polls = mon.Polls()
 	}
-	o.f.conn.Dial = []grpc.DialOption{eager.DialOption(), worker.Bounded(), polls.DialOption()}
+	o.f.conn.Dial = []grpc.DialOption{tasks.DialOption(), worker.Bounded(), polls.DialOption()}
 	api, err := o.connect(ctx)
 	if err != nil || api == nil {
 		return err
@@ -184,7 +184,7 @@ func (o *workerOptions) run(ctx context.Context) error {
 	c, namespace := api.Temporal()
 	context.AfterFunc(ctx, func() { o.f.note("stopping; applies have %s to finish. Ctrl-C again stops at once.", o.stopTimeout) })
 	started := func() { o.f.note("serving; store %s. Ctrl-C stops the worker, not the services.", store) }
-	return worker.Run(ctx, c, worker.Options{Store: store, Started: started, Runtime: o.runtime, Namespace: namespace, StopTimeout: o.stopTimeout, TakeOver: o.takeOver, Deployment: o.version, Eager: eager, Roots: roots, AllowEnv: allowed, AllowSecret: allowedSecrets, Sops: keys, Payloads: o.f.conn.Payloads, Monitor: mon, Polls: polls, Interceptors: traced})
+	return worker.Run(ctx, c, worker.Options{Store: store, Started: started, Runtime: o.runtime, Namespace: namespace, StopTimeout: o.stopTimeout, TakeOver: o.takeOver, Deployment: o.version, Tasks: tasks, Roots: roots, AllowEnv: allowed, AllowSecret: allowedSecrets, Sops: keys, Payloads: o.f.conn.Payloads, Monitor: mon, Polls: polls, Interceptors: traced})
 }
 
 // connectDelay is how often a worker tries to connect to a server that does not answer.

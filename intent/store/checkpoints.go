@@ -16,7 +16,7 @@ import (
 const keptCheckpoints = 3
 
 // PutCheckpoint stores a checkpoint, and removes all but the newest few of that workflow. It sets the schema and the digest. It replaces
-// an equal one, unless the existing one has a later time: a lost workflow task and the task that replaced it may each submit one.
+// an equal one, unless the existing one has a later time: one of a task that changed nothing has the place of the next task.
 //
 // If the checkpoint is later than the newest one and does not include its change, isBehind decides whether the workflow went back behind
 // the newest one. Then the error is a *BehindError, and nothing is stored. A nil isBehind: it did not.

@@ -46,11 +46,11 @@ func newWorldWith(ctx context.Context, dir string, more map[entities.RuntimeKind
 		return nil, err
 	}
 	quiet := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
-	eager := &worker.Eager{}
+	tasks := &worker.Tasks{}
 	w.client, err = client.DialContext(ctx, client.Options{
 		HostPort: w.server.address, Logger: log.NewStructuredLogger(quiet), Interceptors: []interceptor.ClientInterceptor{w.trace},
 		ConnectionOptions: client.ConnectionOptions{
-			DialOptions:     []grpc.DialOption{eager.DialOption(), worker.Bounded(), grpc.WithChainUnaryInterceptor(w.trace.call)},
+			DialOptions:     []grpc.DialOption{tasks.DialOption(), worker.Bounded(), grpc.WithChainUnaryInterceptor(w.trace.call)},
 			GrpcCompression: connection.Compression(w.server.address),
 		},
 	})
@@ -61,7 +61,7 @@ func newWorldWith(ctx context.Context, dir string, more map[entities.RuntimeKind
 		entities.RuntimeFake: func(entities.RuntimeDefinition) (runtimes.Runtime, error) { return w.stage, nil },
 	}
 	maps.Copy(factories, more)
-	w.worker = worker.Options{Store: w.store(), Factories: factories, Eager: eager}
+	w.worker = worker.Options{Store: w.store(), Factories: factories, Tasks: tasks}
 	w.stop, err = worker.Start(ctx, w.client, w.worker)
 	if err != nil {
 		w.client.Close()

@@ -19,6 +19,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/server/common/authorization"
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/converge-engine/converge/activities"
@@ -54,9 +55,11 @@ func (b bearer) GetHeaders(context.Context) (map[string]string, error) {
 	return map[string]string{"authorization": "Bearer " + string(b)}, nil
 }
 
-func as(t *testing.T, address, token string) client.Client {
+func as(t *testing.T, address, token string, options ...grpc.DialOption) client.Client {
 	t.Helper()
-	c, err := client.NewLazyClient(client.Options{HostPort: address, Logger: stage.Quiet{}, HeadersProvider: bearer(token)})
+	c, err := client.NewLazyClient(client.Options{
+		HostPort: address, Logger: stage.Quiet{}, HeadersProvider: bearer(token), ConnectionOptions: client.ConnectionOptions{DialOptions: options},
+	})
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	return c
@@ -81,12 +84,13 @@ func authorized(t *testing.T, attributes map[string]enumspb.IndexedValueType) (*
 func TestAuthorizerLetsPeopleAct_G1(t *testing.T) {
 	t.Parallel()
 	server, issuer := authorized(t, worker.SearchAttributes())
-	with := func(roles ...string) client.Client {
-		return as(t, server.Address(), issuer.Token(t, map[string]any{"roles": roles}))
+	with := func(options []grpc.DialOption, roles ...string) client.Client {
+		return as(t, server.Address(), issuer.Token(t, map[string]any{"roles": roles}), options...)
 	}
-	people, workers, nobody := with("people"), with("workers"), with()
+	tasks := &worker.Tasks{}
+	people, workers, nobody := with(nil, "people"), with([]grpc.DialOption{tasks.DialOption()}, "workers"), with(nil)
 	kept, runtime := t.TempDir(), fakeruntime.New(nil)
-	stop, err := worker.Start(t.Context(), workers, worker.Options{Store: kept, Factories: map[entities.RuntimeKind]activities.Factory{
+	stop, err := worker.Start(t.Context(), workers, worker.Options{Store: kept, Tasks: tasks, Factories: map[entities.RuntimeKind]activities.Factory{
 		entities.RuntimeFake: func(entities.RuntimeDefinition) (runtimes.Runtime, error) { return runtime, nil },
 	}})
 	require.NoError(t, err)

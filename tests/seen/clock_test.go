@@ -69,14 +69,14 @@ func (a *apart) moveTime(t *timestamppb.Timestamp) {
 func TestDoctorFindsAWrongClock_F10(t *testing.T) {
 	t.Parallel()
 	w := shared.Unserved(t, embedded.Options{})
-	clock, polls, eager := &apart{}, &monitor.Polls{}, &worker.Eager{}
+	clock, polls, tasks := &apart{}, &monitor.Polls{}, &worker.Tasks{}
 	clock.ahead.Store(int64((20 * time.Minute).Seconds()))
 	c, err := client.Dial(client.Options{HostPort: w.Address, Logger: stage.Quiet{}, ConnectionOptions: client.ConnectionOptions{
-		DialOptions: []grpc.DialOption{eager.DialOption(), polls.DialOption(), clock.option()},
+		DialOptions: []grpc.DialOption{tasks.DialOption(), polls.DialOption(), clock.option()},
 	}})
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
-	stop, err := worker.Start(t.Context(), c, worker.Options{Store: w.Store, Polls: polls, Eager: eager, Factories: map[entities.RuntimeKind]activities.Factory{
+	stop, err := worker.Start(t.Context(), c, worker.Options{Store: w.Store, Polls: polls, Tasks: tasks, Factories: map[entities.RuntimeKind]activities.Factory{
 		entities.RuntimeFake: func(entities.RuntimeDefinition) (runtimes.Runtime, error) { return w.Fake, nil },
 	}})
 	require.NoError(t, err)

@@ -70,9 +70,9 @@ func TestWorkerThatIsRefusedEnds_F10(t *testing.T) {
 	t.Parallel()
 	w := shared.Unserved(t, embedded.Options{})
 	revoked := make(chan struct{})
-	polls := &monitor.Polls{}
+	polls, tasks := &monitor.Polls{}, &worker.Tasks{}
 	c, err := client.Dial(client.Options{HostPort: w.Address, Logger: stage.Quiet{}, ConnectionOptions: client.ConnectionOptions{DialOptions: []grpc.DialOption{
-		polls.DialOption(), grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, request, reply any, c *grpc.ClientConn, invoke grpc.UnaryInvoker, o ...grpc.CallOption) error {
+		tasks.DialOption(), polls.DialOption(), grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, request, reply any, c *grpc.ClientConn, invoke grpc.UnaryInvoker, o ...grpc.CallOption) error {
 			select {
 			case <-revoked:
 				return status.Error(grpccodes.Unauthenticated, "invalid API key")
@@ -94,7 +94,7 @@ func TestWorkerThatIsRefusedEnds_F10(t *testing.T) {
 	t.Cleanup(c.Close)
 	ended := make(chan error, 1)
 	go func() {
-		ended <- worker.Run(t.Context(), c, worker.Options{Store: w.Store, Polls: polls, RefusedFor: 2 * time.Second})
+		ended <- worker.Run(t.Context(), c, worker.Options{Store: w.Store, Tasks: tasks, Polls: polls, RefusedFor: 2 * time.Second})
 	}()
 	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {
 		found, looked := doctor(t, "--address", w.Address)

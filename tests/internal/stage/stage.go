@@ -182,13 +182,13 @@ func (s *Stage) At(t *testing.T, address string) *World {
 
 // work serves with a connection of its own, so that it may outlive the test that starts it.
 func (s *Stage) work(address string, runtime *fakeruntime.Runtime, o worker.Options, between ...grpc.UnaryClientInterceptor) (stop func(), err error) {
-	o.Eager = &worker.Eager{}
+	o.Tasks = &worker.Tasks{}
 	if o.Payloads == nil {
 		o.Payloads = &codec.Codec{}
 	}
 	data, failures := o.Payloads.Converters()
 	options := client.Options{HostPort: address, Logger: Quiet{}, DataConverter: data, FailureConverter: failures, ConnectionOptions: client.ConnectionOptions{
-		DialOptions:     []grpc.DialOption{o.Eager.DialOption(), worker.Bounded(), grpc.WithChainUnaryInterceptor(between...)},
+		DialOptions:     []grpc.DialOption{o.Tasks.DialOption(), worker.Bounded(), grpc.WithChainUnaryInterceptor(between...)},
 		GrpcCompression: connection.Compression(address),
 	}}
 	if o.Monitor != nil {

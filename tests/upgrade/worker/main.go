@@ -14,6 +14,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/interceptor"
 	sdklog "go.temporal.io/sdk/log"
+	"google.golang.org/grpc"
 
 	"github.com/converge-engine/converge/activities"
 	"github.com/converge-engine/converge/entities"
@@ -22,7 +23,7 @@ import (
 )
 
 func main() {
-	var o worker.Options
+	o := worker.Options{Tasks: &worker.Tasks{}}
 	address := flag.String("address", "", "Temporal server")
 	dir := flag.String("folder", "", "the folder that is the runtime")
 	flag.StringVar(&o.Store, "store", "", "store")
@@ -44,7 +45,10 @@ func serve(address string, o worker.Options) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	c, err := client.Dial(client.Options{HostPort: address, Logger: sdklog.NewStructuredLogger(log)})
+	c, err := client.Dial(client.Options{
+		HostPort: address, Logger: sdklog.NewStructuredLogger(log),
+		ConnectionOptions: client.ConnectionOptions{DialOptions: []grpc.DialOption{o.Tasks.DialOption()}},
+	})
 	if err != nil {
 		return err
 	}
