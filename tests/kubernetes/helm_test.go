@@ -95,9 +95,13 @@ func (u *helmUser) left() (names []string) {
 	client, err := dynamic.NewForConfig(u.cluster.Config)
 	require.NoError(u, err)
 	for _, kind := range []schema.GroupVersionResource{
-		{Version: "v1", Resource: "secrets"}, {Version: "v1", Resource: "services"}, {Version: "v1", Resource: "serviceaccounts"},
-		{Version: "v1", Resource: "pods"}, {Group: "apps", Version: "v1", Resource: "deployments"},
-		{Group: "policy", Version: "v1", Resource: "poddisruptionbudgets"}, {Group: "networking.k8s.io", Version: "v1", Resource: "networkpolicies"},
+		{Version: "v1", Resource: "secrets"},
+		{Version: "v1", Resource: "services"},
+		{Version: "v1", Resource: "serviceaccounts"},
+		{Version: "v1", Resource: "pods"},
+		{Group: "apps", Version: "v1", Resource: "deployments"},
+		{Group: "policy", Version: "v1", Resource: "poddisruptionbudgets"},
+		{Group: "networking.k8s.io", Version: "v1", Resource: "networkpolicies"},
 	} {
 		list, err := client.Resource(kind).Namespace("converge").List(u.Context(), metav1.ListOptions{})
 		require.NoError(u, err)
