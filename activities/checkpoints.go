@@ -35,7 +35,8 @@ type Checkpoints struct {
 	// checkpoint has a change that the one to write does not have.
 	IsBehind func(ctx context.Context, newest protocol.Checkpoint, run string) (bool, error)
 
-	held heldCheckpoints
+	held        heldCheckpoints
+	stopReports func()
 
 	mu           sync.Mutex
 	changed      *sync.Cond
@@ -69,7 +70,7 @@ func NewCheckpoints(s *store.Store, tasks *Tasks) *Checkpoints {
 		c.writers.Go(c.write)
 	}
 	c.held.accept = c.accept
-	tasks.report(c.held.ended)
+	c.stopReports = tasks.report(c.held.ended)
 	return c
 }
 
@@ -296,6 +297,7 @@ func (c *Checkpoints) StoreUnavailable() bool {
 
 // Close makes a last attempt to write pending checkpoints and stops. It reports whether all of them are in the store.
 func (c *Checkpoints) Close() (complete bool) {
+	c.stopReports()
 	none := c.held.close()
 	c.mu.Lock()
 	c.closing = true

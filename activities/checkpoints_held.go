@@ -21,7 +21,8 @@ type heldCheckpoints struct {
 
 type heldCheckpoint struct {
 	pendingCheckpoint
-	since time.Time
+	since time.Time // a checkpoint of the run is held
+	at    time.Time // when this one was handed over
 }
 
 // is reports whether a checkpoint is the one that is held.
@@ -37,18 +38,18 @@ func (h *heldCheckpoints) hold(c pendingCheckpoint) {
 	} else {
 		held.since = time.Now()
 	}
-	held.pendingCheckpoint = c
+	held.pendingCheckpoint, held.at = c, time.Now()
 	if h.byRun == nil {
 		h.byRun = map[string]heldCheckpoint{}
 	}
 	h.byRun[c.Run] = held
 }
 
-// ended accepts or discards the checkpoint of a run whose task has ended.
-func (h *heldCheckpoints) ended(run string, how TaskEnd) {
+// ended accepts or discards the checkpoint of a task that has ended. A later task of the run, or a query, says nothing about it.
+func (h *heldCheckpoints) ended(task workflowTask, how TaskEnd) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if held, ok := h.byRun[run]; ok {
+	if held, ok := h.byRun[task.run]; ok && !held.at.Before(task.since) {
 		h.end(held, how)
 	}
 }

@@ -25,6 +25,9 @@ func newHeldTest() *heldTest {
 	h := &heldTest{tasks: &Tasks{}}
 	h.held = &heldCheckpoints{accept: func(c pendingCheckpoint) { h.accepted = append(h.accepted, c.Checkpoint) }}
 	h.tasks.report(h.held.ended)
+	another := &heldCheckpoints{}
+	h.tasks.report(another.ended) // of another worker in the process
+	h.tasks.report(func(workflowTask, TaskEnd) { panic("it has ended") })()
 	return h
 }
 
@@ -62,6 +65,9 @@ func TestCheckpointWaitsForItsTask_F1(t *testing.T) {
 	h.begin("2", lost.next(at.Add(time.Second)))
 	h.complete("2", nil, errNoAnswer)
 	require.Len(t, h.accepted, 1)
+	h.tasks.read(&workflowservice.PollWorkflowTaskQueueRequest{}, taskOf("a query"), time.Now(), nil)
+	h.tasks.read(&workflowservice.RespondQueryTaskCompletedRequest{TaskToken: []byte("a query")}, nil, time.Now(), nil)
+	require.Len(t, h.accepted, 1, "a query says nothing about it")
 	again := before.next(at.Add(time.Minute))
 	h.begin("3", again)
 	h.complete("3", ok, nil)

@@ -42,7 +42,7 @@ func TestCheckpointsOfABusyWorkflowFollowEachOther_F1(t *testing.T) {
 	at := time.Now()
 	for n := range 1000 {
 		c.Take(web.next(at.Add(time.Duration(n)*time.Millisecond)), []byte("{}"))
-		c.held.ended("r", TaskEnd{Complete: true})
+		c.held.ended(workflowTask{run: "r"}, TaskEnd{Complete: true})
 	}
 	require.True(t, c.Close())
 	newest, err := s.Checkpoint(t.Context(), "service/shop/web")
@@ -72,7 +72,7 @@ func TestCheckpointOfAWorkflowThatWentBack_F1(t *testing.T) {
 			require.NoError(t, s.PutCheckpoint(t.Context(), web.next(at.Add(time.Minute)), nil))
 			backup.n = 70
 			c.Take(backup.next(at.Add(time.Hour)), []byte("{}"))
-			c.held.ended("r", TaskEnd{Complete: true})
+			c.held.ended(workflowTask{run: "r"}, TaskEnd{Complete: true})
 			require.Equal(t, "2 r", <-compared)
 			if temporalErr == nil {
 				<-c.Behind()

@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,13 +18,15 @@ type Tasks struct {
 
 	mu        sync.Mutex
 	connected bool
-	began     map[string]workflowTask // by task token: workflow tasks of this worker that have not ended
-	onEnded   func(run string, how TaskEnd)
+	began     map[string]workflowTask             // by task token: workflow tasks of this worker that have not ended
+	reports   map[int]func(workflowTask, TaskEnd) // of the workers of the connection
+	nextID    int
 }
 
+// workflowTask is a workflow task, or a query alone, of a run since it arrived.
 type workflowTask struct {
-	run string
-	at  time.Time
+	run   string
+	since time.Time
 }
 
 // TaskEnd is how a workflow task ended.
@@ -92,7 +95,7 @@ func (t *Tasks) begin(task *workflowservice.PollWorkflowTaskQueueResponse) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.began) >= manyTasks {
-		maps.DeleteFunc(t.began, func(_ string, old workflowTask) bool { return now.Sub(old.at) > forgetAfter })
+		maps.DeleteFunc(t.began, func(_ string, old workflowTask) bool { return now.Sub(old.since) > forgetAfter })
 	}
 	if t.began == nil {
 		t.began = map[string]workflowTask{}
@@ -104,23 +107,36 @@ func (t *Tasks) begin(task *workflowservice.PollWorkflowTaskQueueResponse) {
 func (t *Tasks) end(token []byte, how TaskEnd, err error) {
 	t.mu.Lock()
 	task, known := t.began[string(token)]
-	onEnded := t.onEnded
+	reports := slices.Collect(maps.Values(t.reports))
 	if err == nil {
 		delete(t.began, string(token))
 	} else {
 		how = TaskEnd{}
 	}
 	t.mu.Unlock()
-	if known && onEnded != nil {
-		onEnded(task.run, how)
+	if !known {
+		return
+	}
+	for _, ended := range reports {
+		ended(task, how)
 	}
 }
 
-// report reports each end of a workflow task from now on, by its run.
-func (t *Tasks) report(ended func(run string, how TaskEnd)) {
+// report reports each end of a workflow task until stop is called. The workers of a process may share a connection.
+func (t *Tasks) report(ended func(workflowTask, TaskEnd)) (stop func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.onEnded = ended
+	if t.reports == nil {
+		t.reports = map[int]func(workflowTask, TaskEnd){}
+	}
+	t.nextID++
+	id := t.nextID
+	t.reports[id] = ended
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		delete(t.reports, id)
+	}
 }
 
 // takeEager is eager.take; nil has no records.
