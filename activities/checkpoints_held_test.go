@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,6 +20,7 @@ type heldTest struct {
 	tasks    *Tasks
 	held     *heldCheckpoints
 	accepted []protocol.Checkpoint
+	answers  []TaskEnd
 }
 
 func newHeldTest() *heldTest {
@@ -86,39 +88,47 @@ func TestTaskWithoutAnAnswerIsExamined_F1(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var web changes
 		h := newHeldTest()
-		answers := []TaskEnd{{}, {Complete: true}}
-		h.held.taskEnd = func(_ context.Context, c protocol.Checkpoint) (end TaskEnd, err error) {
-			if len(answers) == 0 {
-				return end, errNoAnswer
-			}
-			end, answers = answers[0], answers[1:]
-			return end, nil
-		}
+		h.held.taskEnd = h.answer
 		h.begin("1", web.next(time.Now()))
 		h.complete("1", nil, errNoAnswer)
-		time.Sleep(examineDelay + time.Second)
-		require.Empty(t, h.accepted)
-		require.Len(t, answers, 1)
-		time.Sleep(examineDelay)
-		require.Len(t, h.accepted, 1, "only the answer was lost")
+		require.Equal(t, "0 accepted, 1 held, 1 left", h.after(examineDelay+time.Second, TaskEnd{}, TaskEnd{Complete: true}))
+		require.Equal(t, "1 accepted, 0 held, 0 left", h.after(examineDelay), "only the answer was lost")
 
 		h.begin("2", web.next(time.Now()))
 		h.complete("2", nil, errNoAnswer)
-		time.Sleep(examineDelay + time.Second) // Temporal does not answer
-		answers = []TaskEnd{{Discarded: true}}
-		time.Sleep(examineDelay)
-		require.Empty(t, answers)
-		require.Empty(t, h.held.byRun)
+		require.Equal(t, "1 accepted, 1 held, 0 left", h.after(examineDelay+time.Second), "Temporal does not answer")
+		require.Equal(t, "1 accepted, 0 held, 0 left", h.after(examineDelay, TaskEnd{Discarded: true}))
 
-		answers = []TaskEnd{{Complete: true}}
 		h.begin("3", web.next(time.Now()))
 		h.complete("3", nil, errNoAnswer)
-		time.Sleep(time.Second)
+		require.Equal(t, "1 accepted, 1 held, 1 left", h.after(time.Second, TaskEnd{Complete: true}))
 		h.begin("4", web.next(time.Now()))
-		time.Sleep(10 * examineDelay)
-		require.Len(t, answers, 1, "a later attempt has replaced it")
+		require.Equal(t, "1 accepted, 1 held, 1 left", h.after(10*examineDelay), "a later attempt has replaced it")
 		require.False(t, h.held.close())
 	})
+}
+
+// answer is Temporal, which gives the answers of the test, and then none.
+func (h *heldTest) answer(context.Context, protocol.Checkpoint) (end TaskEnd, err error) {
+	h.held.mu.Lock()
+	defer h.held.mu.Unlock()
+	if len(h.answers) == 0 {
+		return end, errNoAnswer
+	}
+	end, h.answers = h.answers[0], h.answers[1:]
+	return end, nil
+}
+
+// after adds answers of Temporal, and says what there is after a time.
+func (h *heldTest) after(d time.Duration, answers ...TaskEnd) string {
+	h.held.mu.Lock()
+	h.answers = append(h.answers, answers...)
+	h.held.mu.Unlock()
+	time.Sleep(d)
+	synctest.Wait()
+	h.held.mu.Lock()
+	defer h.held.mu.Unlock()
+	return fmt.Sprintf("%d accepted, %d held, %d left", len(h.accepted), len(h.held.byRun), len(h.answers))
 }
 
 // An answer to a task is repeated, a task is followed by another one in the answer, and a task that changed nothing leaves no events.
