@@ -226,7 +226,7 @@ func TestLostTaskOfAnUpdateIsNoRestoredDatabase_F1(t *testing.T) {
 }
 
 // A workflow task that was lost leaves no checkpoint: it may know of more than the one in its place, to which the store did not answer any
-// more. Whoever was told that a release was refused does not find it later.
+// more. A release that was refused is not found later.
 func TestALostWorkflowTaskLeavesNoCheckpoint(t *testing.T) {
 	t.Parallel()
 	w := shared.OwnServer(t, 0)
